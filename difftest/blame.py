@@ -1,0 +1,35 @@
+"""Who is at fault: {one device, the case's layout} on the guilty side and on the other, beside the oracle.
+
+A divergence says that a candidate left the oracle. Whether the same backend leaves it without any sharding, and whether the
+other side leaves it too, tells a backend's fault from a sharding fault, a fault shared by both sides, and an oracle in doubt.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Square:
+    """What the 2 x 2 showed; True where that run parts from the oracle too, None where it could not be had.
+
+    `single`: the guilty backend on one device. `other`: the other side at the case's layout. `other_single`: the other side on one device.
+    """
+
+    single: bool | None
+    other: bool | None
+    other_single: bool | None
+
+
+def verdict(side: str, square: Square, *, stable: tuple[int, int]) -> str:
+    """The verdict on a divergence of `side` that came back `stable` (k of n) times, in words that reports and tables use."""
+    back, repeats = stable
+    if not repeats:
+        return "inconclusive: it could not be run again"
+    if not back:
+        return "inconclusive: it did not come back"
+    if square.single is None:
+        return "inconclusive: it could not be compared on one device"
+    if square.single and square.other_single:
+        return "oracle in doubt"
+    if square.other and not square.single:
+        return "shared sharding fault"
+    return f"{side} backend fault" if square.single else f"{side} sharding fault"

@@ -1,0 +1,148 @@
+"""A case: everything that must be equal on every backend, and nothing else.
+
+Cases are immutable, JSON-able and named by their content: `Case.id` is the start of the SHA-256 of the canonical JSON
+(keys sorted, no white space), so it is the same on every machine and under every hash seed.
+"""
+
+import hashlib
+from typing import Literal, Self, TypeAlias
+
+import msgspec
+
+from difftest.errors import UsageError
+from difftest.layout import Layout, Mesh, Replicate, replicated
+from difftest.model import Model
+
+SCHEMA = 1
+MOST_STEPS = 200
+MOST_BATCH = 256
+ID_LENGTH = 12
+
+DType: TypeAlias = Literal["float32", "bfloat16", "float16"]
+Regime: TypeAlias = Literal["normal", "exact", "large", "tiny", "ties", "zeros"]
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the model is trained: `steps` updates, each from `accumulation` equal parts of the batch.
+
+    `clip_norm` is the greatest global gradient norm, or None. Whole numbers become floats, so that 1 and 1.0 are one case.
+    """
+
+    optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "sgd"
+    learning_rate: float = 0.125
+    steps: int = 1
+    accumulation: int = 1
+    clip_norm: float | None = None
+    loss: Literal["mse", "cross_entropy"] = "mse"
+
+    def __post_init__(self) -> None:
+        _within("learning_rate", self.learning_rate, 0.0, 10.0)
+        _within("steps", self.steps, 1, MOST_STEPS)
+        _within("accumulation", self.accumulation, 1, 8)
+        if self.clip_norm is not None:
+            _within("clip_norm", self.clip_norm, 1e-6, 1e6)
+            msgspec.structs.force_setattr(self, "clip_norm", float(self.clip_norm))
+        msgspec.structs.force_setattr(self, "learning_rate", float(self.learning_rate))
+
+
+class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the model is fed. `batch` counts rows a step, over all ranks and accumulation parts.
+
+    `regime` is the kind of numbers. `ignored` is the share of targets that cross-entropy must skip. `learnable`: the targets come from a
+    teacher and every step sees the same batch, so that training can solve the task.
+    """
+
+    batch: int
+    regime: Regime = "normal"
+    ignored: float = 0.0
+    learnable: bool = False
+
+    def __post_init__(self) -> None:
+        _within("batch", self.batch, 1, MOST_BATCH)
+        _within("ignored", self.ignored, 0.0, 0.9)
+        msgspec.structs.force_setattr(self, "ignored", float(self.ignored))
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One training configuration. `ValueError` where its parts contradict each other."""
+
+    path: str
+    model: Model
+    layout: Layout
+    training: Training
+    data: Data
+    dtype: DType = "float32"
+    seed: int = 0
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        _within("schema", self.schema, 1, SCHEMA)
+        _within("seed", self.seed, 0, 2**63 - 1)
+        shapes = self.model.parameters()
+        if set(shapes) != set(self.layout.parameters):
+            odd = sorted(set(shapes) ^ set(self.layout.parameters))
+            msg = f"layout and model disagree on the parameters {odd}; every parameter needs placements"
+            raise ValueError(msg)
+        for name, placements in self.layout.parameters.items():
+            _check_dims(name, placements, len(shapes[name]))
+        _check_dims("the batch", self.layout.batch, 2 if self.model.sequence else 1)
+        if self.data.batch % self.training.accumulation:
+            msg = f"batch {self.data.batch} does not divide into {self.training.accumulation} accumulation parts"
+            raise ValueError(msg)
+        if self.data.ignored and self.training.loss != "cross_entropy":
+            msg = f"ignored is {self.data.ignored}; only cross_entropy has ignored targets"
+            raise ValueError(msg)
+
+    @property
+    def id(self) -> str:
+        """The case's name: 12 hexadecimal digits."""
+        return hashlib.sha256(self.to_json()).hexdigest()[:ID_LENGTH]
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks take part."""
+        return self.layout.mesh.world_size
+
+    def to_json(self) -> bytes:
+        """The canonical JSON."""
+        return msgspec.json.encode(self, order="sorted")
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Self:
+        """The case that `to_json` wrote; `UsageError` saying where the text is wrong, or that it is too new."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise _explain(text, error) from error
+
+    def unsharded(self) -> Self:
+        """The same case on one device: a mesh of one rank, everything replicated."""
+        mesh = Mesh((("dp", 1),))
+        parameters = {name: replicated(mesh) for name in self.layout.parameters}
+        layout = Layout(mesh=mesh, batch=(Replicate(),), parameters=parameters)
+        return msgspec.structs.replace(self, layout=layout)
+
+
+def _explain(text: bytes | str, error: Exception) -> UsageError:
+    try:
+        schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema")
+        version = msgspec.json.decode(schema, type=int) if schema is not None else SCHEMA
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        version = SCHEMA
+    if version > SCHEMA:
+        return UsageError(f"case has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version")
+    return UsageError(f"case cannot be read: {error}")
+
+
+def _within(what: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        msg = f"{what} is {value}; allowed: {least} to {most}"
+        raise ValueError(msg)
+
+
+def _check_dims(name: str, placements: tuple[object, ...], dims: int) -> None:
+    for placement in placements:
+        dim = getattr(placement, "dim", 0)
+        if dim >= max(dims, 1):
+            msg = f"{name} has {dims} dims; a placement shards dim {dim}"
+            raise ValueError(msg)

@@ -1,0 +1,32 @@
+"""Copies that should be equal are bit-equal: ranks that hold the same piece of a parameter or gradient hold the same bits."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from difftest.divergence import Divergence
+from difftest.layout import replica_groups
+from difftest.outcome import Sharded, Stage, Symptom
+from difftest.pair import Pair
+
+ORDER = 2
+
+
+def check(seen: Pair) -> Iterator[Divergence]:
+    """One divergence a tensor, with the first group of ranks that disagree and by how much."""
+    for key, tensor in seen.tensors():
+        if key[1] is Stage.FORWARD or tensor.misfits(seen.case.layout.mesh):
+            continue
+        for ranks in replica_groups(tensor.placements, seen.case.layout.mesh):
+            if odd := [rank for rank in ranks if not _same(tensor, ranks[0], rank)]:
+                yield seen.diverges("replicas", Symptom.MISMATCH, key, _describe(tensor, ranks, odd))
+                break
+
+
+def _same(tensor: Sharded, one: int, other: int) -> bool:
+    return np.array_equal(tensor.pieces[one], tensor.pieces[other], equal_nan=True)
+
+
+def _describe(tensor: Sharded, ranks: Sequence[int], odd: Sequence[int]) -> str:
+    gap = max(float(np.abs(tensor.pieces[rank] - tensor.pieces[ranks[0]]).max()) for rank in odd)
+    return f"ranks {list(odd)} differ from rank {ranks[0]} by up to {gap:.4g}; ranks {list(ranks)} must hold the same bits"

@@ -1,0 +1,38 @@
+"""Tensors have the oracle's shapes, the case's dtype, and lie where the layout says."""
+
+from collections.abc import Iterator
+
+from difftest.divergence import Divergence
+from difftest.outcome import Failure, Sharded, Stage, Symptom
+from difftest.pair import Key, Pair
+
+ORDER = 1
+
+
+def check(seen: Pair) -> Iterator[Divergence]:
+    """One divergence a tensor that is missing, has another shape, dtype or placement, or whose pieces do not make it up."""
+    actual = dict(seen.tensors())
+    for step, tensors in enumerate(() if isinstance(seen.actual, Failure) else seen.expected.steps):
+        for (stage, name), truth in tensors.items():
+            key = (step, stage, name)
+            if wrong := _wrong(seen, key, truth, actual.get(key)):
+                yield seen.diverges("shape", Symptom.MISMATCH, key, wrong)
+
+
+def _wrong(seen: Pair, key: Key, truth: Sharded, tensor: Sharded | None) -> str:
+    if tensor is None:
+        return "is missing"
+    if tensor.shape != truth.shape:
+        return f"has shape {tensor.shape}, expected {truth.shape}"
+    _, stage, name = key
+    dtype = "float32" if name == "loss" else seen.case.dtype
+    if tensor.dtype != dtype:
+        return f"has dtype {tensor.dtype}, expected {dtype}"
+    placements = seen.case.layout.parameters.get(name)
+    if stage is Stage.UPDATE and placements is not None and tensor.placements != placements:
+        return f"has placements {_words(tensor.placements)}, expected {_words(placements)}"
+    return "; ".join(tensor.misfits(seen.case.layout.mesh))
+
+
+def _words(placements: tuple[object, ...]) -> str:
+    return f"({', '.join(map(str, placements))})"

@@ -1,0 +1,73 @@
+"""Options and checks that several commands share."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from difftest import plugins
+from difftest.case import Case
+from difftest.errors import UsageError
+from difftest.layout import MOST_RANKS
+
+RANKS_PER_CPU = 8
+"""How many ranks a CPU can carry: more starve in their collectives (16 on 2 CPUs were tried)."""
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else there.")
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """A comma-separated list of plug-ins of one package."""
+
+    name = "a,b"
+
+    def __init__(self, package: str, *, leave_out: str = "") -> None:
+        self._package, self._leave_out = package, leave_out
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ANN401
+        """The names, all known; wrong usage otherwise."""
+        if isinstance(value, tuple):
+            return value
+        allowed = [name for name in plugins.names(self._package) if name != self._leave_out]
+        try:
+            return plugins.require(self._package, (part.strip() for part in value.split(",")), allowed)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Duration(click.ParamType[float]):
+    """A time such as 90s, 10m or 2h, in seconds."""
+
+    name = "10m"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+        """Seconds; wrong usage for anything else."""
+        if isinstance(value, float):
+            return value
+        told = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", value)
+        if not told:
+            self.fail(f"{value!r} is no duration; allowed: a number and s, m or h, such as 10m", param, ctx)
+        return float(told[1]) * UNITS[told[2]]
+
+
+def most_ranks() -> int:
+    """The largest world size this machine allows."""
+    return min(MOST_RANKS, RANKS_PER_CPU * (os.cpu_count() or 1))
+
+
+def check_ranks(case: Case) -> Case:
+    """`case`, or `UsageError` when its mesh is larger than this machine allows."""
+    if case.world_size > most_ranks():
+        msg = f"case {case.id} has a mesh of {case.world_size} ranks; this machine allows at most {most_ranks()}"
+        raise UsageError(msg)
+    return case
+
+
+def print_json(known: Mapping[str, Any]) -> None:
+    """One object on standard output."""
+    click.echo(json.dumps(known, indent=2, sort_keys=True))

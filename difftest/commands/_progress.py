@@ -1,0 +1,50 @@
+"""How far a campaign is: a bar on a terminal, one plain line every few seconds elsewhere. On standard error."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+import click
+from tqdm import tqdm
+
+from difftest.campaign import Progress
+
+EVERY_SECONDS = 10.0
+
+
+class Meter:
+    """Counts cases and findings as they come. `cases` is None when only the budget (in seconds) ends the campaign."""
+
+    def __init__(self, cases: int | None, budget: float | None) -> None:
+        self._cases, self._budget = cases, budget
+        self._start = self._told = time.monotonic()
+        self._done = self._findings = 0
+        self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.close()
+
+    def saw(self, progress: Progress) -> None:
+        """Counts one more case."""
+        self._done += 1
+        self._findings += len(progress.new)
+        self._bar.set_postfix_str(f"{self._findings} new findings")
+        self._bar.update()
+        for finding in progress.new:
+            self._bar.write(f"new finding {finding.fingerprint}: {finding.blame}", file=sys.stderr)
+        if self._bar.disable and time.monotonic() - self._told > EVERY_SECONDS:
+            self._told = time.monotonic()
+            click.echo(self._line(), err=True)
+
+    def _line(self) -> str:
+        elapsed = time.monotonic() - self._start
+        rate = self._done / elapsed
+        left = [(self._cases - self._done) / rate] if self._cases else []
+        left += [self._budget - elapsed] if self._budget else []
+        total = f"/{self._cases}" if self._cases else ""
+        remaining = f", {max(0.0, min(left)):.0f} s left" if left else ""
+        return f"{self._done}{total} cases, {60 * rate:.1f} a minute, {self._findings} new findings{remaining}"

@@ -1,0 +1,90 @@
+"""`difftest replay`: one case again, in fresh processes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.case import Case
+from difftest.commands._options import Names, check_ranks, json_option, print_json
+from difftest.comparator import Comparison, compare
+from difftest.corpus import Corpus, read_case
+from difftest.divergence import Finding
+from difftest.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to replay: a case, and the finding it belongs to if any."""
+
+    case: Case
+    finding: Finding | None
+
+
+@click.command("replay")
+@click.argument("target", metavar="CASE_OR_FINDING", type=click.Path(path_type=Path))
+@click.option("--backends", type=Names("workers.backends", leave_out="oracle"), help="Which to run.  [default: the finding's, or all]")
+@click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often.")
+@json_option
+def command(target: Path, backends: tuple[str, ...] | None, times: int, *, as_json: bool) -> int:
+    """Run a case file, or the case of a finding's folder, again; exit status 1 when it diverges."""
+    what = read_target(target)
+    check_ranks(what.case)
+    results = [again for _ in range(times) for again in _replay(what, backends)]
+    fingerprint = what.finding.fingerprint if what.finding else None
+    told: dict[str, Any] = {"case": what.case.id, "fingerprint": fingerprint, "times": times, "results": results}
+    told["reproduced"] = sum(fingerprint in r["fingerprints"] for r in results) if fingerprint else None
+    if as_json:
+        print_json(told)
+    else:
+        _tell(told)
+    return int(any(r["verdict"] == "diverge" for r in results))
+
+
+def read_target(target: Path) -> Target:
+    """A case file, a finding's folder, or its `finding.json`. `UsageError` for anything else."""
+    if target.name == "finding.json":
+        target = target.parent
+    if not target.is_dir():
+        return Target(read_case(target), None)
+    if not (target / "finding.json").is_file():
+        msg = f"{str(target)!r} holds no finding.json; give a case file or a finding's folder, such as runs/first/corpus/FINGERPRINT"
+        raise UsageError(msg)
+    corpus, name = Corpus(target.resolve().parent), target.resolve().name
+    return Target(corpus.case(name), corpus.finding(name))
+
+
+def _replay(what: Target, wanted: tuple[str, ...] | None) -> list[dict[str, Any]]:
+    from workers import sandbox
+    from workers.backends import ORACLE, candidates
+
+    chosen = candidates(wanted or ((what.finding.backend,) if what.finding else ()))
+    truth = sandbox.run(what.case, ORACLE)
+    told = []
+    for name, backend in chosen.items():
+        reason = backend.unsupported(what.case)
+        if reason:
+            told.append({"backend": name, "verdict": "unsupported", "reason": reason, "fingerprints": []})
+        else:
+            comparison = compare(what.case, name, backend.SIDE, truth, sandbox.run(what.case, name))
+            told.append(_described(name, comparison))
+    return told
+
+
+def _described(backend: str, comparison: Comparison) -> dict[str, Any]:
+    first = comparison.divergences[:1]
+    return {
+        "backend": backend,
+        "verdict": comparison.verdict,
+        "reason": comparison.reason or "".join(d.detail for d in first),
+        "fingerprints": [d.fingerprint for d in first],
+        "ratio": max((m.ratio for m in comparison.measurements), default=None),
+    }
+
+
+def _tell(told: dict[str, Any]) -> None:
+    for result in told["results"]:
+        click.echo(f"{result['backend']}: {result['verdict']}  {' '.join(result['fingerprints'])}  {result['reason']}".rstrip())
+    if told["fingerprint"]:
+        click.echo(f"{told['fingerprint']}: reproduced {told['reproduced']} of {told['times']}")

@@ -1,0 +1,22 @@
+"""`difftest report`: a corpus as a page, a table or a summary."""
+
+from pathlib import Path
+
+import click
+
+from difftest.commands._options import Names, json_option, print_json
+
+
+@click.command("report")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--format", "formats", type=Names("reports.formats"), help="Which formats.  [default: parquet,summary,markdown,html]")
+@json_option
+def command(directory: Path, formats: tuple[str, ...] | None, *, as_json: bool) -> None:
+    """Write the reports of DIR, the --out of a campaign, anew."""
+    from reports.write import write
+
+    files = [str(file) for file in (write(directory, formats) if formats else write(directory))]
+    if as_json:
+        print_json({"files": files})
+    else:
+        click.echo("\n".join(files))

@@ -1,0 +1,139 @@
+"""`difftest run`: a campaign from generated cases to reports."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.campaign import Campaign, Progress
+from difftest.campaign import run as run_campaign
+from difftest.case import Case
+from difftest.commands._options import Duration, Names, json_option, most_ranks, print_json
+from difftest.commands._progress import Meter
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.errors import InfrastructureError
+
+CASES = 40
+FAIL_ON = ("new", "any", "infra", "never")
+
+
+@click.command("run")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Case i of a seed is the same everywhere.")
+@click.option("--cases", type=click.IntRange(min=1), help=f"How many cases to run.  [default: {CASES}, or as many as --budget allows]")
+@click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
+@click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
+@click.option("--backends", type=Names("workers.backends", leave_out="oracle"), help="Only these backends.  [default: all]")
+@click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
+@click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
+@click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/latest"), show_default=True, help="Where corpus and reports go.")
+@click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
+@json_option
+def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
+    """Generate cases, run them on both sides, compare, and report what diverges."""
+    _check_ranks(options["max_world_size"])
+    corpus = Corpus(options["out"] / "corpus")
+    corpus.prepare()
+    return _conclude(options, _run(corpus, options))
+
+
+def _check_ranks(wanted: int) -> None:
+    if not 2 <= wanted <= most_ranks():  # noqa: PLR2004  one rank shards nothing
+        msg = f"--max-world-size is {wanted}; this machine allows 2 to {most_ranks()}"
+        raise click.UsageError(msg)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a campaign came to; the runs' tensors are let go as soon as they are recorded."""
+
+    cases: int = 0
+    runs: int = 0
+    new: dict[str, Finding] = field(default_factory=dict)
+    known: dict[str, Finding] = field(default_factory=dict)
+    trouble: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def count(self, progress: Progress) -> None:
+        """Adds one case."""
+        self.cases += 1
+        self.runs += len(progress.examined.runs)
+        self.new |= {finding.fingerprint: finding for finding in progress.new}
+        self.known |= {finding.fingerprint: finding for finding in progress.known if finding.fingerprint not in self.new}
+        if progress.examined.trouble:
+            self.trouble.append(progress.examined.trouble)
+
+
+def _run(corpus: Corpus, options: dict[str, Any]) -> Tally:
+    from workers import dispatch
+    from workers.backends import ORACLE, candidates
+
+    backends = candidates(options["backends"] or ())
+    with dispatch.cluster(options["address"], options["workers"]) as workers:
+        pool = dispatch.Pool(workers)
+        for name in (ORACLE, *backends):
+            pool.require(name)
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-seed{options['seed']}"
+        campaign = Campaign(name=name, backends=backends, execute=pool.execute, corpus=corpus, workers=workers)
+        with Meter(options["cases"] or (None if options["budget"] else CASES), options["budget"]) as meter:
+            tally, clock = Tally(), time.monotonic()
+            for progress in run_campaign(campaign, _cases(options)):
+                tally.count(progress)
+                meter.saw(progress)
+            tally.seconds = time.monotonic() - clock
+            return tally
+
+
+def _cases(options: dict[str, Any]) -> Iterator[tuple[int, Case]]:
+    from generators.cases import case_at
+
+    end = time.monotonic() + options["budget"] if options["budget"] else float("inf")
+    most = options["cases"] or (None if options["budget"] else CASES)
+    for index in itertools.count() if most is None else range(most):
+        if time.monotonic() > end:
+            return
+        yield index, case_at(options["seed"], index, paths=options["paths"], max_world_size=options["max_world_size"])
+
+
+def _conclude(options: dict[str, Any], tally: Tally) -> int:
+    from reports.write import write
+
+    written = write(options["out"])
+    if options["as_json"]:
+        print_json(_summary(options, tally))
+    else:
+        _tell(tally, written)
+    if tally.trouble and len(tally.trouble) == tally.cases:
+        msg = f"no case could be run: {tally.trouble[0]}"
+        raise InfrastructureError(msg)
+    found = {"new": tally.new, "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
+    return int(bool(found[options["fail_on"]]))
+
+
+def _summary(options: dict[str, Any], tally: Tally) -> dict[str, Any]:
+    return {
+        "seed": options["seed"],
+        "cases": tally.cases,
+        "runs": tally.runs,
+        "new": sorted(tally.new),
+        "known": sorted(tally.known),
+        "trouble": tally.trouble,
+        "seconds": round(tally.seconds, 1),
+        "out": str(options["out"]),
+    }
+
+
+def _tell(tally: Tally, written: list[Path]) -> None:
+    click.echo(f"{tally.cases} cases, {tally.runs} runs in {tally.seconds:.0f} s: {len(tally.new)} new findings, {len(tally.known)} known")
+    for mark, findings in (("new", tally.new), ("known", tally.known)):
+        for fingerprint, finding in sorted(findings.items()):
+            click.echo(f"  {mark:<5} {fingerprint}  {finding.blame}; {finding.detail}")
+    for problem in dict.fromkeys(tally.trouble):
+        click.echo(f"  infrastructure: {problem}")
+    click.echo(f"reports: {', '.join(str(file) for file in written)}")

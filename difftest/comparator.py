@@ -1,0 +1,92 @@
+"""The comparator: a candidate's run against the oracle's, through every check, to one verdict."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from difftest import plugins
+from difftest.case import Case
+from difftest.corpus import Measurement
+from difftest.divergence import Divergence
+from difftest.exact import inexact
+from difftest.outcome import STAGES, Failure, Outcome, Trace
+from difftest.pair import FLOORS_MOST, Pair, pair
+
+VAGUE = 0.25
+"""A floor above this share of a tensor's values leaves nothing to compare."""
+
+CHECKS = "difftest.checks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What came of comparing one run.
+
+    `divergences` are in the order of the run: the first is the cause, the rest may be its consequences. `verdict` is `agree`, `diverge` or
+    `inconclusive`, the latter with its `reason`. `measurements` hold every tensor at the step where it was farthest off.
+    """
+
+    verdict: str
+    divergences: tuple[Divergence, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    reason: str = ""
+
+
+def compare(case: Case, backend: str, side: str, expected: Outcome, actual: Outcome) -> Comparison:
+    """Compares `actual`, a run of `case` on `backend`, with the oracle's run of the same case."""
+    if isinstance(expected, Failure):
+        return Comparison(verdict="inconclusive", reason=f"the oracle failed: {expected.kind}: {expected.message}")
+    seen = pair(case, backend, side, expected, actual, exact=inexact(case) is None)
+    farthest = worst(seen.measured.values())
+    if isinstance(actual, Trace) and not expected.events.get("in_range", True):
+        return Comparison(verdict="inconclusive", reason=f"values leave the range of {case.dtype}", measurements=farthest)
+    divergences = first_things_first(seen)
+    if divergences:
+        return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
+    reason = _nothing_compared(farthest)
+    return Comparison(verdict="inconclusive" if reason else "agree", reason=reason, measurements=farthest)
+
+
+def first_things_first(seen: Pair) -> tuple[Divergence, ...]:
+    """What every check says, in the order of the run; at one step and stage, in the order of the checks."""
+    checks = sorted((plugins.load(CHECKS, name) for name in plugins.names(CHECKS)), key=lambda check: check.ORDER)
+    said = [divergence for check in checks for divergence in check.check(seen)]
+    return tuple(sorted(said, key=lambda divergence: (divergence.step, STAGES.index(divergence.stage))))
+
+
+def worst(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
+    """One measurement a tensor: that of the step where it was farthest from the oracle."""
+    farthest: dict[tuple[str, str], Measurement] = {}
+    for measurement in measurements:
+        key = (measurement.stage, measurement.tensor)
+        if key not in farthest or measurement.ratio > farthest[key].ratio:
+            farthest[key] = measurement
+    return tuple(farthest.values())
+
+
+def with_arbiter(comparisons: Mapping[str, Comparison], sides: Mapping[str, str]) -> dict[str, Comparison]:
+    """The comparisons of one case, each measurement beside the other side's least error on the same tensor."""
+    errors: dict[tuple[str, str, str], float] = {}
+    for backend, comparison in comparisons.items():
+        for m in comparison.measurements:
+            key = (sides[backend], m.stage, m.tensor)
+            errors[key] = min(m.error, errors.get(key, FLOORS_MOST))
+    return {backend: _arbitrated(comparison, sides[backend], errors) for backend, comparison in comparisons.items()}
+
+
+def _arbitrated(comparison: Comparison, side: str, errors: Mapping[tuple[str, str, str], float]) -> Comparison:
+    other = "xla" if side == "torch" else "torch"
+    measured = tuple(msgspec.structs.replace(m, other_error=errors.get((other, m.stage, m.tensor))) for m in comparison.measurements)
+    return dataclasses.replace(comparison, measurements=measured)
+
+
+def _nothing_compared(measurements: Iterable[Measurement]) -> str:
+    """Why agreement would mean nothing, or an empty string."""
+    told = [m for m in measurements if m.scale > 0.0]
+    if not told:
+        return "every tensor compared is zero"
+    if all(m.floor > VAGUE * m.scale for m in told):
+        return "rounding noise is as large as the values"
+    return ""

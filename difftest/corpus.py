@@ -1,0 +1,197 @@
+"""The corpus: what campaigns saw and found, as files that can be read without this program.
+
+`<root>/<fingerprint>/{finding.json, case.json}` for every finding, and one line a run in
+`<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, lines are appended whole; no pickle anywhere.
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from difftest.case import Case
+from difftest.divergence import Finding
+from difftest.errors import UsageError
+
+OBSERVATIONS = "observations"
+SCHEMA = 1
+_FINGERPRINT = re.compile(r"[a-z0-9_]+(-[a-z0-9_]+)*-[0-9a-f]{8}")
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one tensor of one run was from the oracle, at the step where it was farthest.
+
+    `error` is the root mean square of (actual - expected), `greatest` the largest absolute difference, `scale` the root mean square
+    of the expected values, `floor` that of the rounding noise. `ratio` is the greatest error in units of the floor, element by
+    element. `other_error` is the other side's `error` for the same tensor where one ran (the arbiter), None where none did.
+    `exact`: the tolerance was zero.
+    """
+
+    stage: str
+    tensor: str
+    step: int
+    elements: int
+    differing: int
+    error: float
+    greatest: float
+    scale: float
+    floor: float
+    ratio: float
+    exact: bool = False
+    other_error: float | None = None
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended: `status` is `finished` or a failure's symptom."""
+
+    status: str
+    stage: str = ""
+    step: int = 0
+    kind: str = ""
+    message: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: one line of a campaign's file, with all that the tables need to know of its case.
+
+    `purpose` is why it was run: `campaign`, or what a finding needed (`unsharded`, `repeat`, `replay`, ...). `verdict` is `agree`,
+    `diverge`, `inconclusive` or `oracle`; `reason` says why a verdict is inconclusive. `seconds` is the wall time, `started` ISO
+    8601 in UTC.
+    """
+
+    campaign: str
+    index: int
+    case: str
+    backend: str
+    side: str
+    purpose: str
+    path: str
+    mesh: str
+    mesh_rank: int
+    world_size: int
+    dtype: str
+    optimizer: str
+    loss: str
+    regime: str
+    layers: tuple[str, ...]
+    steps: int
+    outcome: Ending
+    verdict: str
+    started: str
+    seconds: float
+    reason: str = ""
+    fingerprints: tuple[str, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    environment: Mapping[str, str] = {}
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A folder of findings and observations, made when first written to."""
+
+    root: Path
+
+    def prepare(self) -> None:
+        """Makes the folder and shows that it can be written; `UsageError` when it cannot."""
+        try:
+            (self.root / OBSERVATIONS).mkdir(parents=True, exist_ok=True)
+            probe = self.root / f".writable-{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            msg = f"cannot write to {str(self.root)!r}: {error.strerror}; give a folder that can be made and written"
+            raise UsageError(msg) from error
+
+    def fingerprints(self) -> tuple[str, ...]:
+        """The findings here, by name."""
+        if not self.root.is_dir():
+            return ()
+        return tuple(sorted(p.name for p in self.root.iterdir() if _FINGERPRINT.fullmatch(p.name) and (p / "finding.json").is_file()))
+
+    def finding(self, fingerprint: str) -> Finding:
+        """One finding; `UsageError` when it cannot be read."""
+        file = self.root / fingerprint / "finding.json"
+        try:
+            return Finding.from_json(file.read_bytes())
+        except OSError as error:
+            msg = f"no finding {fingerprint!r} in {str(self.root)!r}; there are: {', '.join(self.fingerprints()) or 'none'}"
+            raise UsageError(msg) from error
+        except UsageError as error:
+            msg = f"{file}: {error}"
+            raise UsageError(msg) from error
+
+    def findings(self) -> Iterator[Finding]:
+        """Every finding, by fingerprint."""
+        return (self.finding(name) for name in self.fingerprints())
+
+    def case(self, fingerprint: str) -> Case:
+        """The case of one finding."""
+        return read_case(self.root / fingerprint / "case.json")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other campaigns on this corpus out while a finding is read, changed and written."""
+        with (self.root / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def save(self, finding: Finding, case: Case) -> None:
+        """Writes a finding and its case; whoever reads meanwhile sees the old one or the new one, whole."""
+        folder = self.root / finding.fingerprint
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / "case.json", msgspec.json.format(case.to_json(), indent=2) + b"\n")
+        replace_file(folder / "finding.json", finding.to_json())
+
+    def observe(self, observation: Observation) -> None:
+        """Appends one line to the campaign's file, in one write."""
+        file = self.root / OBSERVATIONS / f"{observation.campaign}.jsonl"
+        with file.open("ab", buffering=0) as lines:
+            lines.write(msgspec.json.encode(observation) + b"\n")
+
+    def observations(self) -> Iterator[Observation]:
+        """Every run of every campaign here; `UsageError` naming file and line where one cannot be read.
+
+        A last line without its end is what a killed campaign leaves, and is passed over.
+        """
+        for file in sorted((self.root / OBSERVATIONS).glob("*.jsonl")):
+            for number, line in enumerate(file.read_bytes().split(b"\n")[:-1], start=1):
+                yield read_observation(line, f"{file}, line {number}")
+
+
+def read_case(file: Path) -> Case:
+    """The case in `file`; `UsageError` naming the file when there is none."""
+    try:
+        return Case.from_json(file.read_bytes())
+    except OSError as error:
+        msg = f"cannot read {str(file)!r}: {error.strerror}"
+        raise UsageError(msg) from error
+    except UsageError as error:
+        msg = f"{file}: {error}"
+        raise UsageError(msg) from error
+
+
+def read_observation(text: bytes, where: str) -> Observation:
+    """The observation in `text`; `UsageError` saying `where` it is wrong or too new."""
+    try:
+        known: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        if isinstance(version := known.get("schema"), int) and version > SCHEMA:
+            msg = f"{where}: schema {version} was written by a newer version; this program reads up to {SCHEMA}"
+            raise UsageError(msg)
+        return msgspec.convert(known, type=Observation)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
+        msg = f"{where}: cannot be read: {error}"
+        raise UsageError(msg) from error
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Writes `content` beside `file` and renames it into place."""
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    unfinished.write_bytes(content)
+    unfinished.replace(file)

@@ -1,0 +1,163 @@
+"""The numbers of a case: initial weights and batches, made on the host by numpy from the case's seed alone.
+
+Every backend receives these same arrays, so no random number is ever drawn on a device. Values are rounded to the case's
+dtype here: representing them is then exact everywhere, and never counted as an error.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from difftest.case import Case, DType, Regime
+from difftest.model import fan_in
+
+IGNORE_INDEX = -100
+EXACT_WEIGHTS = 1
+EXACT_INPUTS = 2
+MOST_SEGMENTS = 3
+ZEROS = 0.5
+"""The share of zeros in the regime of that name."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One batch on the host.
+
+    `inputs` are (rows, width), (rows, sequence, width) or token ids (rows, sequence). `targets` have the output's shape for mse, and are
+    class ids without the last dim for cross_entropy, `IGNORE_INDEX` where there is none. `segments` are (rows, sequence) or None.
+    `count` is what the summed loss is divided by: the number of target values that count.
+    """
+
+    inputs: Floats | Integers
+    targets: Floats | Integers
+    segments: Integers | None
+    count: int
+
+    def rows(self, part: slice) -> "Batch":
+        """The rows in `part`, with the count of the whole batch, so that the parts' losses add up to the whole's."""
+        segments = None if self.segments is None else self.segments[part]
+        return Batch(inputs=self.inputs[part], targets=self.targets[part], segments=segments, count=self.count)
+
+
+def weights(case: Case) -> Mapping[str, Floats]:
+    """The initial parameters by name."""
+    return {name: round_to(case.dtype, _weight(case, name, shape)) for name, shape in case.model.parameters().items()}
+
+
+def batch(case: Case, step: int) -> Batch:
+    """The batch of `step`; of a learnable task every step's is the first."""
+    rng = _random(case, f"batch {0 if case.data.learnable else step}")
+    inputs = _inputs(case, rng)
+    targets = _targets(case, rng, inputs)
+    count = max(1, int((targets != IGNORE_INDEX).sum())) if case.training.loss == "cross_entropy" else targets.size
+    segments = _segments(case, rng) if case.model.segments else None
+    return Batch(inputs=inputs, targets=targets, segments=segments, count=count)
+
+
+def digest(case: Case) -> str:
+    """A name for the numbers themselves: two machines that disagree on it did not run the same case."""
+    first = batch(case, 0)
+    arrays = [*weights(case).values(), first.inputs, first.targets]
+    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:12]
+
+
+def round_to(dtype: DType, values: Floats) -> Floats:
+    """`values` rounded to the nearest of `dtype`, ties to even, still held in float64; to bfloat16 by way of float32, as torch does.
+
+    What is beyond the largest becomes infinity; NaN stays NaN.
+    """
+    with np.errstate(over="ignore"):
+        if dtype != "bfloat16":
+            return values.astype(dtype).astype(np.float64)
+        bits = values.astype(np.float32).view(np.uint32)
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(values), np.nan, bits.view(np.float32).astype(np.float64))
+
+
+def _random(case: Case, purpose: str) -> np.random.Generator:
+    seed = hashlib.sha256(f"{case.seed} {purpose}".encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(seed[:16])))
+
+
+def _weight(case: Case, name: str, shape: tuple[int, ...]) -> Floats:
+    rng = _random(case, f"weight {name}")
+    if case.data.regime == "exact":
+        return rng.integers(-EXACT_WEIGHTS, EXACT_WEIGHTS + 1, shape).astype(np.float64)
+    if len(shape) == 1:
+        ones = 1.0 if name.endswith("weight") else 0.0
+        return ones + rng.uniform(-0.25, 0.25, shape)
+    return rng.uniform(-1.0, 1.0, shape) * math.sqrt(3.0 / fan_in(shape))
+
+
+def _inputs(case: Case, rng: np.random.Generator) -> Floats | Integers:
+    rows, model = case.data.batch, case.model
+    if model.tokens:
+        return rng.integers(0, model.tokens, (rows, model.sequence))
+    shape = (rows, model.sequence, model.inputs) if model.sequence else (rows, model.inputs)
+    return round_to(case.dtype, _values(case.data.regime, rng, shape, case.dtype))
+
+
+def _values(regime: Regime, rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Floats:
+    normal = rng.standard_normal(shape)
+    match regime:
+        case "exact":
+            return rng.integers(-EXACT_INPUTS, EXACT_INPUTS + 1, shape).astype(np.float64)
+        case "large":
+            return normal * (16.0 if dtype == "float16" else 1024.0)
+        case "tiny":
+            return normal / 4096.0
+        case "ties":
+            return rng.integers(-1, 2, shape).astype(np.float64)
+        case "zeros":
+            return normal * (rng.random(shape) < ZEROS)
+        case _:
+            return normal
+
+
+def _targets(case: Case, rng: np.random.Generator, inputs: Floats | Integers) -> Floats | Integers:
+    model = case.model
+    shape = inputs.shape[:2] if model.sequence else inputs.shape[:1]
+    if case.training.loss == "mse":
+        return round_to(case.dtype, _regression_targets(case, rng, inputs, (*shape, model.outputs)))
+    return np.where(rng.random(shape) < case.data.ignored, IGNORE_INDEX, _classes(case, rng, inputs, shape))
+
+
+def _classes(case: Case, rng: np.random.Generator, inputs: Floats | Integers, shape: tuple[int, ...]) -> Integers:
+    if not case.data.learnable:
+        return rng.integers(0, case.model.outputs, shape)
+    if case.model.tokens:
+        return np.asarray(inputs % case.model.outputs, dtype=np.int64)
+    return np.asarray(_teacher(case, inputs).argmax(-1), dtype=np.int64)
+
+
+def _regression_targets(case: Case, rng: np.random.Generator, inputs: Floats | Integers, shape: tuple[int, ...]) -> Floats:
+    if not case.data.learnable:
+        return _values(case.data.regime, rng, shape, case.dtype)
+    if case.model.tokens:
+        table = _random(case, "teacher").standard_normal((case.model.tokens, case.model.outputs))
+        return np.asarray(table[inputs])
+    return _teacher(case, inputs)
+
+
+def _teacher(case: Case, inputs: Floats | Integers) -> Floats:
+    """A linear teacher's answers, added up column by column: the last bit of a matrix product depends on the machine."""
+    width = case.model.inputs
+    table = _random(case, "teacher").standard_normal((width, case.model.outputs))
+    answers = np.zeros((*inputs.shape[:-1], case.model.outputs))
+    for column in range(width):
+        answers += inputs[..., column, np.newaxis] * table[column]
+    return answers / math.sqrt(width)
+
+
+def _segments(case: Case, rng: np.random.Generator) -> Integers:
+    """Packed sequences: ids that never fall along a row, other cuts in every row."""
+    steps = rng.random((case.data.batch, case.model.sequence)) < MOST_SEGMENTS / max(case.model.sequence, MOST_SEGMENTS)
+    return np.cumsum(steps, axis=1)

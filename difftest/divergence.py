@@ -1,0 +1,109 @@
+"""A divergence, what identifies it, and the finding that collects every case it was seen in.
+
+The one idea: identity is free of numbers. A failure is the same wherever its type, its message without digits and the
+framework's frame are the same, whatever layout led to it; a mismatch is the same where backend, path, check and stage are.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Self
+
+import msgspec
+
+from difftest.errors import UsageError
+from difftest.outcome import Failure, Stage, Symptom
+
+SCHEMA = 1
+HASH_LENGTH = 8
+
+_NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
+_NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
+_FOLDERS = re.compile(r"(/[\w.+-]+)+/")
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """One place where a candidate parts from the oracle.
+
+    `cause` identifies the fault beyond backend, path, check, symptom and stage: a failure's `identity`, empty for a mismatch.
+    `ratio` is the greatest error in units of the noise floor, None where nothing was measured. `detail` is for people and never
+    identifies.
+    """
+
+    backend: str
+    side: str
+    path: str
+    check: str
+    symptom: Symptom
+    stage: Stage
+    step: int = 0
+    tensor: str = ""
+    cause: str = ""
+    detail: str = ""
+    log: str = ""
+    ratio: float | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """`backend-check-symptom-hash`: equal for equal faults. Failures do not depend on the path they were met on."""
+        parts = (self.cause,) if self.cause else (self.path, self.stage)
+        digest = hashlib.sha256("\n".join((self.backend, self.check, self.symptom, *parts)).encode()).hexdigest()
+        return f"{self.backend}-{self.check}-{self.symptom}-{digest[:HASH_LENGTH]}"
+
+
+def identity(failure: Failure) -> str:
+    """What makes two failures the same one: kind, message and frame, without numbers, folders or addresses."""
+    return "\n".join((failure.kind, without_numbers(failure.message), failure.frame.rpartition("/")[2]))
+
+
+def without_numbers(text: str) -> str:
+    """`text` with numbers, lists of numbers and folders taken out, so that two machines write the same."""
+    return _NUMBERS.sub("#", _NUMBER.sub("#", _FOLDERS.sub("", text))).strip()
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A divergence with the first case that showed it, and how often it was seen since.
+
+    `paths` are all it was seen on. `blame` is a verdict in words (`difftest.blame`), `evidence` what it rests on. `stable` is
+    `[k, n]`: it came back in k of n repetitions in fresh processes. Times are ISO 8601 in UTC.
+    """
+
+    fingerprint: str
+    symptom: Symptom
+    stage: Stage
+    backend: str
+    side: str
+    path: str
+    check: str
+    blame: str
+    hits: int
+    case: str
+    paths: tuple[str, ...] = ()
+    evidence: Mapping[str, str] = {}
+    step: int = 0
+    tensor: str = ""
+    ratio: float | None = None
+    detail: str = ""
+    log: str = ""
+    stable: tuple[int, int] = (0, 0)
+    environment: Mapping[str, str] = {}
+    first_seen: str = ""
+    last_seen: str = ""
+    schema: int = SCHEMA
+
+    def to_json(self) -> bytes:
+        """Readable JSON, keys sorted."""
+        return msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=2) + b"\n"
+
+    @classmethod
+    def from_json(cls, text: bytes | str) -> Self:
+        """The finding that `to_json` wrote; `UsageError` where it cannot be read or is too new."""
+        try:
+            schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema", msgspec.Raw(b"1"))
+            if msgspec.json.decode(schema, type=int) > SCHEMA:
+                msg = f"finding has schema {bytes(schema).decode()}; this program reads up to {SCHEMA}: it was written by a newer version"
+                raise UsageError(msg)
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            msg = f"finding cannot be read: {error}"
+            raise UsageError(msg) from error

@@ -1,0 +1,152 @@
+"""Where tensors live: a mesh, and one placement per mesh axis for the batch and for every parameter.
+
+The one idea: parallelism is data. Fully sharded training is "every parameter `Shard(0)` over `dp_shard`", tensor
+parallelism is "this weight `Shard(0)`, that one `Shard(1)` over `tp`"; a backend finds its own way to get there.
+
+A sharded dim is cut as `torch.chunk` cuts it, which is DTensor's rule: pieces of `ceil(size / parts)`, the last ones smaller
+or empty. With several axes on one dim the cut is nested in mesh axis order.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+AXIS_NAMES = ("dp", "dp_replicate", "dp_shard", "tp", "cp", "pp", "ep")
+MOST_AXES = 3
+MOST_RANKS = 64
+
+
+class Shard(msgspec.Struct, frozen=True, array_like=True, tag="S", forbid_unknown_fields=True):
+    """The tensor is cut along `dim` over this mesh axis. `ValueError` for a negative dim."""
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        if self.dim < 0:
+            msg = f"shard dim is {self.dim}; the least is 0"
+            raise ValueError(msg)
+
+    def __str__(self) -> str:
+        return f"S{self.dim}"
+
+
+class Replicate(msgspec.Struct, frozen=True, array_like=True, tag="R", forbid_unknown_fields=True):
+    """Every rank along this mesh axis holds the whole tensor."""
+
+    def __str__(self) -> str:
+        return "R"
+
+
+Placements: TypeAlias = tuple[Shard | Replicate, ...]
+Slices: TypeAlias = tuple[slice, ...]
+
+
+class Mesh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Named axes with their sizes, outermost first; ranks count in row-major order.
+
+    `ValueError` for an unknown or repeated axis name, a size below 1, no axis or too many, or too many ranks.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.axes) <= MOST_AXES:
+            msg = f"mesh has {len(self.axes)} axes; allowed: 1 to {MOST_AXES}"
+            raise ValueError(msg)
+        if len(set(self.names)) < len(self.axes):
+            msg = f"mesh axes {list(self.names)} repeat a name; each must be unique"
+            raise ValueError(msg)
+        for name, size in self.axes:
+            if name not in AXIS_NAMES:
+                msg = f"mesh axis {name!r} is unknown; allowed: {', '.join(AXIS_NAMES)}"
+                raise ValueError(msg)
+            if size < 1:
+                msg = f"mesh axis {name!r} has size {size}; the least is 1"
+                raise ValueError(msg)
+        if self.world_size > MOST_RANKS:
+            msg = f"mesh has {self.world_size} ranks; the most is {MOST_RANKS}"
+            raise ValueError(msg)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axis names, outermost first."""
+        return tuple(name for name, _ in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The axis sizes, outermost first."""
+        return tuple(size for _, size in self.axes)
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks the mesh has."""
+        return math.prod(self.shape)
+
+    def coordinate(self, rank: int) -> tuple[int, ...]:
+        """The position of `rank` on each axis."""
+        position: list[int] = []
+        for size in reversed(self.shape):
+            rank, index = divmod(rank, size)
+            position.insert(0, index)
+        return tuple(position)
+
+    def __str__(self) -> str:
+        return " x ".join(f"{name}={size}" for name, size in self.axes)
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mesh, the batch's placements and every parameter's, by parameter name.
+
+    `ValueError` when a tensor has another number of placements than the mesh has axes.
+    """
+
+    mesh: Mesh
+    batch: Placements
+    parameters: Mapping[str, Placements]
+
+    def __post_init__(self) -> None:
+        for name, placements in (("the batch", self.batch), *self.parameters.items()):
+            if len(placements) != len(self.mesh.axes):
+                msg = f"{name} has {len(placements)} placements; the mesh {self.mesh} needs {len(self.mesh.axes)}"
+                raise ValueError(msg)
+
+    @property
+    def batch_axes(self) -> tuple[str, ...]:
+        """The mesh axes that cut the batch along dim 0: what data parallelism averages gradients over."""
+        pairs = zip(self.mesh.names, self.batch, strict=True)
+        return tuple(name for name, placement in pairs if placement == Shard(0))
+
+
+def chunk(size: int, parts: int, index: int) -> slice:
+    """The `index`-th of `parts` pieces of `range(size)`, as `torch.chunk` cuts it (late pieces may be empty)."""
+    width = math.ceil(size / parts)
+    return slice(min(index * width, size), min((index + 1) * width, size))
+
+
+def local_slices(shape: Sequence[int], placements: Placements, mesh: Mesh, rank: int) -> Slices:
+    """What `rank` holds of a tensor of `shape`: one slice per tensor dim, in global indices."""
+    held = [range(size) for size in shape]
+    coordinate = mesh.coordinate(rank)
+    for placement, parts, index in zip(placements, mesh.shape, coordinate, strict=True):
+        if isinstance(placement, Shard):
+            whole = held[placement.dim]
+            held[placement.dim] = whole[chunk(len(whole), parts, index)]
+    return tuple(slice(r.start, r.stop) for r in held)
+
+
+def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ...]]:
+    """Groups of ranks that hold the same piece: those which differ only along replicated axes."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(mesh.world_size):
+        coordinate = mesh.coordinate(rank)
+        key = tuple(itertools.compress(coordinate, (isinstance(p, Shard) for p in placements)))
+        groups.setdefault(key, []).append(rank)
+    return (tuple(ranks) for ranks in groups.values())
+
+
+def replicated(mesh: Mesh) -> Placements:
+    """`Replicate()` on every axis of `mesh`."""
+    return (Replicate(),) * len(mesh.axes)

@@ -1,0 +1,131 @@
+"""What came of one run: a `Trace` of every tensor a rank held, or a `Failure`.
+
+A trace keeps the *pieces*, rank by rank, rather than gathered tensors: putting them together is then plain numpy, the same
+for every backend, and copies that should be equal can be compared with each other.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from difftest.layout import Mesh, Placements, Shard, local_slices, replica_groups
+
+Array: TypeAlias = npt.NDArray[Any]
+Environment: TypeAlias = Mapping[str, str]
+
+
+class Stage(StrEnum):
+    """Where in a run: in this order within a step."""
+
+    BUILD = "build"
+    PLACE = "place"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+STAGES = tuple(Stage)
+
+
+class Symptom(StrEnum):
+    """What went wrong, from the mildest to the hardest."""
+
+    MISMATCH = "mismatch"
+    NONFINITE = "nonfinite"
+    CAPABILITY = "capability"
+    EXCEPTION = "exception"
+    HANG = "hang"
+    CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharded:
+    """One tensor as the ranks held it.
+
+    `shape` is the global shape, `dtype` torch's name for the type observed, `placements` those observed. `pieces` maps a rank to its
+    local part, in float64, float32, float16 or an integer type (numpy has no bfloat16: those values come as float32, losslessly).
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    placements: Placements
+    pieces: Mapping[int, Array]
+
+    def misfits(self, mesh: Mesh) -> list[str]:
+        """The ranks whose piece is missing or has another shape than the placements give it, in words; first, placements that cannot be."""
+        dims = [p.dim for p in self.placements if isinstance(p, Shard)]
+        if len(self.placements) != len(mesh.axes) or max(dims, default=-1) >= len(self.shape):
+            return [f"placements ({', '.join(map(str, self.placements))}) do not fit {len(self.shape)} dims on the mesh {mesh}"]
+        found = []
+        for rank in range(mesh.world_size):
+            expected = tuple(s.stop - s.start for s in local_slices(self.shape, self.placements, mesh, rank))
+            actual = self.pieces[rank].shape if rank in self.pieces else None
+            if actual != expected:
+                found.append(f"rank {rank} holds {actual}, expected {expected}")
+        return found
+
+    def full(self, mesh: Mesh) -> npt.NDArray[np.float64]:
+        """The whole tensor in float64, from the first rank of each replica group; only for a tensor without `misfits`."""
+        whole = np.full(self.shape, np.nan)
+        for ranks in replica_groups(self.placements, mesh):
+            place = local_slices(self.shape, self.placements, mesh, ranks[0])
+            whole[place] = self.pieces[ranks[0]]
+        return whole
+
+    def merged(self, other: "Sharded") -> "Sharded":
+        """The same tensor with the pieces of further ranks."""
+        return dataclasses.replace(self, pieces={**self.pieces, **other.pieces})
+
+
+Tensors: TypeAlias = Mapping[tuple[Stage, str], Sharded]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A run that finished: per step, the tensors by stage and name.
+
+    Forward: `loss`, and `output` of each accumulation part (`output`, `output.1`, ...). Backward: gradients by parameter name, before
+    clipping. Update: parameters by name. `events` are what else was seen, by name (graphs compiled a step, runtimes created).
+    `noise` is the oracle's: the deviation that rounding causes in each tensor, in the same order as `steps`.
+    """
+
+    steps: tuple[Tensors, ...]
+    noise: tuple[Tensors, ...] = ()
+    environment: Environment = field(default_factory=dict)
+    events: Mapping[str, Any] = field(default_factory=dict)
+
+    def merged(self, other: "Trace") -> "Trace":
+        """The traces of two ranks of one run as one; tensors that only one of them has are kept."""
+        steps = tuple(
+            {key: mine[key].merged(theirs[key]) if key in mine and key in theirs else {**theirs, **mine}[key] for key in {**mine, **theirs}}
+            for mine, theirs in zip(self.steps, other.steps, strict=True)
+        )
+        return Trace(steps=steps, environment=self.environment, events=self.events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A run that did not finish.
+
+    `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status N`. `message` is the
+    last line the failure gave, `log` the tail of standard error, `frame` the innermost frame of the backend's own code as
+    `file:function`.
+    """
+
+    symptom: Symptom
+    stage: Stage
+    step: int
+    kind: str
+    message: str = ""
+    frame: str = ""
+    log: str = ""
+    rank: int = 0
+    environment: Environment = field(default_factory=dict)
+
+
+Outcome: TypeAlias = Trace | Failure

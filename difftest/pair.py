@@ -1,0 +1,131 @@
+"""A candidate's run beside the oracle's, measured tensor by tensor: what every check looks at."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from difftest import noise
+from difftest.case import Case
+from difftest.corpus import Measurement
+from difftest.divergence import Divergence
+from difftest.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
+
+Key: TypeAlias = tuple[int, Stage, str]
+"""Step, stage and tensor name."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+FLOORS_MOST = 1e30
+"""Stands for infinity and NaN in measurements: "infinitely many floors" in files, which know no infinity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One candidate against the oracle.
+
+    `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the candidate failed.
+    `exact`: every partial sum of the case is representable, so the tolerance is zero.
+    """
+
+    case: Case
+    backend: str
+    side: str
+    expected: Trace
+    actual: Outcome
+    measured: Mapping[Key, Measurement]
+    exact: bool = False
+
+    def diverges(self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None) -> Divergence:
+        """A divergence of this pair at one tensor."""
+        step, stage, tensor = at
+        return Divergence(
+            backend=self.backend,
+            side=self.side,
+            path=self.case.path,
+            check=check,
+            symptom=symptom,
+            stage=stage,
+            step=step,
+            tensor=tensor,
+            detail=f"step {step}, {stage}, {tensor}: {detail}",
+            ratio=ratio,
+        )
+
+    def tensors(self) -> Iterator[tuple[Key, Sharded]]:
+        """The candidate's tensors in the order they came to be."""
+        if isinstance(self.actual, Failure):
+            return
+        for step, tensors in enumerate(self.actual.steps):
+            for stage, name in tensors:
+                yield (step, stage, name), tensors[stage, name]
+
+
+def pair(case: Case, backend: str, side: str, expected: Trace, actual: Outcome, *, exact: bool = False) -> Pair:  # noqa: PLR0913  what Pair is made of
+    """Measures `actual` against `expected`, the oracle's trace of the same case."""
+    measured = {} if isinstance(actual, Failure) else dict(_measure(case, expected, actual, exact=exact))
+    return Pair(case=case, backend=backend, side=side, expected=expected, actual=actual, measured=measured, exact=exact)
+
+
+def mismatches(seen: Pair, check: str, stage: Stage) -> Iterator[Divergence]:
+    """The tensors of one stage whose error is beyond rounding, first in the run first."""
+    for key, measurement in seen.measured.items():
+        if key[1] is stage and beyond(measurement):
+            yield seen.diverges(check, Symptom.MISMATCH, key, describe(measurement), measurement.ratio)
+
+
+def beyond(measurement: Measurement) -> bool:
+    """Whether an error cannot be rounding: any at all where sums are exact, else more floors than the threshold."""
+    return measurement.ratio > (0.0 if measurement.exact else noise.THRESHOLD)
+
+
+def describe(measurement: Measurement) -> str:
+    """One line, in the shape of `torch.testing`'s messages."""
+    share = measurement.differing / max(measurement.elements, 1)
+    limit = "exact: none allowed" if measurement.exact else f"{measurement.ratio:.3g} x the noise floor {measurement.floor:.2g}"
+    return (
+        f"{measurement.differing} / {measurement.elements} elements ({share:.1%}) differ; "
+        f"greatest {measurement.greatest:.4g}, {limit}; values are about {measurement.scale:.3g}"
+    )
+
+
+def _measure(case: Case, expected: Trace, actual: Trace, *, exact: bool) -> Iterator[tuple[Key, Measurement]]:
+    alone, mesh = case.unsharded().layout.mesh, case.layout.mesh
+    for step, (truths, floors, tensors) in enumerate(zip(expected.steps, expected.noise, actual.steps, strict=False)):
+        for (stage, name), truth in truths.items():
+            tensor = tensors.get((stage, name))
+            if tensor is None or tensor.shape != truth.shape or tensor.misfits(mesh):
+                continue  # the shape check's business
+            deviation = floors[stage, name].full(alone)
+            yield (step, stage, name), measure((step, stage, name), truth.full(alone), deviation, tensor.full(mesh), exact=exact)
+
+
+def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: bool = False) -> Measurement:
+    """How far `value` is from `truth` where rounding deviates by `deviation`; all of one shape."""
+    step, stage, name = at
+    with np.errstate(invalid="ignore"):
+        error = np.where(value == truth, 0.0, value - truth)
+    floors = noise.floor(deviation)
+    ratios = noise.in_floors(error, floors)
+    ratio = float(np.nan_to_num(ratios, nan=FLOORS_MOST, posinf=FLOORS_MOST).max(initial=0.0))
+    return Measurement(
+        stage=stage,
+        tensor=name,
+        step=step,
+        elements=int(truth.size),
+        differing=int(np.count_nonzero(error) if exact else (~(np.abs(error) <= noise.THRESHOLD * floors)).sum()),
+        error=_rms(error),
+        greatest=float(np.nan_to_num(np.abs(error), nan=FLOORS_MOST, posinf=FLOORS_MOST).max(initial=0.0)),
+        scale=_rms(truth),
+        floor=_rms(floors),
+        ratio=ratio,
+        exact=exact,
+    )
+
+
+def _rms(values: Floats) -> float:
+    finite = np.nan_to_num(values, nan=FLOORS_MOST, posinf=FLOORS_MOST, neginf=-FLOORS_MOST)
+    greatest = float(np.abs(finite).max(initial=0.0))
+    return greatest * float(np.sqrt(np.mean((finite / greatest) ** 2))) if greatest else 0.0

@@ -1,0 +1,38 @@
+"""Finding plug-ins: a plug-in is a module in its folder, and there is no list to extend.
+
+The folders are `difftest.checks`, `generators.paths`, `workers.backends` and `reports.formats`; what a module in one of
+them must offer is the `Protocol` in the folder's `__init__`. Names are read from the folder without importing anything.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from functools import cache
+from types import ModuleType
+
+from difftest.errors import UsageError
+
+
+@cache
+def names(package: str) -> tuple[str, ...]:
+    """The plug-ins in `package`, sorted; modules whose name starts with an underscore are not plug-ins."""
+    folder = importlib.import_module(package).__path__
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(folder) if not m.name.startswith("_")))
+
+
+def load(package: str, name: str) -> ModuleType:
+    """The plug-in called `name`; `UsageError` when there is none."""
+    require(package, [name])
+    return importlib.import_module(f"{package}.{name}")
+
+
+def require(package: str, wanted: Iterable[str], allowed: Iterable[str] = ()) -> tuple[str, ...]:
+    """The names in `wanted`, or `UsageError` naming the first that is not `allowed` (by default: all that `package` holds)."""
+    allowed = tuple(allowed) or names(package)
+    chosen = tuple(wanted)
+    for name in chosen:
+        if name not in allowed:
+            kind = package.rsplit(".", 1)[-1].removesuffix("s")
+            msg = f"unknown {kind} {name!r}; allowed: {', '.join(allowed)}"
+            raise UsageError(msg)
+    return chosen

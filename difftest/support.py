@@ -1,0 +1,54 @@
+"""Which backend can express which path: asked of the backends over generated cases, never written down by hand."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from difftest.campaign import Described
+from difftest.case import Case
+
+SAMPLE = 200
+"""How many cases the table is asked over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Support:
+    """One path on one backend: how many of the path's cases it takes, and why not the others, commonest first."""
+
+    path: str
+    backend: str
+    supported: int
+    cases: int
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def word(self) -> str:
+        """`yes`, `no`, or the share of cases: 1% to 99%."""
+        if self.supported == self.cases:
+            return "yes"
+        return f"{min(max(self.supported / self.cases, 0.01), 0.99):.0%}" if self.supported else "no"
+
+
+def table(cases: Iterable[Case], backends: Mapping[str, Described]) -> list[Support]:
+    """A row for every path among `cases` and every backend."""
+    by_path: dict[str, list[Case]] = {}
+    for case in cases:
+        by_path.setdefault(case.path, []).append(case)
+    return [_ask(path, same, name, backend) for path, same in sorted(by_path.items()) for name, backend in backends.items()]
+
+
+def _ask(path: str, cases: list[Case], name: str, backend: Described) -> Support:
+    reasons = [backend.unsupported(case) for case in cases]
+    counted = Counter(reason for reason in reasons if reason)
+    told = tuple(reason for reason, _ in counted.most_common())
+    return Support(path=path, backend=name, supported=reasons.count(None), cases=len(cases), reasons=told)
+
+
+def markdown(rows: list[Support]) -> str:
+    """The table with paths down and backends across."""
+    backends = list(dict.fromkeys(row.backend for row in rows))
+    lines = [f"| path | {' | '.join(backends)} |", f"|---|{'---|' * len(backends)}"]
+    for path in dict.fromkeys(row.path for row in rows):
+        words = {row.backend: row.word for row in rows if row.path == path}
+        lines.append(f"| {path} | {' | '.join(words[name] for name in backends)} |")
+    return "\n".join(lines)

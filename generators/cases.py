@@ -1,0 +1,116 @@
+"""Cases: the strategy, and the case at an index of a seed.
+
+The one idea: Hypothesis turns bytes into a case through a public door (`fuzz_one_input`), so bytes hashed from (seed, index) make cases
+addressable. Case i of a seed is the same in every process that has the same plug-ins and the same version of Hypothesis, asked for
+alone or in a row; a campaign is cut up among machines, or resumed, by index.
+"""
+
+import functools
+import hashlib
+import itertools
+import random
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from difftest import plugins
+from difftest.case import Case, Data
+from difftest.errors import UsageError
+from generators.explore import BLOCK, POOL, Walk
+from generators.training import batches, dtypes, ignored_shares, purposes, regimes, trainings
+
+if TYPE_CHECKING:
+    from generators.paths import Path
+
+PATHS = "generators.paths"
+MOST_SEED = 2**63 - 1
+BYTES_PER_CASE = 4096
+BLOCKS_REMEMBERED = 8
+
+Decode: TypeAlias = Callable[[bytes], Case | None]
+
+
+@st.composite
+def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
+    """Cases on one of `paths` (of all when None) with at most `max_world_size` ranks."""
+    name = draw(st.sampled_from(_chosen(paths)))
+    path = cast("Path", plugins.load(PATHS, name))
+    mesh = draw(path.meshes(max_world_size=max_world_size))
+    purpose = draw(purposes(mesh=mesh))
+    model = draw(path.models(mesh=mesh, purpose=purpose))
+    layout = draw(path.layouts(model=model, mesh=mesh))
+    dtype = draw(dtypes(purpose=purpose))
+    regime = draw(regimes(model=model, purpose=purpose, dtype=dtype))
+    training = draw(trainings(model=model, purpose=purpose, dtype=dtype, regime=regime))
+    batch = draw(batches(layout=layout, accumulation=training.accumulation, exact=purpose == "exact"))
+    ignored = draw(ignored_shares(loss=training.loss, targets=batch * max(1, model.sequence)))
+    data = Data(batch=batch, regime=regime, ignored=ignored, learnable=purpose == "learnable")
+    seed = draw(st.integers(0, MOST_SEED))
+    return Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
+
+
+def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
+    """Case `index` of `seed`; any `len(paths)` in a row cover every path. `UsageError` for a number or a path out of range."""
+    if not 0 <= seed <= MOST_SEED or index < 0:
+        msg = f"seed is {seed} and index is {index}; allowed: seed 0 to {MOST_SEED}, index from 0"
+        raise UsageError(msg)
+    names, block = _chosen(paths), index // BLOCK
+    walk = _walk(seed, block, names, max_world_size)
+    for at in range(block * BLOCK + len(walk.chosen), index + 1):
+        walk.choose(_pool(seed, at, names[at % len(names)], max_world_size))
+    return walk.chosen[index % BLOCK]
+
+
+def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
+    names = plugins.names(PATHS) if paths is None else plugins.require(PATHS, paths)
+    if not names:
+        msg = f"no paths are given; allowed: {', '.join(plugins.names(PATHS))}"
+        raise UsageError(msg)
+    return tuple(sorted(set(names)))
+
+
+@functools.lru_cache(maxsize=BLOCKS_REMEMBERED)
+def _walk(seed: int, block: int, paths: tuple[str, ...], max_world_size: int) -> Walk:  # noqa: ARG001  the arguments are the cache's key
+    """The walk of one block as far as it was asked for; it continues where it stands, and always the same way."""
+    return Walk()
+
+
+def _pool(seed: int, index: int, path: str, max_world_size: int) -> list[Case]:
+    decode = _decoder(path, max_world_size)
+    wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
+    return [msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted) for member in range(POOL)]
+
+
+def _drawn(decode: Decode, seed: int, index: int, member: int) -> Case:
+    """The case of the first bytes that make one: few run out before the case is complete."""
+    tried = (decode(_bytes(seed, index, member, attempt)) for attempt in itertools.count())
+    return next(case for case in tried if case is not None)
+
+
+def _bytes(*place: int) -> bytes:
+    return random.Random(_digest("bytes", *place)).randbytes(BYTES_PER_CASE)  # noqa: S311  reproducible, and not secret
+
+
+def _digest(purpose: str, *place: int) -> bytes:
+    return hashlib.sha256(" ".join([purpose, *map(str, place)]).encode()).digest()
+
+
+@functools.cache
+def _decoder(path: str, max_world_size: int) -> Decode:
+    """What turns bytes into a case on `path`, wrapped once: the wrapping costs more than a case."""
+    drawn: list[Case] = []
+
+    @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(cases(paths=(path,), max_world_size=max_world_size))
+    def collect(case: Case) -> None:
+        drawn.append(case)
+
+    def decode(data: bytes) -> Case | None:
+        drawn.clear()
+        cast("Any", collect).hypothesis.fuzz_one_input(data)
+        return drawn[0] if drawn else None
+
+    return decode

@@ -1,0 +1,116 @@
+"""Which candidate to run: generating is a thousand times cheaper than running, so draw a few and run the most telling.
+
+The one idea: most bugs need two things at once, so a case is worth the pairs of features it is the first to show. The walk starts
+afresh every `BLOCK` cases: what is chosen at an index then depends on its block alone, whoever asks and whatever was asked before.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from difftest.case import Case
+from difftest.layout import Placements, Shard
+from difftest.model import Activation, Attention, Linear, walk
+
+BLOCK = 100
+POOL = 8
+SMALL_WORLD = 4
+
+
+@dataclass(slots=True)
+class Walk:
+    """The cases chosen so far in one block, and the pairs of features they cover."""
+
+    chosen: list[Case] = field(default_factory=list)
+    covered: set[tuple[str, str]] = field(default_factory=set)
+
+    def choose(self, pool: Sequence[Case]) -> None:
+        """Adds the case of `pool` that covers most new pairs, the first of equals.
+
+        Only those like the first in dtype, purpose and size compete: what is rare because it costs more or says less stays rare.
+        """
+        rivals = [case for case in pool if _alike(case, pool[0])]
+        best = max(rivals, key=lambda case: len(pairs(case) - self.covered))
+        self.chosen.append(best)
+        self.covered |= pairs(best)
+
+
+def pairs(case: Case) -> frozenset[tuple[str, str]]:
+    """Every two features that `case` shows together."""
+    return frozenset(combinations(sorted(features(case)), 2))
+
+
+def features(case: Case) -> frozenset[str]:
+    """What is notable about `case`, in words."""
+    return frozenset((*_layout_features(case), *_model_features(case), *_training_features(case)))
+
+
+def _alike(case: Case, other: Case) -> bool:
+    return _cost(case) == _cost(other)
+
+
+def _cost(case: Case) -> tuple[object, ...]:
+    return case.dtype, case.data.learnable, case.data.regime == "exact", case.world_size > SMALL_WORLD
+
+
+def _layout_features(case: Case) -> Iterator[str]:
+    layout = case.layout
+    yield f"path {case.path}"
+    yield f"{len(layout.mesh.axes)} axes"
+    yield f"{case.world_size} ranks"
+    for name, size in layout.mesh.axes:
+        yield f"{name}={size}"
+    for placements in set(layout.parameters.values()):
+        yield f"placed {' '.join(map(str, placements))}"
+    if _cuts_unevenly(case):
+        yield "uneven parameters"
+    if case.data.batch % max(1, len(layout.batch_axes) and _ranks(layout.batch, case)):
+        yield "uneven batch"
+
+
+def _cuts_unevenly(case: Case) -> bool:
+    shapes = case.model.parameters()
+    for name, placements in case.layout.parameters.items():
+        for placement, parts in zip(placements, case.layout.mesh.shape, strict=True):
+            if isinstance(placement, Shard) and shapes[name][placement.dim] % parts:
+                return True
+    return False
+
+
+def _ranks(placements: Placements, case: Case) -> int:
+    """Into how many pieces `placements` cut."""
+    product = 1
+    for placement, parts in zip(placements, case.layout.mesh.shape, strict=True):
+        product *= parts if isinstance(placement, Shard) else 1
+    return product
+
+
+def _model_features(case: Case) -> Iterator[str]:
+    for _, layer in walk(case.model.layers):
+        yield type(layer).__name__
+        match layer:
+            case Activation():
+                yield layer.function
+            case Linear(tied=True):
+                yield "tied"
+            case Attention():
+                yield "causal" if layer.causal else "not causal"
+                yield f"{'grouped' if layer.kv_heads < layer.heads else 'equal'} heads"
+                yield f"segments {layer.segments}"
+            case _:
+                continue
+
+
+def _training_features(case: Case) -> Iterator[str]:
+    training = case.training
+    yield case.dtype
+    yield f"regime {case.data.regime}"
+    yield f"optimizer {training.optimizer}"
+    yield f"loss {training.loss}"
+    yield f"{'several parts' if training.accumulation > 1 else 'one part'}"
+    yield f"{'clipped' if training.clip_norm else 'unclipped'}"
+    yield f"{'one step' if training.steps == 1 else 'several steps'}"
+    if case.data.ignored:
+        yield "ignored targets"
+    if case.data.learnable:
+        yield "learnable"

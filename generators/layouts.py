@@ -1,0 +1,148 @@
+"""Meshes, and placements of a model's parameters over one axis, for the paths to put together.
+
+The one idea: a layout over several axes is one mapping per axis, zipped. `tensor_placements` gives the only mapping with choices in it.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.errors import UsageError
+from difftest.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
+from difftest.model import Activation, Attention, Conv, Embedding, Layer, Linear, Model, Residual, shapes, walk
+from generators.chances import mixed, weighted
+
+MOST_AXIS_SIZE = 8
+LEAST_RANKS = 2
+USUAL_RANKS = (2, 4)
+
+Placement: TypeAlias = Shard | Replicate
+ByParameter: TypeAlias = Mapping[str, Placement]
+"""Each parameter's placement over one mesh axis."""
+
+Cut: TypeAlias = Literal["columns", "rows", "whole"]
+"""How a Linear layer is cut: its outputs, its inputs, or not. Megatron's words, for the weight's transpose."""
+
+
+@functools.cache
+def meshes(*, axes: tuple[str, ...], max_world_size: int = 8) -> SearchStrategy[Mesh]:
+    """Meshes with these axes and 2 to `max_world_size` ranks: mostly 2 or 4, axes of one rank seldom."""
+    if not LEAST_RANKS <= max_world_size <= MOST_RANKS:
+        msg = f"max_world_size is {max_world_size}; allowed: {LEAST_RANKS} to {MOST_RANKS}"
+        raise UsageError(msg)
+    sizes = range(1, min(MOST_AXIS_SIZE, max_world_size) + 1)
+    shapes_ = [s for s in itertools.product(sizes, repeat=len(axes)) if LEAST_RANKS <= math.prod(s) <= max_world_size]
+    ordered = sorted(shapes_, key=lambda shape: (math.prod(shape), -min(shape), shape))
+    return weighted(*((_mesh_weight(s), Mesh(tuple(zip(axes, s, strict=True)))) for s in ordered))
+
+
+def _mesh_weight(shape: Sequence[int]) -> int:
+    """Small worlds are the cheap ones to run; a mesh whose every axis does something says most."""
+    ranks = math.prod(shape)
+    usual = 6 if ranks in USUAL_RANKS else 2 if ranks <= MOST_AXIS_SIZE else 1
+    return usual * (1 if 1 in shape else len(shape) ** 2)
+
+
+def same(model: Model, placement: Placement) -> ByParameter:
+    """Every parameter of `model` placed alike."""
+    return dict.fromkeys(model.parameters(), placement)
+
+
+def zipped(*, mesh: Mesh, batch: Sequence[Placement], parameters: Sequence[ByParameter]) -> Layout:
+    """The layout with one mapping per mesh axis, outermost first."""
+    by_name = {name: tuple(axis[name] for axis in parameters) for name in parameters[0]}
+    return Layout(mesh=mesh, batch=tuple(batch), parameters=by_name)
+
+
+def tensor_placements(*, model: Model, size: int) -> SearchStrategy[ByParameter]:
+    """Placements over a tensor parallel axis of `size`: usually Megatron's pattern, sometimes each layer's own draw."""
+    return mixed((3, megatron_placements(model=model, size=size)), (1, free_placements(model=model, size=size)))
+
+
+@st.composite
+def megatron_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
+    """Pairs of Linear layers cut by columns then by rows where `size` divides what lies between; norms whole.
+
+    What `parallelize_module` can express: between two modules every rank has a slice of the same width, or the whole.
+    """
+    cuts: dict[str, Cut] = {}
+    for first, second in _pairs(model.layers):
+        if _linear(model, first).outputs % size == 0:
+            cuts |= draw(weighted((5, {first: "columns", second: "rows"}), (1, {})))
+    for path, layer in walk(model.layers):
+        if isinstance(layer, Linear) and path not in cuts and layer.outputs % size == 0 and not layer.tied:
+            cuts[path] = draw(weighted((3, "whole"), (1, "columns")))
+    return draw(_others(model=model, size=size, cuts=cuts))
+
+
+@st.composite
+def free_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
+    """Each Linear layer cut by itself, unevenly too."""
+    linears = [path for path, layer in walk(model.layers) if isinstance(layer, Linear) and not layer.tied]
+    cuts = {path: draw(st.sampled_from(_CUTS)) for path in linears}
+    return draw(_others(model=model, size=size, cuts=cuts))
+
+
+_CUTS: tuple[Cut, ...] = ("columns", "rows", "whole")
+
+
+@st.composite
+def _others(draw: st.DrawFn, *, model: Model, size: int, cuts: Mapping[str, Cut]) -> ByParameter:
+    """The placements that `cuts` give the Linear layers, with a draw for the layers of other kinds."""
+    placed: dict[str, Placement] = dict(same(model, Replicate()))
+    for path, layer in walk(model.layers):
+        own = draw(_own_placements(layer=layer, size=size, cut=cuts.get(path, "whole")))
+        placed |= {f"{path}.{name}": placement for name, placement in own.items()}
+    _follow_tie(model, placed)
+    return placed
+
+
+def _own_placements(*, layer: Layer, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
+    """What the parameters of one layer itself get, by torch's names."""
+    whole: ByParameter = dict.fromkeys(shapes(layer), Replicate())
+    by_dim0: ByParameter = dict.fromkeys(shapes(layer), Shard(0))
+    match layer:
+        case Linear():
+            by_rows = {**whole, "weight": Shard(1)} if "weight" in whole else whole
+            return st.just({"columns": by_dim0, "rows": by_rows, "whole": whole}[cut])
+        case Attention() if layer.kv_heads % size == 0:
+            return weighted((4, {**by_dim0, "o.weight": Shard(1)}), (1, whole))
+        case Embedding():
+            return st.sampled_from((by_dim0, {"weight": Shard(1)}, whole))
+        case Conv():
+            return st.sampled_from((whole, by_dim0))
+        case _:
+            return st.just(whole)
+
+
+def _follow_tie(model: Model, placed: dict[str, Placement]) -> None:
+    """A tied layer's bias goes with the rows of the embedding's weight, which are the layer's outputs."""
+    for path, layer in walk(model.layers):
+        if isinstance(layer, Linear) and layer.tied and layer.bias and placed["0.weight"] == Shard(0):
+            placed[f"{path}.bias"] = Shard(0)
+
+
+def _pairs(layers: tuple[Layer, ...], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Paths of Linear layers that follow each other with nothing but activations between, no layer twice."""
+    first: str | None = None
+    for index, layer in enumerate(layers):
+        path = f"{prefix}{index}"
+        if isinstance(layer, Residual):
+            yield from _pairs(layer.layers, f"{path}.")
+        if isinstance(layer, Linear) and not layer.tied:
+            if first is not None:
+                yield first, path
+            first = path if first is None else None
+        elif not isinstance(layer, Activation):
+            first = None
+
+
+def _linear(model: Model, path: str) -> Linear:
+    layer = dict(walk(model.layers))[path]
+    assert isinstance(layer, Linear)  # noqa: S101  `_pairs` yields no others
+    return layer

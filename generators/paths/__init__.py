@@ -1,0 +1,27 @@
+"""Parallelism paths, one file each: what is sharded over which mesh axis, never how a backend gets there.
+
+To add a path, add a file here whose functions satisfy `Path`; there is no list to extend. Its name, without `.py`, is what `--paths`
+takes. A path without wishes for its models returns `generators.models.models(purpose=purpose)`; one that can only shard
+certain layers builds models that have them.
+"""
+
+from typing import Protocol
+
+from hypothesis.strategies import SearchStrategy
+
+from difftest.layout import Layout, Mesh
+from difftest.model import Model
+from generators.models import Purpose
+
+
+class Path(Protocol):
+    """What a module in this folder offers."""
+
+    def meshes(self, *, max_world_size: int) -> SearchStrategy[Mesh]:
+        """Meshes of 2 to `max_world_size` ranks with the path's axes."""
+
+    def models(self, *, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
+        """Models that the path can lay out on `mesh`; for an exact or learnable purpose from `generators.models`."""
+
+    def layouts(self, *, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
+        """Layouts of `model` over all of `mesh`; the batch is sharded along dim 0 or not at all."""

@@ -1,0 +1,25 @@
+"""Data parallel: every rank holds the whole model and some rows of the batch."""
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.layout import Layout, Mesh, Replicate, Shard
+from difftest.model import Model
+from generators import layouts as places
+from generators import models as shapes
+from generators.models import Purpose
+
+
+def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
+    """One axis, `dp`."""
+    return places.meshes(axes=("dp",), max_world_size=max_world_size)
+
+
+def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: ARG001  any model will do
+    """Any model."""
+    return shapes.models(purpose=purpose)
+
+
+def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
+    """The batch cut, every parameter whole."""
+    return st.just(places.zipped(mesh=mesh, batch=(Shard(0),), parameters=(places.same(model, Replicate()),)))

@@ -1,0 +1,25 @@
+"""Fully sharded data parallel: the batch and every parameter are cut along dim 0, whether or not the ranks divide it."""
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.layout import Layout, Mesh, Shard
+from difftest.model import Model
+from generators import layouts as places
+from generators import models as shapes
+from generators.models import Purpose
+
+
+def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
+    """One axis, `dp_shard`."""
+    return places.meshes(axes=("dp_shard",), max_world_size=max_world_size)
+
+
+def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: ARG001  any model will do
+    """Any model: parameters with fewer rows than ranks too."""
+    return shapes.models(purpose=purpose)
+
+
+def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
+    """Everything cut along dim 0."""
+    return st.just(places.zipped(mesh=mesh, batch=(Shard(0),), parameters=(places.same(model, Shard(0)),)))

@@ -1,0 +1,25 @@
+"""Tensor parallel: every rank sees the whole batch and holds slices of the layers, usually in Megatron's pattern."""
+
+from hypothesis.strategies import SearchStrategy
+
+from difftest.layout import Layout, Mesh, Replicate
+from difftest.model import Model
+from generators import layouts as places
+from generators import models as shapes
+from generators.models import Purpose
+
+
+def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
+    """One axis, `tp`."""
+    return places.meshes(axes=("tp",), max_world_size=max_world_size)
+
+
+def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
+    """Models with widths and heads that the axis usually divides."""
+    return shapes.models(purpose=purpose, unit=mesh.world_size)
+
+
+def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
+    """The batch whole, the parameters cut or not, layer by layer."""
+    placements = places.tensor_placements(model=model, size=mesh.world_size)
+    return placements.map(lambda placed: places.zipped(mesh=mesh, batch=(Replicate(),), parameters=(placed,)))

@@ -1,0 +1,174 @@
+"""How a case is trained and what it is fed: dtype, regime, optimizer, batch; only numbers a comparison can say something about.
+
+The one idea: the regime decides first. Learning rates are powers of two small enough that parameters do not explode under it, and
+half types and long runs are kept from regimes in which they overflow, underflow or forget.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.case import DType, Regime, Training
+from difftest.layout import Layout, Mesh, chunk
+from difftest.model import Attention, Conv, LayerNorm, Linear, Model, RMSNorm, walk
+from generators.chances import weighted
+from generators.models import Purpose
+
+Loss: TypeAlias = Literal["mse", "cross_entropy"]
+Optimizer: TypeAlias = Literal["sgd", "momentum", "adam", "adamw"]
+
+MOST_ROWS = 32
+MOST_EXACT_ROWS = 16
+LEAST_EXACT_ROWS = 4
+"""Fewer small integers may happen to be fitted exactly, and there is no gradient."""
+
+MOST_LAYERS_UNNORMED = 6
+LEAST_TARGETS_IGNORED = 16
+"""With fewer targets all of them may be ignored, and a run without a gradient compares nothing."""
+
+LEARNING_STEPS = (24, 20, 28, 30)
+LARGE_RATES: dict[Loss, float] = {"mse": 2.0**-24, "cross_entropy": 2.0**-12}
+ADAM_RATES = (2.0**-7, 2.0**-10)
+SGD_RATES: dict[Optimizer, tuple[float, ...]] = {"sgd": (2.0**-3, 2.0**-4, 2.0**-6), "momentum": (2.0**-4, 2.0**-6)}
+
+
+def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
+    """What a case on `mesh` is for; exact means need a power of two of ranks on every axis, and few enough rows for all of them."""
+    exact: tuple[tuple[int, Purpose], ...] = ((3, "exact"),) if fits_exact(mesh) else ()
+    return weighted((26, "ordinary"), *exact, (2, "learnable"))
+
+
+def fits_exact(mesh: Mesh) -> bool:
+    """Whether a batch for all ranks can stay within `MOST_EXACT_ROWS`, in two parts too, and every mean divides exactly."""
+    return 2 * mesh.world_size <= MOST_EXACT_ROWS and all(map(_is_power_of_two, mesh.shape))
+
+
+def dtypes(*, purpose: Purpose = "ordinary") -> SearchStrategy[DType]:
+    """Element types; float32 alone outside ordinary cases."""
+    return weighted((13, "float32"), (5, "bfloat16"), (2, "float16")) if purpose == "ordinary" else st.just("float32")
+
+
+def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[Regime]:
+    """Kinds of numbers: those which `model` keeps finite in `dtype` and does not flush to zero."""
+    if purpose == "exact":
+        return st.just("exact")
+    if purpose == "learnable" or model.tokens:
+        return st.just("normal")
+    wide: tuple[tuple[int, Regime], ...] = ((2, "tiny"),) if dtype != "float16" else ()
+    large: tuple[tuple[int, Regime], ...] = ((2, "large"),) if dtype != "float16" and keeps_large_finite(model) else ()
+    return weighted((6, "normal"), (1, "ties"), (1, "zeros"), *wide, *large)
+
+
+def keeps_large_finite(model: Model) -> bool:
+    """Whether large inputs stay far from overflow: a norm rescales them, or few layers multiply them and no softmax is fed."""
+    kinds = [type(layer) for _, layer in walk(model.layers)]
+    growing = sum(kind in (Linear, Conv) for kind in kinds)
+    return LayerNorm in kinds or RMSNorm in kinds or (Attention not in kinds and growing <= MOST_LAYERS_UNNORMED)
+
+
+@st.composite
+def trainings(draw: st.DrawFn, *, model: Model, purpose: Purpose, dtype: DType, regime: Regime) -> Training:
+    """Few steps of one optimizer; long runs only for tasks to be learned."""
+    if purpose == "exact":
+        rate, parts = draw(st.sampled_from((2.0**-3, 2.0**-5))), draw(weighted((2, 1), (1, 2)))
+        return Training(optimizer="sgd", learning_rate=rate, accumulation=parts)
+    loss = draw(losses(model=model))
+    if purpose == "learnable":
+        return draw(learnable_trainings(model=model, loss=loss))
+    optimizer = draw(optimizers(dtype=dtype))
+    return Training(
+        optimizer=optimizer,
+        learning_rate=draw(learning_rates(optimizer=optimizer, regime=regime, loss=loss)),
+        steps=draw(step_counts(dtype=dtype, regime=regime)),
+        accumulation=draw(weighted((5, 1), (2, 2), (1, 3))),
+        clip_norm=draw(weighted((3, None), (1, 1.0), (1, 0.25))),
+        loss=loss,
+    )
+
+
+def step_counts(*, dtype: DType, regime: Regime) -> SearchStrategy[int]:
+    """Few updates: after more, half types and large numbers tell of their own drift."""
+    short = dtype != "float32" or regime == "large"
+    return weighted((1, 1), (1, 2)) if short else weighted((3, 1), (4, 2), (3, 3), (1, 5))
+
+
+@st.composite
+def learnable_trainings(draw: st.DrawFn, *, model: Model, loss: Loss) -> Training:
+    """A long run at a rate at which float64 solves the task."""
+    optimizer = draw(optimizers())
+    rate = learning_rate(optimizer=optimizer, model=model, loss=loss)
+    return Training(optimizer=optimizer, learning_rate=rate, steps=draw(st.sampled_from(LEARNING_STEPS)), loss=loss)
+
+
+def learning_rate(*, optimizer: Optimizer, model: Model, loss: Loss) -> float:
+    """The rate at which a `learnable_models` model solves its task in float64; found by trying, for 460 such cases.
+
+    The squared error is a mean over the outputs, so more of them bear a greater rate.
+    """
+    if optimizer in ("adam", "adamw"):
+        return 2.0**-5
+    outputs = 2.0 ** round(math.log2(model.outputs))
+    rate = outputs / (8 if model.tokens else 16) if loss == "mse" else 0.5
+    return rate / 4 if optimizer == "momentum" else rate
+
+
+def losses(*, model: Model) -> SearchStrategy[Loss]:
+    """The losses `model`'s outputs allow; classes need at least two."""
+    if model.outputs == 1:
+        return st.just("mse")
+    return weighted((1, "mse"), (3, "cross_entropy")) if model.tokens else weighted((3, "mse"), (2, "cross_entropy"))
+
+
+def optimizers(*, dtype: DType = "float32") -> SearchStrategy[Optimizer]:
+    """All of them; in float16 Adam's epsilon of 1e-8 is 0, and it divides by it."""
+    plain: tuple[tuple[int, Optimizer], ...] = ((4, "sgd"), (2, "momentum"))
+    return weighted(*plain) if dtype == "float16" else weighted(*plain, (2, "adam"), (2, "adamw"))
+
+
+def learning_rates(*, optimizer: Optimizer, regime: Regime, loss: Loss) -> SearchStrategy[float]:
+    """Powers of two; tiny where gradients are large."""
+    if optimizer in ("adam", "adamw"):
+        return st.sampled_from(ADAM_RATES)
+    return st.just(LARGE_RATES[loss]) if regime == "large" else st.sampled_from(SGD_RATES[optimizer])
+
+
+def batches(*, layout: Layout, accumulation: int, exact: bool = False) -> SearchStrategy[int]:
+    """Rows of a batch in which every data rank has a row in every accumulation part."""
+    parts = tuple(size for name, size in layout.mesh.axes if name in layout.batch_axes)
+    most = MOST_EXACT_ROWS if exact else MOST_ROWS
+    return batch_rows(parts=parts, most=most // accumulation, exact=exact).map(lambda rows: rows * accumulation)
+
+
+def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:
+    """The share of `targets` classes to skip."""
+    return st.sampled_from((0.0, 0.25, 0.5)) if loss == "cross_entropy" and targets >= LEAST_TARGETS_IGNORED else st.just(0.0)
+
+
+def batch_rows(*, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = False) -> SearchStrategy[int]:
+    """Rows of one accumulation part, cut over data axes of sizes `parts`: mostly even, never leaving a rank empty."""
+    least = math.prod(parts)
+    allowed = [rows for rows in range(least, max(most, least) + 1) if every_rank_has_rows(rows, tuple(parts))]
+    if exact:
+        return st.sampled_from([rows for rows in allowed if rows >= LEAST_EXACT_ROWS and _is_power_of_two(rows)])
+    even = [rows for rows in allowed if rows % least == 0]
+    uneven = [rows for rows in allowed if rows % least]
+    return weighted((4, even), (1, uneven or even)).flatmap(st.sampled_from)
+
+
+@functools.cache
+def every_rank_has_rows(rows: int, parts: tuple[int, ...]) -> bool:
+    """Whether cutting `rows` as `torch.chunk` does, over each of the axes in turn, leaves every rank at least one."""
+    pieces = [rows]
+    for size in parts:
+        cuts = (chunk(piece, size, index) for piece, index in itertools.product(pieces, range(size)))
+        pieces = [cut.stop - cut.start for cut in cuts]
+    return min(pieces) > 0
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number.bit_count() == 1

@@ -1,0 +1,1 @@
+"""Reports: from a corpus to one long table, from that to small ones, from those to files."""

@@ -1,0 +1,54 @@
+"""Values as people read them, in the cells of pages."""
+
+import math
+from datetime import UTC, datetime
+
+import pandas as pd
+
+from difftest.pair import FLOORS_MOST
+
+NOTHING = "\N{EN DASH}"
+_LARGE = 1e5
+_SMALL = 1e-3
+
+
+def shown(value: object) -> str:
+    """`value` in a few characters: three significant digits, thousands apart, a dash for nothing."""
+    if isinstance(value, float) and not math.isnan(value):
+        return _float(value)
+    if isinstance(value, float) or value is None or value is pd.NA or value is pd.NaT or value == "":
+        return NOTHING
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def cut(text: str, most: int, rest: str) -> str:
+    """The start of `text`, and where the `rest` of it is when it has more than `most` characters."""
+    return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most:,} more characters: {rest}]"
+
+
+def moment(iso: str) -> str:
+    """An ISO 8601 time in UTC to the minute; other text as it is."""
+    try:
+        return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError):
+        return iso
+
+
+def headings(table: pd.DataFrame) -> list[tuple[str, bool]]:
+    """The columns of `table` in words, and whether they hold numbers."""
+    return [(str(name).replace("_", " "), pd.api.types.is_numeric_dtype(table[name].dtype)) for name in table.columns]
+
+
+def rows(table: pd.DataFrame) -> list[list[str]]:
+    """The cells of `table` as people read them."""
+    columns = [[shown(value) for value in table[name].astype(object).tolist()] for name in table.columns]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _float(value: float) -> str:
+    if abs(value) >= FLOORS_MOST:
+        return "\N{INFINITY}" if value > 0 else "-\N{INFINITY}"
+    if value and not _SMALL <= abs(value) < _LARGE:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    return f"{float(f'{value:.3g}'):,g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004 - a thousand

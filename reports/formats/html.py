@@ -1,0 +1,81 @@
+"""`report.html`: one page that needs nothing else, with everything escaped and no script.
+
+The markup is in `reports/templates/report.html`; here is only what it shows.
+"""
+
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from difftest.divergence import Finding
+from reports import cells, tables
+from reports.report import CORPUS, Report, merged
+
+FILENAME = "report.html"
+GREATEST_TEXT = 20_000
+
+
+def render(report: Report) -> bytes:
+    """The page."""
+    return (
+        _template()
+        .render(
+            report=report,
+            generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
+            campaigns=sorted(tables.runs(report.frame)["campaign"].dropna().astype("str").unique()),
+            environment=merged(report.environment),
+            findings=[_finding(finding, new=finding.fingerprint in report.new) for finding in report.findings],
+            matrix=_matrix(report.frame),
+            sections=[(s.title, s.note, cells.headings(s.table), cells.rows(s.table)) for s in tables.sections(report.frame)],
+        )
+        .encode()
+    )
+
+
+@cache
+def _template() -> Template:
+    pages = Environment(loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return pages.get_template("report.html")
+
+
+def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
+    """What the page says of one finding; facts without a value are left out."""
+    agreed, tried = finding.stable
+    where = f"step {finding.step}, {finding.stage}" + (f", {finding.tensor}" if finding.tensor else "")
+    facts = {
+        "blame": finding.blame,
+        "hits": cells.shown(finding.hits),
+        "where": where,
+        "greatest error": "" if finding.ratio is None else f"{cells.shown(finding.ratio)} x the noise floor",
+        "came back": f"{agreed} of {tried} times" if tried else "",
+        "seen": " to ".join(dict.fromkeys(cells.moment(seen) for seen in (finding.first_seen, finding.last_seen) if seen)),
+        **finding.evidence,
+    }
+    return {
+        "it": finding,
+        "new": new,
+        "paths": tables.paths(finding),
+        "facts": {name: value for name, value in facts.items() if value},
+        "detail": cells.cut(finding.detail, GREATEST_TEXT, "see finding.json"),
+        "log": cells.cut(finding.log, GREATEST_TEXT, "see finding.json"),
+        "folder": f"{CORPUS}/{quote(finding.fingerprint, safe='')}",
+    }
+
+
+def _matrix(t: pd.DataFrame) -> dict[str, Any]:
+    """Agreement as paths by backends: the counts in words, and what to colour the cell by."""
+    counts = {(str(r.path), str(r.backend)): r for r in tables.agreement(t).itertuples()}
+    backends = sorted({backend for _, backend in counts})
+    paths = sorted({path for path, _ in counts})
+    return {"backends": backends, "rows": [(path, [_square(counts.get((path, backend))) for backend in backends]) for path in paths]}
+
+
+def _square(count: Any) -> tuple[str, str, str]:  # noqa: ANN401 - a row of itertuples
+    if count is None:
+        return "none", cells.NOTHING, "not run"
+    kind = "diverge" if count.diverge else "inconclusive" if count.inconclusive else "agree"
+    words = f"{count.cases:,} cases: {count.agree:,} agree, {count.diverge:,} diverge, {count.inconclusive:,} inconclusive"
+    return kind, f"{count.diverge:,} / {count.cases:,}", words

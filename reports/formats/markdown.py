@@ -1,0 +1,76 @@
+"""`summary.md`: the findings and the agreement, small enough for a job summary or an issue.
+
+Each block of lines has a share of `GREATEST_BYTES`; what does not fit is counted in a last line, never dropped silently.
+"""
+
+import re
+from collections.abc import Iterable
+
+import pandas as pd
+
+from difftest.divergence import Finding
+from reports import cells, tables
+from reports.report import Report
+
+FILENAME = "summary.md"
+GREATEST_BYTES = 2**20
+GREATEST_CELL = 200
+GREATEST_DETAIL = 2000
+_SHARES = {"head": 0.1, "findings": 0.4, "agreement": 0.2, "details": 0.25}
+_SPECIAL = re.compile(r"([\\`*\[\]|~#])|(?<!\w)(_)|(_)(?!\w)")
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def render(report: Report) -> bytes:
+    """The verdict, the findings, the agreement and the findings' details, within `GREATEST_BYTES`."""
+    shown = tables.findings(report.findings)[["fingerprint", "symptom", "stage", "backend", "paths", "blame", "hits"]]
+    shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
+    head = [f"# {cell(report.title)}", "", cell(report.verdict), "", f"Generated {report.generated:%Y-%m-%d %H:%M} UTC."]
+    blocks = (
+        _fitting("head", head),
+        *_block("Findings", "findings", _lines(shown)),
+        *_block("Agreement by path and backend", "agreement", _lines(tables.agreement(report.frame))),
+        *_block("Details", "details", [_detail(finding) for finding in report.findings]),
+    )
+    return "\n\n".join(blocks).encode() + b"\n"
+
+
+def cell(value: object) -> str:
+    """`value` as the text of one table cell: one line in which nothing is markup."""
+    text = " ".join(cells.shown(value).split())
+    text = text if len(text) <= GREATEST_CELL else text[: GREATEST_CELL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return _SPECIAL.sub(lambda match: f"\\{match[0]}", text.translate(_HTML))
+
+
+def _block(title: str, share: str, lines: list[str]) -> tuple[str, ...]:
+    return (f"## {title}", _fitting(share, lines)) if lines else ()
+
+
+def _lines(table: pd.DataFrame) -> list[str]:
+    if table.empty:
+        return []
+    headings = cells.headings(table)
+    above = [_row(name for name, _ in headings), _row(("---:" if number else "---") for _, number in headings)]
+    return above + [_row(map(cell, row)) for row in cells.rows(table)]
+
+
+def _row(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def _fitting(share: str, lines: list[str]) -> str:
+    """As many of `lines` as the share allows, and a line that counts the others."""
+    left = int(_SHARES[share] * GREATEST_BYTES)
+    for number, line in enumerate(lines):
+        left -= len(line.encode()) + 1
+        if left < 0:
+            return "\n".join([*lines[:number], "", f"{len(lines) - number:,} more: see report.html"])
+    return "\n".join(lines)
+
+
+def _detail(finding: Finding) -> str:
+    """A finding's detail in a fence longer than any in it."""
+    text = cells.cut(finding.detail or finding.log, GREATEST_DETAIL, "see finding.json").strip("\n")
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"### {cell(finding.fingerprint)}\n\n{fence}text\n{text}\n{fence}\n" if text else ""

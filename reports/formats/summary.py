@@ -1,0 +1,59 @@
+"""`summary.json`: the report's numbers for programs. Strict JSON: a number that JSON cannot hold is null."""
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import pandas as pd
+
+from difftest.divergence import Finding
+from reports import tables
+from reports.report import CORPUS, Report
+
+FILENAME = "summary.json"
+SCHEMA = 1
+
+
+def render(report: Report) -> bytes:
+    """Campaigns, cases and runs, comparisons by verdict, backend and path, findings and versions.
+
+    `seeds` are what runs gave as `seed` in their environment; `runs` counts every run, the rest only comparisons of campaigns.
+    """
+    t = report.frame
+    compared = tables.comparisons(t)
+    summary = {
+        "schema": SCHEMA,
+        "title": report.title,
+        "generated": report.generated.isoformat(timespec="seconds"),
+        "verdict": report.verdict,
+        "campaigns": _campaigns(t),
+        "seeds": sorted({reported["seed"] for reported in report.environment.values() if "seed" in reported}),
+        "cases": int(compared["case"].nunique()),
+        "comparisons": len(compared),
+        "runs": len(tables.runs(t)),
+        "verdicts": {verdict: int((compared["verdict"] == verdict).sum()) for verdict in tables.VERDICTS},
+        "backends": _counts(t, "backend"),
+        "paths": _counts(t, "path"),
+        "findings": [_finding(finding, new=finding.fingerprint in report.new) for finding in report.findings],
+        "environment": report.environment,
+    }
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
+
+
+def _campaigns(t: pd.DataFrame) -> list[dict[str, Any]]:
+    ran = tables.runs(t)
+    table = ran.groupby("campaign", observed=True).agg(started=("started", "min"), runs=("run", "size")).reset_index()
+    began = [None if pd.isna(started) else started.isoformat() for started in table["started"]]
+    names, counts = table["campaign"].astype("str").tolist(), table["runs"].tolist()
+    return [{"campaign": name, "started": at, "runs": count} for name, at, count in zip(names, began, counts, strict=True)]
+
+
+def _counts(t: pd.DataFrame, by: str) -> dict[str, dict[str, int]]:
+    table = tables.verdict_counts(t, (by,)).set_index(by)
+    return {str(name): {str(column): int(count) for column, count in row.items()} for name, row in table.iterrows()}
+
+
+def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
+    known = {name: getattr(finding, name) for name in (*tables.FINDING, "path") if name != "paths"}
+    file = f"{CORPUS}/{quote(finding.fingerprint, safe='')}/case.json"
+    return known | {"paths": tables.paths(finding), "stable": finding.stable, "new": new, "case_file": file}

@@ -1,0 +1,104 @@
+"""What every format renders: the long table, the findings, and what follows from both in words."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.errors import UsageError
+from difftest.outcome import Symptom
+from reports import tables
+from reports.frame import load
+
+CORPUS = "corpus"
+_SYMPTOMS = tuple(Symptom)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One moment of an output folder. `findings` come new ones first, then the hardest symptom, then the most hits.
+
+    It has no slots: what follows from its data is computed once and kept.
+    """
+
+    title: str
+    generated: datetime
+    frame: pd.DataFrame
+    findings: tuple[Finding, ...]
+
+    @cached_property
+    def last_campaign(self) -> str:
+        """The campaign that began last; empty when there is none."""
+        began = _began(self.frame)
+        return "" if began.empty else str(began.index[-1])
+
+    @cached_property
+    def new(self) -> frozenset[str]:
+        """The fingerprints first seen in the last campaign."""
+        began = _began(self.frame)
+        seen = pd.to_datetime(pd.Series([f.first_seen for f in self.findings], dtype="str"), utc=True, format="ISO8601", errors="coerce")
+        since = (seen >= began.iloc[-1]).tolist() if len(began) else [False] * len(seen)
+        return frozenset(f.fingerprint for f, is_new in zip(self.findings, since, strict=True) if is_new)
+
+    @cached_property
+    def environment(self) -> Mapping[str, Mapping[str, str]]:
+        """What each backend's last run that reported versions reported, by backend."""
+        ran = tables.runs(self.frame).dropna(subset=["environment"])
+        last = ran[ran["environment"] != "{}"].sort_values("started", kind="stable").drop_duplicates("backend", keep="last")
+        return {str(r.backend): json.loads(str(r.environment)) for r in last.sort_values("backend").itertuples()}
+
+    @cached_property
+    def verdict(self) -> str:
+        """The whole report in one sentence."""
+        compared = tables.comparisons(self.frame)
+        found, new = len(self.findings), len(self.new)
+        head = f"{_count(found, 'finding')} ({new} new)" if new else _count(found, "finding")
+        if compared.empty:
+            return f"{head}; nothing was compared yet."
+        cases, backends = compared["case"].nunique(), compared["backend"].nunique()
+        counts = {v: int((compared["verdict"] == v).sum()) for v in tables.VERDICTS}
+        return (
+            f"{head} in {_count(cases, 'case')} on {_count(backends, 'backend')}: of {_count(len(compared), 'comparison')} "
+            f"{counts['agree']:,} agree, {counts['diverge']:,} diverge, {counts['inconclusive']:,} are inconclusive."
+        )
+
+
+def build(out: Path) -> Report:
+    """The report of the output folder `out`; `UsageError` when it holds no corpus or one that cannot be read."""
+    root = out / CORPUS
+    if not root.is_dir():
+        msg = f"{str(out)!r} holds no corpus; expected a folder {str(root)!r} as `difftest run --out {out}` makes it"
+        raise UsageError(msg)
+    corpus = Corpus(root)
+    found = tuple(corpus.findings())
+    report = Report(title=f"difftest: {out.resolve().name}", generated=datetime.now(UTC), frame=load(corpus), findings=found)
+    return _ordered(report)
+
+
+def merged(environment: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Each (key, value) with the backends that reported it; no backends where all did."""
+    pairs = sorted({(key, value) for reported in environment.values() for key, value in reported.items()})
+    holders = {(key, value): tuple(b for b, reported in environment.items() if reported.get(key) == value) for key, value in pairs}
+    return tuple((key, value, () if len(holders[key, value]) == len(environment) else holders[key, value]) for key, value in pairs)
+
+
+def _ordered(report: Report) -> Report:
+    new = report.new
+    order = sorted(report.findings, key=lambda f: (f.fingerprint not in new, -_SYMPTOMS.index(f.symptom), -f.hits, f.fingerprint))
+    return Report(title=report.title, generated=report.generated, frame=report.frame, findings=tuple(order))
+
+
+def _began(t: pd.DataFrame) -> "pd.Series[pd.Timestamp]":
+    """When each campaign began, the last one last."""
+    own = t[t["purpose"] == "campaign"]
+    return own.groupby("campaign", observed=True)["started"].min().dropna().sort_values(kind="stable")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no':,} {noun}{'s' * (number != 1)}" if number else f"No {noun}s"

@@ -1,0 +1,139 @@
+"""The tables of a report: pure functions from the long table (`reports.frame`) to small ones.
+
+Verdicts are counted per comparison: one case on one backend, in a campaign's own runs (repetitions and the runs a finding needed would
+count a case more often). Where campaigns disagree on a comparison the worst verdict counts, so agree + diverge + inconclusive = cases.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from difftest.divergence import Finding
+
+VERDICTS = ("agree", "diverge", "inconclusive")
+VARIED = ("dtype", "optimizer", "regime")
+_PERCENTILES = {50: "median", 100: "greatest"}
+FINDING = (
+    *("fingerprint", "symptom", "stage", "backend", "side", "paths", "check", "blame"),
+    *("hits", "stable", "ratio", "case", "first_seen", "last_seen"),
+)
+_WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table with its title and a line on how to read it."""
+
+    title: str
+    note: str
+    table: pd.DataFrame
+
+
+def runs(t: pd.DataFrame) -> pd.DataFrame:
+    """One row a run."""
+    return t.drop_duplicates("run")
+
+
+def comparisons(t: pd.DataFrame) -> pd.DataFrame:
+    """One row a comparison: a case on a backend, with its worst verdict."""
+    ran = runs(t)
+    ran = ran[(ran["purpose"] == "campaign") & ran["verdict"].isin(VERDICTS)]
+    severity = ran["verdict"].astype("str").map(_WORST_FIRST)
+    worst_first = ran.loc[severity.sort_values(kind="stable").index]
+    return worst_first.drop_duplicates(["case", "backend"]).sort_values("run")
+
+
+def verdict_counts(t: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Comparisons and their verdicts, grouped by the columns `by`; with a backend among them a comparison is a case, and is called so."""
+    compared = comparisons(t)
+    flags = pd.DataFrame({v: (compared["verdict"] == v).astype("int64") for v in VERDICTS})
+    table = pd.concat([compared[list(by)], flags], axis=1).groupby(list(by), observed=True).sum().astype("int64").reset_index()
+    table.insert(len(by), "cases" if "backend" in by else "comparisons", table[list(VERDICTS)].sum(axis=1).astype("int64"))
+    return table
+
+
+def agreement(t: pd.DataFrame) -> pd.DataFrame:
+    """Cases run, agree, diverge and inconclusive by path and backend."""
+    return verdict_counts(t, ("path", "backend"))
+
+
+def diverging(t: pd.DataFrame) -> pd.DataFrame:
+    """Cases run and diverging by path, backend and world size, where any diverges."""
+    table = verdict_counts(t, ("path", "backend", "world_size"))[["path", "backend", "world_size", "cases", "diverge"]]
+    return table[table["diverge"] > 0].reset_index(drop=True)
+
+
+def greatest_ratios(t: pd.DataFrame) -> pd.DataFrame:
+    """Each run's greatest error in noise floors, over runs: median, 99th percentile and maximum by path, backend and tensor stage.
+
+    Exact comparisons have no floor and are left out. Quantiles are observed values, never between two, so infinity is one of them.
+    """
+    rows = t[(t["purpose"] == "campaign") & t["ratio"].notna() & ~t["exact"].fillna(value=True)]
+    by = ["path", "backend", "tensor_stage"]
+    each = rows.groupby([*by, "run"], observed=True)["ratio"].max().reset_index()
+    return _spread(each, by, "ratio", (50, 99, 100))
+
+
+def run_times(t: pd.DataFrame) -> pd.DataFrame:
+    """Wall seconds of every run, whatever its purpose: median, 95th percentile and maximum by backend and world size."""
+    return _spread(runs(t), ["backend", "world_size"], "seconds", (50, 95, 100))
+
+
+def failures(t: pd.DataFrame) -> pd.DataFrame:
+    """A campaign's runs that did not finish, by symptom, stage, backend and kind; most frequent first."""
+    ended = runs(t[t["purpose"] == "campaign"])
+    ended = ended[ended["status"] != "finished"]
+    by = ["status", "stage", "backend", "kind"]
+    each = ended.groupby(by, observed=True, dropna=False)
+    table = each.agg(runs=("run", "size"), cases=("case", "nunique")).astype("int64").reset_index()
+    return table.rename(columns={"status": "symptom"}).sort_values("runs", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def findings(found: Iterable[Finding]) -> pd.DataFrame:
+    """A row a finding, in the order given."""
+    rows = [{name: getattr(finding, name) for name in FINDING} | _in_words(finding) for finding in found]
+    return pd.DataFrame(rows, columns=list(FINDING)).astype({"hits": "int64", "ratio": "float64"})
+
+
+def paths(finding: Finding) -> tuple[str, ...]:
+    """Every path a finding was seen on."""
+    return tuple(sorted({finding.path, *finding.paths}))
+
+
+def sections(t: pd.DataFrame) -> tuple[Section, ...]:
+    """Every table of the long table with its title, as pages show them; empty ones are left out."""
+    counted = (Section(f"Verdicts by {by}", "a comparison is a case on one backend", verdict_counts(t, (by,))) for by in VARIED)
+    whole = (
+        Section("Agreement by path and backend", "a case run again counts once, with its worst verdict", agreement(t)),
+        Section("Diverging cases by path, backend and world size", "only where a case diverges", diverging(t)),
+        Section("Failures by symptom", "campaign runs that did not finish", failures(t)),
+        Section(
+            "Greatest error in noise floors", "over campaign runs; exact comparisons have no floor and are left out", greatest_ratios(t)
+        ),
+        *counted,
+        Section("Run times in seconds", "every run, whatever it was run for", run_times(t)),
+    )
+    return tuple(section for section in whole if len(section.table))
+
+
+def _in_words(finding: Finding) -> dict[str, str]:
+    stable, tried = finding.stable
+    return {
+        "symptom": str(finding.symptom),
+        "stage": str(finding.stage),
+        "paths": ", ".join(paths(finding)),
+        "stable": f"{stable}/{tried}" if tried else "",
+    }
+
+
+def _spread(each: pd.DataFrame, by: list[str], column: str, percents: Sequence[int]) -> pd.DataFrame:
+    """How many runs there are by the columns `by`, and percentiles of `column` over them, each a value that was observed."""
+    names = [_PERCENTILES.get(percent, f"p{percent}") for percent in percents]
+    rows = []
+    for key, group in each.groupby(by, observed=True):
+        values = np.sort(group[column].to_numpy())
+        places = [int(np.ceil(percent / 100 * len(values))) - 1 for percent in percents]
+        rows.append((*key, len(values), *(float(values[place]) for place in places)))
+    return pd.DataFrame(rows, columns=[*by, "runs", *names]).astype({"runs": "int64"} | dict.fromkeys(names, "float64"))

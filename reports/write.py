@@ -1,0 +1,35 @@
+"""Writing a report: built once from the corpus, rendered by each format, renamed into place."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from difftest import plugins
+from difftest.corpus import replace_file
+from difftest.errors import UsageError
+from reports.report import build
+
+if TYPE_CHECKING:
+    from reports.formats import Format
+
+FORMATS = "reports.formats"
+DEFAULT_FORMATS = ("parquet", "summary", "markdown", "html")
+
+
+def write(out: Path, formats: Iterable[str] = DEFAULT_FORMATS) -> list[Path]:
+    """Writes the report of the output folder `out` in each of `formats`; the files, in that order.
+
+    `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder that cannot be written.
+    """
+    chosen = [cast("Format", plugins.load(FORMATS, name)) for name in dict.fromkeys(formats)]
+    report = build(out)
+    return [_put(out / kind.FILENAME, kind.render(report)) for kind in chosen]
+
+
+def _put(file: Path, content: bytes) -> Path:
+    try:
+        replace_file(file, content)
+    except OSError as error:
+        msg = f"cannot write {str(file)!r}: {error.strerror}; give a folder that can be written"
+        raise UsageError(msg) from error
+    return file

@@ -1,0 +1,41 @@
+"""Whom a divergence is blamed on."""
+
+import itertools
+
+import pytest
+
+from difftest.blame import Square, verdict
+
+TOLD = (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("single", "other", "other_single", "words"),
+    [
+        (False, False, False, "xla sharding fault"),
+        (False, None, None, "xla sharding fault"),
+        (False, True, False, "shared sharding fault"),
+        (False, True, None, "shared sharding fault"),
+        (True, False, False, "xla backend fault"),
+        (True, True, False, "xla backend fault"),
+        (True, None, None, "xla backend fault"),
+        (True, True, True, "oracle in doubt"),
+        (True, False, True, "oracle in doubt"),
+        (None, False, False, "inconclusive: it could not be compared on one device"),
+    ],
+)
+def test_the_square_tells_whose_fault_it_is(single: bool | None, other: bool | None, other_single: bool | None, words: str) -> None:  # noqa: FBT001
+    assert verdict("xla", Square(single=single, other=other, other_single=other_single), stable=(1, 2)) == words
+
+
+def test_what_did_not_come_back_is_blamed_on_nobody() -> None:
+    for single, other, other_single in itertools.product(TOLD, repeat=3):
+        square = Square(single=single, other=other, other_single=other_single)
+        assert verdict("torch", square, stable=(0, 2)) == "inconclusive: it did not come back"
+        assert verdict("torch", square, stable=(0, 0)) == "inconclusive: it could not be run again"
+
+
+def test_every_square_has_a_verdict() -> None:
+    for single, other, other_single in itertools.product(TOLD, repeat=3):
+        words = verdict("torch", Square(single=single, other=other, other_single=other_single), stable=(2, 2))
+        assert words.endswith(("fault", "in doubt")) or words.startswith("inconclusive: ")

@@ -1,0 +1,184 @@
+"""Every check finds what is planted for it, and passes over what is benign."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import pytest
+
+from difftest import plugins
+from difftest.case import Case, Data, Training
+from difftest.checks import completion, convergence, finite, gradients, loss, parameters, replicas, shape
+from difftest.divergence import Divergence
+from difftest.layout import Replicate, Shard
+from difftest.outcome import Outcome, Sharded, Stage, Symptom, Trace
+from difftest.pair import pair
+from samples import NOISE, Floats, Key, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, with_tensor, wrong_at
+
+CASE = tensor_parallel_case()
+COPIES = a_case(mesh=(("dp", 4),))
+WEIGHT = (Stage.UPDATE, "0.weight")
+Check: TypeAlias = Callable[..., object]
+
+
+def said(check: Check, actual: Outcome, case: Case = CASE) -> list[Divergence]:
+    return list(check(pair(case, "xla_spmd", "xla", oracle(case), actual)))  # type: ignore[call-overload]
+
+
+def test_a_check_is_a_file_with_an_order_and_a_function() -> None:
+    names = plugins.names("difftest.checks")
+    assert {"completion", "shape", "finite", "replicas", "loss", "gradients", "parameters", "convergence"} <= set(names)
+    for name in names:
+        module = plugins.load("difftest.checks", name)
+        assert isinstance(module.ORDER, int)
+        assert callable(module.check)
+
+
+@pytest.mark.parametrize("name", plugins.names("difftest.checks"))
+def test_no_check_says_anything_of_a_run_that_agrees(name: str) -> None:
+    check = plugins.load("difftest.checks", name).check
+    learnable = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
+    for case in (CASE, COPIES, learnable):
+        assert said(check, candidate(case), case) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(plugins.names("difftest.checks")) - {"completion"}))
+def test_only_completion_speaks_of_a_run_that_failed(name: str) -> None:
+    assert said(plugins.load("difftest.checks", name).check, a_failure()) == []
+
+
+@pytest.mark.parametrize("symptom", [Symptom.CAPABILITY, Symptom.EXCEPTION, Symptom.HANG, Symptom.CRASH])
+def test_completion_reports_every_symptom_with_the_place_and_the_log(symptom: Symptom) -> None:
+    (told,) = said(completion.check, a_failure(symptom, stage=Stage.BACKWARD, step=3, rank=2, log="the tail"))
+    assert (told.symptom, told.stage, told.step, told.log) == (symptom, Stage.BACKWARD, 3, "the tail")
+    assert told.detail == "step 3, backward, rank 2: RuntimeError: size 3 of dim 1"
+    assert told.cause
+
+
+@pytest.mark.parametrize(
+    ("check", "stage", "name"),
+    [(loss.check, Stage.FORWARD, "output"), (gradients.check, Stage.BACKWARD, "0.weight"), (parameters.check, Stage.UPDATE, "0.bias")],
+)
+def test_a_wrong_element_is_found_by_its_stages_check_and_rounding_is_not(check: Check, stage: Stage, name: str) -> None:
+    (told,) = said(check, candidate(CASE, wrong_at(stage, name)))
+    assert (told.symptom, told.stage, told.tensor) == (Symptom.MISMATCH, stage, name)
+    assert told.ratio is not None
+    assert told.ratio > 1e5
+    assert said(check, candidate(CASE, wrong_at(stage, name, by=NOISE))) == []
+    for other in {loss.check, gradients.check, parameters.check} - {check}:
+        assert said(other, candidate(CASE, wrong_at(stage, name))) == []
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_finite_finds_what_is_no_number_and_names_the_ranks(bad: float) -> None:
+    piece = candidate(CASE).steps[0][WEIGHT].pieces[1].copy()
+    piece[0, 2] = bad
+    (told,) = said(finite.check, with_pieces(candidate(CASE), 0, WEIGHT, {1: piece}))
+    assert (told.symptom, told.tensor) == (Symptom.NONFINITE, "0.weight")
+    assert told.detail.endswith("1 values are not finite, on ranks [1]")
+
+
+def test_finite_passes_over_large_numbers() -> None:
+    assert said(finite.check, candidate(CASE, lambda _step, _key, value: value * 1e37)) == []
+
+
+def changed(**changes: object) -> Trace:
+    return with_tensor(candidate(CASE), 0, WEIGHT, dataclasses.replace(candidate(CASE).steps[0][WEIGHT], **changes))
+
+
+@pytest.mark.parametrize(
+    ("actual", "detail"),
+    [
+        (with_tensor(candidate(CASE), 0, WEIGHT, None), "is missing"),
+        (changed(shape=(4, 3)), "has shape (4, 3), expected (3, 4)"),
+        (changed(dtype="float64"), "has dtype float64, expected float32"),
+        (changed(placements=(Replicate(),)), "has placements (R), expected (S0)"),
+        (changed(placements=()), "has placements (), expected (S0)"),
+        (changed(pieces={0: np.zeros((2, 4))}), "rank 1 holds None, expected (1, 4)"),
+        (changed(pieces={0: np.zeros((3, 4)), 1: np.zeros((1, 4))}), "rank 0 holds (3, 4), expected (2, 4)"),
+    ],
+)
+def test_shape_finds_what_is_missing_or_of_another_form(actual: Trace, detail: str) -> None:
+    (told,) = said(shape.check, actual)
+    assert told.detail == f"step 0, update, 0.weight: {detail}"
+
+
+def test_shape_finds_a_run_that_traced_nothing() -> None:
+    for nothing in (Trace(steps=()), Trace(steps=({},))):
+        assert len(said(shape.check, nothing)) == len(oracle(CASE).steps[0])
+
+
+def test_shape_wants_a_float32_loss_whatever_the_dtype() -> None:
+    case = tensor_parallel_case(dtype="bfloat16")
+    tensor = candidate(case).steps[0][Stage.FORWARD, "loss"]
+    low = with_tensor(candidate(case), 0, (Stage.FORWARD, "loss"), dataclasses.replace(tensor, dtype="bfloat16"))
+    assert said(shape.check, candidate(case), case) == []
+    assert [d.tensor for d in said(shape.check, low, case)] == ["loss"]
+
+
+def test_shape_leaves_the_placements_of_gradients_to_the_backend() -> None:
+    whole = candidate(CASE).steps[0][Stage.BACKWARD, "0.bias"]
+    pieces = dict.fromkeys(range(2), whole.full(CASE.layout.mesh))
+    replicated = Sharded(shape=(3,), dtype="float32", placements=(Replicate(),), pieces=pieces)
+    assert said(shape.check, with_tensor(candidate(CASE), 0, (Stage.BACKWARD, "0.bias"), replicated)) == []
+
+
+def nudged(trace: Trace, key: Key, rank: int) -> Trace:
+    """One bit of difference on one rank."""
+    piece = trace.steps[0][key].pieces[rank].astype(np.float32)
+    return with_pieces(trace, 0, key, {rank: np.nextafter(piece, np.float32(np.inf))})
+
+
+def test_replicas_finds_one_bit_of_difference_between_copies() -> None:
+    (told,) = said(replicas.check, nudged(candidate(COPIES), WEIGHT, 2), COPIES)
+    assert told.tensor == "0.weight"
+    assert "ranks [2] differ from rank 0 by up to" in told.detail
+    assert told.detail.endswith("ranks [0, 1, 2, 3] must hold the same bits")
+
+
+def test_replicas_compares_only_ranks_that_hold_the_same_piece() -> None:
+    case = a_case(mesh=(("dp_replicate", 2), ("dp_shard", 2)), sharded={"0.weight": (Replicate(), Shard(0))}, path="hybrid")
+    (told,) = said(replicas.check, nudged(candidate(case), WEIGHT, 3), case)
+    assert told.detail.endswith("ranks [1, 3] must hold the same bits")
+
+
+def test_replicas_passes_over_outputs_and_nans_on_every_rank() -> None:
+    assert said(replicas.check, nudged(candidate(COPIES), (Stage.FORWARD, "loss"), 1), COPIES) == []
+    nans = candidate(COPIES, lambda _step, _key, value: np.full_like(value, np.nan))
+    assert said(replicas.check, nans, COPIES) == []
+
+
+LEARNABLE = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
+LOSS = (Stage.FORWARD, "loss")
+
+
+def stuck(step: int, key: Key, value: Floats) -> Floats:
+    first = float(oracle(LEARNABLE).steps[0][LOSS].pieces[0])
+    return np.array(first) if key == LOSS and step else value
+
+
+def test_convergence_finds_a_task_that_only_the_oracle_solves() -> None:
+    (told,) = said(convergence.check, candidate(LEARNABLE, stuck), LEARNABLE)
+    assert (told.step, told.tensor, told.check) == (11, "loss", "convergence")
+    assert "the oracle's loss falls from" in told.detail
+
+
+def test_convergence_finds_a_loss_that_became_nan() -> None:
+    nan = candidate(LEARNABLE, lambda step, key, value: value * np.nan if key == LOSS and step else value)
+    assert len(said(convergence.check, nan, LEARNABLE)) == 1
+
+
+def test_convergence_passes_over_a_task_solved_another_way() -> None:
+    assert said(convergence.check, candidate(LEARNABLE, lambda _s, key, v: v * 1.05 if key == LOSS else v), LEARNABLE) == []
+
+
+@pytest.mark.parametrize("case", [a_case(training=Training(steps=12)), a_case(fed=Data(batch=4, learnable=True))])
+def test_convergence_asks_only_of_long_runs_on_tasks_that_can_be_learned(case: Case) -> None:
+    assert said(convergence.check, candidate(case, lambda _step, _key, value: value + 9.0), case) == []
+
+
+@pytest.mark.parametrize("step", [0, 11])
+def test_convergence_leaves_a_missing_loss_to_the_shape_check(step: int) -> None:
+    lacking = with_tensor(candidate(LEARNABLE, stuck), step, LOSS, None)
+    assert said(convergence.check, lacking, LEARNABLE) == []

@@ -1,0 +1,135 @@
+"""From two runs to one verdict, and which divergence comes first."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from difftest.case import Data, Training
+from difftest.comparator import Comparison, compare, with_arbiter, worst
+from difftest.corpus import Measurement
+from difftest.outcome import Outcome, Stage, Symptom, Trace
+from samples import EXACT, Floats, Key, Spoil, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
+
+CASE = tensor_parallel_case(training=Training(steps=3))
+
+
+def compared(actual: Outcome, expected: Outcome | None = None) -> Comparison:
+    return compare(CASE, "torch_dtensor", "torch", expected or oracle(CASE), actual)
+
+
+def test_the_same_numbers_agree() -> None:
+    told = compared(candidate(CASE))
+    assert (told.verdict, told.divergences, told.reason) == ("agree", (), "")
+    assert {(m.stage, m.tensor) for m in told.measurements} == {(str(stage), name) for stage, name in oracle(CASE).steps[0]}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_rounding_to_the_dtype_agrees_within_its_noise(dtype: str) -> None:
+    case = tensor_parallel_case(dtype=dtype)
+    noise = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
+    assert compare(case, "a", "torch", oracle(case, noise), candidate(case)).verdict == "agree"
+
+
+def test_a_wrong_gradient_diverges_where_it_first_is_wrong() -> None:
+    told = compared(candidate(CASE, wrong_at(Stage.BACKWARD, "0.weight", step=1)))
+    first = told.divergences[0]
+    assert told.verdict == "diverge"
+    assert (first.check, first.step, first.stage, first.tensor, first.side) == ("gradients", 1, Stage.BACKWARD, "0.weight", "torch")
+    assert first.detail.startswith("step 1, backward, 0.weight: 1 / 12 elements (8.3%) differ; greatest 0.5, ")
+    assert len(told.divergences) == 2
+
+
+def test_divergences_are_in_the_order_of_the_run() -> None:
+    everything = compared(candidate(CASE, lambda _step, _key, value: value + 1.0)).divergences
+    places = [(d.step, list(Stage).index(d.stage)) for d in everything]
+    assert places == sorted(places)
+    assert (everything[0].step, everything[0].stage) == (0, Stage.FORWARD)
+
+
+def test_at_one_stage_the_check_nearest_to_a_cause_comes_first() -> None:
+    case = a_case()
+    key, nan = (Stage.UPDATE, "0.bias"), np.full(2, np.nan)
+    told = compare(case, "a", "torch", oracle(case), with_pieces(candidate(case), 0, key, {0: nan}))
+    assert [d.check for d in told.divergences] == ["replicas", "finite", "parameters"]
+
+
+def test_a_run_that_failed_diverges_by_its_symptom() -> None:
+    told = compared(a_failure(Symptom.HANG))
+    assert (told.verdict, told.measurements) == ("diverge", ())
+    assert [(d.check, d.symptom) for d in told.divergences] == [("completion", Symptom.HANG)]
+
+
+def test_without_an_oracle_nothing_is_concluded() -> None:
+    told = compared(candidate(CASE), a_failure())
+    assert (told.verdict, told.reason) == ("inconclusive", "the oracle failed: RuntimeError: size 3 of dim 1")
+
+
+def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
+    told = compared(candidate(CASE, wrong_at(Stage.FORWARD, "loss")), dataclasses.replace(oracle(CASE), events={"in_range": False}))
+    assert (told.verdict, told.reason, told.divergences) == ("inconclusive", "values leave the range of float32", ())
+
+
+def test_a_crash_is_one_even_where_values_leave_the_range() -> None:
+    assert compared(a_failure(Symptom.CRASH), dataclasses.replace(oracle(CASE), events={"in_range": False})).verdict == "diverge"
+
+
+def test_agreement_on_nothing_but_zeros_concludes_nothing() -> None:
+    told = compared(_zeroed(candidate(CASE)), _zeroed(oracle(CASE)))
+    assert (told.verdict, told.reason) == ("inconclusive", "every tensor compared is zero")
+
+
+def test_agreement_within_noise_as_large_as_the_values_concludes_nothing() -> None:
+    told = compared(candidate(CASE), oracle(CASE, noise=0.5))
+    assert (told.verdict, told.reason) == ("inconclusive", "rounding noise is as large as the values")
+
+
+def test_a_divergence_beyond_large_noise_is_one() -> None:
+    assert compared(candidate(CASE, wrong_at(Stage.UPDATE, "0.weight", by=1e3)), oracle(CASE, noise=0.5)).verdict == "diverge"
+
+
+def test_exact_cases_have_no_tolerance() -> None:
+    case = a_case(fed=EXACT)
+    within = wrong_at(Stage.UPDATE, "0.weight", by=2.0**-18)
+    assert compare(case, "a", "xla", oracle(case, noise=1e-3), candidate(case)).verdict == "agree"
+    assert compare(case, "a", "xla", oracle(case, noise=1e-3), candidate(case, within)).verdict == "diverge"
+    loose = a_case(fed=Data(batch=4))
+    assert compare(loose, "a", "xla", oracle(loose, noise=1e-3), candidate(loose, within)).verdict == "agree"
+
+
+def test_a_measurement_is_kept_from_the_step_where_it_was_worst() -> None:
+    def spoil(step: int, key: Key, value: Floats) -> Floats:
+        return value + {0: 0.1, 1: 0.4, 2: 0.2}[step] if key == (Stage.BACKWARD, "0.bias") else value
+
+    told = compared(candidate(CASE, spoil))
+    kept = {(m.stage, m.tensor): m for m in told.measurements}
+    assert kept["backward", "0.bias"].greatest == pytest.approx(0.4, rel=1e-3)
+    assert len(kept) == len(told.measurements)
+    assert worst(()) == ()
+
+
+def test_the_arbiter_is_the_other_sides_least_error_on_the_same_tensor() -> None:
+    sides = {"ddp": "torch", "fsdp": "torch", "spmd": "xla"}
+    runs = {"ddp": 0.5, "fsdp": 0.25, "spmd": 2.0}
+    told = with_arbiter({name: compared(candidate(CASE, _worse(by))) for name, by in runs.items()}, sides)
+    errors = {name: _at(comparison, "loss") for name, comparison in told.items()}
+    assert errors["ddp"].other_error == errors["spmd"].error == errors["fsdp"].other_error
+    assert errors["spmd"].other_error == errors["fsdp"].error < errors["ddp"].error
+
+
+def test_without_the_other_side_there_is_no_arbiter() -> None:
+    told = with_arbiter({"ddp": compared(candidate(CASE)), "spmd": compared(a_failure())}, {"ddp": "torch", "spmd": "xla"})
+    assert {m.other_error for m in told["ddp"].measurements} == {None}
+
+
+def _worse(by: float) -> Spoil:
+    return wrong_at(Stage.FORWARD, "loss", by=by)
+
+
+def _at(comparison: Comparison, tensor: str) -> Measurement:
+    return next(m for m in comparison.measurements if m.tensor == tensor)
+
+
+def _zeroed(trace: Trace) -> Trace:
+    steps = tuple({key: dataclasses.replace(t, pieces={r: 0.0 * p for r, p in t.pieces.items()}) for key, t in s.items()} for s in trace.steps)
+    return dataclasses.replace(trace, steps=steps)

@@ -1,0 +1,173 @@
+"""The corpus on disk: what is written is read back, and what cannot be read is named."""
+
+import json
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from difftest.corpus import SCHEMA, Corpus, Ending, Measurement, Observation, read_case
+from difftest.errors import UsageError
+from samples import a_case
+from test_divergence import FOUND
+
+OBSERVED = Observation(
+    campaign="first",
+    index=3,
+    case="0" * 12,
+    backend="xla_spmd",
+    side="xla",
+    purpose="campaign",
+    path="hybrid",
+    mesh="dp=2",
+    mesh_rank=1,
+    world_size=2,
+    dtype="float32",
+    optimizer="sgd",
+    loss="mse",
+    regime="normal",
+    layers=("Linear",),
+    steps=1,
+    outcome=Ending(status="finished"),
+    verdict="agree",
+    started="2026-01-01T00:00:00+00:00",
+    seconds=0.5,
+    measurements=(
+        Measurement(
+            stage="forward", tensor="loss", step=0, elements=1, differing=0, error=1e-9, greatest=1e-9, scale=1.0, floor=1e-8, ratio=0.1, other_error=0.5
+        ),
+    ),
+)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    made = Corpus(tmp_path / "a" / "corpus")
+    made.prepare()
+    return made
+
+
+def lines_of(corpus: Corpus) -> Path:
+    return corpus.root / "observations" / "first.jsonl"
+
+
+def test_a_finding_and_its_case_come_back(corpus: Corpus) -> None:
+    case = a_case()
+    corpus.save(FOUND, case)
+    assert corpus.fingerprints() == (FOUND.fingerprint,)
+    assert list(corpus.findings()) == [FOUND]
+    assert corpus.case(FOUND.fingerprint) == case
+    assert {file.name for file in (corpus.root / FOUND.fingerprint).iterdir()} == {"finding.json", "case.json"}
+
+
+def test_saving_again_replaces(corpus: Corpus) -> None:
+    corpus.save(FOUND, a_case())
+    more = msgspec.structs.replace(FOUND, hits=9)
+    corpus.save(more, a_case(seed=1))
+    assert (corpus.finding(FOUND.fingerprint), corpus.case(FOUND.fingerprint)) == (more, a_case(seed=1))
+
+
+def test_observations_come_back_in_order_file_by_file(corpus: Corpus) -> None:
+    seen = [msgspec.structs.replace(OBSERVED, index=index, campaign=name) for name in ("a", "b") for index in range(3)]
+    for observation in sorted(seen, key=lambda o: o.index):
+        corpus.observe(observation)
+    assert list(corpus.observations()) == seen
+
+
+@given(st.text(max_size=9), st.floats(0, 1e300), st.sampled_from(("agree", "diverge", "inconclusive")))
+def test_any_observation_is_one_line_and_comes_back(tmp_path_factory: pytest.TempPathFactory, text: str, seconds: float, verdict: str) -> None:
+    corpus = Corpus(tmp_path_factory.mktemp("corpus"))
+    corpus.prepare()
+    ending = Ending(status="exception", message=text)
+    observation = msgspec.structs.replace(OBSERVED, outcome=ending, seconds=seconds, verdict=verdict, reason=text, environment={text: text})
+    corpus.observe(observation)
+    assert list(corpus.observations()) == [observation]
+    assert lines_of(corpus).read_bytes().count(b"\n") == 1
+
+
+def test_an_empty_or_absent_folder_holds_nothing(tmp_path: Path) -> None:
+    for corpus in (Corpus(tmp_path), Corpus(tmp_path / "absent")):
+        assert (corpus.fingerprints(), list(corpus.findings()), list(corpus.observations())) == ((), [], [])
+
+
+def test_only_findings_are_findings(corpus: Corpus) -> None:
+    for name in ("notes", ".hidden-00000000", "xla-loss-mismatch-12345678", "Xla-loss-12345678"):
+        (corpus.root / name).mkdir()
+    assert corpus.fingerprints() == ()
+
+
+def test_half_a_last_line_is_passed_over(corpus: Corpus) -> None:
+    corpus.observe(OBSERVED)
+    with lines_of(corpus).open("ab") as file:
+        file.write(msgspec.json.encode(OBSERVED)[:-40])
+    assert list(corpus.observations()) == [OBSERVED]
+
+
+@pytest.mark.parametrize("line", [b"{", b"", b"[]", b"\xff", b"null", b'{"campaign": 1}', b"[" * 100_000])
+def test_a_malformed_line_is_named_by_file_and_number(corpus: Corpus, line: bytes) -> None:
+    corpus.observe(OBSERVED)
+    with lines_of(corpus).open("ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(UsageError, match=rf"{lines_of(corpus)}, line 2: cannot be read: "):
+        list(corpus.observations())
+
+
+@pytest.mark.parametrize("rest", [{}, {"steps": "many"}])
+def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, object]) -> None:
+    known = json.loads(msgspec.json.encode(OBSERVED)) | {"schema": SCHEMA + 1} | rest
+    lines_of(corpus).write_text(json.dumps(known) + "\n")
+    with pytest.raises(UsageError, match=rf"line 1: schema {SCHEMA + 1} was written by a newer version; this program reads up to {SCHEMA}"):
+        list(corpus.observations())
+
+
+def test_an_unknown_finding_is_told_with_those_there_are(corpus: Corpus) -> None:
+    with pytest.raises(UsageError, match="no finding 'x' in .*; there are: none"):
+        corpus.finding("x")
+    corpus.save(FOUND, a_case())
+    with pytest.raises(UsageError, match=f"there are: {FOUND.fingerprint}"):
+        corpus.finding("x")
+
+
+def test_a_malformed_finding_or_case_is_named_by_its_file(corpus: Corpus) -> None:
+    corpus.save(FOUND, a_case())
+    for name in ("finding.json", "case.json"):
+        (corpus.root / FOUND.fingerprint / name).write_text("{")
+    with pytest.raises(UsageError, match=r"finding\.json: finding cannot be read"):
+        list(corpus.findings())
+    with pytest.raises(UsageError, match=r"case\.json: case cannot be read"):
+        corpus.case(FOUND.fingerprint)
+
+
+def test_a_case_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read '.*/none.json': No such file or directory"):
+        read_case(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("inside", [".", "below"])
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, inside: str) -> None:
+    (tmp_path / "file").write_text("a file where a folder should be")
+    with pytest.raises(UsageError, match=r"cannot write to '.*file.*': .*; give a folder that can be made and written"):
+        Corpus(tmp_path / "file" / inside).prepare()
+
+
+def test_preparing_leaves_nothing_but_the_folder_for_observations(corpus: Corpus) -> None:
+    corpus.prepare()
+    assert [file.name for file in corpus.root.iterdir()] == ["observations"]
+
+
+def test_the_lock_keeps_others_out(corpus: Corpus) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with corpus.locked():
+            entered.set()
+
+    other = threading.Thread(target=enter)
+    with corpus.locked():
+        other.start()
+        assert not entered.wait(0.05)
+    other.join()
+    assert entered.is_set()

@@ -1,0 +1,150 @@
+"""What identifies a divergence, and findings as JSON."""
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from difftest.divergence import SCHEMA, Divergence, Finding, identity, without_numbers
+from difftest.errors import UsageError
+from difftest.outcome import Stage, Symptom
+from samples import a_failure
+
+MISMATCH = Divergence(backend="xla_spmd", side="xla", path="hybrid", check="gradients", symptom=Symptom.MISMATCH, stage=Stage.BACKWARD)
+FAILED = msgspec.structs.replace(MISMATCH, check="completion", symptom=Symptom.EXCEPTION, cause=identity(a_failure()))
+FOUND = Finding(
+    fingerprint=MISMATCH.fingerprint,
+    symptom=Symptom.MISMATCH,
+    stage=Stage.BACKWARD,
+    backend="xla_spmd",
+    side="xla",
+    path="hybrid",
+    check="gradients",
+    blame="xla sharding fault",
+    hits=3,
+    case="0" * 12,
+    paths=("data_parallel", "hybrid"),
+    evidence={"single": "agrees"},
+    ratio=2e9,
+    stable=(2, 2),
+)
+
+findings = st.builds(
+    msgspec.structs.replace,
+    st.just(FOUND),
+    blame=st.text(max_size=9),
+    detail=st.text(max_size=9),
+    log=st.text(max_size=9),
+    hits=st.integers(0, 2**60),
+    ratio=st.none() | st.floats(0, 1e30),
+    environment=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+)
+
+
+@given(st.integers(0, 10**9), st.text(max_size=5), st.text(max_size=5), st.floats(0, 1e30))
+def test_a_fingerprint_does_not_depend_on_place_words_or_numbers(step: int, tensor: str, detail: str, ratio: float) -> None:
+    for divergence in (MISMATCH, FAILED):
+        other = msgspec.structs.replace(divergence, step=step, tensor=tensor, detail=detail, log=detail, ratio=ratio)
+        assert other.fingerprint == divergence.fingerprint
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"path": "data_parallel"}, {"backend": "xla_ddp"}, {"check": "loss"}, {"stage": Stage.UPDATE}, {"symptom": Symptom.NONFINITE}],
+)
+def test_a_mismatch_is_told_apart_by_path_backend_check_stage_and_symptom(changes: dict[str, str]) -> None:
+    assert msgspec.structs.replace(MISMATCH, **changes).fingerprint != MISMATCH.fingerprint
+
+
+def test_a_failure_is_the_same_on_every_path_and_stage() -> None:
+    assert msgspec.structs.replace(FAILED, path="data_parallel", stage=Stage.UPDATE).fingerprint == FAILED.fingerprint
+    assert msgspec.structs.replace(FAILED, backend="xla_ddp").fingerprint != FAILED.fingerprint
+
+
+def test_a_fingerprint_begins_with_words_and_never_changes() -> None:
+    assert (MISMATCH.fingerprint, FAILED.fingerprint) == ("xla_spmd-gradients-mismatch-ce80a7aa", "xla_spmd-completion-exception-cefc9bb5")
+
+
+@given(st.integers(), st.floats(), st.integers(0, 2**64))
+def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float, address: int) -> None:
+    def message(number: int, share: float, address: int) -> str:
+        return f"got {number} of {share:.3f} at 0x{address:x} in [{number}, {number}]"
+
+    one, other = (without_numbers(message(*numbers)) for numbers in ((number, share, address), (1, 0.5, 255)))
+    if share - share == 0:
+        assert one == other
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("size [2, 3] of 4", "size [17] of 1024"),
+        ("torch.Size([2, 3])", "torch.Size([5, 6, 7])"),
+        ("shape (2,) and 2 x 3", "shape (4, 5) and 10 x 20"),
+        ("expected 1e-05 but got 1.5e+10", "expected 2 but got 3"),
+        ("at 0x7ffe1234abcd", "at 0x55aa"),
+        ("index -1 is out of range", "index 5 is out of range"),
+        ("no file /home/me/venv/lib/x.so", "no file /opt/lib/python3/x.so"),
+        ('File "/a/b/torch/nn.py", line 3', 'File "/c/torch/nn.py", line 1234'),
+    ],
+)
+def test_messages_of_two_machines_and_two_sizes_are_one(one: str, other: str) -> None:
+    assert without_numbers(one) == without_numbers(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("cannot shard dim 1", "cannot replicate dim 1"),
+        ("no file /lib/x.so", "no file /lib/y.so"),
+        ("size 3", "sizes 3"),
+    ],
+)
+def test_messages_that_say_something_else_stay_apart(one: str, other: str) -> None:
+    assert without_numbers(one) != without_numbers(other)
+
+
+@given(st.text())
+def test_taking_numbers_out_takes_all_out_and_never_fails(text: str) -> None:
+    assert not any("0" <= letter <= "9" for letter in without_numbers(text))
+
+
+@pytest.mark.parametrize("changes", [{"kind": "SIGSEGV"}, {"message": "another word"}, {"frame": "/opt/torch/api.py:join"}])
+def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, str]) -> None:
+    assert identity(a_failure(**changes)) != identity(a_failure())
+
+
+@pytest.mark.parametrize("changes", [{"message": "size 8 of dim 0"}, {"frame": "/usr/lib/torch/api.py:split"}, {"rank": 3}, {"log": "else"}, {"step": 9}])
+def test_failures_are_one_whatever_their_folder_rank_log_or_step(changes: dict[str, object]) -> None:
+    assert identity(a_failure(**changes)) == identity(a_failure())
+
+
+@given(findings)
+def test_a_finding_is_the_same_after_a_round_trip(finding: Finding) -> None:
+    assert Finding.from_json(finding.to_json()) == finding
+
+
+def test_a_finding_reads_well_and_may_know_more_than_this_program() -> None:
+    text = FOUND.to_json()
+    assert text.count(b"\n") > 10
+    assert Finding.from_json(json.dumps(json.loads(text) | {"added_later": 1})) == FOUND
+
+
+@pytest.mark.parametrize("rest", [{}, {"hits": "many"}])
+def test_a_newer_finding_is_told(rest: dict[str, object]) -> None:
+    text = json.dumps(json.loads(FOUND.to_json()) | {"schema": SCHEMA + 1} | rest)
+    with pytest.raises(UsageError, match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: it was written by a newer version"):
+        Finding.from_json(text)
+
+
+@given(st.binary(max_size=20) | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)).map(json.dumps))
+@example("[" * 100_000)
+@example('{"schema": "new"}')
+@example('{"schema": ' + "9" * 5000 + "}")
+@example(b"\xff")
+@example(FOUND.to_json()[:-30])
+def test_text_that_is_no_finding_gives_a_usage_error(text: bytes | str) -> None:
+    with pytest.raises(UsageError, match=r"finding (cannot be read|has schema)"):
+        Finding.from_json(text)

@@ -1,0 +1,99 @@
+"""The exact channel: what it admits really cannot round, and every reason it refuses for."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from difftest.case import Case, Data, Training
+from difftest.exact import Range, inexact
+from difftest.layout import Shard
+from difftest.model import Activation, Embedding, Layer, LayerNorm, Linear
+from samples import DEEP, EXACT, a_case, train
+
+RELU = Activation(function="relu")
+
+
+@st.composite
+def stacks(draw: st.DrawFn) -> tuple[Layer, ...]:
+    widths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)) + [draw(st.sampled_from((1, 2, 4)))]
+    layers: list[Layer] = []
+    for inputs, outputs in zip(widths, widths[1:], strict=False):
+        layers.append(Linear(inputs=inputs, outputs=outputs, bias=draw(st.booleans())))
+        if draw(st.booleans()):
+            layers.append(RELU)
+    return tuple(layers)
+
+
+@st.composite
+def admitted(draw: st.DrawFn) -> Case:
+    """Cases declared exact."""
+    training = Training(steps=draw(st.integers(1, 2)), learning_rate=draw(st.sampled_from((0.125, 0.5, 1.0))))
+    fed = Data(batch=draw(st.sampled_from((1, 2, 4, 8))), regime="exact")
+    dtype = draw(st.sampled_from(("float32", "float32", "float16", "bfloat16")))
+    case = a_case(draw(stacks()), training=training, fed=fed, dtype=dtype, seed=draw(st.integers(0, 999)))
+    assume(inexact(case) is None)
+    return case
+
+
+@given(admitted(), st.integers(0, 2**32))
+def test_an_admitted_case_gives_the_same_bits_in_any_order_of_adding(case: Case, seed: int) -> None:
+    shuffled = np.random.default_rng(seed)
+    for truth, rounded in zip(train(case), train(case, case.dtype, shuffled), strict=True):
+        for key, values in truth.items():
+            if key[1] != "loss":  # summed in float32 whatever the dtype
+                np.testing.assert_array_equal(rounded[key], values, err_msg=str(key))
+
+
+@given(admitted(), st.integers(0, 2**32))
+def test_the_loss_of_an_admitted_case_is_exact_in_float32(case: Case, seed: int) -> None:
+    wide = train(case, "float32", np.random.default_rng(seed))
+    for truth, rounded in zip(train(case), wide, strict=True):
+        for key, values in truth.items():
+            np.testing.assert_array_equal(rounded[key], values, err_msg=str(key))
+
+
+def test_the_test_would_notice_rounding() -> None:
+    case = a_case(DEEP, fed=Data(batch=4, regime="normal"))
+    rounded = train(case, "float32", np.random.default_rng(0))[0]
+    assert any(not np.array_equal(rounded[key], values) for key, values in train(case)[0].items())
+
+
+TRAINED: dict[str, Any] = {"fed": EXACT}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, None),
+        ({"fed": Data(batch=4)}, "inputs are not small integers"),
+        ({"layers": (Embedding(vocabulary=4, width=4), Linear(inputs=4, outputs=2)), "sequence": 2}, "inputs are not small integers"),
+        ({"layers": (Linear(inputs=4, outputs=2), LayerNorm(width=2))}, "a layer other than Linear and relu rounds"),
+        ({"layers": (Linear(inputs=4, outputs=2), Activation(function="gelu"))}, "a layer other than Linear and relu rounds"),
+        ({"fed": Data(batch=4, regime="exact", learnable=True)}, "targets of a teacher round"),
+        ({"training": Training(loss="cross_entropy")}, "only the squared error is exact"),
+        ({"training": Training(optimizer="adam")}, "only plain SGD is exact"),
+        ({"training": Training(clip_norm=1.0)}, "the norm for clipping rounds"),
+        ({"training": Training(learning_rate=0.1)}, "the learning rate is no power of two"),
+        ({"training": Training(learning_rate=0.0)}, "the learning rate is no power of two"),
+        ({"fed": Data(batch=3, regime="exact")}, "the mean is over no power of two"),
+        ({"mesh": (("dp", 3),), "batch": (Shard(0),)}, "the gradients are averaged over no power of two"),
+        ({"dtype": "bfloat16", "layers": (Linear(inputs=64, outputs=2),)}, "step 0: gradient of 0.weight needs 11 bits of significand; bfloat16 has 8"),
+        ({"dtype": "float16", "layers": (Linear(inputs=2048, outputs=1),)}, "step 0: output of layer 0 needs 13 bits of significand"),
+        ({"training": Training(steps=3)}, "step 2: loss needs"),
+    ],
+)
+def test_every_reason_is_told(changes: dict[str, Any], reason: str | None) -> None:
+    told = inexact(a_case(**{**TRAINED, **changes}))
+    assert told is None if reason is None else told is not None and told.startswith(reason), told
+
+
+def test_a_range_counts_the_bits_that_its_values_need() -> None:
+    small = Range(3.0, 1.0)
+    assert small.bits == 2
+    assert (small * small).bits == pytest.approx(np.log2(10))
+    assert small.summed(5) == Range(15.0, 1.0)
+    assert (small + Range(1.0, 0.25)) == Range(4.0, 0.25)
+    assert small.scaled(0.5).bits == small.bits

@@ -1,0 +1,57 @@
+"""The noise floor: measured element by element, drawn towards the tensor's, zero where nothing rounds."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from difftest.layout import Replicate
+from difftest.noise import SAMPLES, floor, in_floors, spread
+from difftest.outcome import Sharded, Stage, Trace
+
+KEY = (Stage.FORWARD, "output")
+deviations = arrays.arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1e6))
+
+
+def one_tensor(*values: float) -> Trace:
+    piece = np.array(values)
+    return Trace(steps=({KEY: Sharded(shape=piece.shape, dtype="float64", placements=(Replicate(),), pieces={0: piece})},))
+
+
+def test_the_spread_is_the_root_mean_square_deviation_from_the_truth() -> None:
+    told = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)])
+    np.testing.assert_allclose(told[0][KEY].pieces[0], [0.0, np.sqrt((9 + 16) / 2)])
+
+
+@given(deviations)
+def test_a_floor_lies_between_the_elements_deviation_and_the_tensors(deviation: np.ndarray) -> None:
+    shared = np.sqrt(np.mean(deviation**2))
+    floors = floor(deviation)
+    assert (floors >= np.minimum(deviation, shared) * (1 - 1e-9)).all()
+    assert (floors <= np.maximum(deviation, shared) * (1 + 1e-9)).all()
+
+
+@given(deviations, st.floats(1e-3, 1e3))
+def test_floors_scale_with_the_noise(deviation: np.ndarray, factor: float) -> None:
+    np.testing.assert_allclose(floor(deviation * factor), floor(deviation) * factor, rtol=1e-6, atol=1e-150)
+
+
+def test_one_wild_element_does_not_hide_its_quiet_neighbours() -> None:
+    quiet = floor(np.array([1.0, 0.0, 0.0, 0.0]))[1]
+    assert 0.1 < quiet < 0.5
+
+
+def test_what_is_not_finite_counts_as_no_noise() -> None:
+    np.testing.assert_array_equal(floor(np.array([np.inf, np.nan, 0.0])), 0.0)
+
+
+def test_where_nothing_rounds_any_error_is_infinitely_many_floors() -> None:
+    np.testing.assert_array_equal(in_floors(np.array([0.0, -1e-30, 3.0]), np.array([0.0, 0.0, 1.5])), [0.0, np.inf, 2.0])
+
+
+def test_an_empty_tensor_has_an_empty_floor() -> None:
+    assert floor(np.zeros((0, 3))).shape == (0, 3)
+
+
+def test_there_are_enough_samples_to_tell_a_spread() -> None:
+    assert SAMPLES >= 4

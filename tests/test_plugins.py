@@ -1,0 +1,46 @@
+"""Plug-ins are found by their file, and unknown names are told what there is."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from difftest import plugins
+from difftest.errors import UsageError
+
+CHECKS = "difftest.checks"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A package of two plug-ins, one of which breaks when it is imported, and a module that is none."""
+    package = tmp_path / "planted_formats"
+    package.mkdir()
+    for name, text in {"__init__": "", "b": "", "a": "raise RuntimeError('imported')", "_shared": ""}.items():
+        (package / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield "planted_formats"
+    for name in [name for name in sys.modules if name.startswith("planted_formats")]:
+        del sys.modules[name]
+
+
+def test_names_are_those_of_the_files_and_nothing_is_imported(folder: str) -> None:
+    assert plugins.names(folder) == ("a", "b")
+
+
+def test_a_plugin_is_loaded_by_its_name(folder: str) -> None:
+    assert plugins.load(folder, "b").__name__ == "planted_formats.b"
+    assert plugins.load(CHECKS, "loss").ORDER > 0
+
+
+@pytest.mark.parametrize("name", ["", "c", "_shared", "a.b", "../b"])
+def test_an_unknown_name_is_told_what_there_is(folder: str, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plugins.load(folder, name)
+    assert str(caught.value) == f"unknown planted_format {name!r}; allowed: a, b"
+
+
+def test_the_first_name_that_is_not_allowed_is_told() -> None:
+    assert plugins.require(CHECKS, ["loss", "finite"]) == ("loss", "finite")
+    with pytest.raises(UsageError, match="unknown check 'finite'; allowed: loss"):
+        plugins.require(CHECKS, ["loss", "finite", "shape"], ["loss"])

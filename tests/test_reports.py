@@ -1,0 +1,413 @@
+"""Reports: the long table, the tables made of it, and every format, on corpora made here."""
+
+import io
+import json
+import math
+import re
+import tempfile
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from difftest import plugins
+from difftest.case import Case, Data, Training
+from difftest.corpus import Corpus, Ending, Measurement, Observation
+from difftest.divergence import Finding
+from difftest.errors import UsageError
+from difftest.layout import Layout, Mesh, Replicate, Shard
+from difftest.model import Linear, Model
+from difftest.outcome import Stage, Symptom
+from reports import cells, frame, tables
+from reports.formats import html, markdown, summary
+from reports.report import Report, build, merged
+from reports.write import DEFAULT_FORMATS, FORMATS, write
+
+BEGAN = datetime(2026, 1, 5, 9, tzinfo=UTC)
+VERSIONS = {"python": "3.11.2", "torch": "2.9.0"}
+EVIL = "<script>document.title='owned'</script> | a \\| `b` | & \"c\"\nsecond line ``` [x](javascript:alert(1))"
+QUERY = """
+t = pd.read_parquet("runs/first/table.parquet")
+d = t[t.verdict == "diverge"]
+answer = d.groupby(["path", "backend", "world_size"]).case.nunique()
+"""
+
+text = st.text(st.characters(codec="utf-8"), max_size=40)
+words = st.sampled_from(("torch_ddp", "xla_spmd", "data_parallel", "tensor_parallel", "a|b", "<b>"))
+verdicts = st.sampled_from(tables.VERDICTS)
+magnitudes = st.floats(0.0, 1e30)
+
+
+def measured(ratio: float = 0.5, **changes: object) -> Measurement:
+    numbers = Measurement(
+        stage="forward", tensor="loss", step=0, elements=1, differing=0, error=1e-7, greatest=1e-7, scale=1.0, floor=2e-7, ratio=ratio
+    )
+    return msgspec.structs.replace(numbers, **changes)
+
+
+def observed(index: int = 0, backend: str = "torch_ddp", verdict: str = "agree", **changes: object) -> Observation:
+    run = Observation(
+        campaign="first",
+        index=index,
+        case=f"{index:012x}",
+        backend=backend,
+        side=backend.partition("_")[0],
+        purpose="campaign",
+        path="data_parallel",
+        mesh="dp=2",
+        mesh_rank=1,
+        world_size=2,
+        dtype="float32",
+        optimizer="sgd",
+        loss="mse",
+        regime="normal",
+        layers=("Linear",),
+        steps=2,
+        outcome=Ending(status="finished"),
+        verdict=verdict,
+        seconds=1.5,
+        environment=VERSIONS,
+        started=(BEGAN + timedelta(seconds=index)).isoformat(timespec="seconds"),
+    )
+    return msgspec.structs.replace(run, **changes)
+
+
+def found(**changes: object) -> Finding:
+    finding = Finding(
+        fingerprint="xla_spmd-loss-mismatch-0a1b2c3d",
+        backend="xla_spmd",
+        side="xla",
+        path="tensor_parallel",
+        check="loss",
+        symptom=Symptom.MISMATCH,
+        stage=Stage.FORWARD,
+        blame="xla sharding fault",
+        hits=3,
+        case=case().id,
+        ratio=3.1e5,
+        first_seen=BEGAN.isoformat(),
+        last_seen=BEGAN.isoformat(),
+    )
+    return msgspec.structs.replace(finding, **changes)
+
+
+def case() -> Case:
+    layout = Layout(mesh=Mesh((("dp", 2),)), batch=(Shard(0),), parameters={"0.weight": (Replicate(),), "0.bias": (Replicate(),)})
+    model = Model(layers=(Linear(inputs=4, outputs=2),))
+    return Case(path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=4))
+
+
+def made(out: Path, *observations: Observation, findings: tuple[Finding, ...] = ()) -> Corpus:
+    corpus = Corpus(out / "corpus")
+    corpus.prepare()
+    for observation in observations:
+        corpus.observe(observation)
+    for finding in findings:
+        corpus.save(finding, case())
+    return corpus
+
+
+def several() -> tuple[Observation, ...]:
+    """Two cases on two backends, one of them failing, beside the oracle's runs and a repetition."""
+    failed = Ending(status="crash", stage="backward", step=1, kind="SIGSEGV", message="died")
+    apart: dict[str, Any] = {"verdict": "diverge", "fingerprints": ("a-b-c-00000000", "a-b-d-00000001")}
+    tensor_parallel: dict[str, Any] = {"path": "tensor_parallel", "mesh": "tp=4", "world_size": 4}
+    return (
+        observed(0, "oracle", "oracle", side="oracle"),
+        observed(0, measurements=(measured(), measured(2.0, tensor="0.weight", stage="update"))),
+        observed(0, "xla_spmd", measurements=(measured(1e30), measured(7.0, exact=True)), **apart),
+        observed(0, "xla_spmd", measurements=(measured(1e30),), purpose="repeat", **apart),
+        observed(1, "oracle", "oracle", side="oracle", **tensor_parallel),
+        observed(1, "xla_spmd", outcome=failed, **apart, **tensor_parallel),
+        observed(1, verdict="inconclusive", reason="vague", measurements=(measured(),), **tensor_parallel),
+    )
+
+
+def report(t: pd.DataFrame, *findings: Finding, title: str = "difftest: first") -> Report:
+    return Report(title=title, generated=BEGAN, frame=t, findings=findings)
+
+
+def reject(token: str) -> None:
+    msg = f"{token} is not JSON"
+    raise ValueError(msg)
+
+
+class Page(HTMLParser):
+    """The elements, the links and the text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Notes the element and where it leads."""
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in {"href", "src"}]
+
+    def handle_data(self, data: str) -> None:
+        """Notes the text."""
+        self.text += data
+
+
+def test_the_table_has_exactly_the_documented_columns(tmp_path: Path) -> None:
+    for t in (frame.load(made(tmp_path / "empty")), frame.load(made(tmp_path / "some", *several()))):
+        assert {name: str(dtype) for name, dtype in t.dtypes.items()} == {c.name: c.dtype for c in frame.COLUMNS}
+    assert all(f"| `{c.name}` | `{c.dtype}` | {c.meaning} |" in frame.describe() for c in frame.COLUMNS)
+
+
+def test_a_row_is_a_tensor_of_a_run(tmp_path: Path) -> None:
+    t = frame.load(made(tmp_path, *several()))
+    assert len(t) == sum(max(1, len(o.measurements)) for o in several())
+    assert t["run"].nunique() == len(several())
+    first = t[(t["backend"] == "torch_ddp") & (t["index"] == 0)]
+    assert first["tensor"].tolist() == ["loss", "0.weight"]
+    assert first["ratio"].tolist() == [0.5, 2.0]
+    assert first["started"].tolist() == [pd.Timestamp(BEGAN)] * 2
+
+
+def test_a_run_without_measurements_is_one_row_of_nulls(tmp_path: Path) -> None:
+    t = frame.load(made(tmp_path, *several()))
+    row = t[t["status"] == "crash"].iloc[0]
+    assert row[[c.name for c in frame.TENSOR]].isna().all()
+    assert (row["stage"], row["failed_step"], row["kind"], row["fingerprint"]) == ("backward", 1, "SIGSEGV", "a-b-c-00000000")
+    assert row["fingerprints"] == "a-b-c-00000000 a-b-d-00000001"
+    assert t[t["status"] == "finished"][["stage", "failed_step", "kind", "message"]].isna().all(axis=None)
+
+
+def test_the_order_does_not_depend_on_who_finished_first(tmp_path: Path) -> None:
+    ahead = frame.load(made(tmp_path / "ahead", *several()))
+    behind = frame.load(made(tmp_path / "behind", *reversed(several())))
+    pd.testing.assert_frame_equal(ahead, behind)
+
+
+def test_the_three_line_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(tmp_path / "runs/first", *several())
+    write(tmp_path / "runs/first", ["parquet"])
+    monkeypatch.chdir(tmp_path)
+    known: dict[str, Any] = {"pd": pd}
+    exec(QUERY, known)  # noqa: S102 - it is what the README tells people to type
+    assert known["answer"].to_dict() == {("data_parallel", "xla_spmd", 2): 1, ("tensor_parallel", "xla_spmd", 4): 1}
+
+
+@pytest.mark.parametrize("observations", [(), several()], ids=["empty", "several"])
+def test_parquet_gives_the_table_back(tmp_path: Path, observations: tuple[Observation, ...]) -> None:
+    corpus = made(tmp_path, *observations)
+    [file] = write(tmp_path, ["parquet"])
+    pd.testing.assert_frame_equal(pd.read_parquet(file), frame.load(corpus))
+
+
+def test_csv_gives_the_rows_back(tmp_path: Path) -> None:
+    corpus = made(tmp_path, *several())
+    [file] = write(tmp_path, ["csv"])
+    t, back = frame.load(corpus), pd.read_csv(file)
+    assert list(back.columns) == list(t.columns)
+    assert back["ratio"].tolist() == pytest.approx(t["ratio"].tolist(), nan_ok=True)
+
+
+def test_every_format_renders_an_empty_corpus(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert [file.name for file in write(tmp_path)] == ["table.parquet", "summary.json", "summary.md", "report.html"]
+    assert all(file.stat().st_size for file in write(tmp_path, plugins.names(FORMATS)))
+    assert json.loads((tmp_path / "summary.json").read_text())["verdict"] == "No findings; nothing was compared yet."
+
+
+def test_every_format_satisfies_the_protocol() -> None:
+    assert set(DEFAULT_FORMATS) < set(plugins.names(FORMATS))
+    modules = [plugins.load(FORMATS, name) for name in plugins.names(FORMATS)]
+    assert all(callable(module.render) and module.__doc__ for module in modules)
+    assert len({module.FILENAME for module in modules}) == len(modules)
+
+
+def test_the_tables_count_what_the_table_holds(tmp_path: Path) -> None:
+    t = frame.load(made(tmp_path, *several()))
+    agreement = tables.agreement(t).set_index(["path", "backend"]).to_dict("index")
+    assert agreement["data_parallel", "xla_spmd"] == {"cases": 1, "agree": 0, "diverge": 1, "inconclusive": 0}
+    assert agreement["tensor_parallel", "torch_ddp"] == {"cases": 1, "agree": 0, "diverge": 0, "inconclusive": 1}
+    assert tables.diverging(t)[["world_size", "cases", "diverge"]].to_numpy().tolist() == [[2, 1, 1], [4, 1, 1]]
+    [failure] = tables.failures(t).to_dict("records")
+    assert failure == {"symptom": "crash", "stage": "backward", "backend": "xla_spmd", "kind": "SIGSEGV", "runs": 1, "cases": 1}
+    assert tables.run_times(t)["runs"].sum() == len(several())
+
+
+def test_ratios_are_those_of_the_farthest_tensor_and_leave_exact_ones_out(tmp_path: Path) -> None:
+    ratios = tables.greatest_ratios(frame.load(made(tmp_path, *several()))).set_index(["path", "backend", "tensor_stage"]).to_dict("index")
+    assert ratios["data_parallel", "torch_ddp", "update"]["greatest"] == 2.0
+    assert ratios["data_parallel", "xla_spmd", "forward"] == {"runs": 1, "median": 1e30, "p99": 1e30, "greatest": 1e30}
+
+
+def test_the_worst_verdict_of_two_campaigns_counts(tmp_path: Path) -> None:
+    runs = (observed(verdict="diverge"), observed(campaign="second", verdict="agree"))
+    assert tables.agreement(frame.load(made(tmp_path, *runs)))[["cases", "diverge"]].to_numpy().tolist() == [[1, 1]]
+
+
+def test_planted_and_null_runs_are_not_counted(tmp_path: Path) -> None:
+    t = frame.load(made(tmp_path, observed(), observed(1, verdict="diverge", purpose="planted"), observed(2, purpose="null")))
+    assert tables.agreement(t)["cases"].sum() == 1
+    assert not len(tables.diverging(t))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.builds(observed, st.integers(0, 5), words, verdicts, dtype=words, reason=text), max_size=12))
+def test_verdicts_add_up(observations: list[Observation]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        t = frame.load(made(Path(folder), *observations))
+    assert t["run"].nunique() == len(observations)
+    for by in (("path", "backend"), ("backend", "world_size"), ("regime",)):
+        table = tables.verdict_counts(t, by)
+        counted = table["cases" if "backend" in by else "comparisons"]
+        assert (table["agree"] + table["diverge"] + table["inconclusive"]).tolist() == counted.tolist()
+        assert counted.sum() == len({(o.case, o.backend) for o in observations})
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.builds(measured, magnitudes, tensor=text, error=magnitudes, exact=st.booleans()), max_size=6), text, text)
+def test_whatever_was_measured_comes_back_from_parquet(measurements: list[Measurement], path: str, reason: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        t = frame.load(made(out, observed(measurements=tuple(measurements), path=path, reason=reason)))
+        files = write(out, plugins.names(FORMATS))
+        pd.testing.assert_frame_equal(pd.read_parquet(out / "table.parquet"), t)
+        assert len(files) == len(plugins.names(FORMATS))
+
+
+@settings(max_examples=20, deadline=None)
+@given(text, text, text)
+def test_a_page_holds_any_text_as_text(detail: str, path: str, title: str) -> None:
+    t = frame.load(Corpus(Path("nowhere")))
+    evil = found(detail=f"{detail}</pre><img src=x>", log=detail, path=path, evidence={title: detail}, fingerprint=detail)
+    page = Page(html.render(report(t, evil, title=title)).decode())
+    plain = Page(html.render(report(t, found(detail="d", log="l", evidence={"a": "b"}))).decode())
+    assert set(page.tags) <= set(plain.tags)
+    assert all(link.startswith("corpus/") for link in page.links)
+
+
+def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> None:
+    made(tmp_path, *several(), findings=(found(detail=EVIL),))
+    page = Page(write(tmp_path, ["html"])[0].read_text())
+    assert "script" not in page.tags
+    assert EVIL in page.text
+    assert page.text.index("Findings") < page.text.index(found().fingerprint) < page.text.index("Agreement by path")
+    assert all((tmp_path / link).is_file() for link in page.links)
+    assert not [link for link in page.links if "://" in link]
+
+
+def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) -> None:
+    later = BEGAN + timedelta(days=1)
+    known, new = found(), found(fingerprint="xla_spmd-loss-crash-00000000", first_seen=later.isoformat(), symptom=Symptom.CRASH)
+    runs = (observed(), observed(campaign="second", started=later.isoformat()))
+    made(tmp_path, *runs, findings=(known, new))
+    built = build(tmp_path)
+    assert built.last_campaign == "second"
+    assert built.new == {new.fingerprint}
+    assert [f.fingerprint for f in built.findings] == [new.fingerprint, known.fingerprint]
+    assert built.verdict.startswith("2 findings (1 new) in 1 case on 1 backend: of 1 comparison 1 agree")
+
+
+def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> None:
+    made(tmp_path, *several(), findings=(found(ratio=math.inf),))
+    known = json.loads(write(tmp_path, ["summary"])[0].read_text(), parse_constant=reject)
+    assert known["verdicts"] == {"agree": 1, "diverge": 2, "inconclusive": 1}
+    assert sum(known["verdicts"].values()) == known["comparisons"] == 4
+    assert (known["cases"], known["runs"]) == (2, 7)
+    assert known["backends"]["xla_spmd"] == {"cases": 2, "agree": 0, "diverge": 2, "inconclusive": 0}
+    assert known["campaigns"] == [{"campaign": "first", "started": "2026-01-05T09:00:00+00:00", "runs": 7}]
+    assert known["environment"]["xla_spmd"] == VERSIONS
+    [finding] = known["findings"]
+    assert {"fingerprint", "symptom", "stage", "backend", "path", "blame", "hits", "case"} <= set(finding)
+    assert (tmp_path / finding["case_file"]).is_file()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(), st.floats())
+def test_no_number_makes_the_summary_or_the_page_fail(ratio: float, other: float) -> None:
+    t = frame.load(Corpus(Path("nowhere")))
+    made_up = report(t, found(ratio=ratio), found(ratio=other, fingerprint="b"))
+    json.loads(summary.render(made_up), parse_constant=reject)
+    assert "nan" not in re.sub(r"<style>.*?</style>", "", html.render(made_up).decode(), flags=re.DOTALL)
+
+
+def test_markdown_keeps_its_tables_whatever_a_finding_says(tmp_path: Path) -> None:
+    made(tmp_path, *several(), findings=(found(detail=EVIL, blame=EVIL, paths=("a|b", "<i>")),))
+    content = write(tmp_path, ["markdown"])[0].read_text()
+    rows = [line for line in content.splitlines() if line.startswith("| ")]
+    widths = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in rows]
+    assert widths == [9] * 3 + [7] * 6
+    assert "<script" not in re.sub(r"(`{3,})text\n.*?\n\1\n", "", content, flags=re.DOTALL)
+    assert "````text\n" in content
+
+
+@given(text)
+def test_a_markdown_cell_is_one_line_in_which_nothing_is_markup(value: str) -> None:
+    shown = markdown.cell(value)
+    assert len(shown.splitlines()) <= 1
+    assert not re.search(r"(?<!\\)(?:\\\\)*[|`*\[\]<>]", shown)
+
+
+def test_markdown_stays_below_a_mebibyte_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
+    many = tuple(found(fingerprint=f"xla_spmd-loss-mismatch-{n:08x}", detail="\N{SNOWMAN}|" * 3000, blame="|" * 500) for n in range(3000))
+    content = markdown.render(report(frame.load(made(tmp_path, *several())), *many))
+    assert len(content) < markdown.GREATEST_BYTES
+    assert len(re.findall(rb"\d more: see report.html", content)) == 2
+
+
+def test_numbers_read_well() -> None:
+    values = (None, math.nan, math.inf, -math.inf, 1e30, 0.0, 0.1234567, 12345, 12345.6, 310000.0, 4.6e-7, "", "a_b", pd.NA)
+    expected = ["–", "–", "∞", "-∞", "∞", "0", "0.123", "12,345", "12,346", "3.1e5", "4.6e-7", "–", "a_b", "–"]  # noqa: RUF001 - a dash
+    assert [cells.shown(value) for value in values] == expected
+
+
+def test_times_are_told_to_the_minute_in_utc() -> None:
+    assert cells.moment("2026-01-05T10:30:59+01:00") == "2026-01-05 09:30"
+    assert cells.moment("last week") == "last week"
+
+
+def test_versions_are_told_once_where_all_backends_agree() -> None:
+    environment = {"a": {"torch": "2.9", "xla": "2.9"}, "b": {"torch": "2.9"}}
+    assert merged(environment) == (("torch", "2.9", ()), ("xla", "2.9", ("a",)))
+
+
+def test_a_folder_without_a_corpus_is_named_with_what_is_expected(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"holds no corpus; expected a folder .*corpus"):
+        write(tmp_path)
+
+
+def test_an_unknown_format_is_named_with_what_is_allowed(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(UsageError, match="unknown format 'pdf'; allowed: csv, html"):
+        write(tmp_path, ["pdf"])
+    assert not list(tmp_path.glob("*.*"))
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "summary.json").mkdir()
+    with pytest.raises(UsageError, match=r"cannot write .*summary\.json"):
+        write(tmp_path, ["summary"])
+
+
+def test_observations_of_a_newer_version_are_refused_by_name(tmp_path: Path) -> None:
+    corpus = made(tmp_path, observed(), msgspec.structs.replace(observed(1), schema=99))
+    with pytest.raises(UsageError, match=r"observations/first\.jsonl, line 2: schema 99"):
+        frame.load(corpus)
+
+
+def test_a_finding_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
+    made(tmp_path, findings=(found(schema=99),))
+    with pytest.raises(UsageError, match=rf"{found().fingerprint}/finding\.json: .*schema 99"):
+        write(tmp_path)
+
+
+def test_writing_leaves_nothing_unfinished(tmp_path: Path) -> None:
+    made(tmp_path, *several(), findings=(found(),))
+    files = write(tmp_path, plugins.names(FORMATS))
+    assert {file.name for file in tmp_path.iterdir()} == {"corpus", *(file.name for file in files)}
+    assert pd.read_csv(io.BytesIO((tmp_path / "table.csv").read_bytes())).shape[0] == 9

@@ -1,0 +1,51 @@
+"""The table of which backend can express which path, on made-up backends."""
+
+from types import SimpleNamespace
+
+from difftest.case import Case
+from difftest.support import Support, markdown, table
+from samples import a_case, tensor_parallel_case
+
+CASES = [tensor_parallel_case(), a_case(), a_case(seed=1), a_case(seed=2), a_case(seed=3)]
+
+
+def odd(case: Case) -> str | None:
+    if case.path == "tensor_parallel":
+        return "it cuts a parameter"
+    return {1: "seed 1 is odd", 3: "seed 3 is odd"}.get(case.seed)
+
+
+BACKENDS = {
+    "any": SimpleNamespace(SIDE="xla", unsupported=lambda _case: None),
+    "odd": SimpleNamespace(SIDE="torch", unsupported=odd),
+}
+
+
+def test_every_path_is_asked_of_every_backend() -> None:
+    rows = table(CASES, BACKENDS)
+    assert [(row.path, row.backend, row.supported, row.cases, row.word) for row in rows] == [
+        ("data_parallel", "any", 4, 4, "yes"),
+        ("data_parallel", "odd", 2, 4, "50%"),
+        ("tensor_parallel", "any", 1, 1, "yes"),
+        ("tensor_parallel", "odd", 0, 1, "no"),
+    ]
+    assert [row.reasons for row in rows] == [(), ("seed 1 is odd", "seed 3 is odd"), (), ("it cuts a parameter",)]
+
+
+def test_the_commonest_reason_comes_first() -> None:
+    cases = [*CASES, a_case(seed=3, path="data_parallel", dtype="bfloat16")]
+    assert table(cases, BACKENDS)[1].reasons == ("seed 3 is odd", "seed 1 is odd")
+
+
+def test_nearly_all_is_not_all_and_hardly_any_is_not_none() -> None:
+    words = [Support(path="p", backend="b", supported=supported, cases=1000).word for supported in (0, 1, 999, 1000)]
+    assert words == ["no", "1%", "99%", "yes"]
+
+
+def test_the_table_has_paths_down_and_backends_across() -> None:
+    assert markdown(table(CASES, BACKENDS)).splitlines() == [
+        "| path | any | odd |",
+        "|---|---|---|",
+        "| data_parallel | yes | 50% |",
+        "| tensor_parallel | yes | no |",
+    ]

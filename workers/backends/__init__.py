@@ -1,0 +1,18 @@
+"""The backends: each file says how to get what a layout says. `workers.session.Backend` is what a file here must offer.
+
+A backend is listed, and asked what it supports, on machines without its framework: it imports the framework inside the
+functions that join it, never at the top of its file.
+"""
+
+from types import ModuleType
+
+from difftest import plugins
+
+ORACLE = "oracle"
+
+
+def candidates(wanted: tuple[str, ...] = ()) -> dict[str, ModuleType]:
+    """The backends in `wanted`, or all, by name; the oracle is not one of them. `UsageError` for an unknown name."""
+    allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
+    chosen = plugins.require(__name__, wanted, allowed) if wanted else allowed
+    return {name: plugins.load(__name__, name) for name in chosen}

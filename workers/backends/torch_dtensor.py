@@ -1,0 +1,80 @@
+"""DTensor itself: `distribute_tensor` for every parameter and for the batch, and torch's rules decide the rest."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from difftest.case import Case
+from difftest.layout import Placements, Shard, replicated
+from workers import torch_side
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.distributed.tensor import Placement
+
+    from workers.session import Session
+
+SIDE = "torch"
+PRELOAD = torch_side.PRELOAD
+processes = torch_side.processes
+
+
+def unsupported(_case: Case) -> str | None:
+    """Every layout can be written as DTensor placements; where an operator has no rule, that is a result."""
+    return None
+
+
+def environment(_case: Case) -> dict[str, str]:
+    """Nothing special."""
+    return {}
+
+
+@contextmanager
+def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+    """Parameters, buffers and batch become DTensors on the layout's mesh; losses and gradients are global then."""
+    from workers.session import Session
+
+    with torch_side.joined(case, rank, rendezvous) as member:
+        yield Session(
+            dtype=torch_side.dtype_of(case),
+            place=partial(_place, member),
+            feed=lambda tensor: _distributed(member, tensor, case.layout.batch),
+            read=partial(torch_side.read, member),
+            total=_total,
+            environment=torch_side.environment(member),
+        )
+
+
+def theirs(placements: Placements) -> "list[Placement]":
+    """Our placements as DTensor's."""
+    from torch.distributed import tensor as distributed
+
+    return [distributed.Shard(p.dim) if isinstance(p, Shard) else distributed.Replicate() for p in placements]
+
+
+def _place(member: torch_side.Member, module: "nn.Module") -> "nn.Module":
+    """Replaces every parameter once, wherever it is used (a tied weight stays one), and every buffer."""
+    from torch import nn
+
+    layout, placed = member.case.layout, {}
+    for name, parameter in module.named_parameters():
+        placed[parameter] = nn.Parameter(_distributed(member, parameter.detach(), layout.parameters[name]))
+    for inner in module.modules():
+        for name, parameter in inner.named_parameters(recurse=False):
+            inner.register_parameter(name, placed[parameter])
+        for name, buffer in inner.named_buffers(recurse=False):
+            inner.register_buffer(name, _distributed(member, buffer, replicated(layout.mesh)), persistent=False)
+    return module
+
+
+def _distributed(member: torch_side.Member, tensor: "Tensor", placements: Placements) -> "Tensor":
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(tensor.to(member.device), member.mesh, theirs(placements))
+
+
+def _total(loss: "Tensor") -> "Tensor":
+    from torch.distributed.tensor import DTensor
+
+    return loss.full_tensor() if isinstance(loss, DTensor) else loss

@@ -1,0 +1,110 @@
+"""FSDP2, `fully_shard`: every parameter sharded over one mesh axis, residual blocks gathered one at a time."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from difftest import model as data
+from difftest.case import Case
+from difftest.layout import Replicate, Shard
+from workers import torch_side
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import Shard as TorchShard
+
+    from workers.session import Session
+
+SIDE = "torch"
+PRELOAD = torch_side.PRELOAD
+processes = torch_side.processes
+
+
+def unsupported(case: Case) -> str | None:
+    """Layouts in which some parameter is not sharded over the last axis, or is sharded over another one."""
+    if not torch_side.cuts_rows_only(case):
+        return "fully_shard is fed rows; the layout cuts the batch along the sequence"
+    if case.world_size == 1:
+        return None
+    axes = case.layout.mesh.names
+    if len(axes) > 2:  # noqa: PLR2004  one to replicate over, one to shard over
+        return "fully_shard takes one axis to shard over and one to replicate over; the mesh has more"
+    return refusal(case, axes)
+
+
+def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
+    """Why `fully_shard` cannot give the parameters their placements on `axes`: the last must shard, the others replicate."""
+    for name, shape in case.model.parameters().items():
+        *before, last = (dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))[axis] for axis in axes)
+        if isinstance(last, Replicate):
+            return "fully_shard shards every parameter over its axis; the layout replicates one"
+        if any(isinstance(p, Shard) for p in before):
+            return "fully_shard shards over one axis; the layout shards a parameter over two"
+        if last.dim and _uneven(case, name, shape, axes[-1]):
+            return "fully_shard cuts other dims than the first only evenly"
+    return None
+
+
+def _uneven(case: Case, name: str, shape: tuple[int, ...], axis: str) -> bool:
+    """Whether the last axis's cut is uneven, after those of tensor parallelism on the same dim."""
+    placements, mesh = dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True)), dict(case.layout.mesh.axes)
+    dim = cast("Shard", placements[axis]).dim
+    parts = 1
+    for other, placement in placements.items():
+        parts *= mesh[other] if placement == Shard(dim) else 1
+    return bool(shape[dim] % parts)
+
+
+def environment(_case: Case) -> dict[str, str]:
+    """Nothing special."""
+    return {}
+
+
+@contextmanager
+def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+    """Shards over the layout's mesh, one axis or two."""
+    with torch_side.joined(case, rank, rendezvous) as member:
+        yield torch_side.local_session(member, lambda module: shard(case, module.to(member.device), member.mesh), quiet)
+
+
+def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
+    """`fully_shard` of the residual blocks and then of the rest, each parameter along the dim that the layout says.
+
+    A block that uses a tied weight belongs to the rest: FSDP2 wants modules that share a parameter in one group.
+    """
+    from torch.distributed.fsdp import fully_shard
+
+    dims = {parameter: _dim(case, name) for name, parameter in module.named_parameters()}
+    placement = partial(_placement, dims)
+    for path in reversed(_blocks(case)):
+        fully_shard(module.get_submodule(path), mesh=mesh, shard_placement_fn=placement)
+    fully_shard(module, mesh=mesh, shard_placement_fn=placement)
+    return module
+
+
+def _blocks(case: Case) -> list[str]:
+    layers = list(data.walk(case.model.layers))
+    tied = [path for path, layer in layers if isinstance(layer, data.Linear) and layer.tied]
+    return [p for p, layer in layers if isinstance(layer, data.Residual) and not any(t.startswith(f"{p}.") for t in tied)]
+
+
+def _dim(case: Case, name: str) -> int:
+    """The dim that the innermost data axis shards."""
+    placements = dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))
+    placements.pop("tp", None)
+    return next((p.dim for p in placements.values() if isinstance(p, Shard)), 0)
+
+
+def _placement(dims: "dict[nn.Parameter, int]", parameter: "nn.Parameter") -> "TorchShard":
+    from torch.distributed.tensor import Shard as TorchShard
+
+    return TorchShard(dims[parameter])
+
+
+def quiet(module: "nn.Module", last: bool) -> AbstractContextManager[None]:  # noqa: FBT001  the session's signature
+    """Gradients are reduced in the last accumulation part only."""
+    cast("FSDPModule", module).set_requires_gradient_sync(last)
+    return nullcontext()

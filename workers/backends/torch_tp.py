@@ -1,0 +1,100 @@
+"""`parallelize_module` over the axis `tp`, with the plan that the parameters' placements imply; `fully_shard` over the other axes.
+
+The order is torchtitan's: tensor parallelism first, then data parallelism over what each rank holds. Replication beside tensor
+parallelism is hybrid sharding over one rank, because `DistributedDataParallel` localises DTensors behind the optimizer's back.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+from difftest import model as data
+from difftest.case import Case
+from difftest.layout import Mesh, Replicate
+from workers import torch_side, tp_plan
+from workers.backends import torch_fsdp
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workers.session import Session
+
+SIDE = "torch"
+PRELOAD = torch_side.PRELOAD
+processes = torch_side.processes
+
+ALONE = "dp_shard"
+"""The axis of one rank beside which a data axis only replicates."""
+
+
+def unsupported(case: Case) -> str | None:
+    """Layouts that no plan of `parallelize_module` and no order of `fully_shard` expresses."""
+    if not torch_side.cuts_rows_only(case):
+        return "parallelize_module is fed rows; the layout cuts the batch along the sequence"
+    return tp_plan.refusal(case) or _no_clipping(case) or _no_data_parallelism(case)
+
+
+def environment(_case: Case) -> dict[str, str]:
+    """Nothing special."""
+    return {}
+
+
+@contextmanager
+def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+    """Joins with a mesh that has an axis of one rank to shard over where the layout only replicates."""
+    with torch_side.joined(case, rank, rendezvous, _mesh(case)) as member:
+        yield torch_side.local_session(member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always)
+
+
+def _always(_module: "nn.Module", _last: bool) -> AbstractContextManager[None]:  # noqa: FBT001
+    return nullcontext()
+
+
+def _no_clipping(case: Case) -> str | None:
+    """DTensor has no rule for a convolution along a sequence, so `parallelize_module` must leave it alone, with plain parameters."""
+    if case.world_size > 1 and case.training.clip_norm is not None and _convolutions(case):
+        return "clip_grad_norm_ takes no mixture of DTensors and the plain parameters of a convolution"
+    return None
+
+
+def _convolutions(case: Case) -> set[str]:
+    return {path for path, layer in data.walk(case.model.layers) if isinstance(layer, data.Conv)}
+
+
+def _no_data_parallelism(case: Case) -> str | None:
+    axes = _data_axes(case)
+    if not axes or _only_replicates(case):
+        return None
+    return torch_fsdp.refusal(case, axes)
+
+
+def _data_axes(case: Case) -> tuple[str, ...]:
+    return tuple(name for name in case.layout.mesh.names if name != tp_plan.AXIS and case.world_size > 1)
+
+
+def _only_replicates(case: Case) -> bool:
+    """Whether there is one data axis and every parameter is replicated over it."""
+    return len(_data_axes(case)) == 1 and all(isinstance(p[0], Replicate) for p in case.layout.parameters.values())
+
+
+def _mesh(case: Case) -> Mesh:
+    mesh = case.layout.mesh
+    if not _only_replicates(case):
+        return mesh
+    (name, size), tp = mesh.axes
+    return Mesh((("dp_replicate" if name == ALONE else name, size), (ALONE, 1), tp))
+
+
+def _place(member: torch_side.Member, module: "nn.Module") -> "nn.Module":
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    from workers.build import tie
+
+    case = member.case
+    axis = (member.mesh.mesh_dim_names or ())[-1]
+    styles = {path: style for path, style in tp_plan.styles(case).items() if path not in _convolutions(case)}
+    module = parallelize_module(module.to(member.device), member.mesh[axis], styles)
+    tie(module, case.model)
+    axes = tuple(name for name in member.mesh.mesh_dim_names or () if name != axis)
+    return torch_fsdp.shard(case, module, member.mesh[axes]) if axes else module

@@ -1,0 +1,55 @@
+"""DTensor on XLA as its documentation has it: `distribute_tensor` over an "xla" mesh for every parameter and batch.
+
+The parameters are *replaced* by what it returns, as `parallelize_module` and `distribute_module` do on every other device. With
+torch_xla 2.9.0 such a module cannot run (pytorch/xla#8534, #9472): that is for the service to find, so nothing here works around it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from difftest.case import Case
+from workers import xla_side
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workers.session import Session
+
+SIDE = "xla"
+PRELOAD = xla_side.PRELOAD
+environment = xla_side.environment
+
+
+def unsupported(_case: Case) -> str | None:
+    """Every layout is a list of DTensor placements."""
+    return None
+
+
+def processes(_case: Case) -> int:
+    """One: it drives all devices."""
+    return 1
+
+
+@contextmanager
+def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
+    """Distributes parameters when they are placed and every batch as it is fed."""
+    from torch import nn
+
+    from workers.build import tie
+
+    world = xla_side.join(case)
+    mesh = xla_side.device_mesh(world)
+
+    def place(module: "nn.Module") -> "nn.Module":
+        module = module.to(world.device)
+        tie(module, case.model)
+        for name, parameter in list(module.named_parameters()):
+            path, _, own = name.rpartition(".")
+            placed = nn.Parameter(xla_side.distribute(parameter, mesh, case.layout.parameters[name]))
+            module.get_submodule(path).register_parameter(own, placed)
+        tie(module, case.model)
+        return module
+
+    with xla_side.session(world, place, lambda tensor: xla_side.distribute(tensor, mesh, case.layout.batch)) as joined:
+        yield joined

@@ -1,0 +1,56 @@
+"""Tensor parallelism on XLA as torch's tutorial has it: `parallelize_module` over the axis "tp" of an "xla" mesh.
+
+The plan is the one that the same layout gives on the other side. Over data axes the batch is annotated, which is all that SPMD needs. With
+torch_xla 2.9.0 `parallelize_module` cannot run (pytorch/xla#8528, #8534): that is for the service to find, so nothing here works around it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from difftest.case import Case
+from difftest.layout import Replicate
+from workers import tp_plan, xla_side
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workers.session import Session
+
+SIDE = "xla"
+PRELOAD = xla_side.PRELOAD
+environment = xla_side.environment
+
+
+def unsupported(case: Case) -> str | None:
+    """Layouts that no plan of `parallelize_module` expresses."""
+    data_axes = range(len(case.layout.mesh.axes) - 1)
+    if any(placements[axis] != Replicate() for placements in case.layout.parameters.values() for axis in data_axes):
+        return "parallelize_module shards parameters over tp alone; the layout shards them over another axis too"
+    return tp_plan.refusal(case)
+
+
+def processes(_case: Case) -> int:
+    """One: it drives all devices."""
+    return 1
+
+
+@contextmanager
+def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
+    """Parallelizes the module when it is placed and annotates every batch as it is fed."""
+    from torch.distributed.tensor.parallel import parallelize_module
+
+    from workers.build import tie
+
+    world = xla_side.join(case)
+    mark, mesh = xla_side.marker(world), xla_side.device_mesh(world)
+
+    def place(module: "nn.Module") -> "nn.Module":
+        module = module.to(world.device)
+        tie(module, case.model)
+        module = parallelize_module(module, mesh[case.layout.mesh.names[-1]], tp_plan.styles(case))
+        tie(module, case.model)
+        return module
+
+    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
+        yield joined

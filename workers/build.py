@@ -1,0 +1,112 @@
+"""From model data to a `torch.nn.Module`, made of torch's own layers so that wrappers know them."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from difftest import model as data
+from difftest.data import Floats
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+
+
+class Chain(nn.Sequential):
+    """Layers in order; segment ids go to those that read them."""
+
+    def forward(self, inputs: Tensor, segments: Tensor | None = None) -> Tensor:
+        """(batch, [sequence,] width) to the same with the last layer's width."""
+        for layer in self:
+            inputs = layer(inputs, segments) if isinstance(layer, Attention | Residual) else layer(inputs)
+        return inputs
+
+
+class Residual(Chain):
+    """The input plus what its layers make of it."""
+
+    def forward(self, inputs: Tensor, segments: Tensor | None = None) -> Tensor:
+        """Same shape out as in."""
+        return inputs + super().forward(inputs, segments)
+
+
+class SequenceConv(nn.Conv1d):
+    """A convolution along dim 1 of (batch, sequence, width)."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(batch, sequence, inputs) to (batch, sequence, outputs)."""
+        return super().forward(inputs.transpose(1, 2)).transpose(1, 2)
+
+
+class Attention(nn.Module):
+    """Softmax attention written from primitive operators, which every backend can partition.
+
+    Head counts are read off the projections' widths, so that a rank which holds some of the heads computes just those.
+    """
+
+    def __init__(self, spec: data.Attention, sequence: int) -> None:
+        super().__init__()
+        kv = spec.kv_heads * spec.head_dim
+        self.head_dim, self.causal, self.segments = spec.head_dim, spec.causal, spec.segments
+        self.group = spec.heads // spec.kv_heads
+        self.q = nn.Linear(spec.width, spec.width, bias=False)
+        self.k = nn.Linear(spec.width, kv, bias=False)
+        self.v = nn.Linear(spec.width, kv, bias=False)
+        self.o = nn.Linear(spec.width, spec.width, bias=False)
+        self.register_buffer("future", torch.ones(sequence, sequence, dtype=torch.bool).triu(1), persistent=False)
+
+    def forward(self, inputs: Tensor, segments: Tensor | None = None) -> Tensor:
+        """(batch, sequence, width) to the same; `segments` are (batch, sequence) ids."""
+        query = self._heads(self.q(inputs), 1)
+        key = self._heads(self.k(inputs), self.group)
+        value = self._heads(self.v(inputs), self.group)
+        scores = query @ key.transpose(-1, -2) * self.head_dim**-0.5
+        if self.causal:
+            scores = scores.masked_fill(cast("Tensor", self.future), float("-inf"))
+        if self.segments and segments is not None:
+            other = (segments.unsqueeze(-1) == segments.unsqueeze(-2)).logical_not()  # DTensor has a rule for ==, none for !=
+            scores = scores.masked_fill(other.unsqueeze(1), float("-inf"))
+        mixed = functional.softmax(scores, dim=-1) @ value
+        return cast("Tensor", self.o(mixed.transpose(1, 2).flatten(2)))
+
+    def _heads(self, projected: Tensor, group: int) -> Tensor:
+        """(batch, sequence, heads * head_dim) to (batch, heads * group, sequence, head_dim)."""
+        heads = projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return heads if group == 1 else heads.repeat_interleave(group, dim=1)
+
+
+def build(model: data.Model, weights: Mapping[str, Floats], dtype: torch.dtype) -> nn.Module:
+    """The module on the host with `weights` in `dtype`; parameter names are `model.parameters()`'s."""
+    chain = Chain(*(_layer(layer, model.sequence) for layer in model.layers))
+    tie(chain, model)
+    chain = chain.to(dtype)
+    chain.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
+    return chain
+
+
+def tie(module: nn.Module, model: data.Model) -> None:
+    """Shares tied weights, also again: moving or replacing parameters can leave every module with one of its own."""
+    for path, layer in data.walk(model.layers):
+        if isinstance(layer, data.Linear) and layer.tied:
+            module.get_submodule(path).register_parameter("weight", module.get_submodule("0").get_parameter("weight"))
+
+
+def _layer(layer: data.Layer, sequence: int) -> nn.Module:  # noqa: PLR0911  one a kind
+    match layer:
+        case data.Linear():
+            return nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
+        case data.Activation():
+            return ACTIVATIONS[layer.function]()
+        case data.LayerNorm():
+            return nn.LayerNorm(layer.width)
+        case data.RMSNorm():
+            return nn.RMSNorm(layer.width, eps=1e-6)
+        case data.Embedding():
+            return nn.Embedding(layer.vocabulary, layer.width)
+        case data.Conv():
+            return SequenceConv(layer.inputs, layer.outputs, layer.kernel, padding=layer.kernel // 2)
+        case data.Attention():
+            return Attention(layer, sequence)
+        case data.Residual():
+            return Residual(*(_layer(inner, sequence) for inner in layer.layers))

@@ -1,0 +1,87 @@
+"""What one forked rank does: join a backend, train, leave the result in the run's folder, and die.
+
+Everything that can be known of a death is left behind as it happens: the stage in `rankN.stage`, standard error (with native and
+Python frames of a fatal signal, by faulthandler) in `rankN.err`.
+"""
+
+import faulthandler
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from difftest import plugins
+from difftest.case import Case
+from difftest.outcome import Failure, Stage, Symptom, Trace
+from workers import faults, spool
+from workers.train import train
+
+STAGE_WIDTH = 16
+CAPABILITY_TYPES = (NotImplementedError,)
+CAPABILITY_WORDS = ("does not have a sharding strategy registered", "is not supported", "not implemented for", "not support")
+
+
+def main(request: Mapping[str, Any]) -> None:
+    """Runs `request`: keys `case` (JSON), `backend`, `rank`, `folder`, `environment`."""
+    folder, rank = Path(request["folder"]), int(request["rank"])
+    os.environ.update(request["environment"])
+    _redirect(folder / f"rank{rank}.err")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    torch.set_num_threads(1)
+    stages = _Stages(folder / f"rank{rank}.stage")
+    spool.write(folder, rank, _attempt(request, rank, stages))
+    sys.stderr.flush()
+
+
+class _Stages:
+    """Remembers the last stage begun, in memory and in a file that outlives the process."""
+
+    def __init__(self, file: Path) -> None:
+        self.last = (Stage.BUILD, 0)
+        self._file = os.open(file, os.O_WRONLY | os.O_CREAT)
+        self(*self.last)
+
+    def __call__(self, stage: Stage, step: int) -> None:
+        self.last = (stage, step)
+        os.pwrite(self._file, f"{stage} {step}".ljust(STAGE_WIDTH).encode(), 0)
+
+
+def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | Failure:
+    case = Case.from_json(request["case"])
+    backend = plugins.load("workers.backends", request["backend"])
+    rendezvous = f"file://{request['folder']}/rendezvous"
+    try:
+        with backend.session(case, rank, rendezvous) as session:
+            spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
+            return session.replay(lambda: train(case, spoiled, stages))
+    except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
+        return explain(error, *stages.last, rank)
+
+
+def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
+    """An exception as data: type, first line, and the innermost frame of the framework."""
+    log = "".join(traceback.format_exception(error))
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = f"{_short(frames[-1].filename)}:{frames[-1].name}" if frames else ""
+    lines = str(error).strip().splitlines() or [""]
+    capability = isinstance(error, CAPABILITY_TYPES) or any(words in str(error) for words in CAPABILITY_WORDS)
+    symptom = Symptom.CAPABILITY if capability else Symptom.EXCEPTION
+    return Failure(symptom=symptom, stage=stage, step=step, kind=type(error).__name__, message=lines[0], frame=frame, log=log, rank=rank)
+
+
+def _short(filename: str) -> str:
+    """A source file's place below `site-packages`: the same on every machine."""
+    return filename.rpartition("site-packages/")[2]
+
+
+def _redirect(file: Path) -> None:
+    out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+    faulthandler.enable(sys.stderr)

@@ -1,0 +1,177 @@
+"""Defects of data parallelism: gradients or weights that the ranks do not share as they should. Rank 1 or a later one is the odd one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import distributed, nn
+
+from difftest.case import Case
+from difftest.layout import local_slices
+from difftest.outcome import Stage
+from workers.faults import SHARDING, Fault
+from workers.session import Session
+from workers.train import parameters
+
+DDP = ("torch_ddp",)
+WRAPPERS = ("torch_ddp", "torch_fsdp")
+
+
+def _sharded(case: Case) -> bool:
+    return len(case.layout.batch_axes) > 0 and case.world_size > 1
+
+
+def _several_steps(case: Case) -> bool:
+    return _sharded(case) and case.training.steps > 1
+
+
+def _stateful(case: Case) -> bool:
+    return _several_steps(case) and case.training.optimizer != "sgd"
+
+
+def _uneven(case: Case) -> bool:
+    shape = (case.data.batch // case.training.accumulation,)
+    batch, mesh = tuple(case.layout.batch), case.layout.mesh
+    cuts = {s[0].stop - s[0].start for s in (local_slices(shape, batch, mesh, rank) for rank in range(case.world_size))}
+    return _sharded(case) and len(cuts) > 1
+
+
+def _hooked(hook: Callable[[Any, Any], Any]) -> Callable[[Session, Case, int], Session]:
+    """Plants a DDP communication hook."""
+
+    def plant(session: Session, _case: Case, _rank: int) -> Session:
+        def place(module: nn.Module) -> nn.Module:
+            placed = session.place(module)
+            placed.register_comm_hook(None, hook)  # type: ignore[operator]
+            return placed
+
+        return replace(session, place=place)
+
+    return plant
+
+
+def _sum(_state: object, bucket: Any) -> Any:  # noqa: ANN401  torch's bucket and future
+    return distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])  # type: ignore[union-attr]
+
+
+class _Stale:
+    """Gives every bucket what it had in the step before."""
+
+    def __init__(self) -> None:
+        self._before: dict[int, torch.Tensor] = {}
+
+    def __call__(self, _state: object, bucket: Any) -> Any:  # noqa: ANN401
+        averaged = bucket.buffer() / distributed.get_world_size()
+        index = bucket.index()
+
+        def keep(done: Any) -> torch.Tensor:  # noqa: ANN401
+            fresh = done.value()[0].clone()
+            stale = self._before.get(index, fresh)
+            self._before[index] = fresh
+            return stale
+
+        return distributed.all_reduce(averaged, async_op=True).get_future().then(keep)  # type: ignore[union-attr]
+
+
+def _left_out(session: Session, _case: Case, _rank: int) -> Session:
+    def place(module: nn.Module) -> nn.Module:
+        name = next(iter(parameters(module)))
+        nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, [name])  # noqa: SLF001
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+def _no_broadcast(session: Session, _case: Case, rank: int) -> Session:
+    """The ranks start from other weights, and the wrapper does not equalise them."""
+
+    def place(module: nn.Module) -> nn.Module:
+        placed = session.place(module)
+        with torch.no_grad():
+            for parameter in placed.parameters():
+                parameter.add_(0.0625 * rank)
+        return placed
+
+    return replace(session, place=place)
+
+
+def _after(stage: Stage, act: Callable[[nn.Module, torch.optim.Optimizer, int], None]) -> Callable[[Session, Case, int], Session]:
+    """Plants an act on rank 1 after a stage."""
+
+    def plant(session: Session, _case: Case, rank: int) -> Session:
+        def after(at: Stage, step: int, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+            if at is stage and rank == 1:
+                act(module, optimizer, step)
+
+        return replace(session, after=after)
+
+    return plant
+
+
+def _lose_state(_module: nn.Module, optimizer: torch.optim.Optimizer, _step: int) -> None:
+    optimizer.state.clear()
+
+
+def _step_twice(_module: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    if step == 0:
+        optimizer.step()
+
+
+def _nan(module: nn.Module, _optimizer: torch.optim.Optimizer, _step: int) -> None:
+    next(iter(parameters(module).values())).grad.view(-1)[0] = float("nan")  # type: ignore[union-attr]
+
+
+def _local_mean(session: Session, case: Case, rank: int) -> Session:
+    """Divides by the rows of this rank, as if every rank had as many."""
+    rows = case.data.batch // case.training.accumulation
+    mine = local_slices((rows,), case.layout.batch, case.layout.mesh, rank)[0]
+    fair = rows / session.scale
+    return replace(session, scale=session.scale * fair / max(mine.stop - mine.start, 1))
+
+
+def _first_part_lost(session: Session, _case: Case, _rank: int) -> Session:
+    """Gradients of all but the last accumulation part are never shared."""
+
+    def place(module: nn.Module) -> nn.Module:
+        placed = session.place(module)
+        placed.require_backward_grad_sync = True  # type: ignore[assignment]
+        return placed
+
+    class Dropping:
+        def __init__(self, module: nn.Module, *, last: bool) -> None:
+            self._module, self._last = module, last
+
+        def __enter__(self) -> None:
+            if self._last:
+                for parameter in self._module.parameters():
+                    parameter.grad = None
+
+        def __exit__(self, *_: object) -> None: ...
+
+    return replace(session, place=place, quiet=lambda module, last: Dropping(module, last=last))
+
+
+def _gradient_of_first_rank(session: Session, _case: Case, _rank: int) -> Session:
+    """Every rank trains on the first rank's rows."""
+
+    def feed(tensor: torch.Tensor) -> torch.Tensor:
+        fed = session.feed(tensor)
+        shared = fed.clone()
+        distributed.broadcast(shared, 0)
+        return shared
+
+    return replace(session, feed=feed)
+
+
+FAULTS = (
+    Fault(name="parameter_left_out", about="one parameter takes no part in the all-reduce", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_left_out),
+    Fault(name="sum_for_mean", about="gradients are summed, not averaged", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_hooked(_sum)),
+    Fault(name="stale_bucket", about="a bucket carries the step before's gradients", backends=DDP, blame=SHARDING, reaches=_several_steps, plant=lambda s, c, r: _hooked(_Stale())(s, c, r)),
+    Fault(name="broadcast_skipped", about="initial weights are not broadcast", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_no_broadcast),
+    Fault(name="optimizer_state_lost", about="one rank loses its optimizer state", backends=WRAPPERS, blame=SHARDING, reaches=_stateful, plant=_after(Stage.UPDATE, _lose_state)),
+    Fault(name="updated_twice", about="one replica is updated once too often", backends=WRAPPERS, blame=SHARDING, reaches=_sharded, plant=_after(Stage.BACKWARD, _step_twice)),
+    Fault(name="nan_on_one_rank", about="one rank's gradient holds a NaN", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_after(Stage.BACKWARD, _nan)),
+    Fault(name="mean_of_local_batch", about="the loss is averaged over the local rows only", backends=WRAPPERS, blame=SHARDING, reaches=_uneven, plant=_local_mean),
+    Fault(name="first_parts_dropped", about="only the last accumulation part counts", backends=DDP, blame="backend fault", reaches=lambda c: _sharded(c) and c.training.accumulation > 1, plant=_first_part_lost),
+)

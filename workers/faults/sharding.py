@@ -1,0 +1,242 @@
+"""Defects of sharding: pieces that are swapped, cut short, laid elsewhere, or paired with the wrong rows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from difftest.case import Case
+from difftest.layout import Mesh, Shard, local_slices
+from difftest.outcome import Stage
+from workers.faults import SHARDING, Fault
+from workers.session import Session
+from workers.train import parameters
+
+
+def _sharded_parameter(case: Case) -> str | None:
+    """A parameter cut along dim 0 into pieces of two rows or more."""
+    shapes, mesh = case.model.parameters(), case.layout.mesh
+    for name, placements in case.layout.parameters.items():
+        if Shard(0) in placements and case.world_size > 1:
+            piece = local_slices(shapes[name], placements, mesh, 0)[0]
+            if piece.stop - piece.start > 1 and len(shapes[name]) > 1:
+                return name
+    return None
+
+
+def _has_sharded(case: Case) -> bool:
+    return _sharded_parameter(case) is not None
+
+
+def _uneven_parameter(case: Case) -> str | None:
+    """A parameter whose dim 0 the ranks do not share equally."""
+    shapes, mesh = case.model.parameters(), case.layout.mesh
+    for name, placements in case.layout.parameters.items():
+        cuts = {local_slices(shapes[name], placements, mesh, rank)[0] for rank in range(case.world_size)}
+        if len({cut.stop - cut.start for cut in cuts}) > 1:
+            return name
+    return None
+
+
+def _swap_rows(session: Session, case: Case, _rank: int) -> Session:
+    """Rows 0 and 1 of one sharded parameter change places as it is placed."""
+    name = _sharded_parameter(case)
+
+    def place(module: nn.Module) -> nn.Module:
+        if name:
+            with torch.no_grad():
+                weight = parameters(module)[name]
+                weight[[0, 1]] = weight[[1, 0]]
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+def _drop_remainder(session: Session, case: Case, _rank: int) -> Session:
+    """The last row of an unevenly cut parameter never learns: its gradient is dropped."""
+    name = _uneven_parameter(case)
+
+    def after(stage: Stage, _step: int, module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
+        if stage is Stage.BACKWARD and name:
+            _zero_last_row(parameters(module)[name], case)
+
+    return replace(session, after=after)
+
+
+def _zero_last_row(parameter: nn.Parameter, case: Case) -> None:
+    gradient = parameter.grad
+    assert gradient is not None  # noqa: S101  after backward
+    rows = torch.ones(gradient.shape[0], *[1] * (gradient.dim() - 1), dtype=gradient.dtype)
+    rows[-1] = 0
+    if hasattr(gradient, "to_local"):
+        from torch.distributed.tensor import distribute_tensor
+
+        whole = gradient.full_tensor() * rows
+        parameter.grad = distribute_tensor(whole, gradient.device_mesh, gradient.placements)
+    else:
+        parameter.grad = gradient * rows.to(gradient.device)
+    del case
+
+
+def _swap_axes(session: Session, case: Case, rank: int) -> Session:
+    """A rank takes its rows by its place on the other mesh axis."""
+    mesh, axes = case.layout.mesh, case.layout.mesh.axes
+    turned = Mesh((axes[1], axes[0], *axes[2:]))
+    first, second, *rest = mesh.coordinate(rank)
+    elsewhere = _rank_at(mesh, (second % axes[0][1], first % axes[1][1], *rest))
+    del turned
+
+    def feed(tensor: Tensor) -> Tensor:
+        mine = local_slices(tuple(tensor.shape), case.layout.batch, mesh, elsewhere)
+        return tensor[mine].clone()
+
+    return replace(session, feed=feed)
+
+
+def _rank_at(mesh: Mesh, coordinate: tuple[int, ...]) -> int:
+    return next(rank for rank in range(mesh.world_size) if mesh.coordinate(rank) == coordinate)
+
+
+def _two_axes_mixed(case: Case) -> bool:
+    """The batch is cut along one axis and whole along the next, and both have several ranks."""
+    sizes = case.layout.mesh.shape
+    return len(sizes) == 2 and min(sizes) > 1 and case.layout.batch[0] == Shard(0) and case.layout.batch[1] != Shard(0)  # noqa: PLR2004
+
+
+def _transpose_placement(session: Session, case: Case, _rank: int) -> Session:
+    """One parameter that should be cut along dim 0 is cut along dim 1."""
+    name = _sharded_parameter(case)
+
+    def place(module: nn.Module) -> nn.Module:
+        placed = session.place(module)
+        if name:
+            from torch.distributed.tensor import DTensor
+            from torch.distributed.tensor import Shard as TorchShard
+
+            path, _, leaf = name.rpartition(".")
+            old = placed.get_parameter(name)
+            assert isinstance(old, DTensor)  # noqa: S101  torch_dtensor places DTensors
+            turned = [TorchShard(1) if isinstance(p, TorchShard) and p.dim == 0 else p for p in old.placements]
+            setattr(placed.get_submodule(path), leaf, nn.Parameter(old.detach().redistribute(placements=turned)))
+        return placed
+
+    return replace(session, place=place)
+
+
+def _clip_by_piece(session: Session, _case: Case, _rank: int) -> Session:
+    """Every rank clips by the norm of its own pieces."""
+
+    def clip(trained: Iterator[nn.Parameter], norm: float) -> None:
+        gradients = [p.grad.to_local() for p in trained if p.grad is not None]  # type: ignore[attr-defined]
+        own = torch.stack([g.float().norm() for g in gradients]).norm()
+        for gradient in gradients:
+            gradient.mul_(min(1.0, norm / (own.item() + 1e-6)))
+
+    return replace(session, clip=clip)
+
+
+def _roll_state(session: Session, _case: Case, _rank: int) -> Session:
+    """The optimizer's buffers do not follow their parameter's shard: they are a row off."""
+
+    def after(stage: Stage, _step: int, _module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        for state in optimizer.state.values() if stage is Stage.UPDATE else ():
+            for buffer in state.values():
+                if isinstance(buffer, Tensor) and buffer.dim() > 0:
+                    local = buffer.to_local() if hasattr(buffer, "to_local") else buffer
+                    local.copy_(local.roll(1, 0))
+
+    return replace(session, after=after)
+
+
+def _bias_on_every_rank(session: Session, case: Case, _rank: int) -> Session:
+    """A replicated bias is added once for every rank of the tensor axis, as when it is added before the reduction."""
+    name = _late_bias(case)
+
+    def place(module: nn.Module) -> nn.Module:
+        if name:
+            ranks = dict(case.layout.mesh.axes)["tp"]
+            module.get_submodule(name.removesuffix(".bias")).register_forward_hook(
+                lambda layer, _inputs, output: output + layer.bias * (ranks - 1)
+            )
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+def _late_bias(case: Case) -> str | None:
+    """A whole bias beside a weight cut along its inputs."""
+    layout = case.layout
+    if "tp" not in layout.mesh.names or dict(layout.mesh.axes)["tp"] == 1:
+        return None
+    axis = layout.mesh.names.index("tp")
+    weights = [name for name, placements in layout.parameters.items() if placements[axis] == Shard(1)]
+    return next((b for w in weights if (b := w.removesuffix("weight") + "bias") in layout.parameters), None)
+
+
+def _clipped(case: Case) -> bool:
+    return case.training.clip_norm is not None and case.world_size > 1
+
+
+def _rolled(case: Case) -> bool:
+    return _has_sharded(case) and case.training.steps > 1 and case.training.optimizer != "sgd"
+
+
+FAULTS = (
+    Fault(
+        name="shard_rows_swapped",
+        about="two rows of a sharded parameter change places",
+        backends=("torch_dtensor", "torch_fsdp", "xla_spmd"),
+        blame=SHARDING,
+        reaches=_has_sharded,
+        plant=_swap_rows,
+    ),
+    Fault(
+        name="remainder_dropped",
+        about="the remainder of an uneven shard gets no gradient",
+        backends=("torch_dtensor", "xla_spmd"),
+        blame=SHARDING,
+        reaches=lambda case: _uneven_parameter(case) is not None,
+        plant=_drop_remainder,
+    ),
+    Fault(
+        name="mesh_axes_swapped",
+        about="rows are dealt out along the wrong mesh axis",
+        backends=("torch_tp",),
+        blame=SHARDING,
+        reaches=_two_axes_mixed,
+        plant=_swap_axes,
+    ),
+    Fault(
+        name="placement_transposed",
+        about="a parameter is cut along dim 1 instead of 0",
+        backends=("torch_dtensor",),
+        blame=SHARDING,
+        reaches=_has_sharded,
+        plant=_transpose_placement,
+    ),
+    Fault(
+        name="clipped_by_piece",
+        about="gradients are clipped by each rank's own norm",
+        backends=("torch_fsdp",),
+        blame=SHARDING,
+        reaches=_clipped,
+        plant=_clip_by_piece,
+    ),
+    Fault(
+        name="momentum_not_sharded_alike",
+        about="optimizer state does not follow its parameter's shard",
+        backends=("torch_fsdp", "torch_dtensor"),
+        blame=SHARDING,
+        reaches=_rolled,
+        plant=_roll_state,
+    ),
+    Fault(
+        name="bias_on_every_rank",
+        about="a whole bias is added once a rank",
+        backends=("xla_spmd", "torch_dtensor"),
+        blame=SHARDING,
+        reaches=lambda case: _late_bias(case) is not None,
+        plant=_bias_on_every_rank,
+    ),
+)

@@ -1,0 +1,89 @@
+"""Monte Carlo arithmetic on the oracle: every floating result is multiplied by 1 + u, |u| at most the unit roundoff of the dtype under test.
+
+The spread of the perturbed runs *is* the rounding noise of the case, amplified through depth, steps and optimizer as rounding
+itself would be (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997; Verificarlo does the same to compiled code). Operators that add many terms
+have their inputs perturbed too: that models the rounding of partial sums, which cancellation would hide from the result.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from difftest.case import DType
+
+EXACT = frozenset(
+    """abs alias amax as_strided bitwise_and bitwise_not cat clone constant_pad_nd copy_ detach embedding empty empty_like eq expand fill_
+    full full_like gather ge gt index_select isfinite le logical_and logical_not lt masked_fill masked_fill_ max maximum min minimum ne neg
+    new_empty new_zeros ones ones_like permute relu repeat_interleave reshape scalar_tensor select select_backward set_ sign slice
+    slice_backward split squeeze stack t threshold_backward transpose tril triu unsqueeze view where zero_ zeros zeros_like _to_copy
+    _unsafe_view unbind lift_fresh _local_scalar_dense""".split()
+)
+"""Operators whose results are copies or choices of their inputs: no rounding happens in them."""
+
+SUMMING = frozenset(
+    """mm addmm bmm baddbmm sum mean convolution convolution_backward native_layer_norm native_layer_norm_backward _softmax
+    _softmax_backward_data _log_softmax _log_softmax_backward_data embedding_dense_backward linalg_vector_norm scatter_add
+    scatter_add_ index_add cumsum var var_mean _fused_rms_norm _fused_rms_norm_backward""".split()
+)
+"""Operators that add many terms."""
+
+FLUSHED = {"float32": torch.finfo(torch.float32).tiny, "bfloat16": torch.finfo(torch.bfloat16).tiny, "float16": 2.0**-25}
+"""Absolute error of a result near zero: XLA on CPU flushes subnormals of the wide types; half the least subnormal for float16."""
+
+
+class Perturb(TorchDispatchMode):
+    """One perturbed run. `greatest` is the largest finite magnitude any operator produced."""
+
+    def __init__(self, dtype: DType, seed: int) -> None:
+        super().__init__()
+        self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
+        self._flushed = FLUSHED[dtype]
+        self._random = torch.Generator().manual_seed(seed)
+        self.greatest = 0.0
+
+    def __torch_dispatch__(  # noqa: D105, PLW3201
+        self, func: Any, _types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        name = func._schema.name.removeprefix("aten::")  # noqa: SLF001  there is no public way to an operator's name
+        if name in SUMMING:
+            args = [self._noisy(a) if isinstance(a, Tensor) else a for a in args]
+        result = func(*args, **(kwargs or {}))
+        if name in EXACT or func.is_view:
+            return result
+        if isinstance(result, Tensor):
+            return self._round(result, in_place=func._schema.is_mutable)  # noqa: SLF001
+        if isinstance(result, tuple | list):
+            return type(result)(self._round(r, in_place=func._schema.is_mutable) if isinstance(r, Tensor) else r for r in result)  # noqa: SLF001
+        return result
+
+    def _round(self, result: Tensor, *, in_place: bool) -> Tensor:
+        if result.dtype != torch.float64 or not result.numel():
+            return result
+        self.greatest = max(self.greatest, result.nan_to_num(0.0, 0.0, 0.0).abs().max().item())
+        noisy = self._noisy(result)
+        return result.copy_(noisy) if in_place else noisy
+
+    def _noisy(self, value: Tensor) -> Tensor:
+        """`value` (1 + u) + v: one vectorised draw for the relative error, one for what flushing to zero may take away."""
+        if value.dtype != torch.float64:
+            return value
+        relative = torch.rand(value.shape, dtype=value.dtype, generator=self._random).mul_(2.0).sub_(1.0)
+        absolute = relative.flip(0) if value.dim() else relative
+        finite = value.nan_to_num(0.0, 0.0, 0.0)  # a mask's infinity stays what it is
+        return value + (finite * relative).mul_(self._roundoff) + absolute * self._flushed * (finite != 0)
+
+
+@contextmanager
+def perturbed(dtype: DType, seed: int) -> Iterator[Perturb]:
+    """Everything inside is computed with the rounding of `dtype`."""
+    with Perturb(dtype, seed) as mode:
+        yield mode
+
+
+def in_range(dtype: DType, greatest: float) -> bool:
+    """Whether a run that produced `greatest` stays well inside what `dtype` can hold."""
+    return greatest < torch.finfo(getattr(torch, dtype)).max / 4

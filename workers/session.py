@@ -1,0 +1,79 @@
+"""What a backend hands to the training loop: how to place, feed, step and read back, as plain functions.
+
+A `Session` lives inside one process and speaks for the ranks that process holds: one for DDP and its like, all of them for
+XLA's single-controller SPMD.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from difftest.case import Case
+from difftest.layout import Placements
+from difftest.outcome import Sharded, Stage, Trace
+
+
+def _nothing() -> None: ...
+
+
+def _clip(parameters: Iterator[nn.Parameter], norm: float) -> None:
+    torch.nn.utils.clip_grad_norm_(list(parameters), norm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One backend, joined and ready.
+
+    * `dtype`: the floating type of weights and inputs (the case's; float64 for the oracle).
+    * `place(module) -> module`: a module made on the host becomes what is trained.
+    * `feed(tensor) -> tensor`: a host tensor of the whole (part of the) batch becomes what the placed module takes: this rank's rows, or a
+      global sharded tensor.
+    * `read(tensor, placements) -> Sharded`: the pieces this process holds of a tensor expected at `placements`.
+    * `scale`: the factor on a local loss that the backend's gradient averaging will divide out again.
+    * `total(loss) -> loss`: the global loss from this process's (scaled) share.
+    * `sync()`: ends a part of the step (materialises lazy tensors).
+    * `clip(parameters, norm)`: scales gradients to at most this global norm.
+    * `after(stage, step, module, optimizer)`: called once gradients or updated parameters stand, before they are read (planted faults use it).
+    * `replay(train) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
+    * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
+    """
+
+    dtype: torch.dtype
+    place: Callable[[nn.Module], nn.Module]
+    feed: Callable[[Tensor], Tensor]
+    read: Callable[[Tensor, Placements], Sharded]
+    scale: float = 1.0
+    total: Callable[[Tensor], Tensor] = lambda loss: loss
+    sync: Callable[[], None] = _nothing
+    clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
+    quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
+    environment: dict[str, str] = field(default_factory=dict)
+    replay: Callable[[Callable[[], Trace]], Trace] = lambda train: train()
+    events: Callable[[], dict[str, Any]] = dict
+    after: Callable[[Stage, int, nn.Module, torch.optim.Optimizer], None] = lambda *_: None
+
+
+class Backend(Protocol):
+    """What a module in `workers.backends` offers. Only `session` may import the framework (inside the function)."""
+
+    SIDE: str
+    """`oracle`, `torch` or `xla`: whom a divergence is blamed on."""
+
+    PRELOAD: tuple[str, ...]
+    """Modules the forkserver imports once, before any run."""
+
+    def unsupported(self, case: Case) -> str | None:
+        """Why this backend cannot express `case`, or None. Depends on the case alone."""
+
+    def processes(self, case: Case) -> int:
+        """How many processes a run of `case` takes."""
+
+    def environment(self, case: Case) -> dict[str, str]:
+        """Environment variables the child processes start with."""
+
+    def session(self, case: Case, rank: int, rendezvous: str) -> AbstractContextManager[Session]:
+        """Joins as process `rank` of `processes(case)`; `rendezvous` is a file URL the processes of this run share."""

@@ -1,0 +1,243 @@
+"""What the backends over torch's own process groups share: joining, cutting the batch, reading the pieces.
+
+The device is found, not named: NCCL and one GPU a rank where there are enough of them, else gloo on the CPU. The framework is imported
+inside functions, because backends are listed on machines that have none.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from difftest.case import Case
+from difftest.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
+from difftest.outcome import Array, Sharded
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import Shard as TorchShard
+
+    from workers.session import Session
+
+PRELOAD = (
+    "torch",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.distributed.tensor.parallel",
+    "torch.nn.parallel",
+)
+"""What the runs import sooner or later; one tuple for all backends of this side, so that one zygote serves them."""
+
+COLLECTIVE_TIMEOUT_SECONDS = 600.0
+"""Above every deadline of a run, so that a deadlock is seen as a hang and not as an exception."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One rank of a run: the case, its rank, its device, and torch's mesh over all ranks."""
+
+    case: Case
+    rank: int
+    device: "torch.device"
+    mesh: "DeviceMesh"
+
+
+def data_ranks(case: Case) -> int:
+    """How many different shares of the batch there are."""
+    sizes = dict(case.layout.mesh.axes)
+    ranks = 1
+    for axis in case.layout.batch_axes:
+        ranks *= sizes[axis]
+    return ranks
+
+
+def processes(case: Case) -> int:
+    """One per rank."""
+    return case.world_size
+
+
+def cuts_rows_only(case: Case) -> bool:
+    """Whether the batch is cut along dim 0 alone: what a wrapper around a local module can be fed."""
+    return all(placement in (Shard(0), Replicate()) for placement in case.layout.batch)
+
+
+@contextmanager
+def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> Iterator[Member]:
+    """Joins the process group as `rank`, with torch's mesh of the layout's shape (or `mesh`'s).
+
+    The group is left in order only after a run that succeeded: a rank that raised must not wait for the others.
+    """
+    from datetime import timedelta
+
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh
+
+    device, mesh = _find_device(case, rank), mesh or case.layout.mesh
+    timeout = timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
+    distributed.init_process_group(_transport(device), init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout)
+    yield Member(case=case, rank=rank, device=device, mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names))
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+def local_session(
+    member: Member,
+    place: "Callable[[nn.Module], nn.Module]",
+    quiet: "Callable[[nn.Module, bool], AbstractContextManager[None]]" = lambda _module, _last: nullcontext(),
+) -> "Session":
+    """A session of a wrapper: it is fed this rank's rows, and averages gradients over the shares of the batch."""
+    from workers.session import Session
+
+    return Session(
+        dtype=dtype_of(member.case),
+        place=place,
+        feed=partial(_rows, member),
+        read=partial(read, member),
+        scale=float(data_ranks(member.case)),
+        total=partial(_total, member),
+        quiet=quiet,
+        environment=environment(member),
+    )
+
+
+def dtype_of(case: Case) -> "torch.dtype":
+    """The case's floating type."""
+    import torch
+
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[case.dtype]
+
+
+def environment(member: Member) -> dict[str, str]:
+    """What the numbers may depend on and the case does not say."""
+    import torch
+
+    return {
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(member.device) if member.device.type == "cuda" else "cpu",
+        "transport": _transport(member.device),
+        "world_size": str(member.case.world_size),
+        "threads": str(torch.get_num_threads()),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "tf32": f"matmul {torch.backends.cuda.matmul.allow_tf32}, cudnn {torch.backends.cudnn.allow_tf32}",
+    }
+
+
+def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
+    """This rank's piece of a tensor expected at `placements`; of a DTensor, at the placements it says it has."""
+    import torch
+    from torch.distributed.tensor import DTensor
+
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    with torch.no_grad():
+        shape = _global_shape(member.case, tensor, placements)
+        if isinstance(tensor, DTensor):
+            piece, placements = _settled(member, tensor, placements)
+        else:
+            piece = _array(tensor)
+        return Sharded(shape=shape, dtype=dtype, placements=placements, pieces={member.rank: piece})
+
+
+def _find_device(case: Case, rank: int) -> "torch.device":
+    """This rank's GPU where every rank can have one, else the CPU; multiplications are set to full precision on both."""
+    import torch
+
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    if torch.cuda.is_available() and torch.cuda.device_count() >= case.world_size:
+        torch.cuda.set_device(rank)
+        return torch.device("cuda", rank)
+    return torch.device("cpu")
+
+
+def _transport(device: "torch.device") -> str:
+    return "nccl" if device.type == "cuda" else "gloo"
+
+
+def _rows(member: Member, tensor: "Tensor") -> "Tensor":
+    layout = member.case.layout
+    mine = local_slices(tuple(tensor.shape), layout.batch, layout.mesh, member.rank)
+    return tensor[mine].to(member.device, copy=True)
+
+
+def _total(member: Member, loss: "Tensor") -> "Tensor":
+    """The sum over the shares of the batch; axes along which it is replicated have no say."""
+    from torch import distributed
+
+    loss = loss.clone()
+    for axis in member.case.layout.batch_axes:
+        distributed.all_reduce(loss, group=member.mesh.get_group(axis))
+    return loss
+
+
+def _global_shape(case: Case, tensor: "Tensor", placements: Placements) -> tuple[int, ...]:
+    """A plain tensor that is expected in pieces can only be an output, whose rows are known."""
+    from torch.distributed.tensor import DTensor
+
+    shape = tuple(tensor.shape)
+    if isinstance(tensor, DTensor) or Shard(0) not in placements:
+        return shape
+    return (case.data.batch // case.training.accumulation, *shape[1:])
+
+
+def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[Array, Placements]:
+    """The local part with its placements; what our layouts cannot say (partial sums, strided shards) is made whole and cut."""
+    from torch.distributed import tensor as distributed
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    mesh = member.case.layout.mesh
+    if all(type(p) in (distributed.Shard, distributed.Replicate) for p in tensor.placements):
+        observed = dict(zip(tensor.device_mesh.mesh_dim_names or (), tensor.placements, strict=True))
+        ours = tuple(_ours(observed.get(name, distributed.Replicate()), tensor.dim()) for name in mesh.names)
+        return _array(tensor.to_local()), ours
+    strided = any(isinstance(p, _StridedShard) for p in tensor.placements)
+    whole = _gathered(tensor) if strided else _array(tensor.full_tensor())
+    return whole[local_slices(whole.shape, expected, mesh, member.rank)], expected
+
+
+def _gathered(tensor: "DTensor") -> Array:
+    """The whole of a strided tensor, piece by piece: `full_tensor` of torch 2.9 mixes up its rows when the pieces are uneven."""
+    from torch import distributed
+
+    mesh = tensor.device_mesh
+    pieces: list[Array] = [np.empty(0)] * mesh.size()
+    distributed.all_gather_object(pieces, _array(tensor.to_local()))
+    whole = np.full(tuple(tensor.shape), np.nan, pieces[0].dtype)
+    for rank, piece in enumerate(pieces):
+        whole[_inside_out(tensor, rank)] = piece
+    return whole
+
+
+def _inside_out(tensor: "DTensor", rank: int) -> tuple[slice, ...]:
+    """What `rank` holds where strided placements cut what the others had cut before, the reverse of mesh axis order."""
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    mesh = Mesh(tuple(zip(tensor.device_mesh.mesh_dim_names or (), tensor.device_mesh.shape, strict=True)))
+    cuts = list(zip(tensor.placements, mesh.axes, mesh.coordinate(rank), strict=True))
+    cuts.sort(key=lambda cut: isinstance(cut[0], _StridedShard))
+    held = [range(size) for size in tensor.shape]
+    for placement, (_, parts), index in cuts:
+        if placement.is_shard():
+            dim = cast("TorchShard", placement).dim
+            held[dim] = held[dim][chunk(len(held[dim]), parts, index)]
+    return tuple(slice(r.start, r.stop) for r in held)
+
+
+def _ours(placement: object, dims: int) -> Shard | Replicate:
+    from torch.distributed.tensor import Shard as TorchShard
+
+    return Shard(placement.dim % dims) if isinstance(placement, TorchShard) else Replicate()
+
+
+def _array(tensor: "Tensor") -> Array:
+    import torch
+
+    copied = tensor.detach().to("cpu", copy=True)
+    array: Array = (copied.float() if copied.dtype == torch.bfloat16 else copied).numpy()
+    return array

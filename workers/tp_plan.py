@@ -1,0 +1,138 @@
+"""The plan of `parallelize_module` that a layout implies: which layers are split by columns, which by rows, and what flows between."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from difftest import model as data
+from difftest.case import Case
+from difftest.layout import Replicate, Shard
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+AXIS = "tp"
+
+Style: TypeAlias = tuple[Literal["columns", "rows", "whole"], bool, bool]
+"""How a layer is split, whether it takes a local piece of the activations, and whether it gives one."""
+
+
+def refusal(case: Case) -> str | None:
+    """Why no plan expresses the layout over the axis tp, or None."""
+    if case.world_size == 1:
+        return None
+    if case.layout.mesh.names[-1] != AXIS:
+        return "tensor parallelism needs the mesh axis tp, and last"
+    if case.layout.batch[-1] != Replicate():
+        return "tensor parallelism replicates the batch over tp; the layout cuts it"
+    for path, layer in data.walk(case.model.layers):
+        placements = {name: _on_tp(case, f"{path}.{name}") for name in data.shapes(layer)}
+        sharded = any(isinstance(p, Shard) for p in placements.values())
+        if sharded and not isinstance(layer, data.Linear | data.Embedding | data.Attention):
+            return f"parallelize_module has no style that shards a {type(layer).__name__}"
+        if isinstance(layer, data.Linear) and layer.bias:
+            columns = _split(case, layer, path) == "columns"
+            if placements["bias"] != (Shard(0) if columns else Replicate()):
+                return "the styles shard a bias with a weight split by columns, and only then"
+    return None
+
+
+def plan(case: Case) -> dict[str, Style]:
+    """The style of every layer that has parameters, by its path."""
+    return dict(_styles(case, case.model.layers, ""))
+
+
+def styles(case: Case) -> "dict[str, ParallelStyle]":
+    """The plan as `parallelize_module` takes it."""
+    return {path: _style(style) for path, style in plan(case).items()}
+
+
+def _styles(case: Case, layers: Sequence[data.Layer], prefix: str) -> Iterator[tuple[str, Style]]:
+    """Activations stay local between a layer split by columns and the next, split by rows, with only activation functions between."""
+    local = False
+    for index, layer in enumerate(layers):
+        path = f"{prefix}{index}"
+        if isinstance(layer, data.Residual):
+            yield from _styles(case, layer.layers, f"{path}.")
+        elif isinstance(layer, data.Attention):
+            yield from _attention(case, layer, path)
+        elif not isinstance(layer, data.Activation):
+            split = _split(case, layer, path)
+            gives = split == "columns" and isinstance(layer, data.Linear) and _meets_rows(case, layers, prefix, index)
+            yield path, (split, local, gives)
+            local = gives
+
+
+def _attention(case: Case, layer: data.Attention, path: str) -> Iterator[tuple[str, Style]]:
+    """Every rank computes its own heads where they divide; else each projection is made whole again."""
+    splits = {name: _split_of(_on_tp(case, f"{path}.{name}.weight")) for name in "qkvo"}
+    heads = list(splits.values()) == ["columns", "columns", "columns", "rows"] and not layer.kv_heads % _size(case)
+    for name, split in splits.items():
+        yield f"{path}.{name}", (split, heads and name == "o", heads and name != "o")
+
+
+def _meets_rows(case: Case, layers: Sequence[data.Layer], prefix: str, index: int) -> bool:
+    """Whether the next layer with parameters is split by rows and the width divides (a local tensor says no global width)."""
+    for later in range(index + 1, len(layers)):
+        layer = layers[later]
+        if not isinstance(layer, data.Activation):
+            rows = isinstance(layer, data.Linear) and _split(case, layer, f"{prefix}{later}") == "rows"
+            return rows and not layer.inputs % _size(case)
+    return False
+
+
+def _split(case: Case, layer: data.Layer, path: str) -> Literal["columns", "rows", "whole"]:
+    """By the placement of the weight over tp; an embedding's weight lies the other way round."""
+    tied = isinstance(layer, data.Linear) and layer.tied
+    split = _split_of(_on_tp(case, "0.weight" if tied else f"{path}.weight"))
+    if isinstance(layer, data.Embedding):
+        return {"columns": "rows", "rows": "columns", "whole": "whole"}[split]  # type: ignore[return-value]
+    return split
+
+
+def _split_of(placement: Shard | Replicate) -> Literal["columns", "rows", "whole"]:
+    if isinstance(placement, Replicate):
+        return "whole"
+    return "rows" if placement.dim else "columns"
+
+
+def _on_tp(case: Case, name: str) -> Shard | Replicate:
+    return case.layout.parameters[name][-1]
+
+
+def _size(case: Case) -> int:
+    return case.layout.mesh.shape[-1]
+
+
+def _style(style: Style) -> "ParallelStyle":
+    from torch.distributed.tensor import Replicate as Whole
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+    split, takes, gives = style
+    if split == "columns":
+        return ColwiseParallel(output_layouts=None if gives else Whole())
+    if split == "rows":
+        return RowwiseParallel(input_layouts=None if takes else Whole())
+    return _whole()
+
+
+def _whole() -> "ParallelStyle":
+    """Parameters replicated over tp as DTensors, so that clipping and the optimizer see one kind (torchtitan's NoParallel)."""
+    from torch import nn
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, distribute_module
+    from torch.distributed.tensor import Replicate as TorchReplicate
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+    class Whole(ParallelStyle):
+        def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+            return distribute_module(module, device_mesh, None, self._take, self._give)
+
+        @staticmethod
+        def _take(_module: nn.Module, inputs: tuple[object, ...], device_mesh: DeviceMesh) -> DTensor:
+            return DTensor.from_local(inputs[0], device_mesh, (TorchReplicate(),), run_check=False)
+
+        @staticmethod
+        def _give(_module: nn.Module, output: DTensor, device_mesh: DeviceMesh) -> object:
+            return output.redistribute(device_mesh, (TorchReplicate(),)).to_local()
+
+    return Whole()

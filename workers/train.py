@@ -1,0 +1,123 @@
+"""THE training loop, written once: a backend joins, places, feeds and reads, so a difference can only come from it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from difftest import data
+from difftest.case import Case
+from difftest.data import IGNORE_INDEX, Batch
+from difftest.layout import replicated
+from difftest.outcome import Sharded, Stage, Trace
+from workers.build import build
+from workers.session import Session
+
+Report: TypeAlias = Callable[[Stage, int], None]
+"""Told each stage as it begins, so that the parent knows where a process that died was."""
+
+
+def train(case: Case, session: Session, report: Report) -> Trace:
+    """Runs `case` through a joined backend and returns the pieces this process held."""
+    report(Stage.BUILD, 0)
+    module = build(case.model, data.weights(case), session.dtype)
+    report(Stage.PLACE, 0)
+    module = session.place(module)
+    run = _Run(case, session, module, make_optimizer(case, module), report)
+    steps = tuple(run.step(step) for step in range(case.training.steps))
+    return Trace(steps=steps, environment=session.environment, events=session.events())
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A placed module in training."""
+
+    case: Case
+    session: Session
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    report: Report
+
+    def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
+        """One update from all parts of the step's batch."""
+        seen = self._forward_backward(step)
+        self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
+        gradients = {name: p.grad for name, p in parameters(self.module).items() if p.grad is not None}
+        seen |= self._read(Stage.BACKWARD, gradients)
+        self.report(Stage.UPDATE, step)
+        if self.case.training.clip_norm is not None:
+            self.session.clip(self.module.parameters(), self.case.training.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.session.sync()
+        self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
+        return seen | self._read(Stage.UPDATE, {name: p.detach() for name, p in parameters(self.module).items()})
+
+    def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
+        seen, losses = {}, []
+        parts = split(data.batch(self.case, step), self.case.training.accumulation)
+        for index, part in enumerate(parts):
+            self.report(Stage.FORWARD, step)
+            with self.session.quiet(self.module, index == len(parts) - 1):
+                output, loss = self._forward(part)
+                seen[Stage.FORWARD, f"output.{index}" if index else "output"] = self.session.read(output.detach(), self.case.layout.batch)
+                losses.append(self.session.total(loss.detach()))
+                self.report(Stage.BACKWARD, step)
+                (loss * self.session.scale).backward()
+            self.session.sync()
+        total = torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+        seen[Stage.FORWARD, "loss"] = self.session.read(total, replicated(self.case.layout.mesh))
+        return seen
+
+    def _forward(self, part: Batch) -> tuple[Tensor, Tensor]:
+        inputs, targets = self._feed(part.inputs), self._feed(part.targets)
+        segments = () if part.segments is None else (self._feed(part.segments),)
+        output = cast("Tensor", self.module(inputs, *segments))
+        return output, loss_of(self.case, output, targets, part.count)
+
+    def _feed(self, array: data.Floats | data.Integers) -> Tensor:
+        tensor = torch.from_numpy(array)
+        return self.session.feed(tensor.to(self.session.dtype) if tensor.is_floating_point() else tensor)
+
+    def _read(self, stage: Stage, tensors: Mapping[str, Tensor]) -> dict[tuple[Stage, str], Sharded]:
+        placements = self.case.layout.parameters
+        return {(stage, name): self.session.read(tensor, placements[name]) for name, tensor in tensors.items()}
+
+
+def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The trained parameters by the model's names: wrappers' prefixes removed."""
+    return {name.removeprefix("module."): parameter for name, parameter in module.named_parameters()}
+
+
+def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer of `torch.optim` over the placed parameters."""
+    training, trained = case.training, list(module.parameters())
+    match training.optimizer:
+        case "sgd":
+            return torch.optim.SGD(trained, lr=training.learning_rate)
+        case "momentum":
+            return torch.optim.SGD(trained, lr=training.learning_rate, momentum=0.875)
+        case "adam":
+            return torch.optim.Adam(trained, lr=training.learning_rate)
+        case "adamw":
+            return torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=0.125)
+
+
+def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
+    """The summed loss over `count`, in float32 or wider, from operators that DTensor has rules for (it has none for `mse_loss`)."""
+    output = output if output.dtype == torch.float64 else output.float()
+    if case.training.loss == "mse":
+        return ((output - targets.to(output.dtype)) ** 2).sum() / count
+    valid = targets != IGNORE_INDEX
+    logs = functional.log_softmax(output, dim=-1)
+    chosen = logs.gather(-1, (targets * valid).unsqueeze(-1)).squeeze(-1)
+    return -(chosen * valid).sum() / count
+
+
+def split(batch: Batch, parts: int) -> list[Batch]:
+    """The accumulation parts of a batch: equal runs of rows."""
+    rows = len(batch.inputs) // parts
+    return [batch.rows(slice(i * rows, (i + 1) * rows)) for i in range(parts)]

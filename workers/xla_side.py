@@ -1,0 +1,254 @@
+"""What the XLA backends share: finding devices, the mesh, sharding annotations, and reading every rank's piece back.
+
+Under SPMD one process speaks for all ranks: rank N is device N. Tensors are lazy, so what is read before it has been computed is
+only noted, and fetched when the step is synchronised: reading must not cut the graph that a user's program would compile.
+
+A piece comes from the shard on its own rank's device, so copies that part from each other show. XLA cuts a dim that several axes shard
+into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank's own shard lacks is then taken from the other devices'.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from difftest.case import Case
+from difftest.layout import Placements, Shard, local_slices
+from difftest.outcome import Array, Sharded
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from workers.session import Session
+
+THREADS_AT_LEAST = 16
+"""With fewer threads than devices, XLA:CPU's collectives starve and abort."""
+
+TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
+SPARE_AXIS = "spare"
+
+
+def device_kind() -> str:
+    """The PJRT device to run on: what the user named, else a TPU where there is one, else the CPU."""
+    chips = any(True for pattern in TPU_DEVICE_FILES for _ in Path("/dev").glob(pattern))
+    return os.environ.get("PJRT_DEVICE") or ("TPU" if chips and find_spec("libtpu") else "CPU")
+
+
+def _preload() -> tuple[str, ...]:
+    """Modules that import without touching a device; `mark_sharding` looks for jax at its first call, which takes two seconds.
+
+    jax prepares the environment for a TPU as it is imported, so there it is left for torch_xla to import in its own time.
+    """
+    lazily = ("torch_xla.runtime", "torch_xla.distributed.spmd", "torch_xla.debug.metrics", "torch.distributed.tensor.parallel")
+    jax = ("jax",) if device_kind() == "CPU" and find_spec("jax") else ()
+    return ("torch", "torch._dynamo", "torch_xla", *lazily, *jax)
+
+
+PRELOAD = _preload()
+
+
+def environment(case: Case) -> dict[str, str]:
+    """The device kind and, on the CPU, one virtual device a rank."""
+    kind = device_kind()
+    if kind != "CPU":
+        return {"PJRT_DEVICE": kind}
+    threads = max(THREADS_AT_LEAST, case.world_size)
+    return {"PJRT_DEVICE": kind, "CPU_NUM_DEVICES": str(case.world_size), "XLA_THREAD_POOL_SIZE": str(threads)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The devices, arranged as the case's mesh.
+
+    Where there are more devices than ranks (`spare` of them a rank), a further innermost axis holds copies: XLA's meshes span all devices.
+    """
+
+    case: Case
+    device: Any
+    spare: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return (*self.case.layout.mesh.shape, *((self.spare,) if self.spare > 1 else ()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return (*self.case.layout.mesh.names, *((SPARE_AXIS,) if self.spare > 1 else ()))
+
+    def mesh(self) -> Any:  # noqa: ANN401  torch_xla has no types
+        """The mesh as torch_xla takes it."""
+        from torch_xla.distributed import spmd
+
+        return spmd.Mesh(np.arange(int(np.prod(self.shape))), self.shape, self.names)
+
+
+def join(case: Case) -> World:
+    """Starts the runtime in SPMD mode. `ValueError` when the case's ranks do not fit the devices."""
+    import torch_xla
+    from torch_xla import runtime
+
+    runtime.use_spmd()  # before anything touches a device: pytorch/xla#9735
+    torch_xla._XLAC._xla_set_mat_mul_precision("highest")  # noqa: SLF001  what torch_xla.backends calls, without its warning
+    devices = runtime.global_runtime_device_count()
+    if devices % case.world_size:
+        msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; they do not divide the {devices} {device_kind()} devices"
+        raise ValueError(msg)
+    return World(case=case, device=torch_xla.device(), spare=devices // case.world_size)
+
+
+def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) -> tuple[str | tuple[str, ...] | None, ...]:
+    """For each tensor dim the mesh axis that shards it, several of them in mesh order, or None."""
+    axes = [tuple(n for n, p in zip(names, placements, strict=True) if p == Shard(dim)) for dim in range(dims)]
+    return tuple(held[0] if len(held) == 1 else held or None for held in axes)
+
+
+def marker(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
+    """A function that annotates a tensor on the device with its sharding."""
+    from torch_xla.distributed import spmd
+
+    mesh, names = world.mesh(), world.case.layout.mesh.names
+
+    def mark(tensor: "Tensor", placements: Placements) -> "Tensor":
+        spmd.mark_sharding(tensor, mesh, partition_spec(tensor.dim(), placements, names))
+        return tensor
+
+    return mark
+
+
+def device_mesh(world: World) -> "DeviceMesh":
+    """The mesh as torch takes it."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    return init_device_mesh("xla", world.shape, mesh_dim_names=world.names)
+
+
+def distribute(tensor: "Tensor", mesh: "DeviceMesh", placements: Placements) -> "Tensor":
+    """`distribute_tensor` over the mesh's axes; over spare ones the tensor is replicated."""
+    from torch.distributed.tensor import Replicate as Whole
+    from torch.distributed.tensor import Shard as Cut
+    from torch.distributed.tensor import distribute_tensor
+
+    ours = [Cut(p.dim) if isinstance(p, Shard) else Whole() for p in placements]
+    return distribute_tensor(tensor, mesh, ours + [Whole()] * (mesh.ndim - len(ours)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Reader:
+    """Reads pieces back, those of lazy tensors at the next `sync`, and counts the graphs compiled until each."""
+
+    world: World
+    noted: list[tuple["Tensor", Placements, dict[int, Array]]] = field(default_factory=list)
+    graphs: list[int] = field(default_factory=list)
+
+    def read(self, tensor: "Tensor", placements: Placements) -> Sharded:
+        """Every rank's piece of a global tensor."""
+        import torch_xla
+
+        tensor = getattr(tensor, "global_tensor", tensor)
+        pieces: dict[int, Array] = {}
+        if any(torch_xla._XLAC._check_tensor_need_materialization([tensor])):  # noqa: SLF001  no public way to ask
+            self.noted.append((tensor.clone(), placements, pieces))
+        else:
+            pieces.update(_pieces(tensor, placements, self.world))
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return Sharded(shape=tuple(tensor.shape), dtype=dtype, placements=placements, pieces=pieces)
+
+    def sync(self) -> None:
+        """Compiles and runs what has been traced, and waits for it."""
+        import torch_xla
+        from torch_xla.debug import metrics
+
+        torch_xla.sync(wait=True)
+        self.graphs.append(metrics.counter_value("UncachedCompile") or 0)
+        for tensor, placements, pieces in self.noted:
+            pieces.update(_pieces(tensor, placements, self.world))
+        self.noted.clear()
+
+    def events(self) -> dict[str, Any]:
+        """What else was seen: graphs compiled until the end of each step, operators that fell back to the CPU, JAX's own backends."""
+        from torch_xla.debug import metrics
+
+        if self.noted:
+            self.sync()
+        syncs = self.world.case.training.accumulation + 1
+        jax = sys.modules.get("jax._src.xla_bridge")
+        return {
+            "graphs": self.graphs[syncs - 1 :: syncs],
+            "fallbacks": sorted(metrics.executed_fallback_ops()),
+            "jax_backends": sorted(getattr(jax, "_backends", {})),
+        }
+
+
+def _pieces(tensor: "Tensor", placements: Placements, world: World) -> dict[int, Array]:
+    """What each rank holds of a computed tensor, cut at `placements` whatever sharding the compiler chose."""
+    from torch_xla.distributed.spmd import XLAShardedTensor
+
+    shards = [(tuple(s.indices) if s.indices is not ... else ..., s.replica_id, _array(s)) for s in XLAShardedTensor(tensor).local_shards]
+    mesh, pieces = world.case.layout.mesh, {}
+    for rank in range(mesh.world_size):
+        _, replica, own = shards[rank * world.spare]
+        whole = np.zeros(tuple(tensor.shape), own.dtype)
+        for place, _, array in sorted(shards, key=lambda shard: (shard[2] is own, shard[1] == replica)):
+            whole[place] = array
+        pieces[rank] = whole[local_slices(whole.shape, placements, mesh, rank)].copy()
+    return pieces
+
+
+def _array(shard: Any) -> Array:  # noqa: ANN401
+    data = shard.unpadded_data.detach()
+    return np.asarray((data.float() if str(data.dtype) == "torch.bfloat16" else data).numpy())
+
+
+@contextmanager
+def session(world: World, place: "Callable[[nn.Module], nn.Module]", feed: "Callable[[Tensor], Tensor]") -> Iterator["Session"]:
+    """A session over all ranks: batches are fed whole, so that losses and gradients are global already."""
+    import torch
+
+    from workers.session import Session
+
+    reader = Reader(world=world)
+    yield Session(
+        dtype=getattr(torch, world.case.dtype),
+        place=place,
+        feed=feed,
+        read=reader.read,
+        sync=reader.sync,
+        environment=_describe(),
+        events=reader.events,
+    )
+
+
+def _describe() -> dict[str, str]:
+    import torch
+    import torch_xla
+    from torch_xla import runtime
+
+    return {
+        "device": str(runtime.device_type()),
+        "devices": str(runtime.global_runtime_device_count()),
+        "torch": torch.__version__,
+        "torch_xla": torch_xla.__version__,
+        **_versions("jaxlib", "libtpu"),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "matmul_precision": str(torch_xla._XLAC._xla_get_mat_mul_precision()),  # noqa: SLF001
+    }
+
+
+def _versions(*packages: str) -> Mapping[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
