@@ -27,7 +27,6 @@ class Pair:
     """One candidate against the oracle.
 
     `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the candidate failed.
-    `exact`: every partial sum of the case is representable, so the tolerance is zero.
     """
 
     case: Case
@@ -36,7 +35,6 @@ class Pair:
     expected: Trace
     actual: Outcome
     measured: Mapping[Key, Measurement]
-    exact: bool = False
 
     def diverges(self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None) -> Divergence:
         """A divergence of this pair at one tensor."""
@@ -64,9 +62,9 @@ class Pair:
 
 
 def pair(case: Case, backend: str, side: str, expected: Trace, actual: Outcome, *, exact: bool = False) -> Pair:  # noqa: PLR0913  what Pair is made of
-    """Measures `actual` against `expected`, the oracle's trace of the same case."""
+    """Measures `actual` against `expected`, the oracle's trace of the same case; `exact`: nothing in it rounds, and nothing may differ."""
     measured = {} if isinstance(actual, Failure) else dict(_measure(case, expected, actual, exact=exact))
-    return Pair(case=case, backend=backend, side=side, expected=expected, actual=actual, measured=measured, exact=exact)
+    return Pair(case=case, backend=backend, side=side, expected=expected, actual=actual, measured=measured)
 
 
 def mismatches(seen: Pair, check: str, stage: Stage) -> Iterator[Divergence]:

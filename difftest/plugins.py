@@ -5,9 +5,11 @@ them must offer is the `Protocol` in the folder's `__init__`. Names are read fro
 """
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 from difftest.errors import UsageError
@@ -16,8 +18,13 @@ from difftest.errors import UsageError
 @cache
 def names(package: str) -> tuple[str, ...]:
     """The plug-ins in `package`, sorted; modules whose name starts with an underscore are not plug-ins."""
-    folder = importlib.import_module(package).__path__
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(folder) if not m.name.startswith("_")))
+    return tuple(sorted(m.name for m in pkgutil.iter_modules([str(_folder(package))]) if not m.name.startswith("_")))
+
+
+def file(package: str, name: str) -> Path:
+    """The file of the plug-in called `name`; `UsageError` when there is none."""
+    require(package, [name])
+    return _folder(package) / f"{name}.py"
 
 
 def load(package: str, name: str) -> ModuleType:
@@ -36,3 +43,10 @@ def require(package: str, wanted: Iterable[str], allowed: Iterable[str] = ()) ->
             msg = f"unknown {kind} {name!r}; allowed: {', '.join(allowed)}"
             raise UsageError(msg)
     return chosen
+
+
+def _folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(name=package)
+    return Path(spec.submodule_search_locations[0])

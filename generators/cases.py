@@ -60,8 +60,15 @@ def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_wo
     names, block = _chosen(paths), index // BLOCK
     walk = _walk(seed, block, names, max_world_size)
     for at in range(block * BLOCK + len(walk.chosen), index + 1):
-        walk.choose(_pool(seed, at, names[at % len(names)], max_world_size))
+        walk.choose(pool_at(seed, at, path=names[at % len(names)], max_world_size=max_world_size))
     return walk.chosen[index % BLOCK]
+
+
+def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> list[Case]:
+    """The cases on `path` of which `case_at` chooses one, in no order of merit."""
+    decode = _decoder(path, max_world_size)
+    wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
+    return [msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted) for member in range(POOL)]
 
 
 def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
@@ -76,12 +83,6 @@ def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
 def _walk(seed: int, block: int, paths: tuple[str, ...], max_world_size: int) -> Walk:  # noqa: ARG001  the arguments are the cache's key
     """The walk of one block as far as it was asked for; it continues where it stands, and always the same way."""
     return Walk()
-
-
-def _pool(seed: int, index: int, path: str, max_world_size: int) -> list[Case]:
-    decode = _decoder(path, max_world_size)
-    wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
-    return [msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted) for member in range(POOL)]
 
 
 def _drawn(decode: Decode, seed: int, index: int, member: int) -> Case:

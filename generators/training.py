@@ -106,7 +106,7 @@ def learnable_trainings(draw: st.DrawFn, *, model: Model, loss: Loss) -> Trainin
 
 
 def learning_rate(*, optimizer: Optimizer, model: Model, loss: Loss) -> float:
-    """The rate at which a `learnable_models` model solves its task in float64; found by trying, for 460 such cases.
+    """The rate at which a `learnable_models` model solves its task in float64: of 498 tried, the worst ended at 0.35 of its first loss.
 
     The squared error is a mean over the outputs, so more of them bear a greater rate.
     """

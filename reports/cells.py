@@ -9,11 +9,12 @@ from difftest.pair import FLOORS_MOST
 
 NOTHING = "\N{EN DASH}"
 _LARGE = 1e5
+_WHOLE = 999.5
 _SMALL = 1e-3
 
 
 def shown(value: object) -> str:
-    """`value` in a few characters: three significant digits, thousands apart, a dash for nothing."""
+    """`value` in a few characters: two or three significant digits, thousands apart, a dash for nothing."""
     if isinstance(value, float) and not math.isnan(value):
         return _float(value)
     if isinstance(value, float) or value is None or value is pd.NA or value is pd.NaT or value == "":
@@ -49,6 +50,6 @@ def _float(value: float) -> str:
     if abs(value) >= FLOORS_MOST:
         return "\N{INFINITY}" if value > 0 else "-\N{INFINITY}"
     if value and not _SMALL <= abs(value) < _LARGE:
-        mantissa, exponent = f"{value:.2e}".split("e")
-        return f"{float(mantissa):g}e{int(exponent)}"
-    return f"{float(f'{value:.3g}'):,g}" if abs(value) < 1000 else f"{value:,.0f}"  # noqa: PLR2004 - a thousand
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return f"{value:#.3g}".rstrip(".") if 0 < abs(value) < _WHOLE else f"{value:,.0f}"

@@ -6,11 +6,13 @@ count a case more often). Where campaigns disagree on a comparison the worst ver
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from difftest.divergence import Finding
+from difftest.outcome import STAGES
 
 VERDICTS = ("agree", "diverge", "inconclusive")
 VARIED = ("dtype", "optimizer", "regime")
@@ -73,7 +75,8 @@ def greatest_ratios(t: pd.DataFrame) -> pd.DataFrame:
     rows = t[(t["purpose"] == "campaign") & t["ratio"].notna() & ~t["exact"].fillna(value=True)]
     by = ["path", "backend", "tensor_stage"]
     each = rows.groupby([*by, "run"], observed=True)["ratio"].max().reset_index()
-    return _spread(each, by, "ratio", (50, 99, 100))
+    table = _spread(each, by, "ratio", (50, 99, 100))
+    return table.sort_values(by, key=_in_run_order, kind="stable").reset_index(drop=True)
 
 
 def run_times(t: pd.DataFrame) -> pd.DataFrame:
@@ -126,6 +129,11 @@ def _in_words(finding: Finding) -> dict[str, str]:
         "paths": ", ".join(paths(finding)),
         "stable": f"{stable}/{tried}" if tried else "",
     }
+
+
+def _in_run_order(column: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Stages in the order of a run; other columns as they are."""
+    return column.map({str(stage): number for number, stage in enumerate(STAGES)}) if column.name == "tensor_stage" else column
 
 
 def _spread(each: pd.DataFrame, by: list[str], column: str, percents: Sequence[int]) -> pd.DataFrame:

@@ -45,7 +45,9 @@ def a_case(  # noqa: PLR0913  everything has a default
         batch=batch or (Shard(0), *alone[1:]),
         parameters=dict.fromkeys(model.parameters(), alone) | dict(sharded or {}),
     )
-    return Case(**{"path": "data_parallel", "training": training or Training(), "data": fed or Data(batch=4), **rest}, model=model, layout=layout)
+    return Case(
+        **{"path": "data_parallel", "training": training or Training(), "data": fed or Data(batch=4), **rest}, model=model, layout=layout
+    )
 
 
 def tensor_parallel_case(**rest: Any) -> Case:  # noqa: ANN401
@@ -79,7 +81,9 @@ def oracle(case: Case, noise: float = NOISE) -> Trace:
     steps = train(case)
     deviations = [{key: np.full(value.shape, noise * np.sqrt(np.mean(value**2))) for key, value in step.items()} for step in steps]
     environment = {"torch": "0"}
-    return Trace(steps=cut(alone, steps, "float64"), noise=cut(alone, deviations, "float64"), environment=environment, events={"in_range": True})
+    return Trace(
+        steps=cut(alone, steps, "float64"), noise=cut(alone, deviations, "float64"), environment=environment, events={"in_range": True}
+    )
 
 
 def candidate(case: Case, spoil: Spoil | None = None) -> Trace:
@@ -144,7 +148,9 @@ class _Arithmetic:
         return self.total(self.rounded(left.T[:, :, np.newaxis] * right[:, np.newaxis, :]))
 
 
-def _gradients(case: Case, parameters: Mapping[str, Floats], fed: data.Batch, exactly: _Arithmetic) -> tuple[dict[Key, Floats], dict[str, Floats]]:
+def _gradients(
+    case: Case, parameters: Mapping[str, Floats], fed: data.Batch, exactly: _Arithmetic
+) -> tuple[dict[Key, Floats], dict[str, Floats]]:
     values, entered = np.asarray(fed.inputs, dtype=np.float64), []
     for index, layer in enumerate(case.model.layers):
         entered.append(values)

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
+from samples import NOISE, Floats, Key, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, with_tensor, wrong_at
 
 from difftest import plugins
 from difftest.case import Case, Data, Training
@@ -14,7 +15,6 @@ from difftest.divergence import Divergence
 from difftest.layout import Replicate, Shard
 from difftest.outcome import Outcome, Sharded, Stage, Symptom, Trace
 from difftest.pair import pair
-from samples import NOISE, Floats, Key, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, with_tensor, wrong_at
 
 CASE = tensor_parallel_case()
 COPIES = a_case(mesh=(("dp", 4),))

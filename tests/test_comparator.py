@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from samples import EXACT, Floats, Key, Spoil, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
 
 from difftest.case import Data, Training
 from difftest.comparator import Comparison, compare, with_arbiter, worst
 from difftest.corpus import Measurement
 from difftest.outcome import Outcome, Stage, Symptom, Trace
-from samples import EXACT, Floats, Key, Spoil, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
 
 CASE = tensor_parallel_case(training=Training(steps=3))
 
@@ -131,5 +131,7 @@ def _at(comparison: Comparison, tensor: str) -> Measurement:
 
 
 def _zeroed(trace: Trace) -> Trace:
-    steps = tuple({key: dataclasses.replace(t, pieces={r: 0.0 * p for r, p in t.pieces.items()}) for key, t in s.items()} for s in trace.steps)
+    steps = tuple(
+        {key: dataclasses.replace(t, pieces={r: 0.0 * p for r, p in t.pieces.items()}) for key, t in s.items()} for s in trace.steps
+    )
     return dataclasses.replace(trace, steps=steps)

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import a_case
+from test_divergence import FOUND
 
 from difftest.corpus import SCHEMA, Corpus, Ending, Measurement, Observation, read_case
 from difftest.errors import UsageError
-from samples import a_case
-from test_divergence import FOUND
 
 OBSERVED = Observation(
     campaign="first",
@@ -37,7 +37,17 @@ OBSERVED = Observation(
     seconds=0.5,
     measurements=(
         Measurement(
-            stage="forward", tensor="loss", step=0, elements=1, differing=0, error=1e-9, greatest=1e-9, scale=1.0, floor=1e-8, ratio=0.1, other_error=0.5
+            stage="forward",
+            tensor="loss",
+            step=0,
+            elements=1,
+            differing=0,
+            error=1e-9,
+            greatest=1e-9,
+            scale=1.0,
+            floor=1e-8,
+            ratio=0.1,
+            other_error=0.5,
         ),
     ),
 )
@@ -78,7 +88,9 @@ def test_observations_come_back_in_order_file_by_file(corpus: Corpus) -> None:
 
 
 @given(st.text(max_size=9), st.floats(0, 1e300), st.sampled_from(("agree", "diverge", "inconclusive")))
-def test_any_observation_is_one_line_and_comes_back(tmp_path_factory: pytest.TempPathFactory, text: str, seconds: float, verdict: str) -> None:
+def test_any_observation_is_one_line_and_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, text: str, seconds: float, verdict: str
+) -> None:
     corpus = Corpus(tmp_path_factory.mktemp("corpus"))
     corpus.prepare()
     ending = Ending(status="exception", message=text)
@@ -124,7 +136,7 @@ def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, objec
 
 
 def test_an_unknown_finding_is_told_with_those_there_are(corpus: Corpus) -> None:
-    with pytest.raises(UsageError, match="no finding 'x' in .*; there are: none"):
+    with pytest.raises(UsageError, match=r"no finding 'x' in .*; there are: none"):
         corpus.finding("x")
     corpus.save(FOUND, a_case())
     with pytest.raises(UsageError, match=f"there are: {FOUND.fingerprint}"):
@@ -142,7 +154,7 @@ def test_a_malformed_finding_or_case_is_named_by_its_file(corpus: Corpus) -> Non
 
 
 def test_a_case_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read '.*/none.json': No such file or directory"):
+    with pytest.raises(UsageError, match=r"cannot read '.*/none\.json': No such file or directory"):
         read_case(tmp_path / "none.json")
 
 

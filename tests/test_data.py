@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from samples import DEEP, a_case
 
 from difftest import data
 from difftest.case import Case, Data, DType, Training
 from difftest.data import IGNORE_INDEX, batch, digest, round_to, weights
 from difftest.model import Activation, Attention, Embedding, Linear
-from samples import DEEP, a_case
 
 TOKENS = (Embedding(vocabulary=8, width=4), Attention(width=4, heads=2, kv_heads=2, segments=True), Linear(inputs=4, outputs=8))
 REGIMES = ("normal", "exact", "large", "tiny", "ties", "zeros")

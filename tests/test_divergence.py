@@ -6,11 +6,11 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from samples import a_failure
 
 from difftest.divergence import SCHEMA, Divergence, Finding, identity, without_numbers
 from difftest.errors import UsageError
 from difftest.outcome import Stage, Symptom
-from samples import a_failure
 
 MISMATCH = Divergence(backend="xla_spmd", side="xla", path="hybrid", check="gradients", symptom=Symptom.MISMATCH, stage=Stage.BACKWARD)
 FAILED = msgspec.structs.replace(MISMATCH, check="completion", symptom=Symptom.EXCEPTION, cause=identity(a_failure()))
@@ -116,7 +116,9 @@ def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, st
     assert identity(a_failure(**changes)) != identity(a_failure())
 
 
-@pytest.mark.parametrize("changes", [{"message": "size 8 of dim 0"}, {"frame": "/usr/lib/torch/api.py:split"}, {"rank": 3}, {"log": "else"}, {"step": 9}])
+@pytest.mark.parametrize(
+    "changes", [{"message": "size 8 of dim 0"}, {"frame": "/usr/lib/torch/api.py:split"}, {"rank": 3}, {"log": "else"}, {"step": 9}]
+)
 def test_failures_are_one_whatever_their_folder_rank_log_or_step(changes: dict[str, object]) -> None:
     assert identity(a_failure(**changes)) == identity(a_failure())
 
@@ -135,11 +137,16 @@ def test_a_finding_reads_well_and_may_know_more_than_this_program() -> None:
 @pytest.mark.parametrize("rest", [{}, {"hits": "many"}])
 def test_a_newer_finding_is_told(rest: dict[str, object]) -> None:
     text = json.dumps(json.loads(FOUND.to_json()) | {"schema": SCHEMA + 1} | rest)
-    with pytest.raises(UsageError, match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: it was written by a newer version"):
+    with pytest.raises(
+        UsageError, match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: it was written by a newer version"
+    ):
         Finding.from_json(text)
 
 
-@given(st.binary(max_size=20) | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)).map(json.dumps))
+@given(
+    st.binary(max_size=20)
+    | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)).map(json.dumps)
+)
 @example("[" * 100_000)
 @example('{"schema": "new"}')
 @example('{"schema": ' + "9" * 5000 + "}")

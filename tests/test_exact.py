@@ -1,26 +1,27 @@
 """The exact channel: what it admits really cannot round, and every reason it refuses for."""
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from samples import DEEP, EXACT, a_case, train
 
 from difftest.case import Case, Data, Training
 from difftest.exact import Range, inexact
 from difftest.layout import Shard
 from difftest.model import Activation, Embedding, Layer, LayerNorm, Linear
-from samples import DEEP, EXACT, a_case, train
 
 RELU = Activation(function="relu")
 
 
 @st.composite
 def stacks(draw: st.DrawFn) -> tuple[Layer, ...]:
-    widths = draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)) + [draw(st.sampled_from((1, 2, 4)))]
+    widths = [*draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)), draw(st.sampled_from((1, 2, 4)))]
     layers: list[Layer] = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in itertools.pairwise(widths):
         layers.append(Linear(inputs=inputs, outputs=outputs, bias=draw(st.booleans())))
         if draw(st.booleans()):
             layers.append(RELU)
@@ -80,7 +81,10 @@ TRAINED: dict[str, Any] = {"fed": EXACT}
         ({"training": Training(learning_rate=0.0)}, "the learning rate is no power of two"),
         ({"fed": Data(batch=3, regime="exact")}, "the mean is over no power of two"),
         ({"mesh": (("dp", 3),), "batch": (Shard(0),)}, "the gradients are averaged over no power of two"),
-        ({"dtype": "bfloat16", "layers": (Linear(inputs=64, outputs=2),)}, "step 0: gradient of 0.weight needs 11 bits of significand; bfloat16 has 8"),
+        (
+            {"dtype": "bfloat16", "layers": (Linear(inputs=64, outputs=2),)},
+            "step 0: gradient of 0.weight needs 11 bits of significand; bfloat16 has 8",
+        ),
         ({"dtype": "float16", "layers": (Linear(inputs=2048, outputs=1),)}, "step 0: output of layer 0 needs 13 bits of significand"),
         ({"training": Training(steps=3)}, "step 2: loss needs"),
     ],

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import a_case, candidate, tensor_parallel_case, train
 
 from difftest.layout import Replicate, Shard
 from difftest.outcome import Stage, Trace
-from samples import a_case, candidate, tensor_parallel_case, train
 
 WEIGHT = (Stage.UPDATE, "0.weight")
 CASE = tensor_parallel_case()

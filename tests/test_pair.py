@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from samples import a_case, a_failure, candidate, oracle, with_tensor, wrong_at
 
 from difftest.noise import THRESHOLD
 from difftest.outcome import Stage
 from difftest.pair import FLOORS_MOST, Key, beyond, describe, measure, pair
-from samples import a_case, a_failure, candidate, oracle, with_tensor, wrong_at
 
 AT: Key = (2, Stage.BACKWARD, "0.weight")
 FLOOR = 1e-3
@@ -81,7 +81,12 @@ def test_what_does_not_fit_is_not_measured() -> None:
     case, key = a_case(), (Stage.UPDATE, "0.weight")
     whole = candidate(case)
     tensor = whole.steps[0][key]
-    for odd in (None, dataclasses.replace(tensor, pieces={}), dataclasses.replace(tensor, shape=(1, 8)), dataclasses.replace(tensor, placements=())):
+    for odd in (
+        None,
+        dataclasses.replace(tensor, pieces={}),
+        dataclasses.replace(tensor, shape=(1, 8)),
+        dataclasses.replace(tensor, placements=()),
+    ):
         measured = pair(case, "a", "torch", oracle(case), with_tensor(whole, 0, key, odd)).measured
         assert (0, *key) not in measured
 

@@ -2,9 +2,10 @@
 
 from types import SimpleNamespace
 
+from samples import a_case, tensor_parallel_case
+
 from difftest.case import Case
 from difftest.support import Support, markdown, table
-from samples import a_case, tensor_parallel_case
 
 CASES = [tensor_parallel_case(), a_case(), a_case(seed=1), a_case(seed=2), a_case(seed=3)]
 

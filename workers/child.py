@@ -22,8 +22,11 @@ from workers import faults, spool
 from workers.train import train
 
 STAGE_WIDTH = 16
+THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
+"""Legal variants of a run: the threads of an operator, and whether oneDNN's kernels are used."""
+
 CAPABILITY_TYPES = (NotImplementedError,)
-CAPABILITY_WORDS = ("does not have a sharding strategy registered", "is not supported", "not implemented for", "not support")
+CAPABILITY_WORDS = ("does not have a sharding strategy registered", "Sharding propagation failed", "is not supported", "not implemented for", "not support")
 
 
 def main(request: Mapping[str, Any]) -> None:
@@ -32,7 +35,8 @@ def main(request: Mapping[str, Any]) -> None:
     os.environ.update(request["environment"])
     _redirect(folder / f"rank{rank}.err")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get(THREADS, "1")))
+    torch.backends.mkldnn.enabled = os.environ.get(MKLDNN, "1") == "1"  # type: ignore[assignment]
     stages = _Stages(folder / f"rank{rank}.stage")
     spool.write(folder, rank, _attempt(request, rank, stages))
     sys.stderr.flush()

@@ -1,7 +1,6 @@
 """`difftest list`: the plug-ins of one kind."""
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import click
@@ -17,10 +16,7 @@ KINDS = {"backends": "workers.backends", "paths": "generators.paths", "checks": 
 @json_option
 def command(kind: str, *, as_json: bool) -> None:
     """List the backends, paths, checks or formats there are, with what each is for."""
-    about = {}
-    for name in plugins.names(KINDS[kind]):
-        found = importlib.util.find_spec(f"{KINDS[kind]}.{name}")
-        about[name] = _first_line(found.origin if found else None)
+    about = {name: _first_line(plugins.file(KINDS[kind], name)) for name in plugins.names(KINDS[kind])}
     if as_json:
         print_json({kind: about})
     else:
@@ -28,6 +24,6 @@ def command(kind: str, *, as_json: bool) -> None:
         click.echo("\n".join(f"{name:<{width}}  {line}" for name, line in about.items()))
 
 
-def _first_line(file: str | None) -> str:
+def _first_line(file: Path) -> str:
     """The first line of a module's docstring, read without importing it: a plug-in may need what is not installed."""
-    return (ast.get_docstring(ast.parse(Path(file).read_text())) or "").split("\n")[0] if file else ""
+    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]

@@ -9,7 +9,6 @@ from difftest.support import SAMPLE, Support, markdown, table
 def rows() -> list[Support]:
     """The table over the first cases of seed 0."""
     from generators.cases import case_at
-
     from workers.backends import candidates
 
     return table((case_at(0, index) for index in range(SAMPLE)), candidates())

@@ -1,0 +1,169 @@
+"""`difftest selftest`: the service measured on itself: planted defects it must find, and correct runs it must not blame."""
+
+import itertools
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from difftest.campaign import Campaign
+from difftest.campaign import run as run_campaign
+from difftest.case import Case
+from difftest.commands._options import json_option, print_json
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.errors import UsageError
+from difftest.outcome import Failure, Outcome, Trace
+from difftest.selftest import BLAMED_LEAST, DETECTED_LEAST, Null, Planted, detection_curve, null, null_summary, planted_summary, sweep
+
+if TYPE_CHECKING:
+    from workers.dispatch import Pool
+    from workers.faults import Fault
+
+NULL_CASES = 20
+PLANTED_CASES = 100
+SWEEP_COUNT = 40
+DEADLINE_SECONDS = 30.0
+"""Planted hangs are many, and each waits for it."""
+
+HEALTHY = {"torch": "xla_spmd", "xla": "torch_dtensor"}
+"""Who stands for the other side of a backend with a planted defect."""
+
+VARIANTS = {
+    "torch": {"again": {}, "threads": {"DIFFTEST_THREADS": "2"}, "kernels": {"DIFFTEST_MKLDNN": "0"}},
+    "xla": {"again": {}, "unoptimised": {"XLA_FLAGS": "--xla_backend_optimization_level=0"}},
+}
+"""Legal ways of running the same thing, as environment variables: fresh processes, more threads, other kernels, other code."""
+
+
+@click.command("selftest")
+@click.option("--planted", "part", flag_value="planted", help="Only the planted defects.")
+@click.option("--null", "part", flag_value="null", help="Only the null campaign.")
+@click.option("--cases", type=click.IntRange(min=1), help=f"The null campaign's cases, and the most a defect may take.  [default: {NULL_CASES}, {PLANTED_CASES}]")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the generated cases.")
+@click.option("--defects", default="", help="Only these planted defects, comma-separated.")
+@click.option("--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the CPUs]")
+@json_option
+def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
+    """Measure detection, blame and false findings; exit status 1 when a rate misses its bar."""
+    from workers import dispatch
+    from workers.backends import candidates
+
+    chosen, backends = _chosen(options["defects"]), candidates()
+    told: dict[str, Any] = {"seed": options["seed"]}
+    with dispatch.cluster(None, options["workers"]) as workers, ThreadPoolExecutor(workers) as threads:
+        pool = dispatch.Pool(workers, deadline=DEADLINE_SECONDS)
+        if options["part"] != "null":
+            plan = partial(_plant, pool, backends, options["seed"], options["cases"] or PLANTED_CASES)
+            told["planted"] = planted_summary(_watched(threads.map(plan, chosen)))
+        if options["part"] != "planted":
+            cases = _cases(options["seed"], options["cases"] or NULL_CASES)
+            rows = list(itertools.chain.from_iterable(threads.map(partial(_null, pool, backends), cases)))
+            told["null"] = null_summary([row for row, _ in rows])
+            told["sweep"] = detection_curve(itertools.chain.from_iterable(curve for _, curve in rows))
+        told["environment"] = dict(pool.execute(_case(options["seed"], 0), "oracle").environment)
+    if options["as_json"]:
+        print_json(told)
+    else:
+        _tell(told)
+    return int(not passed(told))
+
+
+def passed(told: Mapping[str, Any]) -> bool:
+    """Whether every rate reaches its bar."""
+    planted, nothing = told.get("planted"), told.get("null")
+    found = planted is None or (planted["detection_rate"] >= DETECTED_LEAST and planted["blame_rate"] >= BLAMED_LEAST)
+    return found and (nothing is None or nothing["false_findings"] == 0)
+
+
+def _chosen(names: str) -> list[tuple["Fault", str]]:
+    """Every planted defect with every backend it goes into, or only those named."""
+    from workers.faults import all_faults
+
+    faults = all_faults()
+    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(faults)
+    for name in wanted:
+        if name not in faults:
+            msg = f"unknown defect {name!r}; allowed: {', '.join(sorted(faults))}"
+            raise UsageError(msg)
+    return [(faults[name], backend) for name in wanted for backend in faults[name].backends]
+
+
+def _case(seed: int, index: int) -> Case:
+    from generators.cases import case_at
+
+    return case_at(seed, index)
+
+
+def _cases(seed: int, count: int) -> Iterator[Case]:
+    return (_case(seed, index) for index in range(count))
+
+
+def _watched(results: Iterable[Planted]) -> list[Planted]:
+    """The results, each told on standard error as it comes."""
+    seen = []
+    for result in results:
+        seen.append(result)
+        told = f"found after {result.cases} cases, {result.blame}" if result.detected else f"not found in {result.cases} cases"
+        click.echo(f"{result.defect} on {result.backend}: {told}", err=True)
+    return seen
+
+
+def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: int, planted: tuple["Fault", str]) -> Planted:
+    """Runs cases with one defect planted into one backend until it is found."""
+    from workers.faults import VARIABLE
+
+    fault, name = planted
+    known = {backend: backends[backend] for backend in (name, HEALTHY[backends[name].SIDE])}
+
+    def execute(case: Case, backend: str) -> Outcome:
+        return pool.execute(case, backend, {VARIABLE: fault.name} if backend == name else None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Corpus(Path(folder))
+        corpus.prepare()
+        campaign = Campaign(name="planted", backends=known, execute=execute, corpus=corpus)
+        reached = ((i, case) for i, case in enumerate(_cases(seed, most)) if not known[name].unsupported(case) and fault.reaches(case))
+        for progress in run_campaign(campaign, reached):
+            found = [finding for finding in progress.new if finding.backend == name]
+            if found:
+                return _planted(fault, name, progress.examined.index + 1, found[0])
+    return _planted(fault, name, most, None)
+
+
+def _planted(fault: "Fault", backend: str, cases: int, finding: Finding | None) -> Planted:
+    told = {"blame": finding.blame, "symptom": str(finding.symptom), "floors": finding.ratio} if finding else {}
+    return Planted(defect=fault.name, backend=backend, detected=finding is not None, cases=cases, expected_blame=fault.blame, **told)  # type: ignore[arg-type]
+
+
+def _null(pool: "Pool", backends: Mapping[str, ModuleType], case: Case) -> list[tuple[Null, list[tuple[float, bool]]]]:
+    """One case on every backend that supports it, against the oracle and against its own legal variants."""
+    truth = pool.execute(case, "oracle")
+    if isinstance(truth, Failure):
+        return []
+    rows = []
+    for name, backend in backends.items():
+        if backend.unsupported(case):
+            continue
+        plain = pool.execute(case, name)
+        variants = {word: pool.execute(case, name, options) for word, options in VARIANTS[backend.SIDE].items()}
+        curve = list(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed)) if isinstance(plain, Trace) else []
+        rows.append((null(case, name, backend.SIDE, truth, plain, variants), curve))
+    return rows
+
+
+def _tell(told: Mapping[str, Any]) -> None:
+    if planted := told.get("planted"):
+        click.echo(f"planted: {planted['detected']} of {planted['defects']} found; detection {planted['detection_rate']:.1%}, blame {planted['blame_rate']:.1%}")
+    if nothing := told.get("null"):
+        click.echo(f"null: {nothing['false_findings']} false findings in {nothing['cases']} cases ({nothing['runs']} runs)")
+        click.echo(f"  greatest error of a correct run: {nothing['greatest_ratio']:.1f} floors")
+        for row in nothing["by_false_finding"]:
+            click.echo(f"  {row['case']} on {row['backend']}: {'; '.join(row['false'])}")
+    for size, share in told.get("sweep", {}).items():
+        click.echo(f"  errors of {size:g} floors: {share:.0%} detected")

@@ -1,0 +1,161 @@
+"""The service measured on itself: how surely planted defects are found and blamed, and how often correct runs are not believed.
+
+Pure functions over outcomes; `difftest.commands.selftest` runs the workers.
+"""
+
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from difftest.case import Case
+from difftest.comparator import compare
+from difftest.outcome import Failure, Outcome, Symptom, Trace
+from difftest.pair import measure
+
+DETECTED_LEAST = 0.95
+BLAMED_LEAST = 0.90
+WORTH_FINDING = 10.0
+"""Defects whose effect is smaller, in floors, are not held against the service."""
+
+SWEPT = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
+"""Sizes of the sweep, in floors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One defect on one backend. `cases` counts generated cases until it was detected (or all that were tried); `floors` is its effect where measured."""
+
+    defect: str
+    backend: str
+    detected: bool
+    cases: int
+    expected_blame: str
+    blame: str = ""
+    symptom: str = ""
+    floors: float | None = None
+
+    @property
+    def blamed(self) -> bool:
+        """Whether the verdict names the right kind of fault on the right side."""
+        return self.blame.endswith(self.expected_blame)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Null:
+    """One correct run held against the oracle and against a legal variant of itself. `false` says what would wrongly have been reported."""
+
+    case: str
+    path: str
+    backend: str
+    dtype: str
+    optimizer: str
+    variants: int
+    ratio: float
+    deterministic: bool
+    false: tuple[str, ...] = ()
+
+
+def planted_summary(results: Sequence[Planted]) -> dict[str, Any]:
+    """Rates over the defects worth finding, and every defect by itself."""
+    counted = [r for r in results if r.floors is None or r.floors >= WORTH_FINDING]
+    found = [r for r in counted if r.detected]
+    return {
+        "defects": len(results),
+        "detected": sum(r.detected for r in results),
+        "detection_rate": len(found) / len(counted) if counted else 0.0,
+        "blame_rate": sum(r.blamed for r in found) / len(found) if found else 0.0,
+        "median_cases": statistics.median(r.cases for r in found) if found else None,
+        "by_defect": [asdict(r) | {"blamed": r.blamed} for r in results],
+    }
+
+
+def null_summary(results: Sequence[Null]) -> dict[str, Any]:
+    """How many runs were held against their variants, and what would wrongly have been reported."""
+    ratios = sorted(r.ratio for r in results) or [0.0]
+    return {
+        "cases": len({r.case for r in results}),
+        "runs": len(results),
+        "false_findings": sum(bool(r.false) for r in results),
+        "greatest_ratio": ratios[-1],
+        "ratio_quantiles": {str(q): float(np.quantile(ratios, q)) for q in (0.5, 0.9, 0.99, 0.999)},
+        "not_deterministic": sum(not r.deterministic for r in results),
+        "by_false_finding": [asdict(r) for r in results if r.false],
+    }
+
+
+def null(case: Case, backend: str, side: str, truth: Trace, plain: Outcome, variants: Mapping[str, Outcome]) -> Null:
+    """Holds one backend against itself. `variants` are legal: `again` (fresh processes) and other orders of adding.
+
+    A run that fails, as upstream faults make it, must fail in every variant; a run that finishes must be within rounding of the oracle,
+    and its variants of the oracle and of itself.
+    """
+    false = [f"{name}: {said}" for name, outcome in {"plain": plain, **variants}.items() for said in _numeric(case, backend, side, truth, outcome)]
+    failed = {name: isinstance(outcome, Failure) for name, outcome in variants.items()}
+    false += [f"{name}: fails where the plain run does not, or the other way round" for name, bad in failed.items() if bad != isinstance(plain, Failure)]
+    seen = compare(case, backend, side, truth, plain)
+    return Null(
+        case=case.id,
+        path=case.path,
+        backend=backend,
+        dtype=case.dtype,
+        optimizer=case.training.optimizer,
+        variants=len(variants),
+        ratio=max((m.ratio for m in seen.measurements if seen.verdict != "inconclusive"), default=0.0),
+        deterministic=same(plain, variants["again"]) if "again" in variants else True,
+        false=tuple(false),
+    )
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    """Whether two runs gave the same bits (two failures: the same kind)."""
+    if isinstance(one, Failure) or isinstance(other, Failure):
+        return isinstance(one, Failure) and isinstance(other, Failure) and one.kind == other.kind
+    return all(
+        mine.keys() == theirs.keys() and all(_equal(mine[key].pieces, theirs[key].pieces) for key in mine)
+        for mine, theirs in zip(one.steps, other.steps, strict=True)
+    )
+
+
+def sweep(truth: Trace, mesh: Any, count: int, seed: int) -> Iterator[tuple[float, bool]]:  # noqa: ANN401
+    """Adds errors of known size, in floors, to one random element of `count` tensors, and says which are detected."""
+    random = np.random.default_rng(seed)
+    tensors = [(step, key) for step, named in enumerate(truth.steps) for key in named]
+    for size in SWEPT:
+        for _ in range(count):
+            step, key = tensors[random.integers(len(tensors))]
+            yield size, _detected(truth, mesh, step, key, size, random)
+
+
+def _detected(truth: Trace, mesh: Any, step: int, key: Any, size: float, random: np.random.Generator) -> bool:  # noqa: ANN401, PLR0913
+    from difftest import noise
+    from difftest.pair import beyond
+
+    value, deviation = truth.steps[step][key].full(mesh), truth.noise[step][key].full(mesh)
+    floors = noise.floor(deviation)
+    wrong = value + random.normal(size=value.shape) * deviation
+    place = tuple(random.integers(n) for n in value.shape)
+    wrong[place] = value[place] + size * floors[place] * random.choice((-1.0, 1.0))
+    return beyond(measure((step, *key), value, deviation, wrong))
+
+
+def detection_curve(results: Iterable[tuple[float, bool]]) -> dict[float, float]:
+    """The share detected, by size in floors."""
+    counted: dict[float, list[bool]] = {}
+    for size, detected in results:
+        counted.setdefault(size, []).append(detected)
+    return {size: sum(found) / len(found) for size, found in counted.items()}
+
+
+def _numeric(case: Case, backend: str, side: str, truth: Trace, outcome: Outcome) -> list[str]:
+    """What the comparator would report of a correct run that finished: all of it is false."""
+    if isinstance(outcome, Failure):
+        return []
+    divergences = compare(case, backend, side, truth, outcome).divergences
+    return [f"{d.check}: {d.detail}" for d in divergences[:1] if d.symptom in (Symptom.MISMATCH, Symptom.NONFINITE)]
+
+
+def _equal(mine: Mapping[int, Any], theirs: Mapping[int, Any]) -> bool:
+    return mine.keys() == theirs.keys() and all(np.array_equal(mine[rank], theirs[rank], equal_nan=True) for rank in mine)

@@ -1,0 +1,283 @@
+"""Whole campaigns on made-up backends: what is found, counted, blamed and recorded, in milliseconds."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TypeAlias
+
+import pytest
+from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
+
+from difftest.campaign import REPEATS, TRIES, Campaign, Progress, run
+from difftest.case import Case
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.errors import InfrastructureError
+from difftest.outcome import Failure, Outcome, Stage, Symptom
+
+WRONG = wrong_at(Stage.BACKWARD, "0.weight")
+SIDES = {"ddp": "torch", "spmd": "xla"}
+Wrong: TypeAlias = Callable[[Case], bool]
+
+
+def never(_case: Case) -> bool:
+    return False
+
+
+def always(_case: Case) -> bool:
+    return True
+
+
+def sharded(case: Case) -> bool:
+    return case.world_size > 1
+
+
+class Machine:
+    """Runs cases: right, but where `wrong` says so; counts what it was asked."""
+
+    def __init__(self, **wrong: Wrong) -> None:
+        self.wrong, self.asked, self.spoiled = wrong, Counter[tuple[str, str]](), dict[str, int]()
+        self._lock = threading.Lock()
+
+    def execute(self, case: Case, backend: str) -> Outcome:
+        """Answers, unless infrastructure is to spoil the run."""
+        with self._lock:
+            self.asked[case.id, backend] += 1
+            if self.spoiled.get(backend, 0) > 0:
+                self.spoiled[backend] -= 1
+                msg = "a node was lost"
+                raise InfrastructureError(msg)
+        return self.answer(case, backend)
+
+    def answer(self, case: Case, backend: str) -> Outcome:
+        """The oracle's trace, or a candidate's that is wrong where it is to be."""
+        if backend == "oracle":
+            return oracle(case)
+        return candidate(case, WRONG if self.wrong.get(backend, never)(case) else None)
+
+
+def backend(side: str, reason: str | None = None) -> SimpleNamespace:
+    return SimpleNamespace(SIDE=side, unsupported=lambda _case: reason)
+
+
+def a_campaign(
+    root: Path, machine: Machine, backends: Mapping[str, SimpleNamespace] | None = None, workers: int = 1, name: str = "one"
+) -> Campaign:
+    corpus = Corpus(root)
+    corpus.prepare()
+    there = backends or {name: backend(side) for name, side in SIDES.items()}
+    return Campaign(name=name, backends=there, execute=machine.execute, corpus=corpus, workers=workers)
+
+
+def examined(campaign: Campaign, *cases: Case) -> list[Progress]:
+    return list(run(campaign, enumerate(cases or (tensor_parallel_case(),))))
+
+
+def the_finding(campaign: Campaign) -> Finding:
+    (finding,) = campaign.corpus.findings()
+    return finding
+
+
+def test_right_backends_give_observations_and_no_finding(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, Machine())
+    (progress,) = examined(campaign)
+    assert (progress.new, progress.known, progress.examined.trouble) == ((), (), "")
+    seen = {o.backend: o for o in campaign.corpus.observations()}
+    assert {name: (o.side, o.verdict, o.outcome.status) for name, o in seen.items()} == {
+        "oracle": ("oracle", "oracle", "finished"),
+        "ddp": ("torch", "agree", "finished"),
+        "spmd": ("xla", "agree", "finished"),
+    }
+    assert seen["ddp"].measurements
+    assert {m.other_error is not None for m in seen["ddp"].measurements} == {True}
+
+
+def test_an_observation_tells_the_tables_what_they_need_of_the_case(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, Machine(ddp=sharded))
+    examined(campaign, a_case(mesh=(("dp", 2), ("tp", 3)), seed=5))
+    (seen,) = (o for o in campaign.corpus.observations() if o.backend == "ddp")
+    assert (seen.path, seen.mesh, seen.mesh_rank, seen.world_size, seen.layers) == ("data_parallel", "dp=2 x tp=3", 2, 6, ("Linear",))
+    assert (seen.campaign, seen.purpose, seen.environment) == ("one", "campaign", {"torch": "1"})
+    assert seen.fingerprints == (the_finding(campaign).fingerprint,)
+
+
+def test_a_divergence_is_found_once_and_counted_afterwards(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, Machine(spmd=sharded))
+    cases = [tensor_parallel_case(seed=seed) for seed in range(4)]
+    told = examined(campaign, *cases)
+    assert [len(p.new) for p in told] == [1, 0, 0, 0]
+    assert [len(p.known) for p in told] == [0, 1, 1, 1]
+    finding = the_finding(campaign)
+    assert (finding.hits, finding.case, finding.stable) == (4, cases[0].id, (REPEATS, REPEATS))
+    assert campaign.corpus.case(finding.fingerprint) == cases[0]
+    assert finding.first_seen <= finding.last_seen
+
+
+def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> None:
+    examined(a_campaign(tmp_path, Machine(spmd=sharded)))
+    machine = Machine(spmd=sharded)
+    (progress,) = examined(a_campaign(tmp_path, machine, name="two"))
+    assert (progress.new, [finding.hits for finding in progress.known]) == ((), [2])
+    assert set(machine.asked.values()) == {1}
+
+
+def test_a_finding_that_another_campaign_makes_meanwhile_is_counted_not_overwritten(tmp_path: Path) -> None:
+    other = a_campaign(tmp_path, Machine(spmd=sharded), name="other")
+
+    class Slow(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            if not case.layout.batch_axes and case.world_size == 1 and not other.corpus.fingerprints():
+                examined(other)  # while this one fills its 2 x 2
+            return super().answer(case, backend)
+
+    (progress,) = examined(a_campaign(tmp_path, Slow(spmd=sharded)))
+    assert (len(progress.new), [finding.hits for finding in progress.known]) == (0, [2])
+
+
+def test_a_failure_on_two_paths_is_one_finding_with_both(tmp_path: Path) -> None:
+    class Failing(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            return a_failure(Symptom.CRASH, message=f"size {case.world_size}") if backend == "spmd" else super().answer(case, backend)
+
+    campaign = a_campaign(tmp_path, Failing())
+    examined(campaign, tensor_parallel_case(), a_case())
+    finding = the_finding(campaign)
+    assert (finding.paths, finding.hits, finding.symptom) == (("data_parallel", "tensor_parallel"), 2, Symptom.CRASH)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "blames"),
+    [
+        ({"spmd": sharded}, {"spmd": "xla sharding fault"}),
+        ({"ddp": sharded}, {"ddp": "torch sharding fault"}),
+        ({"spmd": always}, {"spmd": "xla backend fault"}),
+        ({"ddp": always, "spmd": sharded}, {"ddp": "torch backend fault", "spmd": "shared sharding fault"}),
+        ({"ddp": sharded, "spmd": sharded}, {"ddp": "shared sharding fault", "spmd": "shared sharding fault"}),
+        ({"ddp": always, "spmd": always}, {"ddp": "oracle in doubt", "spmd": "oracle in doubt"}),
+    ],
+)
+def test_the_blame_follows_from_the_square(tmp_path: Path, wrong: dict[str, Wrong], blames: dict[str, str]) -> None:
+    campaign = a_campaign(tmp_path, Machine(**wrong))
+    examined(campaign)
+    assert {finding.backend: finding.blame for finding in campaign.corpus.findings()} == blames
+
+
+def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, Machine(spmd=sharded))
+    examined(campaign)
+    assert the_finding(campaign).evidence == {"single": "agrees", "other": "agrees", "other_single": "agrees"}
+    alone = a_campaign(tmp_path / "alone", Machine(spmd=sharded), {"spmd": backend("xla")})
+    examined(alone)
+    assert the_finding(alone).evidence == {"single": "agrees", "other": "not run", "other_single": "not run"}
+    assert the_finding(alone).blame == "xla sharding fault"
+
+
+def test_one_backend_of_the_other_side_that_agrees_is_enough(tmp_path: Path) -> None:
+    backends = {"spmd": backend("xla"), "ddp": backend("torch"), "fsdp": backend("torch")}
+    campaign = a_campaign(tmp_path, Machine(spmd=sharded, ddp=sharded), backends)
+    examined(campaign)
+    blames = {finding.backend: finding.blame for finding in campaign.corpus.findings()}
+    assert blames == {"spmd": "xla sharding fault", "ddp": "shared sharding fault"}
+
+
+def test_a_divergence_that_does_not_come_back_is_blamed_on_nobody(tmp_path: Path) -> None:
+    first = iter([True])
+    campaign = a_campaign(tmp_path, Machine(spmd=lambda _case: next(first, False)))
+    (progress,) = examined(campaign)
+    assert [(f.blame, f.stable) for f in progress.new] == [("inconclusive: it did not come back", (0, REPEATS))]
+
+
+def test_a_divergence_that_comes_back_now_and_then_is_counted(tmp_path: Path) -> None:
+    now_and_then = iter([True, False, True])
+    campaign = a_campaign(tmp_path, Machine(spmd=lambda _case: next(now_and_then, False)))
+    examined(campaign)
+    assert (the_finding(campaign).stable, the_finding(campaign).blame) == ((1, 2), "xla sharding fault")
+
+
+def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.spoiled = {"spmd": TRIES - 1}
+    campaign = a_campaign(tmp_path, machine)
+    (progress,) = examined(campaign)
+    assert progress.examined.trouble == ""
+    assert machine.asked[tensor_parallel_case().id, "spmd"] == TRIES
+
+
+@pytest.mark.parametrize("spoiled", ["oracle", "spmd"])
+def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(tmp_path: Path, spoiled: str) -> None:
+    machine = Machine(ddp=always)
+    machine.spoiled = {spoiled: TRIES}
+    campaign = a_campaign(tmp_path, machine)
+    broken, whole = examined(campaign, tensor_parallel_case(), tensor_parallel_case(seed=1))
+    assert (broken.examined.trouble, broken.new, broken.examined.runs) == ("a node was lost", (), {})
+    assert (whole.examined.trouble, len(whole.new)) == ("", 1)
+    assert {o.index for o in campaign.corpus.observations()} == {1}
+
+
+def test_a_repeat_that_infrastructure_spoils_says_nothing_against_a_finding(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = a_campaign(tmp_path, machine)
+
+    class Breaking(Corpus):
+        def fingerprints(self) -> tuple[str, ...]:
+            machine.spoiled = {"oracle": 100}  # from the moment that the first divergence is looked up
+            return super().fingerprints()
+
+    broken = Campaign(name="one", backends=campaign.backends, execute=machine.execute, corpus=Breaking(tmp_path))
+    examined(broken)
+    machine.spoiled = {}
+    assert (the_finding(campaign).blame, the_finding(campaign).stable) == ("inconclusive: it could not be run again", (0, 0))
+
+
+def test_unsupported_backends_are_not_run(tmp_path: Path) -> None:
+    machine = Machine(spmd=always)
+    campaign = a_campaign(tmp_path, machine, {"spmd": backend("xla", "it cannot"), "ddp": backend("torch")})
+    examined(campaign)
+    assert {name for _, name in machine.asked} == {"oracle", "ddp"}
+    assert {o.backend for o in campaign.corpus.observations()} == {"oracle", "ddp"}
+
+
+def test_without_an_oracle_every_verdict_is_inconclusive(tmp_path: Path) -> None:
+    class Blind(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            return a_failure() if backend == "oracle" else super().answer(case, backend)
+
+    campaign = a_campaign(tmp_path, Blind(spmd=always))
+    (progress,) = examined(campaign)
+    assert progress.new == ()
+    assert isinstance(progress.examined.runs["oracle"].outcome, Failure)
+    seen = {o.backend: (o.verdict, o.outcome.status) for o in campaign.corpus.observations()}
+    assert seen == {"oracle": ("oracle", "exception"), "ddp": ("inconclusive", "finished"), "spmd": ("inconclusive", "finished")}
+
+
+def test_results_come_in_the_order_of_their_indices_whatever_their_timing(tmp_path: Path) -> None:
+    class Uneven(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            time.sleep(0.02 if case.seed % 3 == 0 else 0.0)
+            return super().answer(case, backend)
+
+    def found(folder: str, workers: int) -> tuple[list[int], list[tuple[int, str, str]], str]:
+        campaign = a_campaign(tmp_path / folder, Uneven(spmd=lambda case: case.seed % 2 == 1), workers=workers)
+        told = examined(campaign, *(tensor_parallel_case(seed=seed) for seed in range(8)))
+        seen = [(o.index, o.backend, o.verdict) for o in campaign.corpus.observations()]
+        return [p.examined.index for p in told], seen, the_finding(campaign).case
+
+    assert found("four", 4) == found("one", 1)
+    assert found("three", 3)[0] == list(range(8))
+
+
+def test_cases_are_drawn_as_they_are_needed(tmp_path: Path) -> None:
+    drawn = []
+
+    def cases() -> object:
+        for index in range(20):
+            drawn.append(index)
+            yield index, tensor_parallel_case(seed=index)
+
+    progress = run(a_campaign(tmp_path, Machine(), workers=2), cases())  # type: ignore[arg-type]
+    next(progress)
+    assert len(drawn) <= 4
+    progress.close()

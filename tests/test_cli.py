@@ -1,0 +1,250 @@
+"""The command line: what it says of wrong usage, and what it does without."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from samples import a_case
+from test_divergence import FOUND
+
+from difftest import __version__, cli, plugins
+from difftest.commands._options import Duration, Names
+from difftest.commands.list import KINDS
+from difftest.corpus import Corpus
+from difftest.errors import InfrastructureError, UsageError
+
+COMMANDS = plugins.names(cli.COMMANDS)
+HEAVY = ("torch", "torch_xla", "ray", "jax", "hypothesis", "pandas", "pyarrow", "jinja2")
+BLOCKED = """
+import importlib.machinery, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        return importlib.machinery.ModuleSpec(name, self) if name.partition(".")[0] in {heavy} else None
+    def create_module(self, spec):
+        raise ImportError(f"{{spec.name}} is not to be imported here")
+    def exec_module(self, module): ...
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of `difftest` with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["difftest", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def alone(*arguments: str, block: tuple[str, ...] = HEAVY) -> subprocess.CompletedProcess[str]:
+    """`difftest` in a fresh interpreter that refuses to import `block`."""
+    program = BLOCKED.format(heavy=set(block)) + f"sys.argv = {['difftest', *arguments]!r}\nfrom difftest.cli import main\nmain()"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+
+
+def test_a_command_is_a_file_that_holds_one_of_its_name() -> None:
+    assert {"doctor", "list", "replay", "report", "run", "support"} <= set(COMMANDS)
+    for name in COMMANDS:
+        command = plugins.load(cli.COMMANDS, name).command
+        assert isinstance(command, click.Command)
+        assert command.name == name
+        assert command.help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name: str) -> None:
+    told = CliRunner().invoke(cli.difftest, [name, "--help"])
+    assert told.exit_code == 0
+    assert f"Usage: difftest {name}" in told.output
+
+
+def test_it_tells_its_version() -> None:
+    assert CliRunner().invoke(cli.difftest, ["--version"]).output == f"difftest, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("unheard",), "Error: No such command 'unheard'."),
+        (
+            ("list", "bugs"),
+            "Error: Invalid value for '{backends|paths|checks|formats}': 'bugs' is not one of 'backends', 'paths', 'checks', 'formats'.",
+        ),
+        (("run", "--seed", "-1"), "Error: Invalid value for '--seed': -1 is not in the range 0<=x<=9223372036854775807."),
+        (("run", "--cases", "0"), "Error: Invalid value for '--cases': 0 is not in the range x>=1."),
+        (
+            ("run", "--budget", "10"),
+            "Error: Invalid value for '--budget': '10' is no duration; allowed: a number and s, m or h, such as 10m",
+        ),
+        (("run", "--workers", "two"), "Error: Invalid value for '--workers': 'two' is not a valid integer range."),
+        (("run", "--fail-on", "x"), "Error: Invalid value for '--fail-on': 'x' is not one of 'new', 'any', 'infra', 'never'."),
+        (("replay", "--times", "0", "case.json"), "Error: Invalid value for '--times': 0 is not in the range x>=1."),
+        (("replay", "/none/case.json"), "difftest: cannot read '/none/case.json': No such file or directory"),
+        (
+            ("run", "--out", "/dev/null/x"),
+            "difftest: cannot write to '/dev/null/x/corpus': Not a directory; give a folder that can be made and written",
+        ),
+    ],
+)
+def test_wrong_usage_is_status_2_and_one_clear_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    status, out, err = called(capsys, monkeypatch, *arguments)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1] == message
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(("option", "kind"), [("--backends", "backend"), ("--paths", "path")])
+def test_an_unknown_plugin_is_told_what_there_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, kind: str
+) -> None:
+    status, out, err = called(capsys, monkeypatch, "run", option, "unheard")
+    assert (status, out) == (2, "")
+    assert f"Invalid value for '{option}': unknown {kind} 'unheard'; allowed: " in err
+
+
+def test_the_oracle_is_no_candidate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "unknown backend 'oracle'; allowed: torch_ddp" in called(capsys, monkeypatch, "run", "--backends", "oracle")[2]
+
+
+@pytest.mark.parametrize("size", ["1", "0", "-3", "1000"])
+def test_a_world_size_that_this_machine_does_not_allow_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    status, _, err = called(capsys, monkeypatch, "run", "--max-world-size", size)
+    assert status == 2
+    assert f"--max-world-size is {size}; this machine allows 2 to " in err
+
+
+@pytest.mark.parametrize("text", ["{", "", '{"schema": 99}', '{"model": 3}', "[" * 5000])
+def test_a_malformed_case_is_named_by_its_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
+) -> None:
+    file = tmp_path / "case.json"
+    file.write_text(text)
+    status, out, err = called(capsys, monkeypatch, "replay", file)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"difftest: {file}: case ")
+    assert err.count("\n") == 1
+
+
+def test_a_malformed_finding_is_named_by_its_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Corpus(tmp_path).save(FOUND, a_case())
+    folder = tmp_path / FOUND.fingerprint
+    (folder / "finding.json").write_text("{}")
+    for target in (folder, folder / "finding.json"):
+        status, out, err = called(capsys, monkeypatch, "replay", target)
+        assert (status, out) == (2, "")
+        assert err.startswith(f"difftest: {folder}/finding.json: finding cannot be read: ")
+
+
+def test_a_folder_that_is_no_finding_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    status, out, err = called(capsys, monkeypatch, "replay", tmp_path)
+    assert (status, out) == (2, "")
+    assert "holds no finding.json; give a case file or a finding's folder" in err
+
+
+def test_a_case_too_large_for_this_machine_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    case = a_case(mesh=(("dp", 16),))
+    (tmp_path / "case.json").write_bytes(case.to_json())
+    status, out, err = called(capsys, monkeypatch, "replay", tmp_path / "case.json")
+    assert (status, out) == (2, "")
+    assert err == f"difftest: case {case.id} has a mesh of 16 ranks; this machine allows at most 8\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (UsageError("what is 1; allowed: 2"), 2, "difftest: what is 1; allowed: 2\n"),
+        (InfrastructureError("no node"), 3, "difftest: no node\n"),
+        (KeyboardInterrupt(), 130, "\n"),
+    ],
+)
+def test_errors_become_a_line_and_a_status(  # noqa: PLR0913, PLR0917
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, status: int, line: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    (tmp_path / "case.json").write_bytes(a_case().to_json())
+    monkeypatch.setattr("difftest.commands.replay.read_case", fail)
+    assert called(capsys, monkeypatch, "replay", tmp_path / "case.json") == (status, "", line)
+
+
+@pytest.mark.parametrize("kind", ["backends", "paths", "checks", "formats"])
+def test_list_prints_every_plugin_with_its_first_line(kind: str) -> None:
+    plain, structured = (CliRunner().invoke(cli.difftest, ["list", kind, *more]).stdout for more in ([], ["--json"]))
+    about = json.loads(structured)[kind]
+    assert tuple(about) == plugins.names(KINDS[kind])
+    assert all(about.values())
+    assert [line.split()[0] for line in plain.splitlines()] == list(about)
+
+
+def test_doctor_tells_one_json_object() -> None:
+    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert set(told) == {"machine", "devices", "packages", "missing"}
+    assert set(told["missing"]) == {name for name, version in told["packages"].items() if version is None}
+
+
+def test_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("difftest.commands.doctor._version", lambda package: None if package == "ray" else "1")
+    told = CliRunner().invoke(cli.difftest, ["doctor"])
+    assert told.exit_code == 0
+    assert "missing: pip install 'difftest[cluster]'" in told.output
+
+
+def test_doctor_does_not_take_a_drivers_complaint_for_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver.'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert told["devices"]["cuda"].startswith("none")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("1.5h", 5400.0)])
+def test_durations_are_read_in_seconds(text: str, seconds: float) -> None:
+    assert Duration().convert(text, None, None) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "-1m", "1d", "1e3s", "10 m", "10m\n"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no duration"):
+        Duration().convert(text, None, None)
+
+
+def test_names_are_split_at_commas() -> None:
+    assert Names("difftest.checks").convert("loss, finite", None, None) == ("loss", "finite")
+    with pytest.raises(click.BadParameter, match="unknown check ''"):
+        Names("difftest.checks").convert("loss,", None, None)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("run", "--help"), ("list", "backends"), ("list", "paths", "--json"), ("doctor",)]
+)
+def test_help_list_and_doctor_need_no_framework(arguments: tuple[str, ...]) -> None:
+    told = alone(*arguments)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout
+
+
+def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
+    program = BLOCKED.format(heavy={"torch", "torch_xla", "ray", "jax"}) + (
+        "import difftest.campaign, difftest.support, workers.backends\n"
+        "from generators.cases import case_at\n"
+        "for backend in workers.backends.candidates().values():\n"
+        "    backend.unsupported(case_at(0, 0))\n"
+    )
+    pytest.importorskip("generators.cases")
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (told.returncode, told.stderr) == (0, "")

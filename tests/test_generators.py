@@ -1,0 +1,187 @@
+"""Cases: valid, varied, and the same at an index whoever asks."""
+
+import functools
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from difftest import data, plugins
+from difftest.case import Case
+from difftest.errors import UsageError
+from difftest.exact import inexact
+from difftest.layout import MOST_RANKS, Shard, local_slices
+from difftest.model import Attention, Conv, Linear, walk
+from generators.cases import PATHS, case_at, cases, pool_at
+from generators.explore import BLOCK, Walk, features, pairs
+from generators.models import MOST_PARAMETERS
+
+ROOT = Path(__file__).parents[1]
+SEED = 20
+COUNT = 200
+quietly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+
+
+@functools.cache
+def sample() -> tuple[Case, ...]:
+    return tuple(case_at(SEED, index) for index in range(COUNT))
+
+
+@quietly
+@given(cases())
+def test_a_case_reads_back_from_its_json_as_the_same_case(case: Case) -> None:
+    assert Case.from_json(case.to_json()) == case
+    assert Case.from_json(case.to_json()).id == case.id
+
+
+@quietly
+@given(st.sampled_from((2, 3, 4, 8, 16, MOST_RANKS)).flatmap(lambda most: st.tuples(st.just(most), cases(max_world_size=most))))
+def test_no_case_has_more_ranks_than_asked_for(drawn: tuple[int, Case]) -> None:
+    most, case = drawn
+    assert 2 <= case.world_size <= most
+
+
+@quietly
+@given(cases())
+def test_every_rank_has_a_row_of_every_accumulation_part(case: Case) -> None:
+    rows = case.data.batch // case.training.accumulation
+    for rank in range(case.world_size):
+        (held,) = local_slices((rows,), case.layout.batch, case.layout.mesh, rank)
+        assert held.stop > held.start
+
+
+@quietly
+@given(cases(max_world_size=MOST_RANKS))
+def test_nothing_rounds_in_an_exact_case(case: Case) -> None:
+    assert case.data.regime != "exact" or inexact(case) is None
+
+
+@quietly
+@given(cases())
+def test_only_what_compares_well_is_combined(case: Case) -> None:
+    training, fed = case.training, case.data
+    assert case.dtype != "float16" or (fed.regime not in ("large", "tiny") and not training.optimizer.startswith("adam"))
+    assert case.dtype == "float32" or (training.steps <= 2 and not fed.learnable and fed.regime != "exact")
+    assert math.frexp(training.learning_rate)[0] == 0.5
+    assert not training.optimizer.startswith("adam") or fed.learnable or training.learning_rate <= 0.01
+    assert fed.regime != "large" or training.optimizer.startswith("adam") or training.learning_rate <= 2**-12
+    assert training.loss == "mse" or case.model.outputs >= 2
+    assert fed.learnable == (training.steps >= 20)
+
+
+@quietly
+@given(cases())
+def test_models_are_small(case: Case) -> None:
+    assert sum(math.prod(shape) for shape in case.model.parameters().values()) < MOST_PARAMETERS
+    assert len(list(walk(case.model.layers))) <= 20
+
+
+@pytest.mark.parametrize("paths", [None, ("tensor_parallel", "data_parallel"), ("fully_sharded",)])
+def test_as_many_cases_in_a_row_as_there_are_paths_cover_each_once(paths: tuple[str, ...] | None) -> None:
+    names = sorted(paths or plugins.names(PATHS))
+    seen = [case_at(SEED, index, paths=paths).path for index in range(2 * len(names) + 1)]
+    for start in range(len(names) + 1):
+        assert sorted(seen[start : start + len(names)]) == names
+
+
+def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence() -> None:
+    wanted = (7, 3, BLOCK + 2)
+    code = f"from generators.cases import case_at; import json; print(json.dumps([case_at({SEED}, i).id for i in {wanted}]))"
+    environment = {**os.environ, "PYTHONHASHSEED": "4321"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment, text=True, cwd=ROOT)  # noqa: S603  our own
+    assert json.loads(done.stdout) == [sample()[index].id for index in wanted]
+
+
+def test_the_order_of_asking_does_not_matter() -> None:
+    asked = [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
+    assert asked[0] == asked[3]
+    assert asked == [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
+    again = [case_at(SEED + 1, index, paths=reversed(plugins.names(PATHS))).id for index in (9, 2)]
+    assert again == asked[:2]
+
+
+def test_cases_differ_within_a_seed_and_between_seeds() -> None:
+    assert len({case.id for case in sample()}) == COUNT
+    assert len({case.seed for case in sample()}) == COUNT
+    assert case_at(SEED, 0).seed != case_at(SEED + 1, 0).seed
+
+
+@pytest.mark.parametrize(
+    ("seed", "index", "paths", "size"),
+    [(-1, 0, None, 8), (2**63, 0, None, 8), (0, -1, None, 8), (0, 0, ("sideways",), 8), (0, 0, (), 8), (0, 0, None, 1), (0, 0, None, 65)],
+)
+def test_a_number_or_path_out_of_range_is_a_usage_error(seed: int, index: int, paths: tuple[str, ...] | None, size: int) -> None:
+    with pytest.raises(UsageError, match="allowed"):
+        case_at(seed, index, paths=paths, max_world_size=size)
+
+
+def test_two_hundred_cases_show_every_kind() -> None:
+    shown = {feature for case in sample() for feature in features(case)}
+    layers = ["Linear", "Activation", "LayerNorm", "RMSNorm", "Embedding", "Attention", "Conv", "Residual"]
+    details = ["tied", "causal", "not causal", "grouped heads", "equal heads", "segments True", "relu", "gelu", "silu", "tanh"]
+    regimes = [f"regime {name}" for name in ("normal", "exact", "large", "tiny", "ties", "zeros")]
+    optimizers = [f"optimizer {name}" for name in ("sgd", "momentum", "adam", "adamw")]
+    sizes = [f"{ranks} ranks" for ranks in range(2, 9)] + [f"{axes} axes" for axes in (1, 2, 3)]
+    trained = [
+        "loss mse",
+        "loss cross_entropy",
+        "float32",
+        "bfloat16",
+        "float16",
+        "clipped",
+        "several parts",
+        "ignored targets",
+        "learnable",
+    ]
+    uneven = ["uneven parameters", "uneven batch"]
+    paths = [f"path {name}" for name in plugins.names(PATHS)]
+    assert not {*layers, *details, *regimes, *optimizers, *sizes, *trained, *uneven, *paths} - shown
+
+
+def test_small_worlds_and_float32_and_short_runs_are_most() -> None:
+    assert sum(case.world_size in (2, 4) for case in sample()) > COUNT / 3
+    assert 0.6 < sum(case.dtype == "float32" for case in sample()) / COUNT < 0.85
+    assert sum(case.training.steps <= 3 for case in sample()) > 0.75 * COUNT
+
+
+def test_the_numbers_of_every_case_are_finite() -> None:
+    for case in sample():
+        first = data.batch(case, 0)
+        arrays = [*data.weights(case).values(), first.inputs, first.targets]
+        assert all(np.isfinite(array).all() for array in arrays), case.id
+        assert first.count > 1 or case.model.outputs == 1 or case.training.loss == "cross_entropy"
+
+
+def test_of_equal_rivals_the_one_with_more_new_pairs_is_chosen() -> None:
+    first, *others = (case for case in sample() if case.dtype == "float32" and case.world_size == 2 and not case.data.learnable)
+    ordinary = [case for case in (first, *others) if case.data.regime != "exact"][:6]
+    walk_ = Walk()
+    walk_.choose(ordinary)
+    assert len(pairs(walk_.chosen[0])) == max(len(pairs(case)) for case in ordinary)
+    walk_.choose([walk_.chosen[0], *ordinary])
+    assert walk_.chosen[1] != walk_.chosen[0]
+
+
+def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool() -> None:
+    explored = {pair for case in sample()[:BLOCK] for pair in pairs(case)}
+    firsts = [pool_at(SEED, index, path=case.path)[0] for index, case in enumerate(sample()[:BLOCK])]
+    assert len(explored) > 1.1 * len({pair for case in firsts for pair in pairs(case)})
+
+
+def test_layers_that_can_be_cut_are_cut_and_left_whole() -> None:
+    cut = {
+        (type(layer).__name__, any(isinstance(p, Shard) for p in placed))
+        for case in sample()
+        if case.path == "tensor_parallel"
+        for path, layer in walk(case.model.layers)
+        for name, placed in case.layout.parameters.items()
+        if name.startswith(f"{path}.") and isinstance(layer, Linear | Conv | Attention)
+    }
+    assert {("Linear", True), ("Linear", False), ("Conv", True), ("Attention", True), ("Attention", False)} <= cut

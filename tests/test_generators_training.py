@@ -1,0 +1,58 @@
+"""Batches and optimizers: what keeps a comparison meaningful."""
+
+import itertools
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from difftest.layout import Mesh, Shard, local_slices
+from difftest.model import Attention, Layer, Linear, Model, RMSNorm
+from generators import training
+from generators.models import learnable_models
+
+parts = st.lists(st.integers(1, 4), min_size=0, max_size=2).map(tuple)
+
+
+@given(st.integers(1, 40), parts)
+def test_the_rule_for_rows_agrees_with_what_the_ranks_hold(rows: int, sizes: tuple[int, ...]) -> None:
+    mesh = Mesh((*zip(("dp_replicate", "dp_shard"), sizes, strict=False),) or (("dp", 1),))
+    held = [local_slices((rows,), (Shard(0),) * len(mesh.axes), mesh, rank)[0] for rank in range(mesh.world_size)]
+    assert training.every_rank_has_rows(rows, sizes) == all(part.stop > part.start for part in held)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes", "expected"),
+    [(7, (2,), True), (5, (3,), True), (4, (3,), False), (6, (2, 2), True), (5, (2, 2), True), (9, (2, 4), False)],
+)
+def test_chunks_are_cut_as_torch_cuts_them(rows: int, sizes: tuple[int, ...], expected: bool) -> None:  # noqa: FBT001  a table
+    assert training.every_rank_has_rows(rows, sizes) is expected
+
+
+@given(parts.flatmap(lambda sizes: st.tuples(st.just(sizes), training.batch_rows(parts=sizes))))
+def test_drawn_rows_leave_no_rank_empty(drawn: tuple[tuple[int, ...], int]) -> None:
+    sizes, rows = drawn
+    assert training.every_rank_has_rows(rows, sizes)
+
+
+@given(st.sampled_from(((), (2,), (4,), (2, 2), (8,))).flatmap(lambda sizes: training.batch_rows(parts=sizes, most=16, exact=True)))
+def test_exact_batches_are_powers_of_two(rows: int) -> None:
+    assert rows in (4, 8, 16)
+
+
+@given(learnable_models())
+def test_a_learnable_task_has_a_rate_for_every_optimizer_and_loss(model: Model) -> None:
+    for optimizer, loss in itertools.product(get_args(training.Optimizer), get_args(training.Loss)):
+        assert 2**-6 <= training.learning_rate(optimizer=optimizer, model=model, loss=loss) <= 1
+
+
+def deep(count: int, *more: Layer) -> Model:
+    return Model(layers=(*[Linear(inputs=4, outputs=4)] * count, *more), sequence=4)
+
+
+def test_large_numbers_need_a_norm_or_few_layers_and_no_softmax() -> None:
+    assert training.keeps_large_finite(deep(6))
+    assert not training.keeps_large_finite(deep(7))
+    assert training.keeps_large_finite(deep(7, RMSNorm(width=4)))
+    assert not training.keeps_large_finite(deep(1, Attention(width=4, heads=2, kv_heads=1)))

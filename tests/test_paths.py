@@ -1,0 +1,150 @@
+"""The parallelism paths: what each lays out, whatever the model."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from difftest import plugins
+from difftest.case import Case
+from difftest.errors import UsageError
+from difftest.layout import Layout, Mesh, Placements, Replicate, Shard
+from difftest.model import Activation, Attention, Linear, Model, Residual, RMSNorm, walk
+from generators import layouts
+from generators.cases import PATHS, cases
+from generators.models import models
+from generators.paths import Path
+
+R, S0, S1 = Replicate(), Shard(0), Shard(1)
+BLOCK = Residual(
+    layers=(RMSNorm(width=8), Linear(inputs=8, outputs=16), Activation(function="relu"), Linear(inputs=16, outputs=8)),
+)
+MEGATRON = Model(layers=(BLOCK, Residual(layers=(RMSNorm(width=8), Attention(width=8, heads=4, kv_heads=2)))), sequence=4)
+quietly = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+
+
+def kinds(layout: Layout) -> set[Placements]:
+    return set(layout.parameters.values())
+
+
+@pytest.mark.parametrize("name", plugins.names(PATHS))
+def test_every_path_offers_what_the_protocol_asks(name: str) -> None:
+    module = plugins.load(PATHS, name)
+    wanted = [attribute for attribute in vars(Path) if not attribute.startswith("_")]
+    assert all(callable(getattr(module, attribute)) for attribute in wanted)
+
+
+@pytest.mark.parametrize(("name", "axes"), [("data_parallel", ("dp",)), ("fully_sharded", ("dp_shard",)), ("tensor_parallel", ("tp",))])
+@quietly
+@given(drawn=st.data())
+def test_simple_paths_have_one_axis(name: str, axes: tuple[str, ...], drawn: st.DataObject) -> None:
+    case = drawn.draw(cases(paths=(name,)))
+    assert case.layout.mesh.names == axes
+    assert case.path == name
+
+
+@quietly
+@given(cases(paths=("data_parallel",)))
+def test_data_parallel_cuts_the_batch_alone(case: Case) -> None:
+    assert case.layout.batch == (S0,)
+    assert kinds(case.layout) == {(R,)}
+
+
+@quietly
+@given(cases(paths=("fully_sharded",)))
+def test_fully_sharded_cuts_everything(case: Case) -> None:
+    assert case.layout.batch == (S0,)
+    assert kinds(case.layout) == {(S0,)}
+
+
+@quietly
+@given(cases(paths=("hybrid_sharded",)))
+def test_hybrid_sharded_cuts_parameters_over_the_inner_axis(case: Case) -> None:
+    assert case.layout.mesh.names == ("dp_replicate", "dp_shard")
+    assert case.layout.batch == (S0, S0)
+    assert kinds(case.layout) == {(R, S0)}
+
+
+@quietly
+@given(cases(paths=("tensor_parallel", "data_tensor")))
+def test_a_tensor_parallel_axis_never_cuts_the_batch_or_a_norm(case: Case) -> None:
+    assert case.layout.mesh.names[-1] == "tp"
+    assert case.layout.batch[-1] == R
+    for path, layer in walk(case.model.layers):
+        if type(layer).__name__ in ("LayerNorm", "RMSNorm"):
+            assert case.layout.parameters[f"{path}.weight"][-1] == R
+
+
+@quietly
+@given(cases(paths=("data_tensor",)))
+def test_data_axes_cut_the_batch_and_only_dp_shard_cuts_parameters(case: Case) -> None:
+    layout = case.layout
+    assert layout.batch == (*(S0,) * (len(layout.mesh.axes) - 1), R)
+    for placements in kinds(layout):
+        for axis, placement in zip(layout.mesh.names[:-1], placements, strict=False):
+            assert placement in ((S0, R) if axis == "dp_shard" else (R,))
+            assert placement == S0 or axis != "dp_shard" or placements[-1] == S0
+
+
+def over_tp(case: Case) -> dict[str, Shard | Replicate]:
+    return {name: placements[-1] for name, placements in case.layout.parameters.items()}
+
+
+@quietly
+@given(cases(paths=("tensor_parallel", "data_tensor")))
+def test_attention_is_cut_by_whole_heads_or_not_at_all(case: Case) -> None:
+    size, placed = case.layout.mesh.shape[-1], over_tp(case)
+    for path, layer in walk(case.model.layers):
+        if isinstance(layer, Attention):
+            cut = tuple(placed[f"{path}.{name}.weight"] for name in "qkvo")
+            assert cut == (R,) * 4 or (cut == (S0, S0, S0, S1) and layer.kv_heads % size == 0)
+
+
+@quietly
+@given(cases(paths=("tensor_parallel", "data_tensor")))
+def test_a_bias_goes_with_the_outputs(case: Case) -> None:
+    placed = over_tp(case)
+    for path, layer in walk(case.model.layers):
+        if isinstance(layer, Linear) and layer.bias:
+            weight = placed["0.weight" if layer.tied else f"{path}.weight"]
+            assert placed[f"{path}.bias"] == (S0 if weight == S0 else R)
+
+
+def linears(model: Model) -> Iterator[tuple[str, Linear]]:
+    return ((path, layer) for path, layer in walk(model.layers) if isinstance(layer, Linear) and not layer.tied)
+
+
+@quietly
+@given(st.integers(2, 8).flatmap(lambda size: st.tuples(st.just(size), models(unit=size))), st.data())
+def test_megatron_cuts_evenly_and_pairs_every_cut_by_rows(drawn: tuple[int, Model], more: st.DataObject) -> None:
+    size, model = drawn
+    placed = more.draw(layouts.megatron_placements(model=model, size=size))
+    before: Shard | Replicate = R
+    for path, layer in linears(model):
+        cut = placed[f"{path}.weight"]
+        assert cut != S0 or layer.outputs % size == 0
+        assert cut != S1 or (before == S0 and layer.inputs % size == 0)
+        before = cut
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_a_transformer_block_can_be_cut_as_megatron_does(drawn: st.DataObject) -> None:
+    placed = drawn.draw(layouts.megatron_placements(model=MEGATRON, size=2))
+    assert (placed["0.1.weight"], placed["0.1.bias"]) in ((S0, S0), (R, R))
+    assert placed["0.3.weight"] == (S1 if placed["0.1.weight"] == S0 else R) or placed["0.1.weight"] == R
+    assert placed["0.3.bias"] == R or placed["0.3.weight"] == S0
+
+
+@given(st.integers(2, 64).flatmap(lambda most: st.tuples(st.just(most), layouts.meshes(axes=("dp", "tp"), max_world_size=most))))
+def test_meshes_keep_to_the_size_asked_for(drawn: tuple[int, Mesh]) -> None:
+    most, mesh = drawn
+    assert 2 <= mesh.world_size <= most
+    assert all(1 <= size <= 8 for size in mesh.shape)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1, 65])
+def test_a_mesh_of_no_ranks_or_too_many_is_a_usage_error(size: int) -> None:
+    with pytest.raises(UsageError, match=f"max_world_size is {size}; allowed: 2 to 64"):
+        layouts.meshes(axes=("dp",), max_world_size=size)
