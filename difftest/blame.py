@@ -27,7 +27,7 @@ def verdict(side: str, square: Square, *, stable: tuple[int, int]) -> str:
     if not back:
         return "inconclusive: it did not come back"
     if square.single is None:
-        return "inconclusive: it could not be compared on one device"
+        return f"{side} fault"
     if square.single and square.other_single:
         return "oracle in doubt"
     if square.other and not square.single:

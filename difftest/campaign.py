@@ -216,7 +216,7 @@ def _new(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ra
         **named,
         fingerprint=divergence.fingerprint,
         blame=verdict(divergence.side, square, stable=stable),
-        evidence={name: _word(diverges=value) for name, value in dataclasses.asdict(square).items()},
+        evidence={name: _word(diverges=value) for name, value in dataclasses.asdict(square).items()} | _consequences(examined, divergence),
         hits=1,
         case=case.id,
         paths=(case.path,),
@@ -227,8 +227,14 @@ def _new(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ra
     )
 
 
+def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:
+    """What else the checks say of the same run: most often what the first divergence led to."""
+    later = [d.check for d in examined.comparisons[divergence.backend].divergences if d.check != divergence.check]
+    return {"then": ", ".join(dict.fromkeys(later))} if later else {}
+
+
 def _word(*, diverges: bool | None) -> str:
-    return "not run" if diverges is None else "diverges" if diverges else "agrees"
+    return "no telling" if diverges is None else "diverges" if diverges else "agrees"
 
 
 def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> Square:
@@ -236,9 +242,9 @@ def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> S
     single = examined.case.unsharded()
     others = _other_side(campaign, examined, divergence.side)
     return Square(
-        single=_bad(campaign, single, divergence.backend),
-        other=_parts(examined.comparisons[others[0]]) if others else None,
-        other_single=_bad(campaign, single, others[0]) if others else None,
+        single=_bad(campaign, single, divergence.backend, divergence),
+        other=_parts(examined.comparisons[others[0]], divergence) if others else None,
+        other_single=_bad(campaign, single, others[0], divergence) if others else None,
     )
 
 
@@ -248,14 +254,21 @@ def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[s
     return sorted(ran, key=lambda name: examined.comparisons[name].verdict != "agree")
 
 
-def _bad(campaign: Campaign, case: Case, backend: str) -> bool | None:
+def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> bool | None:
     if campaign.backends[backend].unsupported(case):
         return None
-    return _parts(_compared(campaign, case, backend))
+    return _parts(_compared(campaign, case, backend), divergence)
 
 
-def _parts(comparison: Comparison | None) -> bool | None:
-    return None if comparison is None or comparison.verdict == "inconclusive" else comparison.verdict == "diverge"
+def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None:
+    """Whether a run shows the same fault; None where there is no telling: it ended otherwise, or nothing could be compared."""
+    if comparison is None or comparison.verdict == "inconclusive":
+        return None
+    if comparison.verdict == "agree":
+        return False
+    first = comparison.divergences[0]
+    alike = (first.check, first.symptom, first.cause) == (divergence.check, divergence.symptom, divergence.cause)
+    return True if alike else None
 
 
 def _shows(comparison: Comparison, divergence: Divergence) -> bool:

@@ -38,6 +38,8 @@ def compare(case: Case, backend: str, side: str, expected: Outcome, actual: Outc
     """Compares `actual`, a run of `case` on `backend`, with the oracle's run of the same case."""
     if isinstance(expected, Failure):
         return Comparison(verdict="inconclusive", reason=f"the oracle failed: {expected.kind}: {expected.message}")
+    if isinstance(actual, Trace) and _numbers(expected) != _numbers(actual):
+        return Comparison(verdict="inconclusive", reason="the two runs were not given the same numbers")
     seen = pair(case, backend, side, expected, actual, exact=inexact(case) is None)
     farthest = worst(seen.measured.values())
     if isinstance(actual, Trace) and not expected.events.get("in_range", True):
@@ -47,6 +49,11 @@ def compare(case: Case, backend: str, side: str, expected: Outcome, actual: Outc
         return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
     reason = _nothing_compared(farthest)
     return Comparison(verdict="inconclusive" if reason else "agree", reason=reason, measurements=farthest)
+
+
+def _numbers(outcome: Outcome) -> str | None:
+    """The digest of the numbers that a run was given, where it says so."""
+    return None if isinstance(outcome, Failure) else outcome.environment.get("numbers")
 
 
 def first_things_first(seen: Pair) -> tuple[Divergence, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 from difftest import plugins
@@ -128,13 +128,10 @@ def test_megatron_cuts_evenly_and_pairs_every_cut_by_rows(drawn: tuple[int, Mode
         before = cut
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.data())
-def test_a_transformer_block_can_be_cut_as_megatron_does(drawn: st.DataObject) -> None:
-    placed = drawn.draw(layouts.megatron_placements(model=MEGATRON, size=2))
-    assert (placed["0.1.weight"], placed["0.1.bias"]) in ((S0, S0), (R, R))
-    assert placed["0.3.weight"] == (S1 if placed["0.1.weight"] == S0 else R) or placed["0.1.weight"] == R
-    assert placed["0.3.bias"] == R or placed["0.3.weight"] == S0
+def test_a_transformer_block_can_be_cut_as_megatron_does() -> None:
+    wanted = {"0.1.weight": S0, "0.1.bias": S0, "0.3.weight": S1, "0.3.bias": R, "1.1.q.weight": S0, "1.1.o.weight": S1, "0.0.weight": R}
+    placements = layouts.megatron_placements(model=MEGATRON, size=2)
+    assert find(placements, lambda placed: wanted.items() <= placed.items(), settings=settings(database=None))
 
 
 @given(st.integers(2, 64).flatmap(lambda most: st.tuples(st.just(most), layouts.meshes(axes=("dp", "tp"), max_world_size=most))))

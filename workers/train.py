@@ -28,7 +28,8 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     module = session.place(module)
     run = _Run(case, session, module, make_optimizer(case, module), report)
     steps = tuple(run.step(step) for step in range(case.training.steps))
-    return Trace(steps=steps, environment=session.environment, events=session.events())
+    environment = {**session.environment, "numbers": data.digest(case)}
+    return Trace(steps=steps, environment=environment, events=session.events())
 
 
 @dataclass(frozen=True, slots=True)
