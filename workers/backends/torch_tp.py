@@ -53,7 +53,7 @@ def _always(_module: "nn.Module", _last: bool) -> AbstractContextManager[None]: 
 
 def _no_clipping(case: Case) -> str | None:
     """DTensor has no rule for a convolution along a sequence, so `parallelize_module` must leave it alone, with plain parameters."""
-    if case.world_size > 1 and case.training.clip_norm is not None and _convolutions(case):
+    if case.training.clip_norm is not None and _convolutions(case):
         return "clip_grad_norm_ takes no mixture of DTensors and the plain parameters of a convolution"
     return None
 
