@@ -19,6 +19,9 @@ HASH_LENGTH = 8
 
 _NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
 _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
+_SCHEMA = re.compile(r"args_schema=.*")
+"""DTensor's messages list an operator's arguments with their shapes and placements: what differs from case to case."""
+
 _FOLDERS = re.compile(r"(/[\w.+-]+)+/")
 
 
@@ -57,8 +60,8 @@ def identity(failure: Failure) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """`text` with numbers, lists of numbers and folders taken out, so that two machines write the same."""
-    return _NUMBERS.sub("#", _NUMBER.sub("#", _FOLDERS.sub("", text))).strip()
+    """`text` with numbers, lists of numbers, folders and DTensor's argument lists taken out, so that two cases write the same."""
+    return _NUMBERS.sub("#", _NUMBER.sub("#", _FOLDERS.sub("", _SCHEMA.sub("args", text)))).strip()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from difftest import noise
 from difftest.case import Case
 from difftest.comparator import compare
+from difftest.layout import Mesh
 from difftest.outcome import Failure, Outcome, Symptom, Trace
-from difftest.pair import measure
+from difftest.pair import Floats, Key, beyond, measure
 
 DETECTED_LEAST = 0.95
 BLAMED_LEAST = 0.90
@@ -26,7 +28,10 @@ SWEPT = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """One defect on one backend. `cases` counts generated cases until it was detected (or all that were tried); `floors` is its effect where measured."""
+    """One defect on one backend.
+
+    `cases` counts generated cases until it was detected (or all that were tried); `floors` is its effect where measured.
+    """
 
     defect: str
     backend: str
@@ -86,15 +91,25 @@ def null_summary(results: Sequence[Null]) -> dict[str, Any]:
     }
 
 
-def null(case: Case, backend: str, side: str, truth: Trace, plain: Outcome, variants: Mapping[str, Outcome]) -> Null:
+def null(  # noqa: PLR0913, PLR0917  one case, one backend, and its runs
+    case: Case, backend: str, side: str, truth: Trace, plain: Outcome, variants: Mapping[str, Outcome]
+) -> Null:
     """Holds one backend against itself. `variants` are legal: `again` (fresh processes) and other orders of adding.
 
     A run that fails, as upstream faults make it, must fail in every variant; a run that finishes must be within rounding of the oracle,
     and its variants of the oracle and of itself.
     """
-    false = [f"{name}: {said}" for name, outcome in {"plain": plain, **variants}.items() for said in _numeric(case, backend, side, truth, outcome)]
+    false = [
+        f"{name}: {said}"
+        for name, outcome in {"plain": plain, **variants}.items()
+        for said in _numeric(case, backend, side, truth, outcome)
+    ]
     failed = {name: isinstance(outcome, Failure) for name, outcome in variants.items()}
-    false += [f"{name}: fails where the plain run does not, or the other way round" for name, bad in failed.items() if bad != isinstance(plain, Failure)]
+    false += [
+        f"{name}: fails where the plain run does not, or the other way round"
+        for name, bad in failed.items()
+        if bad != isinstance(plain, Failure)
+    ]
     seen = compare(case, backend, side, truth, plain)
     return Null(
         case=case.id,
@@ -119,26 +134,15 @@ def same(one: Outcome, other: Outcome) -> bool:
     )
 
 
-def sweep(truth: Trace, mesh: Any, count: int, seed: int) -> Iterator[tuple[float, bool]]:  # noqa: ANN401
+def sweep(truth: Trace, mesh: Mesh, count: int, seed: int) -> Iterator[tuple[float, bool]]:
     """Adds errors of known size, in floors, to one random element of `count` tensors, and says which are detected."""
     random = np.random.default_rng(seed)
     tensors = [(step, key) for step, named in enumerate(truth.steps) for key in named]
     for size in SWEPT:
         for _ in range(count):
             step, key = tensors[random.integers(len(tensors))]
-            yield size, _detected(truth, mesh, step, key, size, random)
-
-
-def _detected(truth: Trace, mesh: Any, step: int, key: Any, size: float, random: np.random.Generator) -> bool:  # noqa: ANN401, PLR0913
-    from difftest import noise
-    from difftest.pair import beyond
-
-    value, deviation = truth.steps[step][key].full(mesh), truth.noise[step][key].full(mesh)
-    floors = noise.floor(deviation)
-    wrong = value + random.normal(size=value.shape) * deviation
-    place = tuple(random.integers(n) for n in value.shape)
-    wrong[place] = value[place] + size * floors[place] * random.choice((-1.0, 1.0))
-    return beyond(measure((step, *key), value, deviation, wrong))
+            value, deviation = truth.steps[step][key].full(mesh), truth.noise[step][key].full(mesh)
+            yield size, _detected(value, deviation, (step, *key), size, random)
 
 
 def detection_curve(results: Iterable[tuple[float, bool]]) -> dict[float, float]:
@@ -147,6 +151,14 @@ def detection_curve(results: Iterable[tuple[float, bool]]) -> dict[float, float]
     for size, detected in results:
         counted.setdefault(size, []).append(detected)
     return {size: sum(found) / len(found) for size, found in counted.items()}
+
+
+def _detected(value: Floats, deviation: Floats, at: Key, size: float, random: np.random.Generator) -> bool:
+    floors = noise.floor(deviation)
+    wrong = value + random.normal(size=value.shape) * deviation
+    place = tuple(random.integers(n) for n in value.shape)
+    wrong[place] = value[place] + size * floors[place] * random.choice((-1.0, 1.0))
+    return beyond(measure(at, value, deviation, wrong))
 
 
 def _numeric(case: Case, backend: str, side: str, truth: Trace, outcome: Outcome) -> list[str]:

@@ -26,7 +26,13 @@ THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
 """Legal variants of a run: the threads of an operator, and whether oneDNN's kernels are used."""
 
 CAPABILITY_TYPES = (NotImplementedError,)
-CAPABILITY_WORDS = ("does not have a sharding strategy registered", "Sharding propagation failed", "is not supported", "not implemented for", "not support")
+CAPABILITY_WORDS = (
+    "does not have a sharding strategy registered",
+    "Sharding propagation failed",
+    "is not supported",
+    "not implemented for",
+    "not support",
+)
 
 
 def main(request: Mapping[str, Any]) -> None:
@@ -62,7 +68,8 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
     try:
         with backend.session(case, rank, rendezvous) as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
-            return session.replay(lambda: train(case, spoiled, stages))
+            trace: Trace = session.replay(lambda: train(case, spoiled, stages))
+            return trace
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
         return explain(error, *stages.last, rank)
 

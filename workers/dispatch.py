@@ -27,6 +27,7 @@ OVERHEAD_SECONDS = sandbox.START_SECONDS + 30.0
 
 INSTALL = "pip install 'difftest[xla,cluster]'"
 
+
 @ray.remote(max_restarts=0, max_task_retries=0)
 class Runner:
     """Runs sandboxed cases on one node, one after another."""
@@ -83,7 +84,8 @@ class Pool:
         finally:
             self._free.put(actor)
         if lacking:
-            msg = f"backend {backend!r} needs {', '.join(sorted({m.partition('.')[0] for m in lacking}))}, which the workers do not have: {INSTALL}"
+            packages = ", ".join(sorted({module.partition(".")[0] for module in lacking}))
+            msg = f"backend {backend!r} needs {packages}, which the workers do not have: {INSTALL}"
             raise InfrastructureError(msg)
 
     def execute(self, case: Case, backend: str, options: dict[str, str] | None = None) -> Outcome:

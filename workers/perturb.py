@@ -1,8 +1,9 @@
-"""Monte Carlo arithmetic on the oracle: every floating result is multiplied by 1 + u, |u| at most the unit roundoff of the dtype under test.
+"""Monte Carlo arithmetic on the oracle: every floating result times 1 + u, |u| at most the unit roundoff of the dtype under test.
 
 The spread of the perturbed runs *is* the rounding noise of the case, amplified through depth, steps and optimizer as rounding
-itself would be (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997; Verificarlo does the same to compiled code). Operators that add many terms
-have their inputs perturbed too: that models the rounding of partial sums, which cancellation would hide from the result.
+itself would be (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997; Verificarlo does the same to compiled code).
+Operators that add many terms have their inputs perturbed too: that models the rounding of partial sums, which cancellation
+would hide from the result.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +21,14 @@ EXACT = frozenset(
     full full_like gather ge gt index_select isfinite le logical_and logical_not lt masked_fill masked_fill_ max maximum min minimum ne neg
     new_empty new_zeros ones ones_like permute relu repeat_interleave reshape scalar_tensor select select_backward set_ sign slice
     slice_backward split squeeze stack t threshold_backward transpose tril triu unsqueeze view where zero_ zeros zeros_like _to_copy
-    _unsafe_view unbind lift_fresh _local_scalar_dense""".split()
+    _unsafe_view unbind lift_fresh _local_scalar_dense""".split()  # noqa: SIM905  one a line would fill two screens
 )
 """Operators whose results are copies or choices of their inputs: no rounding happens in them."""
 
 SUMMING = frozenset(
     """mm addmm bmm baddbmm sum mean convolution convolution_backward native_layer_norm native_layer_norm_backward _softmax
     _softmax_backward_data _log_softmax _log_softmax_backward_data embedding_dense_backward linalg_vector_norm scatter_add
-    scatter_add_ index_add cumsum var var_mean _fused_rms_norm _fused_rms_norm_backward""".split()
+    scatter_add_ index_add cumsum var var_mean _fused_rms_norm _fused_rms_norm_backward""".split()  # noqa: SIM905
 )
 """Operators that add many terms."""
 
@@ -39,14 +40,18 @@ class Perturb(TorchDispatchMode):
     """One perturbed run. `greatest` is the largest finite magnitude any operator produced."""
 
     def __init__(self, dtype: DType, seed: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
         self._flushed = FLUSHED[dtype]
         self._random = torch.Generator().manual_seed(seed)
         self.greatest = 0.0
 
-    def __torch_dispatch__(  # noqa: D105, PLW3201
-        self, func: Any, _types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None  # noqa: ANN401
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401  an operator overload, which torch gives no public type
+        _types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
         name = func._schema.name.removeprefix("aten::")  # noqa: SLF001  there is no public way to an operator's name
         if name in SUMMING:

@@ -37,7 +37,8 @@ class Session:
     * `total(loss) -> loss`: the global loss from this process's (scaled) share.
     * `sync()`: ends a part of the step (materialises lazy tensors).
     * `clip(parameters, norm)`: scales gradients to at most this global norm.
-    * `after(stage, step, module, optimizer)`: called once gradients or updated parameters stand, before they are read (planted faults use it).
+    * `after(stage, step, module, optimizer)`: called once gradients or updated parameters stand, before they are read (planted faults
+      use it).
     * `replay(train) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
     * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
     """

@@ -130,7 +130,7 @@ def environment(member: Member) -> dict[str, str]:
 
 
 def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
-    """This rank's piece of a tensor expected at `placements`; of a DTensor, at the placements it says it has."""
+    """The piece that this rank holds of a tensor expected at `placements`; of a DTensor, at the placements it says it has."""
     import torch
     from torch.distributed.tensor import DTensor
 
@@ -145,7 +145,7 @@ def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
 
 
 def _find_device(case: Case, rank: int) -> "torch.device":
-    """This rank's GPU where every rank can have one, else the CPU; multiplications are set to full precision on both."""
+    """A GPU of its own where every rank can have one, else the CPU; multiplications are set to full precision on both."""
     import torch
 
     torch.set_float32_matmul_precision("highest")

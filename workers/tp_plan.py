@@ -1,7 +1,7 @@
 """The plan of `parallelize_module` that a layout implies: which layers are split by columns, which by rows, and what flows between."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from difftest import model as data
 from difftest.case import Case
@@ -75,8 +75,8 @@ def _meets_rows(case: Case, layers: Sequence[data.Layer], prefix: str, index: in
     for later in range(index + 1, len(layers)):
         layer = layers[later]
         if not isinstance(layer, data.Activation):
-            rows = isinstance(layer, data.Linear) and _split(case, layer, f"{prefix}{later}") == "rows"
-            return rows and not layer.inputs % _size(case)
+            divides = isinstance(layer, data.Linear) and not layer.inputs % _size(case)
+            return divides and _split(case, layer, f"{prefix}{later}") == "rows"
     return False
 
 
@@ -117,7 +117,7 @@ def _style(style: Style) -> "ParallelStyle":
 
 def _whole() -> "ParallelStyle":
     """Parameters replicated over tp as DTensors, so that clipping and the optimizer see one kind (torchtitan's NoParallel)."""
-    from torch import nn
+    from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, distribute_module
     from torch.distributed.tensor import Replicate as TorchReplicate
@@ -125,14 +125,15 @@ def _whole() -> "ParallelStyle":
 
     class Whole(ParallelStyle):
         def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-            return distribute_module(module, device_mesh, None, self._take, self._give)
+            hooks = cast("tuple[Any, Any]", (self._take, self._give))  # annotated as returning None, though what they return is used
+            return distribute_module(module, device_mesh, None, *hooks)
 
         @staticmethod
-        def _take(_module: nn.Module, inputs: tuple[object, ...], device_mesh: DeviceMesh) -> DTensor:
+        def _take(_module: nn.Module, inputs: tuple[Tensor, ...], device_mesh: DeviceMesh) -> DTensor:
             return DTensor.from_local(inputs[0], device_mesh, (TorchReplicate(),), run_check=False)
 
         @staticmethod
-        def _give(_module: nn.Module, output: DTensor, device_mesh: DeviceMesh) -> object:
+        def _give(_module: nn.Module, output: DTensor, device_mesh: DeviceMesh) -> Tensor:
             return output.redistribute(device_mesh, (TorchReplicate(),)).to_local()
 
     return Whole()

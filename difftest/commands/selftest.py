@@ -15,6 +15,7 @@ from difftest.campaign import Campaign
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
+from difftest.comparator import compare
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError
@@ -44,7 +45,11 @@ VARIANTS = {
 @click.command("selftest")
 @click.option("--planted", "part", flag_value="planted", help="Only the planted defects.")
 @click.option("--null", "part", flag_value="null", help="Only the null campaign.")
-@click.option("--cases", type=click.IntRange(min=1), help=f"The null campaign's cases, and the most a defect may take.  [default: {NULL_CASES}, {PLANTED_CASES}]")
+@click.option(
+    "--cases",
+    type=click.IntRange(min=1),
+    help=f"The null campaign's cases, and the most a defect may take.  [default: {NULL_CASES}, {PLANTED_CASES}]",
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the generated cases.")
 @click.option("--defects", default="", help="Only these planted defects, comma-separated.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the CPUs]")
@@ -128,12 +133,21 @@ def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: in
         corpus = Corpus(Path(folder))
         corpus.prepare()
         campaign = Campaign(name="planted", backends=known, execute=execute, corpus=corpus)
-        reached = ((i, case) for i, case in enumerate(_cases(seed, most)) if not known[name].unsupported(case) and fault.reaches(case))
-        for progress in run_campaign(campaign, reached):
+        for progress in run_campaign(campaign, _reached(pool, known[name], planted, seed, most)):
             found = [finding for finding in progress.new if finding.backend == name]
             if found:
                 return _planted(fault, name, progress.examined.index + 1, found[0])
     return _planted(fault, name, most, None)
+
+
+def _reached(pool: "Pool", backend: ModuleType, planted: tuple["Fault", str], seed: int, most: int) -> Iterator[tuple[int, Case]]:
+    """The cases that can show the defect, and that the backend computes rightly without it: upstream's own faults must not hide it."""
+    fault, name = planted
+    for index, case in enumerate(_cases(seed, most)):
+        if not backend.unsupported(case) and fault.reaches(case):
+            healthy = compare(case, name, backend.SIDE, pool.execute(case, "oracle"), pool.execute(case, name))
+            if healthy.verdict == "agree":
+                yield index, case
 
 
 def _planted(fault: "Fault", backend: str, cases: int, finding: Finding | None) -> Planted:
@@ -159,7 +173,8 @@ def _null(pool: "Pool", backends: Mapping[str, ModuleType], case: Case) -> list[
 
 def _tell(told: Mapping[str, Any]) -> None:
     if planted := told.get("planted"):
-        click.echo(f"planted: {planted['detected']} of {planted['defects']} found; detection {planted['detection_rate']:.1%}, blame {planted['blame_rate']:.1%}")
+        rates = f"detection {planted['detection_rate']:.1%}, blame {planted['blame_rate']:.1%}"
+        click.echo(f"planted: {planted['detected']} of {planted['defects']} found; {rates}")
     if nothing := told.get("null"):
         click.echo(f"null: {nothing['false_findings']} false findings in {nothing['cases']} cases ({nothing['runs']} runs)")
         click.echo(f"  greatest error of a correct run: {nothing['greatest_ratio']:.1f} floors")

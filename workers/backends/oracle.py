@@ -45,7 +45,9 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
         alone = case.unsharded().layout.mesh
         pieces = {0: tensor.numpy().copy()}
-        return Sharded(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."), placements=replicated(alone), pieces=pieces)
+        return Sharded(
+            shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."), placements=replicated(alone), pieces=pieces
+        )
 
     yield Session(
         dtype=torch.float64,

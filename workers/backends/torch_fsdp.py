@@ -1,5 +1,6 @@
 """FSDP2, `fully_shard`: every parameter sharded over one mesh axis, residual blocks gathered one at a time."""
 
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from difftest import model as data
 from difftest.case import Case
 from difftest.layout import Replicate, Shard
-from workers import torch_side
+from workers import torch_side, tp_plan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,26 +37,30 @@ def unsupported(case: Case) -> str | None:
 
 
 def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
-    """Why `fully_shard` cannot give the parameters their placements on `axes`: the last must shard, the others replicate."""
+    """Why `fully_shard` cannot give the parameters their placements on `axes`: the last must shard, the others replicate.
+
+    An axis of one rank is as good sharded as replicated.
+    """
     for name, shape in case.model.parameters().items():
-        *before, last = (dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))[axis] for axis in axes)
-        if isinstance(last, Replicate):
+        placements = by_axis(case, name)
+        *before, last = (placements[axis] for axis in axes)
+        if isinstance(last, Replicate) and dict(case.layout.mesh.axes)[axes[-1]] > 1:
             return "fully_shard shards every parameter over its axis; the layout replicates one"
         if any(isinstance(p, Shard) for p in before):
             return "fully_shard shards over one axis; the layout shards a parameter over two"
-        if last.dim and _uneven(case, name, shape, axes[-1]):
+        if isinstance(last, Shard) and last.dim and _uneven(case, placements, shape, last.dim):
             return "fully_shard cuts other dims than the first only evenly"
     return None
 
 
-def _uneven(case: Case, name: str, shape: tuple[int, ...], axis: str) -> bool:
-    """Whether the last axis's cut is uneven, after those of tensor parallelism on the same dim."""
-    placements, mesh = dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True)), dict(case.layout.mesh.axes)
-    dim = cast("Shard", placements[axis]).dim
-    parts = 1
-    for other, placement in placements.items():
-        parts *= mesh[other] if placement == Shard(dim) else 1
-    return bool(shape[dim] % parts)
+def by_axis(case: Case, name: str) -> dict[str, Shard | Replicate]:
+    """A parameter's placement on every mesh axis."""
+    return dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))
+
+
+def _uneven(case: Case, placements: dict[str, Shard | Replicate], shape: tuple[int, ...], dim: int) -> bool:
+    """Whether the axes that cut `dim`, that of tensor parallelism among them, leave a remainder."""
+    return bool(shape[dim] % math.prod(size for axis, size in case.layout.mesh.axes if placements[axis] == Shard(dim)))
 
 
 def environment(_case: Case) -> dict[str, str]:
@@ -93,9 +98,8 @@ def _blocks(case: Case) -> list[str]:
 
 def _dim(case: Case, name: str) -> int:
     """The dim that the innermost data axis shards."""
-    placements = dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))
-    placements.pop("tp", None)
-    return next((p.dim for p in placements.values() if isinstance(p, Shard)), 0)
+    placements = by_axis(case, name)
+    return next((p.dim for axis, p in placements.items() if axis != tp_plan.AXIS and isinstance(p, Shard)), 0)
 
 
 def _placement(dims: "dict[nn.Parameter, int]", parameter: "nn.Parameter") -> "TorchShard":

@@ -22,8 +22,9 @@ VARIABLE = "DIFFTEST_FAULT"
 class Fault:
     """One planted defect.
 
-    `backends` are those it can be planted into, `reaches(case)` says whether a case can show it. `blame` is how the verdict must end:
-    `sharding fault` (one device is right) or `backend fault` (one device is wrong too). `plant(session, case, rank)` gives the spoiled session.
+    `backends` are those it can be planted into, `reaches(case)` says whether a case can show it. `blame` is how the verdict
+    must end: `sharding fault` (one device is right) or `backend fault` (one device is wrong too). `plant(session, case, rank)`
+    gives the spoiled session.
     """
 
     name: str

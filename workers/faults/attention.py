@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,7 @@ def _placing(change: Callable[[list[Attention]], None]) -> Callable[[Session, Ca
 
 def _mask_off_by_one(found: list[Attention]) -> None:
     last = found[-1]
-    last.future = torch.ones_like(last.future).triu(2)
+    last.future = torch.ones_like(cast("Tensor", last.future)).triu(2)
 
 
 def _forget_scale(found: list[Attention]) -> None:

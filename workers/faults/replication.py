@@ -1,6 +1,7 @@
 """Defects of data parallelism: gradients or weights that the ranks do not share as they should. Rank 1 or a later one is the odd one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -51,8 +52,8 @@ def _hooked(hook: Callable[[Any, Any], Any]) -> Callable[[Session, Case, int], S
     return plant
 
 
-def _sum(_state: object, bucket: Any) -> Any:  # noqa: ANN401  torch's bucket and future
-    return distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])  # type: ignore[union-attr]
+def _sum(_state: object, bucket: distributed.GradBucket) -> Any:  # type: ignore[name-defined]  # noqa: ANN401  torch checks this annotation
+    return distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
 
 
 class _Stale:
@@ -61,17 +62,22 @@ class _Stale:
     def __init__(self) -> None:
         self._before: dict[int, torch.Tensor] = {}
 
-    def __call__(self, _state: object, bucket: Any) -> Any:  # noqa: ANN401
+    def __call__(self, _state: object, bucket: distributed.GradBucket) -> Any:  # type: ignore[name-defined]  # noqa: ANN401  torch checks this annotation
+        """The last step's average in place of this one's."""
         averaged = bucket.buffer() / distributed.get_world_size()
         index = bucket.index()
 
         def keep(done: Any) -> torch.Tensor:  # noqa: ANN401
-            fresh = done.value()[0].clone()
+            fresh: torch.Tensor = done.value()[0].clone()
             stale = self._before.get(index, fresh)
             self._before[index] = fresh
             return stale
 
-        return distributed.all_reduce(averaged, async_op=True).get_future().then(keep)  # type: ignore[union-attr]
+        return distributed.all_reduce(averaged, async_op=True).get_future().then(keep)
+
+
+def _stale(session: Session, case: Case, rank: int) -> Session:
+    return _hooked(_Stale())(session, case, rank)
 
 
 def _left_out(session: Session, _case: Case, _rank: int) -> Session:
@@ -119,7 +125,9 @@ def _step_twice(_module: nn.Module, optimizer: torch.optim.Optimizer, step: int)
 
 
 def _nan(module: nn.Module, _optimizer: torch.optim.Optimizer, _step: int) -> None:
-    next(iter(parameters(module).values())).grad.view(-1)[0] = float("nan")  # type: ignore[union-attr]
+    gradient = next(iter(parameters(module).values())).grad
+    if gradient is not None:
+        gradient.view(-1)[0] = float("nan")
 
 
 def _local_mean(session: Session, case: Case, rank: int) -> Session:
@@ -131,47 +139,84 @@ def _local_mean(session: Session, case: Case, rank: int) -> Session:
 
 
 def _first_part_lost(session: Session, _case: Case, _rank: int) -> Session:
-    """Gradients of all but the last accumulation part are never shared."""
+    """What earlier accumulation parts left is forgotten before the last one."""
 
-    def place(module: nn.Module) -> nn.Module:
-        placed = session.place(module)
-        placed.require_backward_grad_sync = True  # type: ignore[assignment]
-        return placed
+    @contextmanager
+    def quiet(module: nn.Module, last: bool) -> Iterator[None]:  # noqa: FBT001  the session's signature
+        if last:
+            module.zero_grad()
+        with session.quiet(module, last):
+            yield
 
-    class Dropping:
-        def __init__(self, module: nn.Module, *, last: bool) -> None:
-            self._module, self._last = module, last
-
-        def __enter__(self) -> None:
-            if self._last:
-                for parameter in self._module.parameters():
-                    parameter.grad = None
-
-        def __exit__(self, *_: object) -> None: ...
-
-    return replace(session, place=place, quiet=lambda module, last: Dropping(module, last=last))
-
-
-def _gradient_of_first_rank(session: Session, _case: Case, _rank: int) -> Session:
-    """Every rank trains on the first rank's rows."""
-
-    def feed(tensor: torch.Tensor) -> torch.Tensor:
-        fed = session.feed(tensor)
-        shared = fed.clone()
-        distributed.broadcast(shared, 0)
-        return shared
-
-    return replace(session, feed=feed)
+    return replace(session, quiet=quiet)
 
 
 FAULTS = (
-    Fault(name="parameter_left_out", about="one parameter takes no part in the all-reduce", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_left_out),
-    Fault(name="sum_for_mean", about="gradients are summed, not averaged", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_hooked(_sum)),
-    Fault(name="stale_bucket", about="a bucket carries the step before's gradients", backends=DDP, blame=SHARDING, reaches=_several_steps, plant=lambda s, c, r: _hooked(_Stale())(s, c, r)),
-    Fault(name="broadcast_skipped", about="initial weights are not broadcast", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_no_broadcast),
-    Fault(name="optimizer_state_lost", about="one rank loses its optimizer state", backends=WRAPPERS, blame=SHARDING, reaches=_stateful, plant=_after(Stage.UPDATE, _lose_state)),
-    Fault(name="updated_twice", about="one replica is updated once too often", backends=WRAPPERS, blame=SHARDING, reaches=_sharded, plant=_after(Stage.BACKWARD, _step_twice)),
-    Fault(name="nan_on_one_rank", about="one rank's gradient holds a NaN", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_after(Stage.BACKWARD, _nan)),
-    Fault(name="mean_of_local_batch", about="the loss is averaged over the local rows only", backends=WRAPPERS, blame=SHARDING, reaches=_uneven, plant=_local_mean),
-    Fault(name="first_parts_dropped", about="only the last accumulation part counts", backends=DDP, blame="backend fault", reaches=lambda c: _sharded(c) and c.training.accumulation > 1, plant=_first_part_lost),
+    Fault(
+        name="parameter_left_out",
+        about="one parameter takes no part in the all-reduce",
+        backends=DDP,
+        blame=SHARDING,
+        reaches=_sharded,
+        plant=_left_out,
+    ),
+    Fault(
+        name="sum_for_mean", about="gradients are summed, not averaged", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_hooked(_sum)
+    ),
+    Fault(
+        name="stale_bucket",
+        about="a bucket carries the step before's gradients",
+        backends=DDP,
+        blame=SHARDING,
+        reaches=_several_steps,
+        plant=_stale,
+    ),
+    Fault(
+        name="broadcast_skipped",
+        about="initial weights are not broadcast",
+        backends=DDP,
+        blame=SHARDING,
+        reaches=_sharded,
+        plant=_no_broadcast,
+    ),
+    Fault(
+        name="optimizer_state_lost",
+        about="one rank loses its optimizer state",
+        backends=WRAPPERS,
+        blame=SHARDING,
+        reaches=_stateful,
+        plant=_after(Stage.UPDATE, _lose_state),
+    ),
+    Fault(
+        name="updated_twice",
+        about="one replica is updated once too often",
+        backends=WRAPPERS,
+        blame=SHARDING,
+        reaches=_sharded,
+        plant=_after(Stage.BACKWARD, _step_twice),
+    ),
+    Fault(
+        name="nan_on_one_rank",
+        about="one rank's gradient holds a NaN",
+        backends=DDP,
+        blame=SHARDING,
+        reaches=_sharded,
+        plant=_after(Stage.BACKWARD, _nan),
+    ),
+    Fault(
+        name="mean_of_local_batch",
+        about="the loss is averaged over the local rows only",
+        backends=WRAPPERS,
+        blame=SHARDING,
+        reaches=_uneven,
+        plant=_local_mean,
+    ),
+    Fault(
+        name="first_parts_dropped",
+        about="only the last accumulation part counts",
+        backends=DDP,
+        blame="backend fault",
+        reaches=lambda c: _sharded(c) and c.training.accumulation > 1,
+        plant=_first_part_lost,
+    ),
 )

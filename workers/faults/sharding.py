@@ -33,7 +33,7 @@ def _uneven_parameter(case: Case) -> str | None:
     """A parameter whose dim 0 the ranks do not share equally."""
     shapes, mesh = case.model.parameters(), case.layout.mesh
     for name, placements in case.layout.parameters.items():
-        cuts = {local_slices(shapes[name], placements, mesh, rank)[0] for rank in range(case.world_size)}
+        cuts = (local_slices(shapes[name], placements, mesh, rank)[0] for rank in range(case.world_size))
         if len({cut.stop - cut.start for cut in cuts}) > 1:
             return name
     return None
@@ -59,33 +59,30 @@ def _drop_remainder(session: Session, case: Case, _rank: int) -> Session:
 
     def after(stage: Stage, _step: int, module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
         if stage is Stage.BACKWARD and name:
-            _zero_last_row(parameters(module)[name], case)
+            _zero_last_row(parameters(module)[name])
 
     return replace(session, after=after)
 
 
-def _zero_last_row(parameter: nn.Parameter, case: Case) -> None:
+def _zero_last_row(parameter: nn.Parameter) -> None:
     gradient = parameter.grad
     assert gradient is not None  # noqa: S101  after backward
     rows = torch.ones(gradient.shape[0], *[1] * (gradient.dim() - 1), dtype=gradient.dtype)
     rows[-1] = 0
-    if hasattr(gradient, "to_local"):
-        from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
 
+    if isinstance(gradient, DTensor):
         whole = gradient.full_tensor() * rows
         parameter.grad = distribute_tensor(whole, gradient.device_mesh, gradient.placements)
     else:
         parameter.grad = gradient * rows.to(gradient.device)
-    del case
 
 
 def _swap_axes(session: Session, case: Case, rank: int) -> Session:
     """A rank takes its rows by its place on the other mesh axis."""
-    mesh, axes = case.layout.mesh, case.layout.mesh.axes
-    turned = Mesh((axes[1], axes[0], *axes[2:]))
-    first, second, *rest = mesh.coordinate(rank)
-    elsewhere = _rank_at(mesh, (second % axes[0][1], first % axes[1][1], *rest))
-    del turned
+    mesh, sizes = case.layout.mesh, case.layout.mesh.shape
+    first, second = mesh.coordinate(rank)
+    elsewhere = _rank_at(mesh, (second % sizes[0], first % sizes[1]))
 
     def feed(tensor: Tensor) -> Tensor:
         mine = local_slices(tuple(tensor.shape), case.layout.batch, mesh, elsewhere)
@@ -118,7 +115,7 @@ def _transpose_placement(session: Session, case: Case, _rank: int) -> Session:
             old = placed.get_parameter(name)
             assert isinstance(old, DTensor)  # noqa: S101  torch_dtensor places DTensors
             turned = [TorchShard(1) if isinstance(p, TorchShard) and p.dim == 0 else p for p in old.placements]
-            setattr(placed.get_submodule(path), leaf, nn.Parameter(old.detach().redistribute(placements=turned)))
+            setattr(placed.get_submodule(path), leaf, nn.Parameter(old.redistribute(placements=turned).detach()))
         return placed
 
     return replace(session, place=place)

@@ -1,0 +1,146 @@
+"""The backends over torch's process groups: they agree with the oracle, say what they cannot do, and fail as data."""
+
+import itertools
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pytest
+from samples import a_case
+
+from difftest import plugins
+from difftest.case import Case, Data, Training
+from difftest.layout import Replicate, Shard
+from difftest.model import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
+from difftest.outcome import Failure, Symptom, Trace
+from generators.cases import case_at
+from workers import sandbox
+
+BACKENDS = ("torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp")
+PAIRS = (
+    ("data_parallel", "torch_ddp"),
+    ("data_parallel", "torch_dtensor"),
+    ("fully_sharded", "torch_fsdp"),
+    ("fully_sharded", "torch_dtensor"),
+    ("hybrid_sharded", "torch_fsdp"),
+    ("hybrid_sharded", "torch_dtensor"),
+    ("tensor_parallel", "torch_tp"),
+    ("tensor_parallel", "torch_dtensor"),
+    ("data_tensor", "torch_tp"),
+    ("data_tensor", "torch_dtensor"),
+)
+EVERY_LAYER = (
+    Embedding(vocabulary=11, width=8),
+    Conv(inputs=8, outputs=8),
+    Residual(layers=(RMSNorm(width=8), Attention(width=8, heads=4, kv_heads=2, segments=True))),
+    Residual(layers=(LayerNorm(width=8), Linear(inputs=8, outputs=16), Activation(function="gelu"), Linear(inputs=16, outputs=8))),
+    Linear(inputs=8, outputs=11, tied=True),
+)
+MOST_RANKS = 4
+MOST_STEPS = 3
+CASES_A_PAIR = 2
+TOLERANCES = {"float32": 1e-4, "float16": 0.1, "bfloat16": 0.3}
+"""Wide: rounding amplified by a model differs by orders of magnitude, and a wrong reduction is wrong by a factor."""
+
+
+def supported(backend: str, case: Case) -> bool:
+    return plugins.load("workers.backends", backend).unsupported(case) is None
+
+
+def plain(case: Case) -> bool:
+    """Within what DTensor of torch 2.9 computes right: no norm, no clipping, no sequence, nothing uneven."""
+    layers, even = case.model.layers, not case.data.batch % case.world_size
+    return even and case.training.clip_norm is None and all(isinstance(layer, Linear | Activation) for layer in layers)
+
+
+def generated(path: str, backend: str) -> Iterator[Case]:
+    cases = (case_at(11, i, paths=[path], max_world_size=MOST_RANKS) for i in itertools.count())
+    small = (case for case in cases if case.world_size > 1 and case.training.steps <= MOST_STEPS)
+    return (case for case in small if supported(backend, case) and (backend != "torch_dtensor" or plain(case)))
+
+
+def error(case: Case, backend: str) -> float:
+    """The greatest root mean square error of any tensor, relative to the tensor's own root mean square."""
+    expected, actual = sandbox.run(case, "oracle"), sandbox.run(case, backend)
+    assert isinstance(expected, Trace)
+    assert isinstance(actual, Trace), actual
+    alone, mesh = case.unsharded().layout.mesh, case.layout.mesh
+    greatest = 0.0
+    for truths, tensors in zip(expected.steps, actual.steps, strict=True):
+        assert set(truths) == set(tensors)
+        for key, truth in truths.items():
+            assert not tensors[key].misfits(mesh)
+            whole = truth.full(alone)
+            greatest = max(greatest, float(rms(tensors[key].full(mesh) - whole) / (rms(whole) or 1.0)))
+    return greatest
+
+
+def rms(values: npt.NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(values**2)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "backend"), PAIRS)
+def test_generated_cases_agree_with_the_oracle(path: str, backend: str) -> None:
+    for case in itertools.islice(generated(path, backend), CASES_A_PAIR):
+        assert error(case, backend) < TOLERANCES[case.dtype], case
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "axes", "shards"),
+    [
+        ("torch_ddp", (("dp", 8),), None),
+        ("torch_fsdp", (("dp_shard", 8),), (Shard(0),)),
+        ("torch_fsdp", (("dp_replicate", 2), ("dp_shard", 4)), (Replicate(), Shard(0))),
+    ],
+)
+def test_eight_ranks_train_every_layer_with_fewer_rows_than_ranks(
+    backend: str, axes: tuple[tuple[str, int], ...], shards: tuple[Shard | Replicate, ...] | None
+) -> None:
+    training = Training(optimizer="adamw", learning_rate=2**-7, steps=2, accumulation=2, clip_norm=0.5, loss="cross_entropy")
+    batch = (Shard(0),) * len(axes)
+    case = a_case(EVERY_LAYER, mesh=axes, batch=batch, sequence=6, training=training, fed=Data(batch=10))
+    if shards:
+        layout = msgspec.structs.replace(case.layout, parameters=dict.fromkeys(case.layout.parameters, shards))
+        case = msgspec.structs.replace(case, layout=layout)
+    assert error(case, backend) < TOLERANCES["float32"]
+
+
+@pytest.mark.slow
+def test_a_rank_that_raises_is_a_failure_with_its_exception() -> None:
+    layers = (Embedding(vocabulary=8, width=4), Conv(inputs=4, outputs=4))
+    outcome = sandbox.run(a_case(layers, sequence=4), "torch_dtensor")
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.kind) == ("forward", "RuntimeError")
+    assert outcome.symptom in {Symptom.CAPABILITY, Symptom.EXCEPTION}
+    assert "convolution" in outcome.message
+
+
+@pytest.mark.slow
+def test_the_environment_is_recorded_and_bfloat16_is_named() -> None:
+    outcome = sandbox.run(a_case(dtype="bfloat16"), "torch_ddp")
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["transport"] in {"gloo", "nccl"}
+    assert outcome.environment["world_size"] == "2"
+    assert {tensor.dtype for (_, name), tensor in outcome.steps[0].items() if name == "0.weight"} == {"bfloat16"}
+
+
+def test_what_a_backend_cannot_express_is_said_in_a_sentence_without_numbers() -> None:
+    for backend, index in itertools.product(BACKENDS, range(60)):
+        module = plugins.load("workers.backends", backend)
+        case = case_at(3, index)
+        reason = module.unsupported(case)
+        assert module.processes(case) == case.world_size
+        assert reason is None or (" " in reason and not any(c.isdigit() for c in reason))
+
+
+def test_a_supported_case_is_supported_on_one_device_too() -> None:
+    for backend, index in itertools.product(BACKENDS, range(100)):
+        case = case_at(4, index)
+        assert not supported(backend, case) or supported(backend, case.unsharded())
+
+
+def test_backends_of_one_side_share_a_zygote() -> None:
+    assert len({plugins.load("workers.backends", name).PRELOAD for name in (*BACKENDS, "oracle")}) == 1
