@@ -72,7 +72,7 @@ class Attention(nn.Module):
 
     def _heads(self, projected: Tensor, group: int) -> Tensor:
         """(batch, sequence, heads * head_dim) to (batch, heads * group, sequence, head_dim)."""
-        heads: Tensor = projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # type: ignore[no-untyped-call]
+        heads: Tensor = projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
         return heads if group == 1 else heads.repeat_interleave(group, dim=1)
 
 

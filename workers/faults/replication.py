@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import distributed, nn
@@ -14,6 +14,9 @@ from difftest.outcome import Stage
 from workers.faults import SHARDING, Fault
 from workers.session import Session
 from workers.train import parameters
+
+Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
+"""What a communication hook returns; torch checks the annotations of hooks, so this must be the very type."""
 
 DDP = ("torch_ddp",)
 WRAPPERS = ("torch_ddp", "torch_fsdp")
@@ -52,32 +55,26 @@ def _hooked(hook: Callable[[Any, Any], Any]) -> Callable[[Session, Case, int], S
     return plant
 
 
-def _sum(_state: object, bucket: distributed.GradBucket) -> Any:  # type: ignore[name-defined]  # noqa: ANN401  torch checks this annotation
-    return distributed.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
-
-
-class _Stale:
-    """Gives every bucket what it had in the step before."""
-
-    def __init__(self) -> None:
-        self._before: dict[int, torch.Tensor] = {}
-
-    def __call__(self, _state: object, bucket: distributed.GradBucket) -> Any:  # type: ignore[name-defined]  # noqa: ANN401  torch checks this annotation
-        """The last step's average in place of this one's."""
-        averaged = bucket.buffer() / distributed.get_world_size()
-        index = bucket.index()
-
-        def keep(done: Any) -> torch.Tensor:  # noqa: ANN401
-            fresh: torch.Tensor = done.value()[0].clone()
-            stale = self._before.get(index, fresh)
-            self._before[index] = fresh
-            return stale
-
-        return distributed.all_reduce(averaged, async_op=True).get_future().then(keep)
+def _sum(_state: object, bucket: distributed.GradBucket) -> Averaged:  # type: ignore[name-defined]
+    work = distributed.all_reduce(bucket.buffer(), async_op=True)
+    return cast("Averaged", work.get_future().then(lambda done: done.value()[0]))
 
 
 def _stale(session: Session, case: Case, rank: int) -> Session:
-    return _hooked(_Stale())(session, case, rank)
+    """Gives every bucket what it had in the step before."""
+    before: dict[int, torch.Tensor] = {}
+
+    def hook(_state: object, bucket: distributed.GradBucket) -> Averaged:  # type: ignore[name-defined]
+        def keep(done: Any) -> torch.Tensor:  # noqa: ANN401
+            fresh: torch.Tensor = done.value()[0].clone()
+            stale = before.get(bucket.index(), fresh)
+            before[bucket.index()] = fresh
+            return stale
+
+        averaged = bucket.buffer() / distributed.get_world_size()
+        return cast("Averaged", distributed.all_reduce(averaged, async_op=True).get_future().then(keep))
+
+    return _hooked(hook)(session, case, rank)
 
 
 def _left_out(session: Session, _case: Case, _rank: int) -> Session:
