@@ -19,8 +19,19 @@ def one_tensor(*values: float) -> Trace:
 
 
 def test_the_spread_is_the_root_mean_square_deviation_from_the_truth() -> None:
-    told = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)])
+    truth = one_tensor(1.0, 2.0)
+    told = spread(truth, [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)], truth, 0.0)
     np.testing.assert_allclose(told[0][KEY].pieces[0], [0.0, np.sqrt((9 + 16) / 2)])
+
+
+def test_the_deviation_of_the_run_in_the_dtype_is_added_to_the_simulated_one() -> None:
+    told = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0)], one_tensor(1.5, 6.0), 0.0)
+    np.testing.assert_allclose(told[0][KEY].pieces[0], [0.5, 5.0])
+
+
+def test_no_deviation_is_less_than_that_of_representing_the_value() -> None:
+    truth = one_tensor(3.0)
+    np.testing.assert_allclose(spread(truth, [truth], truth, 0.5)[0][KEY].pieces[0], [1.5 / np.sqrt(3)])
 
 
 @given(deviations)
@@ -41,8 +52,10 @@ def test_one_wild_element_does_not_hide_its_quiet_neighbours() -> None:
     assert 0.1 < quiet < 0.5
 
 
-def test_what_is_not_finite_counts_as_no_noise() -> None:
-    np.testing.assert_array_equal(floor(np.array([np.inf, np.nan, 0.0])), 0.0)
+def test_noise_that_is_not_finite_leaves_nothing_to_compare() -> None:
+    floors = floor(np.array([np.inf, np.nan, 0.0]))
+    np.testing.assert_array_equal(floors, np.inf)
+    np.testing.assert_array_equal(in_floors(np.array([1.0, 1e300, 0.0]), floors), 0.0)
 
 
 def test_where_nothing_rounds_any_error_is_infinitely_many_floors() -> None:

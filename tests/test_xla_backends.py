@@ -40,7 +40,7 @@ TENSOR = Mesh((("tp", 4),))
 GRID = Mesh((("dp", 2), ("tp", 2)))
 
 
-def a_case(
+def a_case(  # noqa: PLR0913  every part of a case
     mesh: Mesh = DATA,
     batch: Placements = (S0,),
     parameters: dict[str, Placements] | None = None,

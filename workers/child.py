@@ -68,7 +68,7 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
     try:
         with backend.session(case, rank, rendezvous) as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
-            trace: Trace = session.replay(lambda: train(case, spoiled, stages))
+            trace: Trace = session.replay(lambda joined: train(case, joined, stages), spoiled)
             return trace
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
         return explain(error, *stages.last, rank)

@@ -7,7 +7,7 @@ try it again. When an actor dies all the same, that is infrastructure: it is rep
 import importlib.util
 import os
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,11 +88,11 @@ class Pool:
             msg = f"backend {backend!r} needs {packages}, which the workers do not have: {INSTALL}"
             raise InfrastructureError(msg)
 
-    def execute(self, case: Case, backend: str, options: dict[str, str] | None = None) -> Outcome:
+    def execute(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
         """Runs `case` on the next free actor. `InfrastructureError` when the actor, its node or Ray fails."""
         actor = self._free.get()
         try:
-            reference = actor.run.remote(case.to_json(), backend, self._deadline, options or {})
+            reference = actor.run.remote(case.to_json(), backend, self._deadline, dict(options or {}))
             outcome: Outcome = ray.get(reference, timeout=self._deadline + OVERHEAD_SECONDS)
         except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, ray.exceptions.ObjectLostError) as error:
             ray.kill(actor)

@@ -6,7 +6,7 @@ Operators that add many terms have their inputs perturbed too: that models the r
 would hide from the result.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,6 +31,24 @@ SUMMING = frozenset(
     scatter_add_ index_add cumsum var var_mean _fused_rms_norm _fused_rms_norm_backward""".split()  # noqa: SIM905
 )
 """Operators that add many terms."""
+
+CANCELLING: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
+    "_log_softmax": lambda _result, inputs, *_: (inputs.abs().amax(-1, keepdim=True),),
+    "_log_softmax_backward_data": lambda _result, gradient, output, *_: (output.exp() * gradient.sum(-1, keepdim=True).abs(),),
+    "gelu": lambda _result, inputs, *_, **__: (inputs.abs(),),
+    "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs(),),
+    "native_layer_norm": lambda result, *_: _layer_norm_sizes(*result),
+}
+"""Operators that subtract inside, with the size of what they subtract for each result: it rounds, whatever is left of it.
+
+gelu is x (1 + erf) / 2, so far left of 0 it is a rounded nothing times x."""
+
+
+def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The variance may be had as E[x^2] - E[x]^2, as XLA does: its relative error is (mean / deviation)^2 roundoffs."""
+    lost = (mean * scale) ** 2
+    return output.abs() * lost, torch.zeros_like(mean), scale * lost
+
 
 FLUSHED = {"float32": torch.finfo(torch.float32).tiny, "bfloat16": torch.finfo(torch.bfloat16).tiny, "float16": 2.0**-25}
 """Absolute error of a result near zero: XLA on CPU flushes subnormals of the wide types; half the least subnormal for float16."""
@@ -57,6 +75,8 @@ class Perturb(TorchDispatchMode):
         if name in SUMMING:
             args = [self._noisy(a) if isinstance(a, Tensor) else a for a in args]
         result = func(*args, **(kwargs or {}))
+        if name in CANCELLING:
+            result = self._cancelled(result, CANCELLING[name](result, *args, **(kwargs or {})))
         if name in EXACT or func.is_view:
             return result
         if isinstance(result, Tensor):
@@ -72,14 +92,25 @@ class Perturb(TorchDispatchMode):
         noisy = self._noisy(result)
         return result.copy_(noisy) if in_place else noisy
 
+    def _cancelled(self, result: Tensor | tuple[Tensor, ...], sizes: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+        """The results with absolute errors of so many roundoffs."""
+        if isinstance(result, Tensor):
+            return result + sizes[0] * self._roundoff * self._draw(result)
+        return tuple(r + size * self._roundoff * self._draw(r) for r, size in zip(result, sizes, strict=True))
+
+    def _draw(self, like: Tensor) -> Tensor:
+        """Numbers drawn evenly from [-1, 1]."""
+        return torch.rand(like.shape, dtype=like.dtype, generator=self._random).mul_(2.0).sub_(1.0)
+
     def _noisy(self, value: Tensor) -> Tensor:
         """`value` (1 + u) + v: one vectorised draw for the relative error, one for what flushing to zero may take away."""
         if value.dtype != torch.float64:
             return value
-        relative = torch.rand(value.shape, dtype=value.dtype, generator=self._random).mul_(2.0).sub_(1.0)
+        relative = self._draw(value)
         absolute = relative.flip(0) if value.dim() else relative
         finite = value.nan_to_num(0.0, 0.0, 0.0)  # a mask's infinity stays what it is
-        return value + (finite * relative).mul_(self._roundoff) + absolute * self._flushed * (finite != 0)
+        most = finite.abs()  # flushing takes a value to zero, never beyond: a square stays positive
+        return value + (finite * relative).mul_(self._roundoff) + (absolute * self._flushed).clamp(-most, most)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ class Session:
     * `clip(parameters, norm)`: scales gradients to at most this global norm.
     * `after(stage, step, module, optimizer)`: called once gradients or updated parameters stand, before they are read (planted faults
       use it).
-    * `replay(train) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
+    * `replay(train, session) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
     * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
     """
 
@@ -53,7 +53,7 @@ class Session:
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
     environment: dict[str, str] = field(default_factory=dict)
-    replay: Callable[[Callable[[], Trace]], Trace] = lambda train: train()
+    replay: "Callable[[Callable[[Session], Trace], Session], Trace]" = lambda train, session: train(session)
     events: Callable[[], dict[str, Any]] = dict
     after: Callable[[Stage, int, nn.Module, torch.optim.Optimizer], None] = lambda *_: None
 

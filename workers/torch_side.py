@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import DTensor, Placement
     from torch.distributed.tensor import Shard as TorchShard
 
     from workers.session import Session
@@ -145,12 +145,12 @@ def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
 
 
 def _find_device(case: Case, rank: int) -> "torch.device":
-    """A GPU of its own where every rank can have one, else the CPU; multiplications are set to full precision on both."""
+    """A GPU of its own where every rank can have one, else the CPU; a GPU is told to multiply in full precision."""
     import torch
 
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
     if torch.cuda.is_available() and torch.cuda.device_count() >= case.world_size:
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
         torch.cuda.set_device(rank)
         return torch.device("cuda", rank)
     return torch.device("cpu")
@@ -193,9 +193,7 @@ def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[A
 
     mesh = member.case.layout.mesh
     if all(type(p) in (distributed.Shard, distributed.Replicate) for p in tensor.placements):
-        observed = dict(zip(tensor.device_mesh.mesh_dim_names or (), tensor.placements, strict=True))
-        ours = tuple(_ours(observed.get(name, distributed.Replicate()), tensor.dim()) for name in mesh.names)
-        return _array(tensor.to_local()), ours
+        return _array(tensor.to_local()), _observed(mesh, tensor, expected)
     strided = any(isinstance(p, _StridedShard) for p in tensor.placements)
     whole = _gathered(tensor) if strided else _array(tensor.full_tensor())
     return whole[local_slices(whole.shape, expected, mesh, member.rank)], expected
@@ -229,7 +227,15 @@ def _inside_out(tensor: "DTensor", rank: int) -> tuple[slice, ...]:
     return tuple(slice(r.start, r.stop) for r in held)
 
 
-def _ours(placement: object, dims: int) -> Shard | Replicate:
+def _observed(mesh: Mesh, tensor: "DTensor", expected: Placements) -> Placements:
+    """The placements a DTensor says it has, by axis name; on axes that it does not know it is a replica, and one rank holds all anyway."""
+    observed = dict(zip(tensor.device_mesh.mesh_dim_names or (), tensor.placements, strict=True))
+    return tuple(
+        ours if size == 1 else _ours(observed.get(name), tensor.dim()) for (name, size), ours in zip(mesh.axes, expected, strict=True)
+    )
+
+
+def _ours(placement: "Placement | None", dims: int) -> Shard | Replicate:
     from torch.distributed.tensor import Shard as TorchShard
 
     return Shard(placement.dim % dims) if isinstance(placement, TorchShard) else Replicate()

@@ -126,8 +126,8 @@ def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: in
     fault, name = planted
     known = {backend: backends[backend] for backend in (name, HEALTHY[backends[name].SIDE])}
 
-    def execute(case: Case, backend: str) -> Outcome:
-        return pool.execute(case, backend, {VARIABLE: fault.name} if backend == name else None)
+    def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        return pool.execute(case, backend, {**options, VARIABLE: fault.name} if backend == name else options)
 
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))

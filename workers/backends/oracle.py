@@ -1,13 +1,14 @@
 """The oracle: one process, CPU, eager, float64, nothing sharded. What it computes is what a case means."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
 from difftest.layout import Placements, replicated
-from difftest.noise import SAMPLES, spread
+from difftest.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.outcome import Sharded, Trace
 from workers import torch_side
 
@@ -44,32 +45,38 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
         alone = case.unsharded().layout.mesh
-        pieces = {0: tensor.numpy().copy()}
-        return Sharded(
-            shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."), placements=replicated(alone), pieces=pieces
-        )
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        return Sharded(shape=tuple(tensor.shape), dtype=dtype, placements=replicated(alone), pieces={0: tensor.double().numpy().copy()})
 
     yield Session(
         dtype=torch.float64,
         place=lambda module: module,
         feed=lambda tensor: tensor,
         read=read,
-        replay=lambda train: _with_noise(case, train),
+        replay=lambda train, joined: _with_noise(case, train, joined),
         environment=_environment(),
     )
 
 
-def _with_noise(case: Case, train: Callable[[], Trace]) -> Trace:
-    """The unperturbed trace, with the deviation of the perturbed ones and the greatest magnitude that any of them met."""
+def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Session") -> Trace:
+    """The float64 trace, with the deviation of the perturbed runs and of one run in the case's own dtype.
+
+    The perturbed runs round at random; the run in the dtype rounds to nearest, whose errors may add up over many steps.
+    """
+    import torch
+
     from workers.perturb import in_range, perturbed
 
-    truth, samples, greatest = train(), [], 0.0
-    for seed in range(SAMPLES):
+    truth, samples, greatest = train(joined), [], 0.0
+    for seed in range(int(os.environ.get(SAMPLES_VARIABLE, SAMPLES))):
         with perturbed(case.dtype, seed) as mode:
-            samples.append(train())
+            samples.append(train(joined))
         greatest = max(greatest, mode.greatest)
-    events = {"greatest": greatest, "in_range": in_range(case.dtype, greatest)}
-    return dataclasses.replace(truth, noise=spread(truth, samples), events=events)
+    dtype = getattr(torch, case.dtype)
+    native = train(dataclasses.replace(joined, dtype=dtype))
+    noise = spread(truth, samples, native, torch.finfo(dtype).eps / 2)
+    fits = in_range(case.dtype, greatest) and finite(native)
+    return dataclasses.replace(truth, noise=noise, events={"greatest": greatest, "in_range": fits})
 
 
 def _environment() -> dict[str, str]:

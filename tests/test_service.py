@@ -1,0 +1,83 @@
+"""The whole service, for real: a campaign over Ray with torch and torch_xla workers, replays, and a second campaign on its corpus."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from difftest import plugins
+from difftest.corpus import Corpus
+
+pytestmark = [pytest.mark.slow, pytest.mark.xla]
+pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+
+CASES = 15
+FUNCTIONAL_ASSERT = "isFunctionalTensor"
+MISSING_COORDINATE = "_coordinate_on_dim"
+
+
+def difftest(*words: str) -> tuple[int, dict[str, Any]]:
+    done = subprocess.run([sys.executable, "-m", "difftest", *words, "--json"], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode < 2, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "first"
+    status, told = difftest("run", "--seed", "0", "--cases", str(CASES), "--max-world-size", "8", "--out", str(out))
+    assert status == 1
+    assert told["cases"] == CASES
+    assert not told["trouble"]
+    return out
+
+
+def named(out: Path, words: str, backend: str) -> str:
+    found = [f.fingerprint for f in Corpus(out / "corpus").findings() if words in f.detail and f.backend == backend]
+    assert len(found) == 1, f"{words!r} must be one finding, however many cases hit it: {found}"
+    return found[0]
+
+
+def test_the_two_dtensor_faults_are_two_findings_blamed_on_xla(first: Path) -> None:
+    corpus = Corpus(first / "corpus")
+    functional = corpus.finding(named(first, FUNCTIONAL_ASSERT, "xla_dtensor"))
+    coordinate = corpus.finding(named(first, MISSING_COORDINATE, "xla_tp"))
+    assert functional.fingerprint != coordinate.fingerprint
+    assert functional.blame == "xla backend fault"
+    assert coordinate.blame.startswith("xla ")
+    assert functional.hits > 1
+    assert len(functional.paths) > 1
+
+
+def test_no_numeric_finding_is_only_rounding(first: Path) -> None:
+    """Real faults are off by thousands of floors; rounding that slipped through would be near the threshold."""
+    numeric = [f for f in Corpus(first / "corpus").findings() if f.ratio is not None]
+    assert all(f.ratio > 1000 for f in numeric if f.ratio is not None), [(f.fingerprint, f.ratio) for f in numeric]
+
+
+def test_every_path_and_backend_is_exercised(first: Path) -> None:
+    table = pd.read_parquet(first / "table.parquet")
+    assert set(table.path) == set(plugins.names("generators.paths"))
+    assert set(table.backend) == set(plugins.names("workers.backends"))
+    assert set(table.world_size) <= set(range(2, 9))
+    assert (table.verdict == "agree").sum() > 100
+
+
+def test_replaying_a_finding_reproduces_it(first: Path) -> None:
+    for words, backend in ((FUNCTIONAL_ASSERT, "xla_dtensor"), (MISSING_COORDINATE, "xla_tp")):
+        fingerprint = named(first, words, backend)
+        status, told = difftest("replay", str(first / "corpus" / fingerprint))
+        assert status == 1
+        assert told["reproduced"] == 1
+
+
+def test_a_second_campaign_reports_nothing_as_new(first: Path) -> None:
+    status, told = difftest("run", "--seed", "0", "--cases", "4", "--out", str(first))
+    assert status == 0
+    assert told["new"] == []
+    assert told["known"]
