@@ -155,7 +155,7 @@ def detection_curve(results: Iterable[tuple[float, bool]]) -> dict[float, float]
 
 def _detected(value: Floats, deviation: Floats, at: Key, size: float, random: np.random.Generator) -> bool:
     floors = noise.floor(deviation)
-    wrong = value + random.normal(size=value.shape) * deviation
+    wrong = np.asarray(value + random.normal(size=value.shape) * deviation)
     place = tuple(random.integers(n) for n in value.shape)
     wrong[place] = value[place] + size * floors[place] * random.choice((-1.0, 1.0))
     return beyond(measure(at, value, deviation, wrong))

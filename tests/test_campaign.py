@@ -11,11 +11,13 @@ from typing import TypeAlias
 import pytest
 from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
 
-from difftest.campaign import REPEATS, TRIES, Campaign, Progress, run
+from difftest.campaign import Progress, run
 from difftest.case import Case
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
+from difftest.evidence import REPEATS
+from difftest.examine import TRIES, Campaign
 from difftest.outcome import Failure, Outcome, Stage, Symptom
 
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")

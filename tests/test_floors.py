@@ -19,6 +19,8 @@ FLOORS = (
     ("difftest.exact", "difftest.corpus"),
     ("difftest.pair",),
     ("difftest.checks", "difftest.comparator", "difftest.blame"),
+    ("difftest.examine",),
+    ("difftest.evidence",),
     ("difftest.campaign",),
     ("difftest.support", "difftest.selftest"),
     ("generators", "workers", "reports"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from difftest.campaign import Campaign, Progress
+from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import Duration, Names, json_option, most_ranks, print_json
@@ -18,6 +18,7 @@ from difftest.commands._progress import Meter
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
+from difftest.examine import Campaign
 
 CASES = 40
 FAIL_ON = ("new", "any", "infra", "never")

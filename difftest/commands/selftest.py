@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from difftest.campaign import Campaign
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
@@ -19,6 +18,7 @@ from difftest.comparator import compare
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError
+from difftest.examine import Campaign
 from difftest.outcome import Failure, Outcome, Trace
 from difftest.selftest import BLAMED_LEAST, DETECTED_LEAST, Null, Planted, detection_curve, null, null_summary, planted_summary, sweep
 

@@ -1,0 +1,98 @@
+"""What a new divergence must show before it is a finding: that it comes back, and where it stands in the 2 x 2.
+
+Only a divergence that the corpus does not know pays for these runs.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from difftest.blame import Square, verdict
+from difftest.case import Case
+from difftest.comparator import Comparison
+from difftest.divergence import Divergence, Finding
+from difftest.errors import InfrastructureError
+from difftest.examine import ORACLE, Campaign, Examined, Ran, attempt, compare_all
+
+REPEATS = 2
+"""How often a new divergence is run again in fresh processes before it is believed."""
+
+
+def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ran) -> Finding:
+    """A new divergence is run again, and placed in the 2 x 2, before it becomes a finding."""
+    case = examined.case
+    repeats = [_compared(campaign, case, divergence.backend) for _ in range(REPEATS)]
+    ended = [comparison for comparison in repeats if comparison is not None]
+    stable = (sum(_shows(comparison, divergence) for comparison in ended), len(ended))
+    square = _square(campaign, examined, divergence)
+    named = {f: getattr(divergence, f) for f in Divergence.__struct_fields__ if f in Finding.__struct_fields__}
+    return Finding(
+        **named,
+        fingerprint=divergence.fingerprint,
+        blame=verdict(divergence.side, square, stable=stable),
+        evidence={name: _word(diverges=value) for name, value in dataclasses.asdict(square).items()} | _consequences(examined, divergence),
+        hits=1,
+        case=case.id,
+        paths=(case.path,),
+        stable=stable,
+        environment=dict(ran.outcome.environment),
+        first_seen=ran.started,
+        last_seen=ran.started,
+    )
+
+
+def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:
+    """What else the checks say of the same run: most often what the first divergence led to."""
+    later = [d.check for d in examined.comparisons[divergence.backend].divergences if d.check != divergence.check]
+    return {"then": ", ".join(dict.fromkeys(later))} if later else {}
+
+
+def _word(*, diverges: bool | None) -> str:
+    return "no telling" if diverges is None else "diverges" if diverges else "agrees"
+
+
+def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> Square:
+    """Runs what the 2 x 2 still lacks: both sides on one device. Only a new divergence pays for it."""
+    single = examined.case.unsharded()
+    others = _other_side(campaign, examined, divergence.side)
+    return Square(
+        single=_bad(campaign, single, divergence.backend, divergence),
+        other=_parts(examined.comparisons[others[0]], divergence) if others else None,
+        other_single=_bad(campaign, single, others[0], divergence) if others else None,
+    )
+
+
+def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[str]:
+    """The other side's backends that ran this case, those that agreed with the oracle first."""
+    ran = [name for name in examined.comparisons if side != campaign.backends[name].SIDE]
+    return sorted(ran, key=lambda name: examined.comparisons[name].verdict != "agree")
+
+
+def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> bool | None:
+    if campaign.backends[backend].unsupported(case):
+        return None
+    return _parts(_compared(campaign, case, backend), divergence)
+
+
+def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None:
+    """Whether a run shows the same fault; None where there is no telling: it ended otherwise, or nothing could be compared."""
+    if comparison is None or comparison.verdict == "inconclusive":
+        return None
+    if comparison.verdict == "agree":
+        return False
+    first = comparison.divergences[0]
+    alike = (first.check, first.symptom, first.cause) == (divergence.check, divergence.symptom, divergence.cause)
+    return True if alike else None
+
+
+def _shows(comparison: Comparison, divergence: Divergence) -> bool:
+    return any(d.fingerprint == divergence.fingerprint for d in comparison.divergences[:1])
+
+
+def _compared(campaign: Campaign, case: Case, backend: str) -> Comparison | None:
+    """A run made for a finding, in fresh processes, beside the oracle; None when infrastructure failed."""
+    side = campaign.backends[backend].SIDE
+    try:
+        runs = {name: attempt(campaign, case, name) for name in (ORACLE, backend)}
+        return compare_all(campaign, case, runs, {backend: side})[backend]
+    except InfrastructureError:
+        return None

@@ -1,0 +1,112 @@
+"""One case, run on every side and compared: what a campaign does for each case, and a finding's evidence for a few more."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol, TypeAlias
+
+from difftest.case import Case
+from difftest.comparator import Comparison, compare, with_arbiter
+from difftest.corpus import Corpus
+from difftest.errors import InfrastructureError
+from difftest.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
+from difftest.outcome import Outcome
+
+ORACLE = "oracle"
+
+TRIES = 2
+"""How often a run that infrastructure spoiled is attempted before the campaign gives it up."""
+
+Execute: TypeAlias = Callable[[Case, str, Mapping[str, str]], Outcome]
+"""Runs a case on a backend, with further environment variables, and blocks until it ended; called from several threads."""
+
+IN_DOUBT = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
+"""What the oracle is run with before a mismatch is believed."""
+
+
+class Described(Protocol):
+    """What a campaign needs to know of a backend."""
+
+    SIDE: str
+
+    def unsupported(self, case: Case) -> str | None:
+        """Why the backend cannot express a case, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """What stays the same from case to case."""
+
+    name: str
+    backends: Mapping[str, Described]
+    execute: Execute
+    corpus: Corpus
+    workers: int = 1
+    purpose: str = "campaign"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """One run with what came of it."""
+
+    backend: str
+    outcome: Outcome
+    started: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """One case, run on every backend that supports it, and compared. `trouble` is what infrastructure failed at."""
+
+    index: int
+    case: Case
+    runs: Mapping[str, Ran] = field(default_factory=dict)
+    comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    trouble: str = ""
+
+
+def examine(campaign: Campaign, index: int, case: Case) -> Examined:
+    """Runs one case on the oracle and on every backend that supports it, and compares."""
+    sides = {name: backend.SIDE for name, backend in campaign.backends.items() if not backend.unsupported(case)}
+    try:
+        runs = {name: attempt(campaign, case, name) for name in (ORACLE, *sides)}
+        comparisons = compare_all(campaign, case, runs, sides)
+    except InfrastructureError as error:
+        return Examined(index=index, case=case, trouble=str(error))
+    return Examined(index=index, case=case, runs=runs, comparisons=with_arbiter(comparisons, sides))
+
+
+def compare_all(campaign: Campaign, case: Case, runs: Mapping[str, Ran], sides: Mapping[str, str]) -> dict[str, Comparison]:
+    """Compares every run with the oracle's; where one mismatches, with an oracle that knows its noise better."""
+    truth = runs[ORACLE].outcome
+    comparisons = {name: compare(case, name, side, truth, runs[name].outcome) for name, side in sides.items()}
+    doubtful = [name for name, comparison in comparisons.items() if _mismatches(comparison)]
+    if doubtful:
+        truth = attempt(campaign, case, ORACLE, IN_DOUBT).outcome
+        comparisons |= {name: compare(case, name, sides[name], truth, runs[name].outcome) for name in doubtful}
+    return comparisons
+
+
+def _mismatches(comparison: Comparison) -> bool:
+    return any(divergence.ratio is not None for divergence in comparison.divergences)
+
+
+def attempt(campaign: Campaign, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Ran:
+    """One run; what infrastructure spoiled is run again before it is given up."""
+    for left in reversed(range(TRIES)):
+        started, clock = now(), time.monotonic()
+        try:
+            outcome = campaign.execute(case, backend, options or {})
+        except InfrastructureError:
+            if not left:
+                raise
+        else:
+            return Ran(backend=backend, outcome=outcome, started=started, seconds=time.monotonic() - clock)
+    raise AssertionError
+
+
+def now() -> str:
+    """The time, ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,98 @@
+"""What the service says of itself: rates counted rightly, and a few planted defects found by the real thing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from samples import a_case, candidate, oracle
+
+from difftest.outcome import Failure, Stage, Symptom
+from difftest.selftest import Null, Planted, detection_curve, null, null_summary, planted_summary, same, sweep
+
+ROOT = Path(__file__).parent.parent
+
+
+def planted(*, detected: bool = True, blame: str = "xla backend fault", floors: float | None = 100.0) -> Planted:
+    return Planted(defect="d", backend="b", detected=detected, cases=3, expected_blame="backend fault", blame=blame, floors=floors)
+
+
+def test_a_defect_below_ten_floors_is_not_held_against_the_service() -> None:
+    told = planted_summary([planted(), planted(detected=False, blame="", floors=5.0)])
+    assert (told["defects"], told["detected"], told["detection_rate"], told["blame_rate"]) == (2, 1, 1.0, 1.0)
+
+
+def test_a_wrong_blame_lowers_the_blame_rate_only() -> None:
+    told = planted_summary([planted(), planted(blame="xla sharding fault")])
+    assert (told["detection_rate"], told["blame_rate"]) == (1.0, 0.5)
+
+
+def test_a_defect_never_found_lowers_the_detection_rate() -> None:
+    assert planted_summary([planted(), planted(detected=False, blame="", floors=None)])["detection_rate"] == 0.5
+
+
+def test_a_right_run_and_its_right_variant_make_no_false_finding() -> None:
+    case = a_case()
+    row = null(case, "ddp", "torch", oracle(case), candidate(case, None), {"again": candidate(case, None)})
+    assert (row.false, row.deterministic) == ((), True)
+
+
+def test_a_variant_that_fails_alone_is_a_false_finding() -> None:
+    case = a_case()
+    failure = Failure(symptom=Symptom.CRASH, stage=Stage.FORWARD, step=0, kind="SIGSEGV")
+    row = null(case, "ddp", "torch", oracle(case), candidate(case, None), {"again": failure})
+    assert row.false
+    assert null_summary([row])["false_findings"] == 1
+
+
+def test_failing_in_every_variant_is_no_false_finding() -> None:
+    case = a_case()
+    failure = Failure(symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, step=0, kind="RuntimeError")
+    assert null(case, "ddp", "torch", oracle(case), failure, {"again": failure}).false == ()
+    assert same(failure, failure)
+
+
+def test_errors_are_detected_the_surer_the_larger_they_are() -> None:
+    case = a_case()
+    curve = detection_curve(sweep(oracle(case), case.unsharded().layout.mesh, 30, 0))
+    assert curve[min(curve)] == 0.0
+    assert curve[max(curve)] == 1.0
+    assert list(np.sort(list(curve.values()))) == list(curve.values())
+
+
+def test_an_empty_null_campaign_says_so() -> None:
+    assert null_summary([]) | {"ratio_quantiles": None} == {
+        "cases": 0,
+        "runs": 0,
+        "false_findings": 0,
+        "greatest_ratio": 0.0,
+        "ratio_quantiles": None,
+        "not_deterministic": 0,
+        "by_false_finding": [],
+    }
+    assert Null.__doc__
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_planted_defects_on_both_sides_are_found_and_blamed() -> None:
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    defects = "parameter_left_out,sum_for_mean,clipped_by_piece,segments_of_other_shard,gradient_negated"
+    words = ("selftest", "--planted", "--defects", defects, "--cases", "60", "--json")
+    done = subprocess.run([sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)["planted"]
+    assert told["detected"] == told["defects"] == 7
+    assert told["blame_rate"] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_the_null_campaign_finds_nothing() -> None:
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    words = ("selftest", "--null", "--cases", "5", "--seed", "7", "--json")
+    done = subprocess.run([sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["null"]["false_findings"] == 0
