@@ -109,6 +109,14 @@ class Corpus:
             msg = f"cannot write to {str(self.root)!r}: {error.strerror}; give a folder that can be made and written"
             raise UsageError(msg) from error
 
+    def require_readable(self) -> None:
+        """Reads all there is, so that a campaign fails before its first run and not after its last; `UsageError` where one cannot."""
+        for fingerprint in self.fingerprints():
+            self.finding(fingerprint)
+            self.case(fingerprint)
+        for _ in self.observations():
+            pass
+
     def fingerprints(self) -> tuple[str, ...]:
         """The findings here, by name."""
         if not self.root.is_dir():

@@ -248,3 +248,18 @@ def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
     pytest.importorskip("generators.cases")
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
     assert (told.returncode, told.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["finding.json", "case.json"])
+def test_a_corpus_of_a_newer_program_stops_a_campaign_before_its_first_run(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.prepare()
+    corpus.save(FOUND, a_case())
+    file = corpus.root / FOUND.fingerprint / name
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 99}))
+    status, out, err = called(capsys, monkeypatch, "run", "--out", tmp_path)
+    assert (status, out) == (2, "")
+    assert "newer version" in err
+    assert not list((corpus.root / "observations").iterdir())

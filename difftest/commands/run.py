@@ -41,6 +41,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     _check_ranks(options["max_world_size"])
     corpus = Corpus(options["out"] / "corpus")
     corpus.prepare()
+    corpus.require_readable()
     return _conclude(options, _run(corpus, options))
 
 

@@ -133,11 +133,12 @@ def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: in
         corpus = Corpus(Path(folder))
         corpus.prepare()
         campaign = Campaign(name="planted", backends=known, execute=execute, corpus=corpus)
+        effect = 0.0
         for progress in run_campaign(campaign, _reached(pool, known[name], planted, seed, most)):
-            found = [finding for finding in progress.new if finding.backend == name]
-            if found:
+            if found := [finding for finding in progress.new if finding.backend == name]:
                 return _planted(fault, name, progress.examined.index + 1, found[0])
-    return _planted(fault, name, most, None)
+            effect = max(effect, *(m.ratio for m in progress.examined.comparisons[name].measurements), 0.0)
+    return Planted(defect=fault.name, backend=name, detected=False, cases=most, expected_blame=fault.blame, floors=effect)
 
 
 def _reached(pool: "Pool", backend: ModuleType, planted: tuple["Fault", str], seed: int, most: int) -> Iterator[tuple[int, Case]]:
@@ -150,9 +151,17 @@ def _reached(pool: "Pool", backend: ModuleType, planted: tuple["Fault", str], se
                 yield index, case
 
 
-def _planted(fault: "Fault", backend: str, cases: int, finding: Finding | None) -> Planted:
-    told = {"blame": finding.blame, "symptom": str(finding.symptom), "floors": finding.ratio} if finding else {}
-    return Planted(defect=fault.name, backend=backend, detected=finding is not None, cases=cases, expected_blame=fault.blame, **told)  # type: ignore[arg-type]
+def _planted(fault: "Fault", backend: str, cases: int, finding: Finding) -> Planted:
+    return Planted(
+        defect=fault.name,
+        backend=backend,
+        detected=True,
+        cases=cases,
+        expected_blame=fault.blame,
+        blame=finding.blame,
+        symptom=finding.symptom,
+        floors=finding.ratio,
+    )
 
 
 def _null(pool: "Pool", backends: Mapping[str, ModuleType], case: Case) -> list[tuple[Null, list[tuple[float, bool]]]]:
