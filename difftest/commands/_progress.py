@@ -32,7 +32,7 @@ class Meter:
         """Counts one more case."""
         self._done += 1
         self._findings += len(progress.new)
-        self._bar.set_postfix_str(f"{self._findings} new findings")
+        self._bar.set_postfix_str(f"{self._findings} new findings{self._left()}" if self._budget else f"{self._findings} new findings")
         self._bar.update()
         for finding in progress.new:
             self._bar.write(f"new finding {finding.fingerprint}: {finding.blame}", file=sys.stderr)
@@ -41,10 +41,13 @@ class Meter:
             click.echo(self._line(), err=True)
 
     def _line(self) -> str:
-        elapsed = time.monotonic() - self._start
-        rate = self._done / elapsed
-        left = [(self._cases - self._done) / rate] if self._cases else []
-        left += [self._budget - elapsed] if self._budget else []
+        rate = 60 * self._done / (time.monotonic() - self._start)
         total = f"/{self._cases}" if self._cases else ""
-        remaining = f", {max(0.0, min(left)):.0f} s left" if left else ""
-        return f"{self._done}{total} cases, {60 * rate:.1f} a minute, {self._findings} new findings{remaining}"
+        return f"{self._done}{total} cases, {rate:.1f} a minute, {self._findings} new findings{self._left()}"
+
+    def _left(self) -> str:
+        """The time until cases or budget run out, whichever is first."""
+        elapsed = time.monotonic() - self._start
+        left = [elapsed * (self._cases / self._done - 1)] if self._cases else []
+        left += [self._budget - elapsed] if self._budget else []
+        return f", {max(0.0, min(left)):.0f} s left" if left else ""

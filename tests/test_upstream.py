@@ -1,0 +1,31 @@
+"""The faults that campaigns found in the pinned torch and torch_xla, each shown by a script of its own that needs nothing of this project."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = sorted((Path(__file__).parent / "upstream").glob("*.py"))
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+scripts = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+
+
+@scripts
+def test_a_reproducer_stands_alone_and_in_the_readme(script: Path) -> None:
+    text = script.read_text()
+    assert not any(f"import {name}" in text or f"from {name}" in text for name in ("difftest", "generators", "workers", "reports"))
+    assert text.count("\n") <= 60
+    assert script.name in README
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@scripts
+def test_the_fault_is_still_there(script: Path) -> None:
+    """When this fails, upstream may have mended it: good news, and the table in the README needs a line less."""
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=180)  # noqa: S603
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "expected" in done.stdout

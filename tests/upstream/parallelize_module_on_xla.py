@@ -1,0 +1,21 @@
+"""`parallelize_module` on an xla mesh fails for want of an attribute (pytorch/xla#9472). Exits 0 when it does."""
+
+import os
+import sys
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2", XLA_THREAD_POOL_SIZE="16")
+import torch
+import torch_xla.runtime as xr
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+xr.use_spmd()
+mesh = DeviceMesh("xla", list(range(2)), mesh_dim_names=("tp",))
+model = torch.nn.Sequential(torch.nn.Linear(4, 4)).to("xla")
+try:
+    model = parallelize_module(model, mesh, {"0": ColwiseParallel()})
+    print("expected a result, actual", model(torch.ones(2, 4).to("xla")).sum().item())
+except AttributeError as error:
+    print("expected a result, actual", error)
+    sys.exit(0 if "_coordinate_on_dim" in str(error) else 1)
+sys.exit(1)
