@@ -14,6 +14,8 @@ from difftest.errors import InfrastructureError, UsageError
 COMMANDS = "difftest.commands"
 WRONG_USAGE = 2
 INFRASTRUCTURE = 3
+EXTRAS = {"ray": "cluster", "torch": "xla", "torch_xla": "xla"}
+"""Which extra brings a framework."""
 
 
 class Commands(click.Group):
@@ -54,6 +56,16 @@ def main() -> NoReturn:
         _say(error, WRONG_USAGE)
     except InfrastructureError as error:
         _say(error, INFRASTRUCTURE)
+    except ModuleNotFoundError as error:
+        _say(_missing(error), INFRASTRUCTURE)
+
+
+def _missing(error: ModuleNotFoundError) -> Exception:
+    """A framework that is not installed, with the command that installs it; any other missing module is our own fault."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        raise error
+    return InfrastructureError(f"this command needs {package}, which is not installed: pip install 'difftest[{EXTRAS[package]}]'")
 
 
 def _say(error: Exception, status: int) -> NoReturn:

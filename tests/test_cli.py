@@ -263,3 +263,14 @@ def test_a_corpus_of_a_newer_program_stops_a_campaign_before_its_first_run(
     assert (status, out) == (2, "")
     assert "newer version" in err
     assert not list((corpus.root / "observations").iterdir())
+
+
+@pytest.mark.parametrize("words", [("run", "--out", "x"), ("selftest",)])
+def test_a_framework_that_is_missing_is_named_with_the_command_that_installs_it(words: tuple[str, ...], tmp_path: Path) -> None:
+    program = (
+        f"import os, sys\nos.chdir({str(tmp_path)!r})\nsys.modules['ray'] = None\n"
+        f"sys.argv = {['difftest', *words]!r}\nfrom difftest.cli import main\nmain()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.strip().splitlines() == ["difftest: this command needs ray, which is not installed: pip install 'difftest[cluster]'"]

@@ -1,4 +1,4 @@
-"""The faults that campaigns found in the pinned torch and torch_xla, each shown by a script of its own that needs nothing of this project."""
+"""The faults that campaigns found in the pinned torch and torch_xla, each shown by a script that needs nothing of this project."""
 
 import subprocess
 import sys

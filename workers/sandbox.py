@@ -89,7 +89,8 @@ class Zygote:
         if not ready.wait(START_SECONDS) or self._process.poll() is not None:
             self._process.kill()
             self._log.seek(0)
-            msg = f"{' '.join(self._command)} did not start: {self._log.read()[-LOG_CHARACTERS:]}"
+            reason = (self._log.read().strip().splitlines() or ["no reason given"])[-1]
+            msg = f"the process that forks workers did not start: {reason} (`difftest doctor` tells what is missing)"
             raise InfrastructureError(msg)
 
     def _listen(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
