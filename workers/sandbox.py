@@ -160,7 +160,7 @@ def run(case: Case, backend: str, *, deadline: float = DEADLINE_SECONDS, options
         folder = Path(name)
         environment = {**module.environment(case), **(options or {})}
         request = {"case": case.to_json().decode(), "backend": backend, "folder": name, "environment": environment}
-        ranks = _attend(zygote, request, module.processes(case), folder, time.monotonic() + deadline)
+        ranks = _attend(zygote, request, module.processes(case), folder, deadline)
         return _outcome(folder, ranks, deadline)
 
 
@@ -172,10 +172,11 @@ def _zygote(preload: tuple[str, ...]) -> Zygote:
         return _zygotes[preload]
 
 
-def _attend(zygote: Zygote, request: Mapping[str, Any], processes: int, folder: Path, end: float) -> _Ranks:
+def _attend(zygote: Zygote, request: Mapping[str, Any], processes: int, folder: Path, deadline: float) -> _Ranks:
     """Starts the ranks and waits until all have ended, the deadline is over, or one's failure has doomed the rest."""
     number, ranks = f"{os.getpid()}-{next(_numbers)}", _Ranks(processes)
     replies = zygote.open(number)
+    end = time.monotonic() + deadline  # counted from here: a zygote's first start is not the run's fault
     try:
         for rank in range(processes):
             zygote.fork({**request, "run": number, "rank": rank})
