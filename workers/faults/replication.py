@@ -11,7 +11,7 @@ from torch import distributed, nn
 from difftest.case import Case
 from difftest.layout import local_slices
 from difftest.outcome import Stage
-from workers.faults import SHARDING, Fault
+from workers.faults import BACKEND, SHARDING, Fault
 from workers.session import Session
 from workers.train import parameters
 
@@ -164,7 +164,7 @@ FAULTS = (
         name="stale_bucket",
         about="a bucket carries the step before's gradients",
         backends=DDP,
-        blame=SHARDING,
+        blame=BACKEND,  # one rank has buckets too
         reaches=_several_steps,
         plant=_stale,
     ),
@@ -212,7 +212,7 @@ FAULTS = (
         name="first_parts_dropped",
         about="only the last accumulation part counts",
         backends=DDP,
-        blame="backend fault",
+        blame=BACKEND,
         reaches=lambda c: _sharded(c) and c.training.accumulation > 1,
         plant=_first_part_lost,
     ),

@@ -133,8 +133,10 @@ def _clip_by_piece(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, clip=clip)
 
 
-def _roll_state(session: Session, _case: Case, _rank: int) -> Session:
-    """The optimizer's buffers do not follow their parameter's shard: they are a row off."""
+def _roll_state(session: Session, case: Case, _rank: int) -> Session:
+    """The optimizer's buffers do not follow their parameter's shard: they are a row off. One rank has no shards to miss."""
+    if case.world_size == 1:
+        return session
 
     def after(stage: Stage, _step: int, _module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         for state in optimizer.state.values() if stage is Stage.UPDATE else ():
