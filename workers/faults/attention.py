@@ -70,8 +70,10 @@ def _whole_segments(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, feed=feed)
 
 
-def _rolled_segments(session: Session, _case: Case, _rank: int) -> Session:
-    """The ids of the other half of the batch: what a second shard sees when ids are not sharded with it."""
+def _rolled_segments(session: Session, case: Case, _rank: int) -> Session:
+    """The ids of the other half of the batch: what a second shard sees when ids are not sharded with it. One device has no second."""
+    if case.world_size == 1:
+        return session
     fed = 0
 
     def feed(tensor: Tensor) -> Tensor:

@@ -79,7 +79,9 @@ def _zero_last_row(parameter: nn.Parameter) -> None:
 
 
 def _swap_axes(session: Session, case: Case, rank: int) -> Session:
-    """A rank takes its rows by its place on the other mesh axis."""
+    """A rank takes its rows by its place on the other mesh axis. One device has no other."""
+    if not _two_axes_mixed(case):
+        return session
     mesh, sizes = case.layout.mesh, case.layout.mesh.shape
     first, second = mesh.coordinate(rank)
     elsewhere = _rank_at(mesh, (second % sizes[0], first % sizes[1]))
