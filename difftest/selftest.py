@@ -4,6 +4,7 @@ Pure functions over outcomes; `difftest.commands.selftest` runs the workers.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,15 +13,18 @@ import numpy as np
 
 from difftest import noise
 from difftest.case import Case
-from difftest.comparator import compare
+from difftest.comparator import Comparison, compare
 from difftest.layout import Mesh
-from difftest.outcome import Failure, Outcome, Symptom, Trace
+from difftest.outcome import Failure, Outcome, Trace
 from difftest.pair import Floats, Key, beyond, measure
 
 DETECTED_LEAST = 0.95
 BLAMED_LEAST = 0.90
 WORTH_FINDING = 10.0
 """Defects whose effect is smaller, in floors, are not held against the service."""
+
+REAL_FLOORS = 1000.0
+"""No rounding reaches this: a run so far off, in every variant alike, has a fault of its own, which the null campaign lists apart."""
 
 SWEPT = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 """Sizes of the sweep, in floors."""
@@ -50,7 +54,10 @@ class Planted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Null:
-    """One correct run held against the oracle and against a legal variant of itself. `false` says what would wrongly have been reported."""
+    """One run held against the oracle and against legal variants of itself.
+
+    `false` says what would wrongly have been reported; `own` names the upstream fault of a run that was not correct to begin with.
+    """
 
     case: str
     path: str
@@ -61,6 +68,7 @@ class Null:
     ratio: float
     deterministic: bool
     false: tuple[str, ...] = ()
+    own: str = ""
 
 
 def planted_summary(results: Sequence[Planted]) -> dict[str, Any]:
@@ -87,6 +95,7 @@ def null_summary(results: Sequence[Null]) -> dict[str, Any]:
         "greatest_ratio": ratios[-1],
         "ratio_quantiles": {str(q): float(np.quantile(ratios, q)) for q in (0.5, 0.9, 0.99, 0.999)},
         "not_deterministic": sum(not r.deterministic for r in results),
+        "upstream_faults": dict(Counter(r.own for r in results if r.own)),
         "by_false_finding": [asdict(r) for r in results if r.false],
     }
 
@@ -99,18 +108,12 @@ def null(  # noqa: PLR0913, PLR0917  one case, one backend, and its runs
     A run that fails, as upstream faults make it, must fail in every variant; a run that finishes must be within rounding of the oracle,
     and its variants of the oracle and of itself.
     """
-    false = [
-        f"{name}: {said}"
-        for name, outcome in {"plain": plain, **variants}.items()
-        for said in _numeric(case, backend, side, truth, outcome)
-    ]
-    failed = {name: isinstance(outcome, Failure) for name, outcome in variants.items()}
-    false += [
-        f"{name}: fails where the plain run does not, or the other way round"
-        for name, bad in failed.items()
-        if bad != isinstance(plain, Failure)
-    ]
     seen = compare(case, backend, side, truth, plain)
+    own = _own_fault(seen)
+    told = {name: _numeric(case, backend, side, truth, outcome, own) for name, outcome in {"plain": plain, **variants}.items()}
+    false = [f"{name}: {said}" for name, said in told.items() if said]
+    odd = [name for name, outcome in variants.items() if isinstance(outcome, Failure) != isinstance(plain, Failure)]
+    false += [f"{name}: fails where the plain run does not, or the other way round" for name in odd]
     return Null(
         case=case.id,
         path=case.path,
@@ -118,9 +121,10 @@ def null(  # noqa: PLR0913, PLR0917  one case, one backend, and its runs
         dtype=case.dtype,
         optimizer=case.training.optimizer,
         variants=len(variants),
-        ratio=max((m.ratio for m in seen.measurements if seen.verdict != "inconclusive"), default=0.0),
+        ratio=max((m.ratio for m in seen.measurements if seen.verdict == "agree"), default=0.0),
         deterministic=same(plain, variants["again"]) if "again" in variants else True,
         false=tuple(false),
+        own=own,
     )
 
 
@@ -161,12 +165,20 @@ def _detected(value: Floats, deviation: Floats, at: Key, size: float, random: np
     return beyond(measure(at, value, deviation, wrong))
 
 
-def _numeric(case: Case, backend: str, side: str, truth: Trace, outcome: Outcome) -> list[str]:
-    """What the comparator would report of a correct run that finished: all of it is false."""
+def _own_fault(seen: Comparison) -> str:
+    """The fingerprint of a fault that is the backend's own: a failure, or numbers that no rounding explains."""
+    first = seen.divergences[:1]
+    return next((d.fingerprint for d in first if d.ratio is None or d.ratio >= REAL_FLOORS), "")
+
+
+def _numeric(  # noqa: PLR0913, PLR0917  one run and what is known of it
+    case: Case, backend: str, side: str, truth: Trace, outcome: Outcome, own: str
+) -> str:
+    """What the comparator would report of a run that finished, other than the backend's own fault: all of it is false."""
     if isinstance(outcome, Failure):
-        return []
-    divergences = compare(case, backend, side, truth, outcome).divergences
-    return [f"{d.check}: {d.detail}" for d in divergences[:1] if d.symptom in (Symptom.MISMATCH, Symptom.NONFINITE)]
+        return ""
+    first = compare(case, backend, side, truth, outcome).divergences[:1]
+    return "".join(f"{d.check}: {d.detail}" for d in first if d.fingerprint != own)
 
 
 def _equal(mine: Mapping[int, Any], theirs: Mapping[int, Any]) -> bool:

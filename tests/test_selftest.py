@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import a_case, candidate, oracle
+from samples import a_case, candidate, oracle, wrong_at
 
 from difftest.outcome import Failure, Stage, Symptom
 from difftest.selftest import Null, Planted, detection_curve, null, null_summary, planted_summary, same, sweep
@@ -54,6 +54,16 @@ def test_failing_in_every_variant_is_no_false_finding() -> None:
     assert same(failure, failure)
 
 
+def test_an_error_that_no_rounding_explains_is_upstreams_own_in_every_variant_alike() -> None:
+    case = a_case()
+    wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight"))
+    row = null(case, "ddp", "torch", oracle(case), wrong, {"again": wrong})
+    assert (row.false, bool(row.own), row.ratio) == ((), True, 0.0)
+    odd = null(case, "ddp", "torch", oracle(case), candidate(case), {"again": wrong})
+    assert odd.false
+    assert not odd.own
+
+
 def test_errors_are_detected_the_surer_the_larger_they_are() -> None:
     case = a_case()
     curve = detection_curve(sweep(oracle(case), case.unsharded().layout.mesh, 30, 0))
@@ -70,6 +80,7 @@ def test_an_empty_null_campaign_says_so() -> None:
         "greatest_ratio": 0.0,
         "ratio_quantiles": None,
         "not_deterministic": 0,
+        "upstream_faults": {},
         "by_false_finding": [],
     }
     assert Null.__doc__

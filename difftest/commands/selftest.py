@@ -186,6 +186,7 @@ def _tell(told: Mapping[str, Any]) -> None:
         click.echo(f"planted: {planted['detected']} of {planted['defects']} found; {rates}")
     if nothing := told.get("null"):
         click.echo(f"null: {nothing['false_findings']} false findings in {nothing['cases']} cases ({nothing['runs']} runs)")
+        click.echo(f"  {sum(nothing['upstream_faults'].values())} runs showed upstream faults of their own")
         click.echo(f"  greatest error of a correct run: {nothing['greatest_ratio']:.1f} floors")
         for row in nothing["by_false_finding"]:
             click.echo(f"  {row['case']} on {row['backend']}: {'; '.join(row['false'])}")
