@@ -12,6 +12,7 @@ from difftest.comparator import Comparison, compare
 from difftest.corpus import Corpus, read_case
 from difftest.divergence import Finding
 from difftest.errors import UsageError
+from difftest.examine import ORACLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Target:
 
 @click.command("replay")
 @click.argument("target", metavar="CASE_OR_FINDING", type=click.Path(path_type=Path))
-@click.option("--backends", type=Names("workers.backends", leave_out="oracle"), help="Which to run.  [default: the finding's, or all]")
+@click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), help="Which to run.  [default: the finding's, or all]")
 @click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often.")
 @json_option
 def command(target: Path, backends: tuple[str, ...] | None, times: int, *, as_json: bool) -> int:
@@ -57,7 +58,7 @@ def read_target(target: Path) -> Target:
 
 def _replay(what: Target, wanted: tuple[str, ...] | None) -> list[dict[str, Any]]:
     from workers import sandbox
-    from workers.backends import ORACLE, candidates
+    from workers.backends import candidates
 
     chosen = candidates(wanted or ((what.finding.backend,) if what.finding else ()))
     truth = sandbox.run(what.case, ORACLE)

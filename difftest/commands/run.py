@@ -18,7 +18,7 @@ from difftest.commands._progress import Meter
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
-from difftest.examine import Campaign
+from difftest.examine import ORACLE, Campaign
 
 CASES = 40
 FAIL_ON = ("new", "any", "infra", "never")
@@ -29,7 +29,7 @@ FAIL_ON = ("new", "any", "infra", "never")
 @click.option("--cases", type=click.IntRange(min=1), help=f"How many cases to run.  [default: {CASES}, or as many as --budget allows]")
 @click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
-@click.option("--backends", type=Names("workers.backends", leave_out="oracle"), help="Only these backends.  [default: all]")
+@click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), help="Only these backends.  [default: all]")
 @click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
 @click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
@@ -74,7 +74,7 @@ class Tally:
 
 def _run(corpus: Corpus, options: dict[str, Any]) -> Tally:
     from workers import dispatch
-    from workers.backends import ORACLE, candidates
+    from workers.backends import candidates
 
     backends = candidates(options["backends"] or ())
     with dispatch.cluster(options["address"], options["workers"]) as workers:

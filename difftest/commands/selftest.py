@@ -18,7 +18,7 @@ from difftest.comparator import compare
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError
-from difftest.examine import Campaign
+from difftest.examine import ORACLE, Campaign
 from difftest.outcome import Failure, Outcome, Trace
 from difftest.selftest import BLAMED_LEAST, DETECTED_LEAST, Null, Planted, detection_curve, null, null_summary, planted_summary, sweep
 
@@ -71,7 +71,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             rows = list(itertools.chain.from_iterable(threads.map(partial(_null, pool, backends), cases)))
             told["null"] = null_summary([row for row, _ in rows])
             told["sweep"] = detection_curve(itertools.chain.from_iterable(curve for _, curve in rows))
-        told["environment"] = dict(pool.execute(_case(options["seed"], 0), "oracle").environment)
+        told["environment"] = dict(pool.execute(_case(options["seed"], 0), ORACLE).environment)
     if options["as_json"]:
         print_json(told)
     else:
@@ -146,7 +146,7 @@ def _reached(pool: "Pool", backend: ModuleType, planted: tuple["Fault", str], se
     fault, name = planted
     for index, case in enumerate(_cases(seed, most)):
         if not backend.unsupported(case) and fault.reaches(case):
-            healthy = compare(case, name, backend.SIDE, pool.execute(case, "oracle"), pool.execute(case, name))
+            healthy = compare(case, name, backend.SIDE, pool.execute(case, ORACLE), pool.execute(case, name))
             if healthy.verdict == "agree":
                 yield index, case
 
@@ -166,7 +166,7 @@ def _planted(fault: "Fault", backend: str, cases: int, finding: Finding) -> Plan
 
 def _null(pool: "Pool", backends: Mapping[str, ModuleType], case: Case) -> list[tuple[Null, list[tuple[float, bool]]]]:
     """One case on every backend that supports it, against the oracle and against its own legal variants."""
-    truth = pool.execute(case, "oracle")
+    truth = pool.execute(case, ORACLE)
     if isinstance(truth, Failure):
         return []
     rows = []

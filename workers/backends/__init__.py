@@ -7,8 +7,7 @@ functions that join it, never at the top of its file.
 from types import ModuleType
 
 from difftest import plugins
-
-ORACLE = "oracle"
+from difftest.examine import ORACLE
 
 
 def candidates(wanted: tuple[str, ...] = ()) -> dict[str, ModuleType]:
