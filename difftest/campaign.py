@@ -17,7 +17,7 @@ from difftest.corpus import Corpus, Ending, Observation
 from difftest.divergence import Divergence, Finding
 from difftest.evidence import new_finding
 from difftest.examine import ORACLE, Campaign, Examined, Ran, examine
-from difftest.model import walk
+from difftest.layers import walk
 from difftest.outcome import Failure, Outcome
 
 

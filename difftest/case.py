@@ -10,10 +10,12 @@ from typing import Literal, Self, TypeAlias
 import msgspec
 
 from difftest.errors import UsageError
-from difftest.layout import Layout, Mesh, Replicate, replicated
+from difftest.layers import Collective, Redistribute, walk
+from difftest.layout import Layout, Mesh, Replicate, Shard, replicated
 from difftest.model import Model
+from difftest.options import Replication, Start
 
-SCHEMA = 1
+SCHEMA = 2
 MOST_STEPS = 200
 MOST_BATCH = 256
 ID_LENGTH = 12
@@ -25,7 +27,8 @@ Regime: TypeAlias = Literal["normal", "exact", "large", "tiny", "ties", "zeros"]
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the model is trained: `steps` updates, each from `accumulation` equal parts of the batch.
 
-    `clip_norm` is the greatest global gradient norm, or None. Whole numbers become floats, so that 1 and 1.0 are one case.
+    `clip_norm` is the greatest global gradient norm, or None. `checkpointing`: residual blocks are computed again in the backward
+    pass. Whole numbers become floats, so that 1 and 1.0 are one case.
     """
 
     optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "sgd"
@@ -34,6 +37,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     accumulation: int = 1
     clip_norm: float | None = None
     loss: Literal["mse", "cross_entropy"] = "mse"
+    checkpointing: bool = False
 
     def __post_init__(self) -> None:
         _within("learning_rate", self.learning_rate, 0.0, 10.0)
@@ -72,6 +76,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     training: Training
     data: Data
     dtype: DType = "float32"
+    replication: Replication = Replication()
+    start: Start = Start()
     seed: int = 0
     schema: int = SCHEMA
 
@@ -89,9 +95,22 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.data.batch % self.training.accumulation:
             msg = f"batch {self.data.batch} does not divide into {self.training.accumulation} accumulation parts"
             raise ValueError(msg)
+        if self.world_size > 1:
+            self._check_layers()
         if self.data.ignored and self.training.loss != "cross_entropy":
             msg = f"ignored is {self.data.ignored}; only cross_entropy has ignored targets"
             raise ValueError(msg)
+
+    def _check_layers(self) -> None:
+        """Layers that speak of the mesh speak of this one; on one device they keep what they were made for."""
+        shape, rows = self.layout.mesh.shape, self.data.batch // self.training.accumulation
+        for path, layer in walk(self.model.layers):
+            if isinstance(layer, Collective) and (layer.mesh != shape or set(self.layout.batch) != {Shard(0)} or rows % self.world_size):
+                msg = f"layer {path} is a collective over the mesh {layer.mesh}; the mesh {shape} must be that, and cut {rows} rows evenly"
+                raise ValueError(msg)
+            if isinstance(layer, Redistribute) and len(layer.dims) != len(shape):
+                msg = f"layer {path} redistributes over {len(layer.dims)} mesh axes; the mesh has {len(shape)}"
+                raise ValueError(msg)
 
     @property
     def id(self) -> str:

@@ -7,14 +7,14 @@ dtype here: representing them is then exact everywhere, and never counted as an 
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from difftest.case import Case, DType, Regime
-from difftest.model import fan_in
+from difftest.layers import Dropout, fan_in
 
 IGNORE_INDEX = -100
 EXACT_WEIGHTS = 1
@@ -32,19 +32,20 @@ class Batch:
     """One batch on the host.
 
     `inputs` are (rows, width), (rows, sequence, width) or token ids (rows, sequence). `targets` have the output's shape for mse, and are
-    class ids without the last dim for cross_entropy, `IGNORE_INDEX` where there is none. `segments` are (rows, sequence) or None.
-    `count` is what the summed loss is divided by: the number of target values that count.
+    class ids without the last dim for cross_entropy, `IGNORE_INDEX` where there is none. `count` is what the summed loss is divided by: the
+    number of target values that count. `extras` are what single layers read, by name: `segments` (rows, sequence), and `mask PATH` for
+    every dropout, in the shape of what it multiplies.
     """
 
     inputs: Floats | Integers
     targets: Floats | Integers
-    segments: Integers | None
     count: int
+    extras: Mapping[str, Floats | Integers] = field(default_factory=dict)
 
     def rows(self, part: slice) -> "Batch":
         """The rows in `part`, with the count of the whole batch, so that the parts' losses add up to the whole's."""
-        segments = None if self.segments is None else self.segments[part]
-        return Batch(inputs=self.inputs[part], targets=self.targets[part], segments=segments, count=self.count)
+        extras = {name: array[part] for name, array in self.extras.items()}
+        return Batch(inputs=self.inputs[part], targets=self.targets[part], count=self.count, extras=extras)
 
 
 def weights(case: Case) -> Mapping[str, Floats]:
@@ -58,14 +59,15 @@ def batch(case: Case, step: int) -> Batch:
     inputs = _inputs(case, rng)
     targets = _targets(case, rng, inputs)
     count = max(1, int((targets != IGNORE_INDEX).sum())) if case.training.loss == "cross_entropy" else targets.size
-    segments = _segments(case, rng) if case.model.segments else None
-    return Batch(inputs=inputs, targets=targets, segments=segments, count=count)
+    extras: dict[str, Floats | Integers] = {"segments": _segments(case, rng)} if case.model.segments else {}
+    extras |= {f"mask {path}": _mask(case, layer, step) for path, layer in case.model.dropouts.items()}
+    return Batch(inputs=inputs, targets=targets, count=count, extras=extras)
 
 
 def digest(case: Case) -> str:
     """A name for the numbers themselves: two machines that disagree on it did not run the same case."""
     first = batch(case, 0)
-    arrays = [*weights(case).values(), first.inputs, first.targets]
+    arrays = [*weights(case).values(), first.inputs, first.targets, *first.extras.values()]
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:12]
 
 
@@ -161,3 +163,10 @@ def _segments(case: Case, rng: np.random.Generator) -> Integers:
     """Packed sequences: ids that never fall along a row, other cuts in every row."""
     steps = rng.random((case.data.batch, case.model.sequence)) < MOST_SEGMENTS / max(case.model.sequence, MOST_SEGMENTS)
     return np.cumsum(steps, axis=1)
+
+
+def _mask(case: Case, layer: Dropout, step: int) -> Floats:
+    """What a dropout multiplies by: 0 with its probability, else what keeps the mean; another mask every step."""
+    shape = (case.data.batch, *((case.model.sequence,) if case.model.sequence else ()), layer.width)
+    kept = _random(case, f"dropout {step}").random(shape) >= layer.share
+    return round_to(case.dtype, kept / (1.0 - layer.share))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from difftest.case import Case
 from difftest.data import EXACT_INPUTS, EXACT_WEIGHTS
-from difftest.model import Activation, Linear
+from difftest.layers import Activation, Linear
 
 SIGNIFICAND_BITS = {"float32": 24, "bfloat16": 8, "float16": 11}
 """IEEE 754 binary32 and binary16, and bfloat16: stored bits and the implicit one."""

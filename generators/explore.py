@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from difftest.case import Case
+from difftest.layers import Activation, Attention, Linear, walk
 from difftest.layout import Placements, Shard
-from difftest.model import Activation, Attention, Linear, walk
 
 BLOCK = 100
 POOL = 8

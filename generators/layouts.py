@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.errors import UsageError
+from difftest.layers import Activation, Attention, Conv, Embedding, Layer, Linear, Residual, shapes, walk
 from difftest.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
-from difftest.model import Activation, Attention, Conv, Embedding, Layer, Linear, Model, Residual, shapes, walk
+from difftest.model import Model
 from generators.chances import mixed, weighted
 
 MOST_AXIS_SIZE = 8

@@ -11,7 +11,8 @@ from typing import Literal, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.model import Activation, Attention, Conv, Embedding, Layer, LayerNorm, Linear, Model, Residual, RMSNorm
+from difftest.layers import Activation, Attention, Conv, Dropout, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm
+from difftest.model import Model
 from generators.chances import mixed, sometimes, weighted
 
 MOST_PARAMETERS = 20_000
@@ -144,6 +145,7 @@ def _stacks(draw: st.DrawFn, *, width: int, unit: int, sequence: bool) -> Layers
     kinds = [(3, _residual_mlps(width, unit)), (2, _plain_pairs(width, unit)), (1, _norm_blocks(width)), (1, _linears(width))]
     if sequence:
         kinds += [(4, _attention_blocks(width, unit)), (2, _conv_blocks(width))]
+    kinds.append((1, _dropouts(width)))
     count, kind = draw(weighted((2, 1), (2, 2), (1, 0), (1, 3))), mixed(*kinds)
     return tuple(layer for _ in range(count) for layer in draw(kind))
 
@@ -191,6 +193,12 @@ def _norm_blocks(width: int) -> SearchStrategy[Layers]:
 @st.composite
 def _linears(draw: st.DrawFn, width: int) -> Layers:
     return (Activation(function=draw(_functions())), Linear(inputs=width, outputs=width, bias=draw(st.booleans())))
+
+
+@functools.cache
+def _dropouts(width: int) -> SearchStrategy[Layers]:
+    """Between blocks, where every rank has the whole width: the mask is cut like the batch."""
+    return st.sampled_from((0.5, 0.25, 0.125)).map(lambda share: (Dropout(width=width, share=share),))
 
 
 @functools.cache

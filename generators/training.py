@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.case import DType, Regime, Training
+from difftest.layers import Attention, Conv, LayerNorm, Linear, RMSNorm, walk
 from difftest.layout import Layout, Mesh, chunk
-from difftest.model import Attention, Conv, LayerNorm, Linear, Model, RMSNorm, walk
+from difftest.model import Model
 from generators.chances import weighted
 from generators.models import Purpose
 

@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from difftest import data
 from difftest.case import Case, Data, DType, Training
+from difftest.layers import Activation, Layer, Linear
 from difftest.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
-from difftest.model import Activation, Layer, Linear, Model
+from difftest.model import Model
 from difftest.outcome import Failure, Sharded, Stage, Symptom, Trace
 
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -13,10 +13,10 @@ from samples import DEEP, a_case, tensor_parallel_case
 
 from difftest.case import SCHEMA, Case, Data, Training
 from difftest.errors import UsageError
+from difftest.layers import Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm
 from difftest.layout import AXIS_NAMES, Replicate, Shard
-from difftest.model import Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm
 
-GOLDEN = "55da707ae7ab"
+GOLDEN = "f1435c9f3db8"
 TRANSFORMER: tuple[Layer, ...] = (
     Embedding(vocabulary=8, width=4),
     Residual(layers=(LayerNorm(width=4), Attention(width=4, heads=2, kv_heads=1, segments=True))),

@@ -11,8 +11,8 @@ from samples import DEEP, EXACT, a_case, train
 
 from difftest.case import Case, Data, Training
 from difftest.exact import Range, inexact
+from difftest.layers import Activation, Embedding, Layer, LayerNorm, Linear
 from difftest.layout import Shard
-from difftest.model import Activation, Embedding, Layer, LayerNorm, Linear
 
 RELU = Activation(function="relu")
 

@@ -13,7 +13,8 @@ MOST_FUNCTION_LINES = 45
 
 FLOORS = (
     ("difftest.errors",),
-    ("difftest.plugins", "difftest.layout", "difftest.model"),
+    ("difftest.plugins", "difftest.layout", "difftest.layers", "difftest.options"),
+    ("difftest.model",),
     ("difftest.case", "difftest.outcome"),
     ("difftest.data", "difftest.divergence", "difftest.noise"),
     ("difftest.exact", "difftest.corpus"),

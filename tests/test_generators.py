@@ -17,8 +17,8 @@ from difftest import data, plugins
 from difftest.case import Case
 from difftest.errors import UsageError
 from difftest.exact import inexact
+from difftest.layers import Attention, Conv, Linear, walk
 from difftest.layout import MOST_RANKS, Shard, local_slices
-from difftest.model import Attention, Conv, Linear, walk
 from generators.cases import PATHS, case_at, cases, pool_at
 from generators.explore import BLOCK, Walk, features, pairs
 from generators.models import MOST_PARAMETERS

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from difftest import plugins
 from difftest.case import Case
 from difftest.errors import UsageError
+from difftest.layers import Activation, Attention, Linear, Residual, RMSNorm, walk
 from difftest.layout import Layout, Mesh, Placements, Replicate, Shard
-from difftest.model import Activation, Attention, Linear, Model, Residual, RMSNorm, walk
+from difftest.model import Model
 from generators import layouts
 from generators.cases import PATHS, cases
 from generators.models import models

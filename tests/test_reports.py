@@ -21,8 +21,9 @@ from difftest.case import Case, Data, Training
 from difftest.corpus import Corpus, Ending, Measurement, Observation
 from difftest.divergence import Finding
 from difftest.errors import UsageError
+from difftest.layers import Linear
 from difftest.layout import Layout, Mesh, Replicate, Shard
-from difftest.model import Linear, Model
+from difftest.model import Model
 from difftest.outcome import Stage, Symptom
 from reports import cells, frame, tables
 from reports.formats import html, markdown, summary

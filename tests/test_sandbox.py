@@ -8,8 +8,9 @@ import pytest
 
 from difftest.case import Case, Data, Training
 from difftest.errors import InfrastructureError
+from difftest.layers import Linear
 from difftest.layout import Layout, Mesh, Replicate, Shard
-from difftest.model import Linear, Model
+from difftest.model import Model
 from difftest.outcome import Failure, Stage, Symptom, Trace
 from difftest.selftest import same
 

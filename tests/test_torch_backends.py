@@ -11,8 +11,8 @@ from samples import a_case
 
 from difftest import plugins
 from difftest.case import Case, Data, Training
+from difftest.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
 from difftest.layout import Replicate, Shard
-from difftest.model import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
 from difftest.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
 from workers import sandbox

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from difftest.case import Case, Data, Training
+from difftest.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
 from difftest.layout import Layout, Mesh, Placements, Replicate, Shard, replica_groups
-from difftest.model import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Model, Residual, RMSNorm
+from difftest.model import Model
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox, xla_side
 from workers.backends import xla_spmd, xla_tp

@@ -1,34 +1,51 @@
 """From model data to a `torch.nn.Module`, made of torch's own layers so that wrappers know them."""
 
 from collections.abc import Mapping
-from typing import cast
+from types import MappingProxyType
+from typing import TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from difftest import model as data
+from difftest import layers as data
 from difftest.data import Floats
+from difftest.model import Model
+
+Extras: TypeAlias = Mapping[str, Tensor]
+NO_EXTRAS: Extras = MappingProxyType({})
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
 
 class Chain(nn.Sequential):
-    """Layers in order; segment ids go to those that read them."""
+    """Layers in order; `extras`, what single layers read beside their input (`difftest.data.Batch`), go to those that do."""
 
-    def forward(self, inputs: Tensor, segments: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """(batch, [sequence,] width) to the same with the last layer's width."""
         for layer in self:
-            inputs = layer(inputs, segments) if isinstance(layer, Attention | Residual) else layer(inputs)
+            inputs = layer(inputs, extras) if isinstance(layer, READERS) else layer(inputs)
         return inputs
 
 
 class Residual(Chain):
     """The input plus what its layers make of it."""
 
-    def forward(self, inputs: Tensor, segments: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """Same shape out as in."""
-        return inputs + super().forward(inputs, segments)
+        return inputs + super().forward(inputs, extras)
+
+
+class Dropout(nn.Module):
+    """Multiplies by the mask of its path."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.mask = f"mask {path}"
+
+    def forward(self, inputs: Tensor, extras: Extras) -> Tensor:
+        """Same shape out as in."""
+        return inputs * extras[self.mask]
 
 
 class SequenceConv(nn.Conv1d):
@@ -56,15 +73,16 @@ class Attention(nn.Module):
         self.o = nn.Linear(spec.width, spec.width, bias=False)
         self.register_buffer("future", torch.ones(sequence, sequence, dtype=torch.bool).triu(1), persistent=False)
 
-    def forward(self, inputs: Tensor, segments: Tensor | None = None) -> Tensor:
-        """(batch, sequence, width) to the same; `segments` are (batch, sequence) ids."""
+    def forward(self, inputs: Tensor, extras: Extras) -> Tensor:
+        """(batch, sequence, width) to the same; reads `segments`, (batch, sequence) ids."""
         query = self._heads(self.q(inputs), 1)
         key = self._heads(self.k(inputs), self.group)
         value = self._heads(self.v(inputs), self.group)
         scores = query @ key.transpose(-1, -2) * self.head_dim**-0.5
         if self.causal:
             scores = scores.masked_fill(cast("Tensor", self.future), float("-inf"))
-        if self.segments and segments is not None:
+        if self.segments:
+            segments = extras["segments"]
             other = (segments.unsqueeze(-1) == segments.unsqueeze(-2)).logical_not()  # DTensor has a rule for ==, none for !=
             scores = scores.masked_fill(other.unsqueeze(1), float("-inf"))
         mixed = functional.softmax(scores, dim=-1) @ value
@@ -76,23 +94,27 @@ class Attention(nn.Module):
         return heads if group == 1 else heads.repeat_interleave(group, dim=1)
 
 
-def build(model: data.Model, weights: Mapping[str, Floats], dtype: torch.dtype) -> nn.Module:
+READERS = (Attention, Dropout, Residual)
+"""Modules that are given the extras."""
+
+
+def build(model: Model, weights: Mapping[str, Floats], dtype: torch.dtype) -> nn.Module:
     """The module on the host with `weights` in `dtype`; parameter names are `model.parameters()`'s."""
-    chain = Chain(*(_layer(layer, model.sequence) for layer in model.layers))
+    chain = Chain(*(_layer(layer, model.sequence, str(index)) for index, layer in enumerate(model.layers)))
     tie(chain, model)
     chain = chain.to(dtype)
     chain.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
     return chain
 
 
-def tie(module: nn.Module, model: data.Model) -> None:
+def tie(module: nn.Module, model: Model) -> None:
     """Shares tied weights, also again: moving or replacing parameters can leave every module with one of its own."""
     for path, layer in data.walk(model.layers):
         if isinstance(layer, data.Linear) and layer.tied:
             module.get_submodule(path).register_parameter("weight", module.get_submodule("0").get_parameter("weight"))
 
 
-def _layer(layer: data.Layer, sequence: int) -> nn.Module:  # noqa: PLR0911  one a kind
+def _layer(layer: data.Layer, sequence: int, path: str) -> nn.Module:  # noqa: PLR0911  one a kind
     match layer:
         case data.Linear():
             return nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
@@ -109,4 +131,9 @@ def _layer(layer: data.Layer, sequence: int) -> nn.Module:  # noqa: PLR0911  one
         case data.Attention():
             return Attention(layer, sequence)
         case data.Residual():
-            return Residual(*(_layer(inner, sequence) for inner in layer.layers))
+            return Residual(*(_layer(inner, sequence, f"{path}.{index}") for index, inner in enumerate(layer.layers)))
+        case data.Dropout():
+            return Dropout(path)
+        case _:
+            msg = f"layer {path} is a {type(layer).__name__}; there is no module for it"
+            raise NotImplementedError(msg)

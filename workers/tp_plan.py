@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from difftest import model as data
+from difftest import layers as data
 from difftest.case import Case
 from difftest.layout import Replicate, Shard
 

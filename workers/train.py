@@ -75,8 +75,8 @@ class _Run:
 
     def _forward(self, part: Batch) -> tuple[Tensor, Tensor]:
         inputs, targets = self._feed(part.inputs), self._feed(part.targets)
-        segments = () if part.segments is None else (self._feed(part.segments),)
-        output = cast("Tensor", self.module(inputs, *segments))
+        extras = {name: self._feed(array) for name, array in part.extras.items()}
+        output = cast("Tensor", self.module(inputs, extras))
         return output, loss_of(self.case, output, targets, part.count)
 
     def _feed(self, array: data.Floats | data.Integers) -> Tensor:

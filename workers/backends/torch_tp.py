@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest import model as data
+from difftest import layers as data
 from difftest.case import Case
 from difftest.layout import Mesh, Replicate
 from workers import torch_side, tp_plan

@@ -1,5 +1,6 @@
 """Defects of attention: masks, segment ids, scale and softmax."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -8,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from difftest import model as data
+from difftest import layers as data
 from difftest.case import Case
 from workers.build import Attention
 from workers.faults import BACKEND, SHARDING, Fault
 from workers.session import Session
 
 EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")
-FEEDS_A_PART = 3
-"""Inputs, targets and segment ids, in this order."""
+SEGMENTS_FED = 2
+"""The place of segment ids among what is fed for a part: inputs, targets, segment ids, the rest."""
 
 
 def _attentions(case: Case) -> list[data.Attention]:
@@ -55,33 +56,31 @@ def _softmax_without_maximum(session: Session, _case: Case, _rank: int) -> Sessi
     return session
 
 
-def _whole_segments(session: Session, _case: Case, _rank: int) -> Session:
-    """Every rank gets the ids of the first rows, as many as it has: what happens when they are not sharded with the batch."""
-    fed = 0
+def _refed(session: Session, case: Case, change: Callable[[Tensor], Tensor]) -> Session:
+    """The session with segment ids fed by `change` instead."""
+    fed, a_part = itertools.count(), 2 + case.model.segments + len(case.model.dropouts)
 
     def feed(tensor: Tensor) -> Tensor:
-        nonlocal fed
-        fed += 1
-        placed = session.feed(tensor)
-        if fed % FEEDS_A_PART or tensor.is_floating_point():
-            return placed
-        return tensor[: len(placed)].to(placed.device)
+        return change(tensor) if next(fed) % a_part == SEGMENTS_FED else session.feed(tensor)
 
     return replace(session, feed=feed)
+
+
+def _whole_segments(session: Session, case: Case, _rank: int) -> Session:
+    """Every rank gets the ids of the first rows, as many as it has: what happens when they are not sharded with the batch."""
+
+    def first_rows(ids: Tensor) -> Tensor:
+        placed = session.feed(ids)
+        return ids[: len(placed)].to(placed.device)
+
+    return _refed(session, case, first_rows)
 
 
 def _rolled_segments(session: Session, case: Case, _rank: int) -> Session:
     """The ids of the other half of the batch: what a second shard sees when ids are not sharded with it. One device has no second."""
     if case.world_size == 1:
         return session
-    fed = 0
-
-    def feed(tensor: Tensor) -> Tensor:
-        nonlocal fed
-        fed += 1
-        return session.feed(tensor if fed % FEEDS_A_PART else tensor.roll(len(tensor) // 2, 0))
-
-    return replace(session, feed=feed)
+    return _refed(session, case, lambda ids: session.feed(ids.roll(len(ids) // 2, 0)))
 
 
 def _packed(case: Case) -> bool:

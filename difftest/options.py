@@ -1,0 +1,55 @@
+"""Choices a case makes that only some backends have: how replicas are kept alike, and how a run starts.
+
+They are part of the case, because the same training must come out whatever they are: a backend that has no such choice ignores it.
+"""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+Act: TypeAlias = Literal["spmd", "mesh", "device", "seed"]
+ACTS: tuple[Act, ...] = ("spmd", "mesh", "device", "seed")
+MOST_BUCKET_MEGABYTES = 64.0
+
+
+class Replication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of `DistributedDataParallel`, by its own names.
+
+    `bucket_cap_mb` is in MiB; None is torch's own. `no_sync`: only the last accumulation part is reduced. `own_weights`: ranks other than 0
+    start with weights of their own, which the wrapper must replace by rank 0's.
+    """
+
+    gradient_as_bucket_view: bool = False
+    find_unused_parameters: bool = False
+    static_graph: bool = False
+    broadcast_buffers: bool = True
+    bucket_cap_mb: float | None = None
+    no_sync: bool = True
+    own_weights: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bucket_cap_mb is not None and not 0.0 < self.bucket_cap_mb <= MOST_BUCKET_MEGABYTES:
+            msg = f"bucket_cap_mb is {self.bucket_cap_mb}; allowed: above 0, to {MOST_BUCKET_MEGABYTES:g}"
+            raise ValueError(msg)
+        if self.static_graph and self.find_unused_parameters:
+            msg = "static_graph and find_unused_parameters are both set; a static graph has found them"
+            raise ValueError(msg)
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How an SPMD program starts on XLA.
+
+    `acts` is the order of its first acts: SPMD enabled, mesh made, device touched, seed set. `marked` says whether parameters are
+    annotated `after` they are moved to the device or `before`. `asynchronous`: the PJRT client runs computations asynchronously.
+    `accumulation` is how parts of a batch are accumulated: a `loop` of backward passes, or torch_xla's own API, which makes a `scan` of it.
+    """
+
+    acts: tuple[Act, ...] = ACTS
+    marked: Literal["after", "before"] = "after"
+    asynchronous: bool = True
+    accumulation: Literal["loop", "scan"] = "loop"
+
+    def __post_init__(self) -> None:
+        if sorted(self.acts) != sorted(ACTS):
+            msg = f"acts are {', '.join(self.acts)}; allowed: {', '.join(ACTS)} in any order, each once"
+            raise ValueError(msg)

@@ -1,0 +1,109 @@
+"""Layers that speak of kernels, masks, meshes and placements: what they own, and what is refused."""
+
+import msgspec
+import pytest
+from samples import a_case
+
+from difftest.case import Case, Data, Training
+from difftest.data import batch
+from difftest.layers import Collective, Dropout, FlashAttention, Layer, Linear, Redistribute, shapes
+from difftest.layout import Layout, Mesh, Shard, replicated
+from difftest.model import Model
+from difftest.options import Replication, Start
+
+FLASH = FlashAttention(width=16, heads=2, head_dim=128, length=256, keys=128, bias=True)
+MESH = Mesh((("dp_replicate", 2), ("dp_shard", 2)))
+
+
+def with_layers(*layers: Layer, rows: int = 8, **options: object) -> Case:
+    model = Model(layers=layers, sequence=256 if any(isinstance(layer, FlashAttention) for layer in layers) else 0)
+    parameters = dict.fromkeys(model.parameters(), replicated(MESH))
+    layout = Layout(mesh=MESH, batch=(Shard(0), Shard(0)), parameters=parameters)
+    return Case(path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=rows), **options)
+
+
+def test_flash_attention_owns_projections_to_its_heads_and_a_bias_for_every_pair_of_positions() -> None:
+    assert shapes(FLASH) == {
+        "q.weight": (256, 16),
+        "k.weight": (256, 16),
+        "v.weight": (256, 16),
+        "o.weight": (16, 256),
+        "ab": (2, 256, 128),
+    }
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (msgspec.structs.replace(FLASH, keys=512), r"keys 512; allowed: 1 to its length 256"),
+        (msgspec.structs.replace(FLASH, scale=-1.0), r"scale -1.0; allowed: above 0"),
+        (msgspec.structs.replace(FLASH, length=128, keys=128), r"length 128; the model's sequence is 256"),
+        (Dropout(width=16, share=0.95), r"share 0.95; allowed: 0 to 0.9"),
+    ],
+)
+def test_a_layer_that_contradicts_itself_or_its_model_is_refused(layer: Layer, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Model(layers=(Linear(inputs=3, outputs=16), layer, FLASH), sequence=256)
+
+
+@pytest.mark.parametrize(
+    ("operation", "outputs"),
+    [("all_reduce", 4), ("all_gather", 8), ("reduce_scatter", 2), ("all_to_all", 4), ("permute", 4), ("broadcast", 4)],
+)
+def test_a_collective_changes_the_width_alone(operation: str, outputs: int) -> None:
+    layer = Collective(operation=operation, width=4, mesh=(2, 2), axis=1)  # type: ignore[arg-type]
+    case = with_layers(layer, Linear(inputs=outputs, outputs=3))
+    assert case.model.inputs == 4
+    assert case.unsharded().model == case.model
+
+
+@pytest.mark.parametrize(
+    ("layer", "rows", "message"),
+    [
+        (Collective(operation="permute", width=4, mesh=(4,)), 8, r"collective over the mesh \(4,\); the mesh \(2, 2\) must be that"),
+        (Collective(operation="permute", width=4, mesh=(2, 2)), 6, r"cut 6 rows evenly"),
+        (Redistribute(width=4, dims=(0,)), 8, r"redistributes over 1 mesh axes; the mesh has 2"),
+    ],
+)
+def test_a_layer_that_speaks_of_another_mesh_is_refused(layer: Layer, rows: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        with_layers(layer, Linear(inputs=4, outputs=3), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (Collective(operation="reduce_scatter", width=5, mesh=(2,)), r"width 5; reduce_scatter over 2 ranks needs a multiple"),
+        (Collective(operation="permute", width=5, mesh=(2,), form="list"), r"width 5; a list is of two halves"),
+        (Collective(operation="permute", width=4, mesh=(2,), axis=1), r"axis 1 of a mesh \(2,\)"),
+    ],
+)
+def test_a_collective_that_cannot_be_is_refused(layer: Layer, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Model(layers=(layer, Linear(inputs=layer.width, outputs=3)))  # type: ignore[union-attr]
+
+
+def test_a_dropout_mask_comes_from_the_host_keeps_the_mean_and_changes_every_step() -> None:
+    case = with_layers(Linear(inputs=3, outputs=32), Dropout(width=32, share=0.25), rows=64)
+    first, second = (batch(case, step).extras["mask 1"] for step in (0, 1))
+    assert first.shape == (64, 32)
+    assert set(first.ravel().tolist()) == {0.0, float.fromhex("0x1.555556p+0")}  # 4/3 in float32
+    assert 0.9 < first.mean() < 1.1
+    assert (first != second).any()
+    assert batch(case, 0).rows(slice(0, 8)).extras["mask 1"].shape == (8, 32)
+
+
+def test_start_and_replication_refuse_what_cannot_be() -> None:
+    with pytest.raises(ValueError, match=r"acts are spmd, spmd; allowed: spmd, mesh, device, seed in any order, each once"):
+        Start(acts=("spmd", "spmd"))
+    with pytest.raises(ValueError, match=r"bucket_cap_mb is 0; allowed: above 0, to 64"):
+        Replication(bucket_cap_mb=0)
+    with pytest.raises(ValueError, match=r"static_graph and find_unused_parameters are both set"):
+        Replication(static_graph=True, find_unused_parameters=True)
+
+
+def test_a_case_of_the_schema_before_is_read_with_the_options_that_it_had() -> None:
+    case = a_case()
+    older = msgspec.json.decode(case.to_json()) | {"schema": 1}
+    del older["replication"], older["start"], older["training"]["checkpointing"]
+    assert Case.from_json(msgspec.json.encode(older)) == msgspec.structs.replace(case, schema=1)
