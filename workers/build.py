@@ -1,6 +1,7 @@
 """From model data to a `torch.nn.Module`, made of torch's own layers so that wrappers know them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
@@ -11,8 +12,11 @@ from torch.nn import functional
 from difftest import layers as data
 from difftest.data import Floats
 from difftest.model import Model
+from workers import modules
+from workers.operators import Operators
 
 Extras: TypeAlias = Mapping[str, Tensor]
+TorchLayer: TypeAlias = data.Linear | data.Activation | data.LayerNorm | data.RMSNorm | data.Embedding | data.Conv
 NO_EXTRAS: Extras = MappingProxyType({})
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
@@ -94,13 +98,22 @@ class Attention(nn.Module):
         return heads if group == 1 else heads.repeat_interleave(group, dim=1)
 
 
-READERS = (Attention, Dropout, Residual)
+READERS = (Attention, Dropout, Residual, modules.FlashAttention)
 """Modules that are given the extras."""
 
 
-def build(model: Model, weights: Mapping[str, Floats], dtype: torch.dtype) -> nn.Module:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What the layers are built from beside their own data."""
+
+    model: Model
+    operators: Operators
+
+
+def build(model: Model, weights: Mapping[str, Floats], dtype: torch.dtype, operators: Operators) -> nn.Module:
     """The module on the host with `weights` in `dtype`; parameter names are `model.parameters()`'s."""
-    chain = Chain(*(_layer(layer, model.sequence, str(index)) for index, layer in enumerate(model.layers)))
+    plan = _Plan(model=model, operators=operators)
+    chain = Chain(*(_layer(layer, plan, str(index)) for index, layer in enumerate(model.layers)))
     tie(chain, model)
     chain = chain.to(dtype)
     chain.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
@@ -114,7 +127,21 @@ def tie(module: nn.Module, model: Model) -> None:
             module.get_submodule(path).register_parameter("weight", module.get_submodule("0").get_parameter("weight"))
 
 
-def _layer(layer: data.Layer, sequence: int, path: str) -> nn.Module:  # noqa: PLR0911  one a kind
+def _layer(layer: data.Layer, plan: _Plan, path: str) -> nn.Module:
+    match layer:
+        case data.Attention():
+            return Attention(layer, plan.model.sequence)
+        case data.Residual():
+            return Residual(*(_layer(inner, plan, f"{path}.{index}") for index, inner in enumerate(layer.layers)))
+        case data.Dropout():
+            return Dropout(path)
+        case data.FlashAttention() | data.Collective() | data.Redistribute():
+            return modules.MODULES[type(layer)](layer, plan.operators)
+        case _:
+            return _torch_layer(layer)
+
+
+def _torch_layer(layer: TorchLayer) -> nn.Module:
     match layer:
         case data.Linear():
             return nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
@@ -128,12 +155,3 @@ def _layer(layer: data.Layer, sequence: int, path: str) -> nn.Module:  # noqa: P
             return nn.Embedding(layer.vocabulary, layer.width)
         case data.Conv():
             return SequenceConv(layer.inputs, layer.outputs, layer.kernel, padding=layer.kernel // 2)
-        case data.Attention():
-            return Attention(layer, sequence)
-        case data.Residual():
-            return Residual(*(_layer(inner, sequence, f"{path}.{index}") for index, inner in enumerate(layer.layers)))
-        case data.Dropout():
-            return Dropout(path)
-        case _:
-            msg = f"layer {path} is a {type(layer).__name__}; there is no module for it"
-            raise NotImplementedError(msg)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from difftest.case import Case
 from difftest.layout import Placements
 from difftest.outcome import Sharded, Stage, Trace
+from workers.operators import Operators
 
 
 def _nothing() -> None: ...
@@ -40,6 +41,7 @@ class Session:
     * `after(stage, step, module, optimizer)`: called once gradients or updated parameters stand, before they are read (planted faults
       use it).
     * `replay(train, session) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
+    * `operators`: how the backend attends, communicates and moves (`workers.operators`).
     * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
     """
 
@@ -52,6 +54,7 @@ class Session:
     sync: Callable[[], None] = _nothing
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
+    operators: Operators = field(default_factory=Operators)
     environment: dict[str, str] = field(default_factory=dict)
     replay: "Callable[[Callable[[Session], Trace], Session], Trace]" = lambda train, session: train(session)
     events: Callable[[], dict[str, Any]] = dict

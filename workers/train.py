@@ -23,7 +23,7 @@ Report: TypeAlias = Callable[[Stage, int], None]
 def train(case: Case, session: Session, report: Report) -> Trace:
     """Runs `case` through a joined backend and returns the pieces this process held."""
     report(Stage.BUILD, 0)
-    module = build(case.model, data.weights(case), session.dtype)
+    module = build(case.model, data.weights(case), session.dtype, session.operators)
     report(Stage.PLACE, 0)
     module = session.place(module)
     run = _Run(case, session, module, make_optimizer(case, module), report)
