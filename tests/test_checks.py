@@ -10,7 +10,7 @@ from samples import NOISE, Floats, Key, a_case, a_failure, candidate, oracle, te
 
 from difftest import plugins
 from difftest.case import Case, Data, Training
-from difftest.checks import completion, convergence, finite, gradients, loss, parameters, replicas, shape
+from difftest.checks import completion, convergence, determinism, finite, gradients, loss, parameters, replicas, shape
 from difftest.divergence import Divergence
 from difftest.layout import Replicate, Shard
 from difftest.outcome import Outcome, Sharded, Stage, Symptom, Trace
@@ -65,7 +65,7 @@ def test_a_wrong_element_is_found_by_its_stages_check_and_rounding_is_not(check:
     assert (told.symptom, told.stage, told.tensor) == (Symptom.MISMATCH, stage, name)
     assert told.ratio is not None
     assert told.ratio > 1e5
-    assert said(check, candidate(CASE, wrong_at(stage, name, by=NOISE))) == []
+    assert said(check, candidate(CASE, wrong_at(stage, name, by=NOISE / 4))) == []
     for other in {loss.check, gradients.check, parameters.check} - {check}:
         assert said(other, candidate(CASE, wrong_at(stage, name))) == []
 
@@ -182,3 +182,25 @@ def test_convergence_asks_only_of_long_runs_on_tasks_that_can_be_learned(case: C
 def test_convergence_leaves_a_missing_loss_to_the_shape_check(step: int) -> None:
     lacking = with_tensor(candidate(LEARNABLE, stuck), step, LOSS, None)
     assert said(convergence.check, lacking, LEARNABLE) == []
+
+
+def said_again(again: Outcome, actual: Outcome | None = None) -> list[Divergence]:
+    return list(determinism.check(pair(CASE, "xla_spmd", "xla", oracle(CASE), actual or candidate(CASE), again)))
+
+
+def test_determinism_finds_one_bit_of_difference_between_two_runs() -> None:
+    assert said_again(candidate(CASE)) == []
+    (told,) = said_again(nudged(candidate(CASE), WEIGHT, 1))
+    assert (told.check, told.symptom, told.tensor, told.stage) == ("determinism", Symptom.MISMATCH, "0.weight", Stage.UPDATE)
+    assert told.detail == "step 0, update, 0.weight: run again, ranks [1] have other bits"
+
+
+def test_determinism_reports_a_run_that_fails_only_now_and_then() -> None:
+    (told,) = said_again(a_failure(Symptom.CRASH, stage=Stage.BACKWARD))
+    assert (told.check, told.symptom, told.stage) == ("determinism", Symptom.CRASH, Stage.BACKWARD)
+    assert told.cause
+    assert said_again(candidate(CASE), a_failure()) == []
+
+
+def test_determinism_finds_a_tensor_that_only_one_run_has() -> None:
+    assert [d.tensor for d in said_again(with_tensor(candidate(CASE), 0, WEIGHT, None))] == ["0.weight"]

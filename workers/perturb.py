@@ -32,16 +32,40 @@ SUMMING = frozenset(
 )
 """Operators that add many terms."""
 
+ELEMENTARY = frozenset(
+    """exp log tanh tanh_backward erf sigmoid gelu gelu_backward silu silu_backward _softmax _softmax_backward_data _log_softmax
+    _log_softmax_backward_data rsqrt pow""".split()  # noqa: SIM905
+)
+"""Functions that libraries approximate, correct to a few units in the last place and not to half of one."""
+
+ELEMENTARY_ROUNDOFFS = 4.0
+"""Two units in the last place: what the CUDA C++ Programming Guide's table of single precision functions gives for exp, tanh and erf."""
+
 CANCELLING: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
     "_log_softmax": lambda _result, inputs, *_: (inputs.abs().amax(-1, keepdim=True),),
     "_log_softmax_backward_data": lambda _result, gradient, output, *_: (output.exp() * gradient.sum(-1, keepdim=True).abs(),),
-    "gelu": lambda _result, inputs, *_, **__: (inputs.abs(),),
-    "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs(),),
+    "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
+    "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
     "native_layer_norm": lambda result, *_: _layer_norm_sizes(*result),
 }
 """Operators that subtract inside, with the size of what they subtract for each result: it rounds, whatever is left of it.
 
-gelu is x (1 + erf) / 2, so far left of 0 it is a rounded nothing times x."""
+gelu is x (1 + erf) / 2, so far left of 0 it is the error of erf times x."""
+
+ACCUMULATING = frozenset(("sum", "mean"))
+"""Operators that may add term by term, in float32 or wider: every partial sum rounds. (XLA on CPU does; torch adds in pairs.)"""
+
+
+def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None = None, *_: object) -> Tensor:
+    """The size of the partial sums over `dim` (everything when None): the root of the sum of their squares, the reduced dims left out.
+
+    Each rounds once and their errors walk at random: N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2.
+    """
+    dims = [dim] if isinstance(dim, int) else list(dim or range(terms.dim()))
+    if not dims:
+        return terms.abs()
+    last = terms.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
+    return last.cumsum(-1).square_().sum(-1).sqrt_()
 
 
 def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -60,6 +84,7 @@ class Perturb(TorchDispatchMode):
     def __init__(self, dtype: DType, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
+        self._accumulator = min(self._roundoff, torch.finfo(torch.float32).eps / 2)
         self._flushed = FLUSHED[dtype]
         self._random = torch.Generator().manual_seed(seed)
         self.greatest = 0.0
@@ -77,19 +102,21 @@ class Perturb(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if name in CANCELLING:
             result = self._cancelled(result, CANCELLING[name](result, *args, **(kwargs or {})))
+        if name in ACCUMULATING and result.dtype == torch.float64:
+            result = self._accumulated(result, _partial_sums(*args), share=1.0 if name == "sum" else result.numel() / args[0].numel())
         if name in EXACT or func.is_view:
             return result
         if isinstance(result, Tensor):
-            return self._round(result, in_place=func._schema.is_mutable)  # noqa: SLF001
+            return self._round(result, name, in_place=func._schema.is_mutable)  # noqa: SLF001
         if isinstance(result, tuple | list):
-            return type(result)(self._round(r, in_place=func._schema.is_mutable) if isinstance(r, Tensor) else r for r in result)  # noqa: SLF001
+            return type(result)(self._round(r, name, in_place=func._schema.is_mutable) if isinstance(r, Tensor) else r for r in result)  # noqa: SLF001
         return result
 
-    def _round(self, result: Tensor, *, in_place: bool) -> Tensor:
+    def _round(self, result: Tensor, name: str, *, in_place: bool) -> Tensor:
         if result.dtype != torch.float64 or not result.numel():
             return result
         self.greatest = max(self.greatest, result.nan_to_num(0.0, 0.0, 0.0).abs().max().item())
-        noisy = self._noisy(result)
+        noisy = self._noisy(result, ELEMENTARY_ROUNDOFFS if name in ELEMENTARY else 1.0)
         return result.copy_(noisy) if in_place else noisy
 
     def _cancelled(self, result: Tensor | tuple[Tensor, ...], sizes: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
@@ -98,19 +125,23 @@ class Perturb(TorchDispatchMode):
             return result + sizes[0] * self._roundoff * self._draw(result)
         return tuple(r + size * self._roundoff * self._draw(r) for r, size in zip(result, sizes, strict=True))
 
+    def _accumulated(self, result: Tensor, sizes: Tensor, *, share: float) -> Tensor:
+        """A sum, or the `share` of it that a mean is, with the errors of its partial sums."""
+        return result + sizes.reshape(result.shape) * (share * self._accumulator) * self._draw(result)
+
     def _draw(self, like: Tensor) -> Tensor:
         """Numbers drawn evenly from [-1, 1]."""
         return torch.rand(like.shape, dtype=like.dtype, generator=self._random).mul_(2.0).sub_(1.0)
 
-    def _noisy(self, value: Tensor) -> Tensor:
-        """`value` (1 + u) + v: one vectorised draw for the relative error, one for what flushing to zero may take away."""
+    def _noisy(self, value: Tensor, roundoffs: float = 1.0) -> Tensor:
+        """`value` (1 + u) + v, |u| at most so many roundoffs: vectorised draws for the relative error, and what flushing takes."""
         if value.dtype != torch.float64:
             return value
         relative = self._draw(value)
         absolute = relative.flip(0) if value.dim() else relative
         finite = value.nan_to_num(0.0, 0.0, 0.0)  # a mask's infinity stays what it is
         most = finite.abs()  # flushing takes a value to zero, never beyond: a square stays positive
-        return value + (finite * relative).mul_(self._roundoff) + (absolute * self._flushed).clamp(-most, most)
+        return value + (finite * relative).mul_(roundoffs * self._roundoff) + (absolute * self._flushed).clamp(-most, most)
 
 
 @contextmanager
