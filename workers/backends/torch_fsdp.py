@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from difftest import layers as data
 from difftest.case import Case
 from difftest.layout import Replicate, Shard
-from workers import torch_side, tp_plan
+from workers import torch_side
 
 if TYPE_CHECKING:
     from torch import nn
@@ -82,7 +82,8 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
     """
     from torch.distributed.fsdp import fully_shard
 
-    dims = {parameter: _dim(case, name) for name, parameter in module.named_parameters()}
+    assert mesh.mesh_dim_names  # noqa: S101  our meshes have names
+    dims = {parameter: _dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()}
     placement = partial(_placement, dims)
     for path in reversed(_blocks(case)):
         fully_shard(module.get_submodule(path), mesh=mesh, shard_placement_fn=placement)
@@ -96,10 +97,10 @@ def _blocks(case: Case) -> list[str]:
     return [p for p, layer in layers if isinstance(layer, data.Residual) and not any(t.startswith(f"{p}.") for t in tied)]
 
 
-def _dim(case: Case, name: str) -> int:
-    """The dim that the innermost data axis shards."""
-    placements = by_axis(case, name)
-    return next((p.dim for axis, p in placements.items() if axis != tp_plan.AXIS and isinstance(p, Shard)), 0)
+def _dim(case: Case, name: str, axis: str) -> int:
+    """The dim that `axis` shards; the first for an axis that the layout does not know."""
+    placement = by_axis(case, name).get(axis)
+    return placement.dim if isinstance(placement, Shard) else 0
 
 
 def _placement(dims: "dict[nn.Parameter, int]", parameter: "nn.Parameter") -> "TorchShard":
