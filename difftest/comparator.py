@@ -11,7 +11,8 @@ from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence
 from difftest.exact import inexact
-from difftest.outcome import STAGES, Failure, Outcome, Trace
+from difftest.noise import THRESHOLD
+from difftest.outcome import STAGES, Failure, Outcome, Stage, Trace
 from difftest.pair import FLOORS_MOST, Pair, pair
 
 VAGUE = 0.25
@@ -34,20 +35,22 @@ class Comparison:
     reason: str = ""
 
 
-def compare(case: Case, backend: str, side: str, expected: Outcome, actual: Outcome) -> Comparison:
-    """Compares `actual`, a run of `case` on `backend`, with the oracle's run of the same case."""
+def compare(  # noqa: PLR0913, PLR0917  a case, who ran it, and what came of it
+    case: Case, backend: str, side: str, expected: Outcome, actual: Outcome, again: Outcome | None = None
+) -> Comparison:
+    """Compares `actual`, a run of `case` on `backend`, with the oracle's run of the same case, and with `again`, the same run repeated."""
     if isinstance(expected, Failure):
         return Comparison(verdict="inconclusive", reason=f"the oracle failed: {expected.kind}: {expected.message}")
     if isinstance(actual, Trace) and _numbers(expected) != _numbers(actual):
         return Comparison(verdict="inconclusive", reason="the two runs were not given the same numbers")
-    seen = pair(case, backend, side, expected, actual, exact=inexact(case) is None)
+    seen = pair(case, backend, side, expected, actual, again, exact=inexact(case) is None)
     farthest = worst(seen.measured.values())
     if isinstance(actual, Trace) and not expected.events.get("in_range", True):
         return Comparison(verdict="inconclusive", reason=f"values leave the range of {case.dtype}", measurements=farthest)
     divergences = first_things_first(seen)
     if divergences:
         return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
-    reason = _nothing_compared(farthest)
+    reason = _nothing_compared(farthest) or _wide_band(seen)
     return Comparison(verdict="inconclusive" if reason else "agree", reason=reason, measurements=farthest)
 
 
@@ -87,6 +90,14 @@ def _arbitrated(comparison: Comparison, side: str, errors: Mapping[tuple[str, st
     other = "xla" if side == "torch" else "torch"
     measured = tuple(msgspec.structs.replace(m, other_error=errors.get((other, m.stage, m.tensor))) for m in comparison.measurements)
     return dataclasses.replace(comparison, measurements=measured)
+
+
+def _wide_band(seen: Pair) -> str:
+    """Why a loss curve inside its Monte Carlo band says nothing of convergence: the band ends as wide as the curve is high."""
+    loss = seen.measured.get((seen.case.training.steps - 1, Stage.FORWARD, "loss"))
+    if not seen.case.data.learnable or loss is None or THRESHOLD * loss.floor <= loss.scale:
+        return ""
+    return f"step {loss.step}: the loss is {loss.scale:.3g} and rounding alone may move it by {THRESHOLD * loss.floor:.2g}"
 
 
 def _nothing_compared(measurements: Iterable[Measurement]) -> str:

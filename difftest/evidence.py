@@ -20,7 +20,7 @@ REPEATS = 2
 def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ran) -> Finding:
     """A new divergence is run again, and placed in the 2 x 2, before it becomes a finding."""
     case = examined.case
-    repeats = [_compared(campaign, case, divergence.backend) for _ in range(REPEATS)]
+    repeats = [_compared(campaign, case, divergence.backend, divergence) for _ in range(REPEATS)]
     ended = [comparison for comparison in repeats if comparison is not None]
     stable = (sum(_shows(comparison, divergence) for comparison in ended), len(ended))
     square = _square(campaign, examined, divergence)
@@ -70,7 +70,7 @@ def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[s
 def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> bool | None:
     if campaign.backends[backend].unsupported(case):
         return None
-    return _parts(_compared(campaign, case, backend), divergence)
+    return _parts(_compared(campaign, case, backend, divergence), divergence)
 
 
 def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None:
@@ -88,11 +88,12 @@ def _shows(comparison: Comparison, divergence: Divergence) -> bool:
     return any(d.fingerprint == divergence.fingerprint for d in comparison.divergences[:1])
 
 
-def _compared(campaign: Campaign, case: Case, backend: str) -> Comparison | None:
+def _compared(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> Comparison | None:
     """A run made for a finding, in fresh processes, beside the oracle; None when infrastructure failed."""
     side = campaign.backends[backend].SIDE
     try:
         runs = {name: attempt(campaign, case, name) for name in (ORACLE, backend)}
-        return compare_all(campaign, case, runs, {backend: side})[backend]
+        again = {backend: attempt(campaign, case, backend).outcome} if divergence.check == "determinism" else {}
+        return compare_all(campaign, case, runs, {backend: side}, again)[backend]
     except InfrastructureError:
         return None

@@ -1,7 +1,7 @@
 """One case, run on every side and compared: what a campaign does for each case, and a finding's evidence for a few more."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
@@ -36,7 +36,7 @@ class Described(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What stays the same from case to case."""
+    """What stays the same from case to case. Every `twice_every`th case is run twice to see whether it gives the same bits; 0: none is."""
 
     name: str
     backends: Mapping[str, Described]
@@ -44,6 +44,7 @@ class Campaign:
     corpus: Corpus
     workers: int = 1
     purpose: str = "campaign"
+    twice_every: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +73,28 @@ def examine(campaign: Campaign, index: int, case: Case) -> Examined:
     sides = {name: backend.SIDE for name, backend in campaign.backends.items() if not backend.unsupported(case)}
     try:
         runs = {name: attempt(campaign, case, name) for name in (ORACLE, *sides)}
-        comparisons = compare_all(campaign, case, runs, sides)
+        twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
+        again = {name: attempt(campaign, case, name).outcome for name in sides if twice}
+        comparisons = compare_all(campaign, case, runs, sides, again)
     except InfrastructureError as error:
         return Examined(index=index, case=case, trouble=str(error))
     return Examined(index=index, case=case, runs=runs, comparisons=with_arbiter(comparisons, sides))
 
 
-def compare_all(campaign: Campaign, case: Case, runs: Mapping[str, Ran], sides: Mapping[str, str]) -> dict[str, Comparison]:
-    """Compares every run with the oracle's; where one mismatches, with an oracle that knows its noise better."""
-    truth = runs[ORACLE].outcome
-    comparisons = {name: compare(case, name, side, truth, runs[name].outcome) for name, side in sides.items()}
+def compare_all(
+    campaign: Campaign, case: Case, runs: Mapping[str, Ran], sides: Mapping[str, str], again: Mapping[str, Outcome]
+) -> dict[str, Comparison]:
+    """Compares every run with the oracle's and, where there is one, with the same run `again`.
+
+    Where one mismatches, it is compared with an oracle that knows its noise better.
+    """
+
+    def compared(truth: Outcome, names: Iterable[str]) -> dict[str, Comparison]:
+        return {name: compare(case, name, sides[name], truth, runs[name].outcome, again.get(name)) for name in names}
+
+    comparisons = compared(runs[ORACLE].outcome, sides)
     doubtful = [name for name, comparison in comparisons.items() if _mismatches(comparison)]
-    if doubtful:
-        truth = attempt(campaign, case, ORACLE, IN_DOUBT).outcome
-        comparisons |= {name: compare(case, name, sides[name], truth, runs[name].outcome) for name in doubtful}
-    return comparisons
+    return comparisons | (compared(attempt(campaign, case, ORACLE, IN_DOUBT).outcome, doubtful) if doubtful else {})
 
 
 def _mismatches(comparison: Comparison) -> bool:

@@ -26,7 +26,8 @@ FLOORS_MOST = 1e30
 class Pair:
     """One candidate against the oracle.
 
-    `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the candidate failed.
+    `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the candidate failed. `again` is a
+    second run of the candidate in fresh processes, where one was made.
     """
 
     case: Case
@@ -35,6 +36,7 @@ class Pair:
     expected: Trace
     actual: Outcome
     measured: Mapping[Key, Measurement]
+    again: Outcome | None = None
 
     def diverges(self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None) -> Divergence:
         """A divergence of this pair at one tensor."""
@@ -61,10 +63,12 @@ class Pair:
                 yield (step, stage, name), tensors[stage, name]
 
 
-def pair(case: Case, backend: str, side: str, expected: Trace, actual: Outcome, *, exact: bool = False) -> Pair:  # noqa: PLR0913  what Pair is made of
+def pair(  # noqa: PLR0913, PLR0917  what Pair is made of
+    case: Case, backend: str, side: str, expected: Trace, actual: Outcome, again: Outcome | None = None, *, exact: bool = False
+) -> Pair:
     """Measures `actual` against `expected`, the oracle's trace of the same case; `exact`: nothing in it rounds, and nothing may differ."""
     measured = {} if isinstance(actual, Failure) else dict(_measure(case, expected, actual, exact=exact))
-    return Pair(case=case, backend=backend, side=side, expected=expected, actual=actual, measured=measured)
+    return Pair(case=case, backend=backend, side=side, expected=expected, actual=actual, measured=measured, again=again)
 
 
 def mismatches(seen: Pair, check: str, stage: Stage) -> Iterator[Divergence]:

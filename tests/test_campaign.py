@@ -1,5 +1,6 @@
 """Whole campaigns on made-up backends: what is found, counted, blamed and recorded, in milliseconds."""
 
+import dataclasses
 import threading
 import time
 from collections import Counter
@@ -283,3 +284,24 @@ def test_cases_are_drawn_as_they_are_needed(tmp_path: Path) -> None:
     next(progress)
     assert len(drawn) <= 4
     progress.close()
+
+
+def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path: Path) -> None:
+    class Restless(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            by = 5e-8 * self.asked[case.id, backend]
+            return candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=by)) if backend == "ddp" else super().answer(case, backend)
+
+    cases = [a_case(seed=seed) for seed in range(4)]
+    machine = Restless()
+    campaign = dataclasses.replace(a_campaign(tmp_path, machine), twice_every=2)
+    progress = examined(campaign, *cases)
+    assert [machine.asked[case.id, "spmd"] for case in cases] == [2, 1, 2, 1]
+    assert [[f.check for f in p.new] for p in progress] == [["determinism"], [], [], []]
+    assert (progress[0].new[0].stable, len(progress[2].known)) == ((REPEATS, REPEATS), 1)
+
+
+def test_no_case_is_run_twice_unless_asked_for(tmp_path: Path) -> None:
+    machine = Machine()
+    examined(a_campaign(tmp_path, machine), a_case())
+    assert machine.asked[a_case().id, "spmd"] == 1

@@ -88,6 +88,19 @@ def test_a_divergence_beyond_large_noise_is_one() -> None:
     assert compared(candidate(CASE, wrong_at(Stage.UPDATE, "0.weight", by=1e3)), oracle(CASE, noise=0.5)).verdict == "diverge"
 
 
+def test_a_loss_whose_band_is_as_wide_as_itself_says_nothing_of_convergence() -> None:
+    case = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
+    loss = (Stage.FORWARD, "loss")
+    clear, vague = oracle(case), oracle(case)
+    last = vague.noise[-1][loss]
+    wide = dataclasses.replace(last, pieces={0: np.abs(vague.steps[-1][loss].pieces[0])})
+    vague = dataclasses.replace(vague, noise=(*vague.noise[:-1], {**vague.noise[-1], loss: wide}))
+    assert compare(case, "a", "torch", clear, candidate(case)).verdict == "agree"
+    told = compare(case, "a", "torch", vague, candidate(case))
+    assert told.verdict == "inconclusive"
+    assert told.reason.startswith("step 11: the loss is ")
+
+
 def test_exact_cases_have_no_tolerance() -> None:
     case = a_case(fed=EXACT)
     within = wrong_at(Stage.UPDATE, "0.weight", by=2.0**-18)

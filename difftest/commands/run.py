@@ -21,6 +21,9 @@ from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign
 
 CASES = 40
+TWICE_EVERY = 8
+"""A second run shows what is not deterministic, and costs as much as the first."""
+
 FAIL_ON = ("new", "any", "infra", "never")
 
 
@@ -34,6 +37,9 @@ FAIL_ON = ("new", "any", "infra", "never")
 @click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
 @click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/latest"), show_default=True, help="Where corpus and reports go.")
+@click.option(
+    "--twice-every", type=click.IntRange(min=0), default=TWICE_EVERY, show_default=True, help="Run each so-manieth case twice; 0: none."
+)
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
@@ -82,7 +88,8 @@ def _run(corpus: Corpus, options: dict[str, Any]) -> Tally:
         for name in (ORACLE, *backends):
             pool.require(name)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-seed{options['seed']}"
-        campaign = Campaign(name=name, backends=backends, execute=pool.execute, corpus=corpus, workers=workers)
+        twice = options["twice_every"]
+        campaign = Campaign(name=name, backends=backends, execute=pool.execute, corpus=corpus, workers=workers, twice_every=twice)
         with Meter(options["cases"] or (None if options["budget"] else CASES), options["budget"]) as meter:
             tally, clock = Tally(), time.monotonic()
             for progress in run_campaign(campaign, _cases(options)):

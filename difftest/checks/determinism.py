@@ -1,0 +1,53 @@
+"""The same case on the same backend gives the same bits in other processes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from difftest.divergence import Divergence, identity
+from difftest.outcome import Failure, Sharded, Symptom
+from difftest.pair import Pair
+
+ORDER = 2
+
+
+def check(seen: Pair) -> Iterator[Divergence]:
+    """One divergence a tensor that a second run has otherwise, or one for a second run that failed; nothing where none was made.
+
+    A first run that failed is the completion check's business.
+    """
+    if isinstance(seen.actual, Failure) or seen.again is None:
+        return
+    if isinstance(seen.again, Failure):
+        yield _failed(seen, seen.again)
+        return
+    for key, tensor in seen.tensors():
+        step, stage, name = key
+        if differing := _differing(tensor, seen.again.steps[step].get((stage, name))):
+            yield seen.diverges("determinism", Symptom.MISMATCH, key, f"run again, ranks {differing} have other bits")
+
+
+def _failed(seen: Pair, failure: Failure) -> Divergence:
+    return Divergence(
+        backend=seen.backend,
+        side=seen.side,
+        path=seen.case.path,
+        check="determinism",
+        symptom=failure.symptom,
+        stage=failure.stage,
+        step=failure.step,
+        cause=identity(failure),
+        detail=f"run again, it failed: step {failure.step}, {failure.stage}, rank {failure.rank}: {failure.kind}: {failure.message}",
+        log=failure.log,
+    )
+
+
+def _differing(tensor: Sharded, other: Sharded | None) -> list[int]:
+    """The ranks whose pieces are not the same."""
+    pieces = {} if other is None else other.pieces
+    return [rank for rank, piece in tensor.pieces.items() if not same_bits(piece, pieces.get(rank))]
+
+
+def same_bits(one: object, other: object) -> bool:
+    """Whether two arrays hold the same values, NaN in the same places; never when one is missing."""
+    return one is not None and other is not None and np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
