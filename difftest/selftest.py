@@ -93,6 +93,7 @@ def null_summary(results: Sequence[Null]) -> dict[str, Any]:
         "runs": len(results),
         "false_findings": sum(bool(r.false) for r in results),
         "greatest_ratio": ratios[-1],
+        "beyond": {size: sum(ratio > size for ratio in ratios) / len(ratios) for size in SWEPT},
         "ratio_quantiles": {str(q): float(np.quantile(ratios, q)) for q in (0.5, 0.9, 0.99, 0.999)},
         "not_deterministic": sum(not r.deterministic for r in results),
         "upstream_faults": dict(Counter(r.own for r in results if r.own)),

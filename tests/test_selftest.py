@@ -73,11 +73,12 @@ def test_errors_are_detected_the_surer_the_larger_they_are() -> None:
 
 
 def test_an_empty_null_campaign_says_so() -> None:
-    assert null_summary([]) | {"ratio_quantiles": None} == {
+    assert null_summary([]) | {"ratio_quantiles": None, "beyond": None} == {
         "cases": 0,
         "runs": 0,
         "false_findings": 0,
         "greatest_ratio": 0.0,
+        "beyond": None,
         "ratio_quantiles": None,
         "not_deterministic": 0,
         "upstream_faults": {},

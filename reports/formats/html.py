@@ -21,7 +21,7 @@ GREATEST_TEXT = 20_000
 def render(report: Report) -> bytes:
     """The page."""
     return (
-        _template()
+        template(FILENAME)
         .render(
             report=report,
             generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
@@ -36,9 +36,10 @@ def render(report: Report) -> bytes:
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """The markup of a page in `reports/templates`; everything it is given is escaped."""
     pages = Environment(loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return pages.get_template("report.html")
+    return pages.get_template(name)
 
 
 def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
