@@ -21,7 +21,7 @@ MOST_BATCH = 256
 ID_LENGTH = 12
 
 DType: TypeAlias = Literal["float32", "bfloat16", "float16"]
-Regime: TypeAlias = Literal["normal", "exact", "large", "tiny", "ties", "zeros"]
+Regime: TypeAlias = Literal["normal", "exact", "large", "tiny", "ties", "zeros", "sharp"]
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

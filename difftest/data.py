@@ -23,6 +23,9 @@ MOST_SEGMENTS = 3
 ZEROS = 0.5
 """The share of zeros in the regime of that name."""
 
+SHARPNESS = 256.0
+"""Times as large as usual are queries in the regime `sharp`: the exponential of attention's scores overflows float32 (above 88)."""
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -96,7 +99,8 @@ def _weight(case: Case, name: str, shape: tuple[int, ...]) -> Floats:
     if len(shape) == 1:
         ones = 1.0 if name.endswith("weight") else 0.0
         return ones + rng.uniform(-0.25, 0.25, shape)
-    return rng.uniform(-1.0, 1.0, shape) * math.sqrt(3.0 / fan_in(shape))
+    sharp = SHARPNESS if case.data.regime == "sharp" and name.endswith("q.weight") else 1.0
+    return rng.uniform(-1.0, 1.0, shape) * (sharp * math.sqrt(3.0 / fan_in(shape)))
 
 
 def _inputs(case: Case, rng: np.random.Generator) -> Floats | Integers:

@@ -147,3 +147,12 @@ def test_weights_keep_the_scale_of_what_passes_through() -> None:
 def test_numbers_are_the_same_on_every_machine() -> None:
     plain, learnt = a_case(DEEP, seed=11), a_case(DEEP, seed=11, fed=Data(batch=4, learnable=True))
     assert (digest(plain), digest(learnt), digest(packed())) == ("cc527b4ba8a8", "0607a4a03b66", "7630c06c8a6c")
+
+
+def test_the_sharp_regime_has_scores_whose_exponential_overflows_float32() -> None:
+    layers = (Linear(inputs=8, outputs=8), Attention(width=8, heads=1, kv_heads=1))
+    case = a_case(layers, sequence=16, fed=Data(batch=4, regime="sharp"))
+    named, rows = weights(case), batch(case, 0).inputs
+    inner = rows @ named["0.weight"].T
+    scores = (inner @ named["1.q.weight"].T) @ (inner @ named["1.k.weight"].T).transpose(0, 2, 1) / np.sqrt(8)
+    assert scores.max() > 88.0

@@ -109,7 +109,7 @@ FAULTS = (
         about="softmax takes no running maximum",
         backends=EVERYWHERE,
         blame=BACKEND,
-        reaches=lambda case: bool(_attentions(case)) and case.data.regime == "large",
+        reaches=lambda case: bool(_attentions(case)) and case.data.regime == "sharp",
         plant=_softmax_without_maximum,
     ),
     Fault(
