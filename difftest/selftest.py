@@ -57,6 +57,7 @@ class Null:
     """One run held against the oracle and against legal variants of itself.
 
     `false` says what would wrongly have been reported; `own` names the upstream fault of a run that was not correct to begin with.
+    `seconds` is the wall time of the plain run, `oracle_seconds` that of the oracle with all its simulated runs.
     """
 
     case: str
@@ -67,6 +68,8 @@ class Null:
     variants: int
     ratio: float
     deterministic: bool
+    seconds: float = 0.0
+    oracle_seconds: float = 0.0
     false: tuple[str, ...] = ()
     own: str = ""
 
@@ -95,10 +98,17 @@ def null_summary(results: Sequence[Null]) -> dict[str, Any]:
         "greatest_ratio": ratios[-1],
         "beyond": {size: sum(ratio > size for ratio in ratios) / len(ratios) for size in SWEPT},
         "ratio_quantiles": {str(q): float(np.quantile(ratios, q)) for q in (0.5, 0.9, 0.99, 0.999)},
+        "oracle_cost": _oracle_cost(results),
         "not_deterministic": sum(not r.deterministic for r in results),
         "upstream_faults": dict(Counter(r.own for r in results if r.own)),
         "by_false_finding": [asdict(r) for r in results if r.false],
     }
+
+
+def _oracle_cost(results: Sequence[Null]) -> float | None:
+    """The oracle's wall time, noise floor included, in units of the XLA run of the same case: the median; None without such a run."""
+    ratios = [r.oracle_seconds / r.seconds for r in results if r.backend == "xla_spmd" and r.seconds and not r.own]
+    return statistics.median(ratios) if ratios else None
 
 
 def null(  # noqa: PLR0913, PLR0917  one case, one backend, and its runs

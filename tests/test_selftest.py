@@ -1,5 +1,6 @@
 """What the service says of itself: rates counted rightly, and a few planted defects found by the real thing."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -80,11 +81,19 @@ def test_an_empty_null_campaign_says_so() -> None:
         "greatest_ratio": 0.0,
         "beyond": None,
         "ratio_quantiles": None,
+        "oracle_cost": None,
         "not_deterministic": 0,
         "upstream_faults": {},
         "by_false_finding": [],
     }
     assert Null.__doc__
+
+
+def test_the_oracles_cost_is_a_ratio_to_the_xla_run_of_the_same_case() -> None:
+    row = null(a_case(), "xla_spmd", "xla", oracle(a_case()), candidate(a_case()), {})
+    timed = [dataclasses.replace(row, seconds=2.0, oracle_seconds=seconds) for seconds in (1.0, 1.0, 4.0)]
+    other = dataclasses.replace(row, backend="torch_ddp", seconds=1.0, oracle_seconds=9.0)
+    assert null_summary([*timed, other])["oracle_cost"] == 0.5
 
 
 @pytest.mark.slow

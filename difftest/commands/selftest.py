@@ -2,8 +2,10 @@
 
 import itertools
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -179,22 +181,32 @@ def _planted(fault: "Fault", backend: str, cases: int, finding: Finding) -> Plan
 def _null(pool: "Pool", backends: Mapping[str, ModuleType], numbered: tuple[int, Case]) -> tuple[list[Null], list[tuple[float, bool]]]:
     """One case on every backend that supports it, against the oracle and against one of its own legal variants, in turn; and the sweep."""
     index, case = numbered
-    truth = pool.execute(case, ORACLE)
+    truth, cost = _timed(pool, case, ORACLE)
     if isinstance(truth, Failure):
         return [], []
-    ran: dict[str, tuple[Outcome, Mapping[str, Outcome]]] = {}
+    ran: dict[str, tuple[Outcome, Mapping[str, Outcome], float]] = {}
     for name, backend in backends.items():
         if not backend.unsupported(case):
             word, options = VARIANTS[backend.SIDE][index % len(VARIANTS[backend.SIDE])]
-            ran[name] = pool.execute(case, name), {word: pool.execute(case, name, options)}
+            plain, seconds = _timed(pool, case, name)
+            ran[name] = plain, {word: pool.execute(case, name, options)}, seconds
 
     def held(truth: Trace) -> list[Null]:
-        return [null(case, name, backends[name].SIDE, truth, plain, variants) for name, (plain, variants) in ran.items()]
+        return [
+            replace(null(case, name, backends[name].SIDE, truth, plain, variants), seconds=seconds, oracle_seconds=cost)
+            for name, (plain, variants, seconds) in ran.items()
+        ]
 
     rows = held(truth)
     if any(row.false for row in rows) and isinstance(sure := pool.execute(case, ORACLE, IN_DOUBT), Trace):
         rows = held(sure)  # as a campaign does before it believes a mismatch
     return rows, list(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed))
+
+
+def _timed(pool: "Pool", case: Case, backend: str) -> tuple[Outcome, float]:
+    """A run, and its wall time in seconds."""
+    began = time.monotonic()
+    return pool.execute(case, backend), time.monotonic() - began
 
 
 def _tell(told: Mapping[str, Any]) -> None:
@@ -204,6 +216,8 @@ def _tell(told: Mapping[str, Any]) -> None:
     if nothing := told.get("null"):
         click.echo(f"null: {nothing['false_findings']} false findings in {nothing['cases']} cases ({nothing['runs']} runs)")
         click.echo(f"  {sum(nothing['upstream_faults'].values())} runs showed upstream faults of their own")
+        if nothing["oracle_cost"]:
+            click.echo(f"  the oracle with its noise floor costs {nothing['oracle_cost']:.2f} of the XLA run (median)")
         click.echo(f"  greatest error of a correct run: {nothing['greatest_ratio']:.1f} floors")
         for row in nothing["by_false_finding"]:
             click.echo(f"  {row['case']} on {row['backend']}: {'; '.join(row['false'])}")
