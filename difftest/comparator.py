@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
 from difftest import plugins
 from difftest.case import Case
@@ -12,11 +13,14 @@ from difftest.corpus import Measurement
 from difftest.divergence import Divergence
 from difftest.exact import inexact
 from difftest.noise import THRESHOLD
-from difftest.outcome import STAGES, Failure, Outcome, Stage, Trace
+from difftest.outcome import STAGES, Array, Failure, Outcome, Stage, Trace
 from difftest.pair import FLOORS_MOST, Pair, pair
 
 VAGUE = 0.25
 """A floor above this share of a tensor's values leaves nothing to compare."""
+
+LEAST_DENSITY = 0.02
+"""A tensor with a smaller share of values other than zero shows nothing."""
 
 CHECKS = "difftest.checks"
 
@@ -50,7 +54,7 @@ def compare(  # noqa: PLR0913, PLR0917  a case, who ran it, and what came of it
     divergences = first_things_first(seen)
     if divergences:
         return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
-    reason = _nothing_compared(farthest) or _wide_band(seen)
+    reason = _nothing_compared(farthest) or _nothing_told(seen) or _wide_band(seen)
     return Comparison(verdict="inconclusive" if reason else "agree", reason=reason, measurements=farthest)
 
 
@@ -90,6 +94,22 @@ def _arbitrated(comparison: Comparison, side: str, errors: Mapping[tuple[str, st
     other = "xla" if side == "torch" else "torch"
     measured = tuple(msgspec.structs.replace(m, other_error=errors.get((other, m.stage, m.tensor))) for m in comparison.measurements)
     return dataclasses.replace(comparison, measurements=measured)
+
+
+def _nothing_told(seen: Pair) -> str:
+    """Why agreement of constants would mean nothing: at some stage the oracle has nothing but constants and zeros."""
+    stages = dict.fromkeys(stage for step in seen.expected.steps for stage, _ in step)
+    for stage in stages:
+        tensors = [tensor for step in seen.expected.steps for (at, _), tensor in step.items() if at is stage]
+        if not any(_tells(piece) for tensor in tensors for piece in tensor.pieces.values()):
+            return f"{stage}: every tensor of the oracle is constant or nearly all zero"
+    return ""
+
+
+def _tells(values: Array) -> bool:
+    """Whether values can show a difference: enough of them are not zero, and they are not all the same."""
+    dense = np.count_nonzero(values) >= max(1.0, LEAST_DENSITY * values.size)
+    return dense and (values.size == 1 or bool((values != values.flat[0]).any()))
 
 
 def _wide_band(seen: Pair) -> str:

@@ -9,7 +9,7 @@ from samples import EXACT, Floats, Key, Spoil, a_case, a_failure, candidate, ora
 from difftest.case import Data, Training
 from difftest.comparator import Comparison, compare, with_arbiter, worst
 from difftest.corpus import Measurement
-from difftest.outcome import Outcome, Stage, Symptom, Trace
+from difftest.outcome import Outcome, Sharded, Stage, Symptom, Trace
 
 CASE = tensor_parallel_case(training=Training(steps=3))
 
@@ -86,6 +86,19 @@ def test_agreement_within_noise_as_large_as_the_values_concludes_nothing() -> No
 
 def test_a_divergence_beyond_large_noise_is_one() -> None:
     assert compared(candidate(CASE, wrong_at(Stage.UPDATE, "0.weight", by=1e3)), oracle(CASE, noise=0.5)).verdict == "diverge"
+
+
+@pytest.mark.parametrize("constant", [0.0, 3.0])
+def test_agreement_on_constants_at_one_stage_concludes_nothing(constant: float) -> None:
+    still: Spoil = lambda _step, key, value: np.full_like(value, constant) if key[0] is Stage.BACKWARD else value  # noqa: E731
+    truth = oracle(CASE)
+    steps = tuple({key: still_of(still, key, tensor) for key, tensor in step.items()} for step in truth.steps)
+    told = compared(candidate(CASE, still), dataclasses.replace(truth, steps=steps))
+    assert (told.verdict, told.reason) == ("inconclusive", "backward: every tensor of the oracle is constant or nearly all zero")
+
+
+def still_of(spoil: Spoil, key: Key, tensor: Sharded) -> Sharded:
+    return dataclasses.replace(tensor, pieces={rank: spoil(0, key, piece) for rank, piece in tensor.pieces.items()})
 
 
 def test_a_loss_whose_band_is_as_wide_as_itself_says_nothing_of_convergence() -> None:
