@@ -53,7 +53,7 @@ CANCELLING: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
 gelu is x (1 + erf) / 2, so far left of 0 it is the error of erf times x."""
 
 ACCUMULATING = frozenset(("sum", "mean"))
-"""Operators that may add term by term, in float32 or wider: every partial sum rounds. (XLA on CPU does; torch adds in pairs.)"""
+"""Operators that may add term by term in the dtype itself: every partial sum rounds. (XLA on CPU does; torch adds in pairs, in float32.)"""
 
 
 def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None = None, *_: object) -> Tensor:
@@ -84,7 +84,6 @@ class Perturb(TorchDispatchMode):
     def __init__(self, dtype: DType, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
-        self._accumulator = min(self._roundoff, torch.finfo(torch.float32).eps / 2)
         self._flushed = FLUSHED[dtype]
         self._random = torch.Generator().manual_seed(seed)
         self.greatest = 0.0
@@ -127,7 +126,7 @@ class Perturb(TorchDispatchMode):
 
     def _accumulated(self, result: Tensor, sizes: Tensor, *, share: float) -> Tensor:
         """A sum, or the `share` of it that a mean is, with the errors of its partial sums."""
-        return result + sizes.reshape(result.shape) * (share * self._accumulator) * self._draw(result)
+        return result + sizes.reshape(result.shape) * (share * self._roundoff) * self._draw(result)
 
     def _draw(self, like: Tensor) -> Tensor:
         """Numbers drawn evenly from [-1, 1]."""
