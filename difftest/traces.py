@@ -1,0 +1,137 @@
+"""What came of a run as two files: `NAME.json` with what is known, `NAME.npz` with the arrays. No pickle; nothing is believed on reading.
+
+Used between a run's processes and their parent, and between machines (`difftest.bundle`).
+"""
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import msgspec
+import numpy as np
+
+from difftest.errors import UsageError
+from difftest.layout import Placements
+from difftest.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
+
+MOST_BYTES = 2**30
+"""Of the arrays of one run, unpacked."""
+
+NUMBERS = "biuf"
+"""Kinds of arrays that a run leaves: truth values, integers, floats."""
+
+Arrays: TypeAlias = Mapping[str, Array]
+
+
+class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
+    """One tensor as JSON: its arrays are in the other file, under the names in `pieces`."""
+
+    stage: Stage
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    placements: Placements
+    pieces: dict[str, str]
+
+
+class _Failure(msgspec.Struct, frozen=True, kw_only=True):
+    symptom: Symptom
+    stage: Stage
+    step: int
+    kind: str
+    message: str = ""
+    frame: str = ""
+    log: str = ""
+    rank: int = 0
+    environment: dict[str, str] = {}
+
+
+class _Saved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The JSON file: a failure, or the tensors of every step."""
+
+    failure: _Failure | None = None
+    steps: tuple[tuple[_Tensor, ...], ...] = ()
+    noise: tuple[tuple[_Tensor, ...], ...] = ()
+    environment: dict[str, str] = {}
+    events: dict[str, Any] = {}
+
+
+def save(stem: Path, outcome: Outcome) -> None:
+    """Leaves `outcome` at `stem`; the JSON file is renamed into place last, so that it exists only when all is there."""
+    saved, arrays = _described(outcome)
+    if arrays:
+        np.savez(stem.with_name(f"{stem.name}.npz"), **cast("dict[str, Any]", arrays))
+    unfinished = stem.with_name(f"{stem.name}.part")
+    unfinished.write_bytes(msgspec.json.encode(saved, enc_hook=str))  # versions are a kind of str
+    unfinished.rename(stem.with_name(f"{stem.name}.json"))
+
+
+def load(stem: Path) -> Outcome | None:
+    """What `save` left, or None when nothing is there. `UsageError` saying where the files are damaged or too large."""
+    file = stem.with_name(f"{stem.name}.json")
+    if not file.exists():
+        return None
+    try:
+        saved = msgspec.json.decode(file.read_bytes(), type=_Saved)
+        if saved.failure is not None:
+            return Failure(**msgspec.structs.asdict(saved.failure))
+        arrays = _arrays(stem.with_name(f"{stem.name}.npz")) if saved.steps else {}
+        steps, noise = (tuple(_restored(step, arrays) for step in tensors) for tensors in (saved.steps, saved.noise))
+    except (msgspec.DecodeError, OSError, ValueError, KeyError, zipfile.BadZipFile, RecursionError) as error:
+        msg = f"{file} cannot be read: {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+    return Trace(steps=steps, noise=noise, environment=saved.environment, events=saved.events)
+
+
+def _described(outcome: Outcome) -> tuple[_Saved, dict[str, Array]]:
+    arrays: dict[str, Array] = {}
+    if isinstance(outcome, Failure):
+        fields = {name: _clean(getattr(outcome, name)) for name in _Failure.__struct_fields__}
+        return _Saved(failure=_Failure(**fields)), arrays
+    steps = tuple(_tensors(tensors, f"{index}", arrays) for index, tensors in enumerate(outcome.steps))
+    noise = tuple(_tensors(tensors, f"noise{index}", arrays) for index, tensors in enumerate(outcome.noise))
+    return _Saved(steps=steps, noise=noise, environment=dict(outcome.environment), events=dict(outcome.events)), arrays
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401  a field of a failure
+    """Text that can be written: what a dying process says need not be Unicode."""
+    if isinstance(value, str) and not isinstance(value, Stage | Symptom):
+        return value.encode(errors="replace").decode()
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _tensors(tensors: Tensors, prefix: str, arrays: dict[str, Array]) -> tuple[_Tensor, ...]:
+    described = []
+    for (stage, name), tensor in tensors.items():
+        pieces = {str(rank): f"{prefix}/{stage}/{name}/{rank}" for rank in tensor.pieces}
+        arrays.update({pieces[str(rank)]: piece for rank, piece in tensor.pieces.items()})
+        described.append(
+            _Tensor(stage=stage, name=name, shape=tensor.shape, dtype=tensor.dtype, placements=tensor.placements, pieces=pieces)
+        )
+    return tuple(described)
+
+
+def _arrays(file: Path) -> Arrays:
+    """The arrays of a file, which must be numbers, and not unpack to more than `MOST_BYTES`."""
+    with zipfile.ZipFile(file) as packed:
+        size = sum(entry.file_size for entry in packed.infolist())
+    if size > MOST_BYTES:
+        msg = f"{file.name} unpacks to {size} bytes; allowed: {MOST_BYTES}"
+        raise ValueError(msg)
+    with np.load(file, allow_pickle=False) as arrays:
+        read = {name: arrays[name] for name in arrays.files}
+    for name, array in read.items():
+        if array.dtype.kind not in NUMBERS:
+            msg = f"{name} is of dtype {array.dtype}; allowed: numbers"
+            raise ValueError(msg)
+    return read
+
+
+def _restored(described: Sequence[_Tensor], arrays: Arrays) -> Tensors:
+    return {
+        (d.stage, d.name): Sharded(
+            shape=d.shape, dtype=d.dtype, placements=d.placements, pieces={int(rank): arrays[key] for rank, key in d.pieces.items()}
+        )
+        for d in described
+    }

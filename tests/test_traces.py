@@ -1,0 +1,87 @@
+"""Runs as files: what is saved is loaded, and what is damaged or foreign is refused in words."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samples import a_case, a_failure, candidate, oracle
+
+from difftest import traces
+from difftest.errors import UsageError
+from difftest.outcome import Trace
+from difftest.selftest import same
+
+
+def saved(folder: Path) -> Path:
+    traces.save(folder / "run", oracle(a_case()))
+    return folder / "run"
+
+
+def test_a_trace_comes_back_bit_for_bit_with_its_noise(tmp_path: Path) -> None:
+    truth, loaded = oracle(a_case()), traces.load(saved(tmp_path))
+    assert isinstance(loaded, Trace)
+    assert same(truth, loaded)
+    assert (loaded.environment, loaded.events) == (truth.environment, truth.events)
+    assert [list(step) for step in loaded.noise] == [list(step) for step in truth.noise]
+
+
+def test_a_failure_comes_back_whatever_bytes_its_message_holds(tmp_path: Path) -> None:
+    traces.save(tmp_path / "run", a_failure(log="half a letter: \udcff"))
+    loaded = traces.load(tmp_path / "run")
+    assert loaded == a_failure(log="half a letter: ?")
+
+
+def test_what_was_never_saved_is_none(tmp_path: Path) -> None:
+    assert traces.load(tmp_path / "run") is None
+
+
+def test_arrays_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stem = saved(tmp_path)
+    monkeypatch.setattr(traces, "MOST_BYTES", 100)
+    with pytest.raises(UsageError, match=r"run.npz unpacks to \d+ bytes; allowed: 100"):
+        traces.load(stem)
+
+
+def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
+    stem = saved(tmp_path)
+    np.savez(tmp_path / "run.npz", **dict.fromkeys(np.load(tmp_path / "run.npz").files, np.array(["text"])))
+    with pytest.raises(UsageError, match=r"dtype <U4; allowed: numbers"):
+        traces.load(stem)
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+def test_damaged_files_are_an_error_in_words_or_a_valid_run(tmp_path: Path, suffix: str, data: st.DataObject) -> None:
+    stem = saved(tmp_path)
+    file = tmp_path / f"run.{suffix}"
+    text = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(text) - 1))
+    text[place : place + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=20))
+    file.write_bytes(bytes(text))
+    told = ""
+    try:
+        assert traces.load(stem) is not None
+    except UsageError as error:
+        told = str(error)
+    assert not told or "run.json cannot be read" in told
+
+
+def test_a_name_for_an_array_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
+    stem = saved(tmp_path)
+    known = json.loads((tmp_path / "run.json").read_text())
+    known["steps"][0][0]["pieces"] = {"0": "elsewhere"}
+    (tmp_path / "run.json").write_text(json.dumps(known))
+    with pytest.raises(UsageError, match=r"KeyError: 'elsewhere'"):
+        traces.load(stem)
+
+
+def test_a_candidates_pieces_keep_their_ranks(tmp_path: Path) -> None:
+    run = candidate(a_case(mesh=(("dp", 4),)))
+    traces.save(tmp_path / "run", run)
+    loaded = traces.load(tmp_path / "run")
+    assert isinstance(loaded, Trace)
+    assert same(run, loaded)
