@@ -1,0 +1,178 @@
+"""Bundles: runs recorded on one machine, to be compared on another that may have neither torch nor the devices.
+
+A folder with `cases/<id>.json`, `runs/<number>.{json,npz}` and one line a run in `runs.jsonl`, written as the runs end: what a killed
+recording left is a bundle too. A bundle is data from elsewhere: names, sizes and digests are checked before anything in it is used.
+"""
+
+import hashlib
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from difftest import traces
+from difftest.case import Case
+from difftest.corpus import read_case, write_case
+from difftest.errors import InfrastructureError, UsageError
+from difftest.outcome import Outcome
+
+SCHEMA = 1
+RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"
+EVIDENCE = -1
+"""The index of a case that was run for a finding's sake and is none of the campaign's own."""
+
+_ID = re.compile(r"[0-9a-f]{12}")
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line: what ran, in the order it ended, and the SHA-256 of its files by suffix."""
+
+    index: int
+    case: str
+    backend: str
+    side: str
+    number: int
+    digests: dict[str, str]
+    options: dict[str, str] = {}
+    schema: int = SCHEMA
+
+    @property
+    def key(self) -> tuple[str, str, frozenset[tuple[str, str]]]:
+        """What it was a run of."""
+        return self.case, self.backend, frozenset(self.options.items())
+
+
+class Recorder:
+    """Writes a bundle; several threads may record at once. `UsageError` when the folder holds something already."""
+
+    def __init__(self, root: Path) -> None:
+        if root.exists() and any(root.iterdir()):
+            msg = f"{str(root)!r} is not empty; a bundle is recorded into a folder of its own"
+            raise UsageError(msg)
+        for folder in (RUNS, CASES):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+        self._root, self._lock, self._count = root, threading.Lock(), 0
+
+    def keep(self, index: int, case: Case, ran: tuple[str, str], options: Mapping[str, str], outcome: Outcome) -> None:
+        """Adds one run of `case` on `ran`, a backend and its side."""
+        with self._lock:
+            number, self._count = self._count, self._count + 1
+        stem = self._root / RUNS / f"{number}"
+        traces.save(stem, outcome)
+        digests = {file.suffix[1:]: _digest(file) for file in sorted(stem.parent.glob(f"{number}.*"))}
+        backend, side = ran
+        line = Run(index=index, case=case.id, backend=backend, side=side, number=number, digests=digests, options=dict(options))
+        with self._lock:
+            if not (file := self._root / CASES / f"{case.id}.json").exists():
+                write_case(file, case)
+            with (self._root / LINES).open("ab") as lines:
+                lines.write(msgspec.json.encode(line) + b"\n")
+
+
+@dataclass(slots=True, kw_only=True)
+class Recorded:
+    """A backend as a bundle knows it: it supports what it ran."""
+
+    SIDE: str
+    cases: set[str] = field(default_factory=set)
+
+    def unsupported(self, case: Case) -> str | None:
+        """Why there is nothing to compare, or None."""
+        return None if case.id in self.cases else "not recorded"
+
+
+class Joined:
+    """Several bundles as one campaign's runs: `cases` in the order of their indices, `backends`, and `execute`, which looks runs up."""
+
+    def __init__(self, roots: Sequence[Path], oracle: str) -> None:
+        self.backends: dict[str, Recorded] = {}
+        self._cases: dict[str, Case] = {}
+        self._indices: dict[str, int] = {}
+        self._runs: dict[tuple[str, str, frozenset[tuple[str, str]]], list[tuple[Path, Run]]] = {}
+        self._oracle, self._lock = oracle, threading.Lock()
+        for root in roots:
+            self._add(root)
+
+    @property
+    def cases(self) -> Iterator[tuple[int, Case]]:
+        """The campaign's own cases."""
+        return ((index, self._cases[case]) for case, index in sorted(self._indices.items(), key=lambda item: (item[1], item[0])))
+
+    def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """The next recorded run of `case` on `backend`; `InfrastructureError` when there is none left."""
+        with self._lock:
+            left = self._runs.get((case.id, backend, frozenset(options.items())), [])
+            if not left:
+                msg = f"case {case.id} was not recorded on {backend} (again) with options {dict(options)}"
+                raise InfrastructureError(msg)
+            root, run = left[0] if backend == self._oracle else left.pop(0)  # the oracle says the same every time
+        return _outcome(root, run)
+
+    def _add(self, root: Path) -> None:
+        for run in _lines(root):
+            case = self._case(root, run.case)
+            known = self._runs.setdefault(run.key, [])
+            if known and known[0][0] != root:
+                if run.backend == self._oracle:
+                    continue
+                msg = f"case {run.case} on {run.backend} is in {known[0][0]} and in {root}; each backend's runs must come from one bundle"
+                raise UsageError(msg)
+            known.append((root, run))
+            if run.index != EVIDENCE:
+                self._indices[case.id] = run.index
+            if run.backend != self._oracle:
+                self.backends.setdefault(run.backend, Recorded(SIDE=run.side)).cases.add(case.id)
+
+    def _case(self, root: Path, name: str) -> Case:
+        if name not in self._cases:
+            case = read_case(root / CASES / f"{name}.json")
+            if case.id != name:
+                msg = f"{root / CASES / name}.json holds case {case.id}; a bundle's cases are named by their content"
+                raise UsageError(msg)
+            self._cases[name] = case
+        return self._cases[name]
+
+
+def _lines(root: Path) -> Iterator[Run]:
+    """The lines of a bundle; the last may have been cut off by whoever ended the recording."""
+    file = root / LINES
+    if not file.is_file():
+        msg = f"{str(root)!r} is no bundle; expected {LINES} as `difftest record --out {root}` makes it"
+        raise UsageError(msg)
+    lines = file.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], start=1):
+        yield _run(line, f"{file}, line {number}")
+
+
+def _run(line: bytes, where: str) -> Run:
+    try:
+        run = msgspec.json.decode(line, type=Run)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        msg = f"{where}: {error}"
+        raise UsageError(msg) from error
+    if run.schema > SCHEMA or not _ID.fullmatch(run.case) or run.number < 0:
+        msg = f"{where}: schema {run.schema}, case {run.case!r}, run {run.number}; allowed: schema to {SCHEMA}, a case's id, from 0"
+        raise UsageError(msg)
+    return run
+
+
+def _outcome(root: Path, run: Run) -> Outcome:
+    stem = root / RUNS / f"{run.number}"
+    for suffix, digest in run.digests.items():
+        file = stem.with_name(f"{run.number}.{suffix}")
+        if suffix not in {"json", "npz"} or not file.is_file() or _digest(file) != digest:
+            msg = f"{file} is missing or was changed: it does not have the digest that {LINES} gives it"
+            raise UsageError(msg)
+    outcome = traces.load(stem) if "json" in run.digests else None
+    if outcome is None:
+        msg = f"run {run.number} of {root} has no result"
+        raise UsageError(msg)
+    return outcome
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,36 @@
+"""`difftest compare`: bundles of machines that never met, joined and compared as if one campaign had run them."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest import known
+from difftest.bundle import Joined
+from difftest.campaign import run as run_campaign
+from difftest.commands._options import json_option
+from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
+from difftest.corpus import Corpus
+from difftest.examine import ORACLE, Campaign
+
+
+@click.command("compare")
+@click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Where corpus and reports go.")
+@click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
+@click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
+@json_option
+def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
+    """Compare recorded runs with the oracle and with one another, and report what diverges; nothing is run."""
+    ledger, joined = known.read(options["ledger"]), Joined(options["bundles"], ORACLE)
+    corpus = Corpus(options["out"] / "corpus")
+    corpus.prepare()
+    corpus.require_readable()
+    name = "-".join(["compare", *(bundle.resolve().name for bundle in options["bundles"])])
+    campaign = Campaign(name=name, backends=joined.backends, execute=joined.execute, corpus=corpus)
+    tally, began = Tally(), time.monotonic()
+    for progress in run_campaign(campaign, joined.cases):
+        tally.count(progress)
+    tally.seconds = time.monotonic() - began
+    return conclude({**options, "seed": None}, tally, known_upstream(corpus, ledger, tally))

@@ -1,0 +1,107 @@
+"""`difftest record`: one side's runs as a bundle, on a machine that never meets the other's, without Ray or the other framework."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest.bundle import EVIDENCE, Recorder
+from difftest.campaign import run as run_campaign
+from difftest.case import Case
+from difftest.commands._options import Names, check_ranks, json_option, print_json
+from difftest.corpus import Corpus, read_case
+from difftest.errors import InfrastructureError
+from difftest.examine import ORACLE, Campaign, Described
+from difftest.outcome import Outcome
+
+CASES = 40
+
+
+@click.command("record")
+@click.argument("files", nargs=-1, metavar="[CASE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of generated cases, without CASE files.")
+@click.option("--cases", type=click.IntRange(min=1), default=CASES, show_default=True, help="How many cases to generate.")
+@click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
+@click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), required=True, help="The backends of this machine.")
+@click.option("--max-world-size", type=click.IntRange(min=2), default=8, show_default=True, help="The most ranks a case may have.")
+@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many cases run at a time.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The bundle: a new folder.")
+@json_option
+def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
+    """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
+    from workers.backends import candidates
+
+    backends: Mapping[str, Described] = candidates(options["backends"])
+    recording = _Recording(Recorder(options["out"]), backends)
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Corpus(Path(folder))
+        corpus.prepare()
+        workers = options["workers"]
+        campaign = Campaign(name="record", backends=backends, execute=recording.execute, corpus=corpus, workers=workers)
+        for _ in run_campaign(campaign, recording.numbered(_cases(options))):
+            pass
+    with ThreadPoolExecutor(workers) as threads:
+        list(threads.map(recording.unsharded, recording.ran))
+    _tell(options, recording)
+    return 0
+
+
+class _Recording:
+    """Runs in child processes of this one, and keeps what came of each."""
+
+    def __init__(self, recorder: Recorder, backends: Mapping[str, Described]) -> None:
+        self._recorder, self._backends = recorder, backends
+        self._indices: dict[str, int] = {}
+        self._executed: set[tuple[str, str]] = set()
+        self.ran: list[tuple[Case, str]] = []
+        self.runs = 0
+
+    def numbered(self, cases: Iterator[tuple[int, Case]]) -> Iterator[tuple[int, Case]]:
+        """The cases, remembered as the campaign's own."""
+        for index, case in cases:
+            self._indices[case.id] = index
+            supporting = [name for name, backend in self._backends.items() if not backend.unsupported(case)]
+            self.ran += [(case, name) for name in supporting]
+            yield index, case
+
+    def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """One run, kept before it is compared with anything."""
+        from workers import sandbox
+
+        outcome = sandbox.run(case, backend, options=options)
+        side = ORACLE if backend == ORACLE else self._backends[backend].SIDE
+        self._recorder.keep(self._indices.get(case.id, EVIDENCE), case, (backend, side), options, outcome)
+        self._executed.add((case.id, backend))
+        self.runs += 1
+        return outcome
+
+    def unsharded(self, ran: tuple[Case, str]) -> None:
+        """The same on one device, which the other machine's findings are blamed by; once a case and backend."""
+        single, backend = ran[0].unsharded(), ran[1]
+        for name in (ORACLE, backend):
+            supported = name == ORACLE or not self._backends[name].unsupported(single)
+            if supported and (single.id, name) not in self._executed:
+                try:
+                    self.execute(single, name, {})
+                except InfrastructureError as error:
+                    click.echo(f"case {single.id} on {name}: {error}", err=True)
+
+
+def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
+    if options["files"]:
+        return ((index, check_ranks(read_case(file))) for index, file in enumerate(options["files"]))
+    from generators.cases import case_at
+
+    known = {"paths": options["paths"], "max_world_size": options["max_world_size"]}
+    return ((index, case_at(options["seed"], index, **known)) for index in range(options["cases"]))
+
+
+def _tell(options: Mapping[str, Any], recording: _Recording) -> None:
+    cases = len({case.id for case, _ in recording.ran})
+    if options["as_json"]:
+        print_json({"cases": cases, "runs": recording.runs, "out": str(options["out"])})
+    else:
+        click.echo(f"{cases} cases, {recording.runs} runs recorded in {options['out']}")

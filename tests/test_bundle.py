@@ -1,0 +1,144 @@
+"""Bundles: what was recorded on machines that never met compares as one campaign would, and nothing damaged is believed."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samples import a_case, candidate, oracle, wrong_at
+
+from difftest.bundle import EVIDENCE, Joined, Recorder
+from difftest.campaign import run
+from difftest.case import Case
+from difftest.corpus import Corpus
+from difftest.errors import InfrastructureError, UsageError
+from difftest.examine import Campaign
+from difftest.outcome import Outcome, Stage, Trace
+
+CASES = tuple(a_case(seed=seed) for seed in range(3))
+WRONG = wrong_at(Stage.BACKWARD, "0.weight")
+SIDES = {"oracle": "oracle", "ddp": "torch", "spmd": "xla"}
+
+
+def answer(case: Case, backend: str) -> Outcome:
+    """`spmd` is wrong where anything is sharded."""
+    if backend == "oracle":
+        return oracle(case)
+    return candidate(case, WRONG if backend == "spmd" and case.world_size > 1 else None)
+
+
+def recorded(root: Path, *backends: str, repeats: int = 5) -> Path:
+    recorder = Recorder(root)
+    for index, case in enumerate(CASES):
+        for number, it in ((index, case), (EVIDENCE, case.unsharded())):
+            for backend in ("oracle", *backends * repeats):
+                recorder.keep(number, it, (backend, SIDES[backend]), {}, answer(it, backend))
+                recorder.keep(number, it, (backend, SIDES[backend]), {"DIFFTEST_SAMPLES": "128"}, answer(it, backend))
+    return root
+
+
+def findings(root: Path, joined: Joined) -> dict[str, tuple[str, tuple[int, int], int]]:
+    corpus = Corpus(root)
+    corpus.prepare()
+    for _ in run(Campaign(name="one", backends=joined.backends, execute=joined.execute, corpus=corpus), joined.cases):
+        pass
+    return {finding.fingerprint: (finding.blame, finding.stable, finding.hits) for finding in corpus.findings()}
+
+
+class Together:
+    """The same machines, had they met."""
+
+    def __init__(self) -> None:
+        self.backends = Joined([], "oracle").backends
+        self.cases = list(enumerate(CASES))
+
+    def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+        """Answers as often as it is asked."""
+        return answer(case, backend)
+
+
+def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
+    joined = Joined([recorded(tmp_path / "torch", "ddp"), recorded(tmp_path / "xla", "spmd")], "oracle")
+    apart = findings(tmp_path / "apart", joined)
+    together = Together()
+    together.backends = joined.backends
+    assert apart == findings(tmp_path / "together", together)  # type: ignore[arg-type]
+    assert [blame for blame, _, _ in apart.values()] == ["xla sharding fault"]
+    assert [hits for _, _, hits in apart.values()] == [3]
+
+
+def test_a_run_is_used_once_so_that_it_cannot_stand_for_its_own_repetition(tmp_path: Path) -> None:
+    joined = Joined([recorded(tmp_path / "xla", "spmd", repeats=1)], "oracle")
+    assert isinstance(joined.execute(CASES[0], "spmd", {}), Trace)
+    with pytest.raises(InfrastructureError, match=r"was not recorded on spmd \(again\)"):
+        joined.execute(CASES[0], "spmd", {})
+    assert isinstance(joined.execute(CASES[0], "oracle", {}), Trace)
+    assert isinstance(joined.execute(CASES[0], "oracle", {}), Trace)
+
+
+def test_a_folder_that_holds_something_is_not_recorded_into(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"is not empty; a bundle is recorded into a folder of its own"):
+        Recorder(tmp_path)
+
+
+def test_a_backend_in_two_bundles_is_refused(tmp_path: Path) -> None:
+    roots = [recorded(tmp_path / name, "spmd") for name in ("one", "two")]
+    with pytest.raises(UsageError, match=r"on spmd is in .*one and in .*two"):
+        Joined(roots, "oracle")
+
+
+def test_what_is_no_bundle_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"is no bundle; expected runs.jsonl"):
+        Joined([tmp_path], "oracle")
+
+
+def test_a_changed_file_is_noticed_by_its_digest(tmp_path: Path) -> None:
+    root = recorded(tmp_path / "xla", "spmd")
+    for file in (root / "runs").glob("*.npz"):
+        file.write_bytes(file.read_bytes() + b"\0")
+    with pytest.raises(UsageError, match=r"is missing or was changed"):
+        Joined([root], "oracle").execute(CASES[0], "spmd", {})
+
+
+@pytest.mark.parametrize("case", ["../../etc/passwd", "/etc/passwd", "x" * 12])
+def test_a_line_cannot_name_a_file_elsewhere(tmp_path: Path, case: str) -> None:
+    root = recorded(tmp_path / "xla", "spmd")
+    line = msgspec.json.decode((root / "runs.jsonl").read_bytes().split(b"\n")[0]) | {"case": case}
+    (root / "runs.jsonl").write_bytes(msgspec.json.encode(line) + b"\n")
+    with pytest.raises(UsageError, match=r"allowed: schema to 1, a case's id"):
+        Joined([root], "oracle")
+
+
+def test_a_case_under_another_name_is_refused(tmp_path: Path) -> None:
+    root = recorded(tmp_path / "xla", "spmd")
+    shutil.copy(root / "cases" / f"{CASES[0].id}.json", root / "cases" / f"{CASES[1].id}.json")
+    with pytest.raises(UsageError, match=r"a bundle's cases are named by their content"):
+        Joined([root], "oracle")
+
+
+def test_a_recording_that_was_killed_is_a_bundle_of_what_it_had(tmp_path: Path) -> None:
+    root = recorded(tmp_path / "xla", "spmd")
+    lines = (root / "runs.jsonl").read_bytes()
+    (root / "runs.jsonl").write_bytes(lines[: len(lines) - 30])
+    assert len(list(Joined([root], "oracle").cases)) == len(CASES)
+
+
+@given(st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+def test_damaged_bundles_are_an_error_in_words_or_a_valid_reading(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    root = recorded(tmp_path_factory.mktemp("bundle") / "xla", "spmd", repeats=1)
+    file = data.draw(st.sampled_from(sorted(root.rglob("*.json*"))))
+    text = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(text) - 1))
+    text[place : place + data.draw(st.integers(0, 30))] = data.draw(st.binary(max_size=20))
+    file.write_bytes(bytes(text))
+    try:
+        joined = Joined([root], "oracle")
+        outcomes = [joined.execute(case, "spmd", {}) for _, case in joined.cases]
+    except (UsageError, InfrastructureError) as error:
+        outcomes = [str(error)]
+    assert all(outcomes)
