@@ -1,7 +1,7 @@
 """The corpus: what campaigns saw and found, as files that can be read without this program.
 
-`<root>/<fingerprint>/{finding.json, case.json}` for every finding, and one line a run in
-`<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, lines are appended whole; no pickle anywhere.
+`<root>/<fingerprint>/{finding.json, case.json}` for every finding, `reduced.json` beside them where its case was reduced, and one line a
+run in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, lines are appended whole; no pickle anywhere.
 """
 
 import fcntl
@@ -20,6 +20,7 @@ from difftest.divergence import Finding
 from difftest.errors import UsageError
 
 OBSERVATIONS = "observations"
+REDUCED = "reduced.json"
 SCHEMA = 1
 _FINGERPRINT = re.compile(r"[a-z0-9_]+(-[a-z0-9_]+)*-[0-9a-f]{8}")
 
@@ -143,6 +144,11 @@ class Corpus:
         """The case of one finding."""
         return read_case(self.root / fingerprint / "case.json")
 
+    def simplest(self, fingerprint: str) -> Case:
+        """The simplest case known to show a finding: its reduced one, else its own."""
+        file = self.root / fingerprint / REDUCED
+        return read_case(file) if file.is_file() else self.case(fingerprint)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keeps other campaigns on this corpus out while a finding is read, changed and written."""
@@ -154,8 +160,20 @@ class Corpus:
         """Writes a finding and its case; whoever reads meanwhile sees the old one or the new one, whole."""
         folder = self.root / finding.fingerprint
         folder.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / "case.json", msgspec.json.format(case.to_json(), indent=2) + b"\n")
+        write_case(folder / "case.json", case)
         replace_file(folder / "finding.json", finding.to_json())
+
+    def amend(self, fingerprint: str, **changes: Any) -> Finding:  # noqa: ANN401  fields of a finding
+        """A finding with some fields changed, whatever else of it others change meanwhile."""
+        with self.locked():
+            finding = msgspec.structs.replace(self.finding(fingerprint), **changes)
+            replace_file(self.root / fingerprint / "finding.json", finding.to_json())
+        return finding
+
+    def save_reduced(self, fingerprint: str, case: Case, conditions: tuple[str, ...]) -> Finding:
+        """Keeps the reduced case of a finding, and what of it is necessary."""
+        write_case(self.root / fingerprint / REDUCED, case)
+        return self.amend(fingerprint, reduced=case.id, conditions=conditions)
 
     def observe(self, observation: Observation) -> None:
         """Appends one line to the campaign's file, in one write."""
@@ -183,6 +201,11 @@ def read_case(file: Path) -> Case:
     except UsageError as error:
         msg = f"{file}: {error}"
         raise UsageError(msg) from error
+
+
+def write_case(file: Path, case: Case) -> None:
+    """Writes a case so that people can read it."""
+    replace_file(file, msgspec.json.format(case.to_json(), indent=2) + b"\n")
 
 
 def read_observation(text: bytes, where: str) -> Observation:

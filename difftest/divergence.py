@@ -55,8 +55,9 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identity(failure: Failure) -> str:
-    """What makes two failures the same one: kind, message and frame, without numbers, folders or addresses."""
-    return "\n".join((failure.kind, without_numbers(failure.message), failure.frame.rpartition("/")[2]))
+    """What makes two failures the same one: kind, message and frame, without numbers, folders or addresses; a crash's stage too."""
+    where = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
+    return "\n".join((failure.kind, without_numbers(failure.message), failure.frame.rpartition("/")[2], *where))
 
 
 def without_numbers(text: str) -> str:
@@ -69,6 +70,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `paths` are all it was seen on. `blame` is a verdict in words (`difftest.blame`), `evidence` what it rests on. `stable` is
     `[k, n]`: it came back in k of n repetitions in fresh processes. Times are ISO 8601 in UTC.
+
+    `conditions` are what of the case with id `reduced` is necessary, in words (`difftest minimize`); empty where nothing was reduced.
+    `status` is what `difftest triage` found when it last `checked`, and `returned` how often of how many times it came back then.
     """
 
     fingerprint: str
@@ -92,6 +96,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     first_seen: str = ""
     last_seen: str = ""
+    reduced: str = ""
+    conditions: tuple[str, ...] = ()
+    status: str = ""
+    checked: str = ""
+    returned: tuple[int, int] = (0, 0)
     schema: int = SCHEMA
 
     def to_json(self) -> bytes:

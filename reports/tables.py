@@ -19,7 +19,7 @@ VARIED = ("dtype", "optimizer", "regime")
 _PERCENTILES = {50: "median", 100: "greatest"}
 FINDING = (
     *("fingerprint", "symptom", "stage", "backend", "side", "paths", "check", "blame"),
-    *("hits", "stable", "ratio", "case", "first_seen", "last_seen"),
+    *("hits", "stable", "status", "ratio", "case", "first_seen", "last_seen"),
 )
 _WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}
 

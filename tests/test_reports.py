@@ -342,7 +342,7 @@ def test_markdown_keeps_its_tables_whatever_a_finding_says(tmp_path: Path) -> No
     content = write(tmp_path, ["markdown"])[0].read_text()
     rows = [line for line in content.splitlines() if line.startswith("| ")]
     widths = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in rows]
-    assert widths == [9] * 3 + [7] * 6
+    assert widths == [10] * 3 + [7] * 6
     assert "<script" not in re.sub(r"(`{3,})text\n.*?\n\1\n", "", content, flags=re.DOTALL)
     assert "````text\n" in content
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from difftest import known
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
@@ -19,6 +20,7 @@ from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign
+from difftest.known import Entry, Ledger
 
 CASES = 40
 TWICE_EVERY = 8
@@ -40,6 +42,7 @@ FAIL_ON = ("new", "any", "infra", "never")
 @click.option(
     "--twice-every", type=click.IntRange(min=0), default=TWICE_EVERY, show_default=True, help="Run each so-manieth case twice; 0: none."
 )
+@click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
@@ -48,7 +51,9 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     corpus = Corpus(options["out"] / "corpus")
     corpus.prepare()
     corpus.require_readable()
-    return _conclude(options, _run(corpus, options))
+    ledger = known.read(options["ledger"])
+    tally = _run(corpus, ledger, options)
+    return conclude(options, tally, known_upstream(corpus, ledger, tally))
 
 
 def _check_ranks(wanted: int) -> None:
@@ -78,7 +83,7 @@ class Tally:
             self.trouble.append(progress.examined.trouble)
 
 
-def _run(corpus: Corpus, options: dict[str, Any]) -> Tally:
+def _run(corpus: Corpus, ledger: Ledger, options: dict[str, Any]) -> Tally:
     from workers import dispatch
     from workers.backends import candidates
 
@@ -89,7 +94,8 @@ def _run(corpus: Corpus, options: dict[str, Any]) -> Tally:
             pool.require(name)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-seed{options['seed']}"
         twice = options["twice_every"]
-        campaign = Campaign(name=name, backends=backends, execute=pool.execute, corpus=corpus, workers=workers, twice_every=twice)
+        kept = known.guarded(backends, ledger, known.now())
+        campaign = Campaign(name=name, backends=kept, execute=pool.execute, corpus=corpus, workers=workers, twice_every=twice)
         with Meter(options["cases"] or (None if options["budget"] else CASES), options["budget"]) as meter:
             tally, clock = Tally(), time.monotonic()
             for progress in run_campaign(campaign, _cases(options)):
@@ -110,18 +116,26 @@ def _cases(options: dict[str, Any]) -> Iterator[tuple[int, Case]]:
         yield index, case_at(options["seed"], index, paths=options["paths"], max_world_size=options["max_world_size"])
 
 
-def _conclude(options: dict[str, Any], tally: Tally) -> int:
+def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
+    """The findings that the ledger knows, by fingerprint."""
+    found = {**tally.new, **tally.known}
+    entries = {name: ledger.entry(finding, corpus.case(name), known.now()) for name, finding in found.items()}
+    return {name: entry for name, entry in entries.items() if entry}
+
+
+def conclude(options: dict[str, Any], tally: Tally, upstream: dict[str, Entry]) -> int:
+    """Writes the reports and tells what was found; the exit status. What is known `upstream` is not new."""
     from reports.write import write
 
     written = write(options["out"])
     if options["as_json"]:
-        print_json(_summary(options, tally))
+        print_json(_summary(options, tally) | {"upstream": {name: entry.upstream for name, entry in sorted(upstream.items())}})
     else:
-        _tell(tally, written)
+        _tell(tally, written, upstream)
     if tally.trouble and len(tally.trouble) == tally.cases:
         msg = f"no case could be run: {tally.trouble[0]}"
         raise InfrastructureError(msg)
-    found = {"new": tally.new, "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
+    found = {"new": tally.new.keys() - upstream.keys(), "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
     return int(bool(found[options["fail_on"]]))
 
 
@@ -138,11 +152,12 @@ def _summary(options: dict[str, Any], tally: Tally) -> dict[str, Any]:
     }
 
 
-def _tell(tally: Tally, written: list[Path]) -> None:
+def _tell(tally: Tally, written: list[Path], upstream: dict[str, Entry]) -> None:
     click.echo(f"{tally.cases} cases, {tally.runs} runs in {tally.seconds:.0f} s: {len(tally.new)} new findings, {len(tally.known)} known")
     for mark, findings in (("new", tally.new), ("known", tally.known)):
         for fingerprint, finding in sorted(findings.items()):
-            click.echo(f"  {mark:<5} {fingerprint}  {finding.blame}; {finding.detail}")
+            reported = f"known upstream: {upstream[fingerprint].upstream}; " if fingerprint in upstream else ""
+            click.echo(f"  {mark:<5} {fingerprint}  {finding.blame}; {reported}{finding.detail}")
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")
     click.echo(f"reports: {', '.join(str(file) for file in written)}")

@@ -45,6 +45,7 @@ def template(name: str) -> Template:
 def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
     """What the page says of one finding; facts without a value are left out."""
     agreed, tried = finding.stable
+    again, times = finding.returned
     where = f"step {finding.step}, {finding.stage}" + (f", {finding.tensor}" if finding.tensor else "")
     facts = {
         "blame": finding.blame,
@@ -52,6 +53,8 @@ def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
         "where": where,
         "greatest error": "" if finding.ratio is None else f"{cells.shown(finding.ratio)} x the noise floor",
         "came back": f"{agreed} of {tried} times" if tried else "",
+        "triage": f"{finding.status}, {again} of {times} times, {cells.moment(finding.checked)}" if finding.status else "",
+        "needs": "; ".join(finding.conditions),
         "seen": " to ".join(dict.fromkeys(cells.moment(seen) for seen in (finding.first_seen, finding.last_seen) if seen)),
         **finding.evidence,
     }

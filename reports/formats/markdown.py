@@ -23,7 +23,7 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 def render(report: Report) -> bytes:
     """The verdict, the findings, the agreement and the findings' details, within `GREATEST_BYTES`."""
-    shown = tables.findings(report.findings)[["fingerprint", "symptom", "stage", "backend", "paths", "blame", "hits"]]
+    shown = tables.findings(report.findings)[["fingerprint", "symptom", "stage", "backend", "paths", "blame", "hits", "status"]]
     shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
     head = [f"# {cell(report.title)}", "", cell(report.verdict), "", f"Generated {report.generated:%Y-%m-%d %H:%M} UTC."]
     blocks = (

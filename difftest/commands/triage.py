@@ -1,0 +1,100 @@
+"""`difftest triage`: every finding again, and what has become of it."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+
+from difftest import known
+from difftest.commands._options import check_ranks, json_option, print_json
+from difftest.corpus import Corpus
+from difftest.errors import InfrastructureError, UsageError
+from difftest.examine import Campaign
+from difftest.known import Entry
+from difftest.triage import TIMES, Status, Triaged, triage
+
+
+@click.command("triage")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--times", type=click.IntRange(min=1), default=TIMES, show_default=True, help="How often each is run again.")
+@click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
+@click.option("--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the CPUs]")
+@json_option
+def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_json: bool) -> int:
+    """Run a campaign's findings again; exit status 1 when the ledger is out of date: an entry expired, or its fault is gone."""
+    entries, today = known.read(ledger), known.now()
+    corpus = _corpus(folder)
+    found: list[Triaged] = []
+    if corpus.fingerprints():
+        from workers import dispatch
+        from workers.backends import candidates
+
+        with dispatch.cluster(None, workers) as count:
+            pool = dispatch.Pool(count)
+            campaign = Campaign(name="triage", backends=candidates(()), execute=pool.execute, corpus=corpus, workers=count)
+            for one in triage(campaign, entries, today, times):
+                found.append(one)
+                click.echo(_line(one), err=as_json)
+    if found and all(one.finding.status == Status.ERROR for one in found):
+        msg = f"no finding could be run again: {found[0].trouble}"
+        raise InfrastructureError(msg)
+    return _conclude(found, entries.expired(today), as_json=as_json)
+
+
+def _corpus(folder: Path) -> Corpus:
+    """The corpus in a campaign's folder, or the folder itself. `UsageError` when there is none, or it cannot be read."""
+    root = folder / "corpus" if (folder / "corpus").is_dir() else folder
+    if not root.is_dir():
+        msg = f"{str(folder)!r} holds no findings; give the folder of a campaign, such as runs/first"
+        raise UsageError(msg)
+    corpus = Corpus(root)
+    corpus.require_readable()
+    for fingerprint in corpus.fingerprints():
+        check_ranks(corpus.simplest(fingerprint))
+    return corpus
+
+
+def _conclude(found: list[Triaged], expired: tuple[Entry, ...], *, as_json: bool) -> int:
+    passing = [one for one in found if one.passes]
+    if as_json:
+        told = [_described(one) for one in found]
+        print_json({"findings": told, "expired": [_named(e) for e in expired], "passing": [one.finding.fingerprint for one in passing]})
+    else:
+        counts = Counter(one.finding.status for one in found)
+        click.echo(f"{len(found)} findings: " + (", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"))
+        for one in passing:
+            click.echo(f"passes unexpectedly: {one.finding.fingerprint}, which the ledger knows as {_of(one.entry)}")
+        for entry in expired:
+            click.echo(f"expired on {entry.expires}: {entry.fingerprint}, {_of(entry)}")
+    return int(bool(passing or expired))
+
+
+def _of(entry: Entry | None) -> str:
+    return f"{entry.reason} ({entry.upstream})" if entry else ""
+
+
+def _named(entry: Entry) -> dict[str, str]:
+    return {"fingerprint": entry.fingerprint, "upstream": entry.upstream, "reason": entry.reason, "expires": str(entry.expires)}
+
+
+def _line(one: Triaged) -> str:
+    finding = one.finding
+    back, times = finding.returned
+    told = [f"known: {one.entry.upstream}"] if one.entry else []
+    told += [f"now {name}" for name in one.now_shows] + ([one.trouble] if one.trouble else [])
+    return f"{finding.status:<10} {back}/{times}  {finding.fingerprint}  {'; '.join(told)}".rstrip()
+
+
+def _described(one: Triaged) -> dict[str, Any]:
+    finding = one.finding
+    return {
+        "fingerprint": finding.fingerprint,
+        "status": finding.status,
+        "returned": list(finding.returned),
+        "checked": finding.checked,
+        "case": finding.reduced or finding.case,
+        "known": one.entry.upstream if one.entry else None,
+        "now_shows": list(one.now_shows),
+        "trouble": one.trouble,
+    }

@@ -1,0 +1,152 @@
+"""The ledger of known faults: which findings are faults that somebody has reported upstream already.
+
+The one idea: an entry is a claim with a date. Until it expires, what it matches is known and turns nothing red; after that it must be
+looked at again, and a fault that is gone shows as an entry that passes.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+
+from difftest.case import Case
+from difftest.divergence import Finding
+from difftest.errors import UsageError
+from difftest.examine import Described
+from difftest.layers import Conv, walk
+from difftest.layout import Shard
+from difftest.reduce.measure import uneven_cuts
+
+FILE = Path(__file__).with_name("known.toml")
+"""The project's own ledger."""
+
+FACTS = ("path", "mesh", "dtype", "optimizer", "loss", "regime", "layers", "clipping", "cuts", "kernels")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One known fault. `fingerprint` and `detail` are patterns (`*`, `?`, `[...]`) for those of a finding.
+
+    `where` has patterns for facts of the finding's case (`facts`), for mismatches, whose fingerprints say little of their cause.
+    `upstream` is the issue, or the script that shows a fault nobody has reported yet. `expires` is the last day on which the entry counts.
+    `quarantine`: cases that `where` matches are not launched on the fingerprint's backend, for faults that take a machine down.
+    """
+
+    fingerprint: str
+    upstream: str
+    reason: str
+    expires: date
+    detail: str = "*"
+    where: Mapping[str, str] = {}
+    quarantine: bool = False
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.where) - set(FACTS)):
+            msg = f"entry {self.fingerprint!r} asks for {', '.join(unknown)}; allowed: {', '.join(FACTS)}"
+            raise ValueError(msg)
+        if self.quarantine and not self.where:
+            msg = f"entry {self.fingerprint!r} is a quarantine of every case; `where` must say of which"
+            raise ValueError(msg)
+
+    @property
+    def backend(self) -> str:
+        """The pattern of the backends it is about: a fingerprint begins with its backend."""
+        return self.fingerprint.partition("-")[0]
+
+    def matches(self, finding: Finding, case: Case) -> bool:
+        """Whether it is about this finding, which `case` showed."""
+        told = fnmatchcase(finding.fingerprint, self.fingerprint) and fnmatchcase(finding.detail, self.detail)
+        return told and self.covers(case)
+
+    def covers(self, case: Case) -> bool:
+        """Whether the case is such as `where` says."""
+        known = facts(case)
+        return all(fnmatchcase(known[fact], pattern) for fact, pattern in self.where.items())
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Known faults, in the order in which they are asked."""
+
+    known: tuple[Entry, ...] = ()
+
+    def entry(self, finding: Finding, case: Case, today: date) -> Entry | None:
+        """The first entry about a finding that counts `today`, or None."""
+        return next((entry for entry in self._counting(today) if entry.matches(finding, case)), None)
+
+    def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
+        """The entry for which a case is not launched on a backend, or None."""
+        kept = (entry for entry in self._counting(today) if entry.quarantine and fnmatchcase(backend, entry.backend))
+        return next((entry for entry in kept if entry.covers(case)), None)
+
+    def expired(self, today: date) -> tuple[Entry, ...]:
+        """The entries that count no more."""
+        return tuple(entry for entry in self.known if entry.expires < today)
+
+    def _counting(self, today: date) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self.known if entry.expires >= today)
+
+
+@dataclass(slots=True, kw_only=True)
+class Quarantined:
+    """A backend, called `name`, that is not given the cases which the ledger keeps from it."""
+
+    SIDE: str
+    name: str
+    backend: Described
+    ledger: Ledger
+    today: date
+
+    def unsupported(self, case: Case) -> str | None:
+        """Why the backend is not given a case: it cannot express it, or it is quarantined."""
+        if reason := self.backend.unsupported(case):
+            return reason
+        entry = self.ledger.quarantine(self.name, case, self.today)
+        return f"quarantined until {entry.expires}: {entry.reason} ({entry.upstream})" if entry else None
+
+
+def guarded(backends: Mapping[str, Described], ledger: Ledger, today: date) -> Mapping[str, Described]:
+    """The backends, each behind the ledger's quarantine."""
+    return {
+        name: Quarantined(SIDE=backend.SIDE, name=name, backend=backend, ledger=ledger, today=today) for name, backend in backends.items()
+    }
+
+
+def facts(case: Case) -> Mapping[str, str]:
+    """What an entry may ask of a case: `FACTS`, as words. `layers` are kinds with a space between.
+
+    `clipping` is `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of convolutions `whole` or `cut`.
+    """
+    parameters = case.layout.parameters
+    kernels = [parameters[f"{path}.weight"] for path, layer in walk(case.model.layers) if isinstance(layer, Conv)]
+    return {
+        "path": case.path,
+        "mesh": str(case.layout.mesh),
+        "dtype": case.dtype,
+        "optimizer": case.training.optimizer,
+        "loss": case.training.loss,
+        "regime": case.data.regime,
+        "layers": " ".join(type(layer).__name__ for _, layer in walk(case.model.layers)),
+        "clipping": "off" if case.training.clip_norm is None else "on",
+        "cuts": "uneven" if uneven_cuts(case) else "even",
+        "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
+    }
+
+
+def read(file: Path = FILE) -> Ledger:
+    """The ledger in `file`; `UsageError` naming it where it cannot be read."""
+    try:
+        return msgspec.convert(tomllib.loads(file.read_text()), type=Ledger)
+    except OSError as error:
+        msg = f"cannot read {str(file)!r}: {error.strerror}"
+        raise UsageError(msg) from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError) as error:
+        msg = f"{file}: {error}"
+        raise UsageError(msg) from error
+
+
+def now() -> date:
+    """Today, in UTC."""
+    return datetime.now(UTC).date()

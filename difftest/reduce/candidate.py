@@ -1,0 +1,53 @@
+"""A simpler case with what it lacks, and the ways in which simplifications offer several."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+from difftest.case import Case
+
+T = TypeVar("T")
+
+Candidate: TypeAlias = tuple[str, Case]
+"""What the case has and the simpler one has not, in words ("accumulation 2"), and the simpler case.
+
+No words where several things go at once: each of them is offered by itself too.
+"""
+
+Simplification: TypeAlias = Callable[[Case], Iterator[Candidate]]
+"""Simpler cases, the simplest first. None when there is nothing of its kind to take away, so that repeating it ends."""
+
+MANY = 4
+"""From so many parts on it is worth a run to take several away at once."""
+
+
+def tried(words: str, make: Callable[[], Case]) -> Iterator[Candidate]:
+    """What `make` gives, unless it is no case."""
+    try:
+        made = make()
+    except ValueError:
+        return
+    yield words, made
+
+
+def by_parts(parts: Sequence[tuple[str, T]], without: Callable[[Sequence[T]], Case]) -> Iterator[Candidate]:
+    """The case without some of its `parts`, which are given with their words: halves, quarters and so on of many, then one by one."""
+    size = math.ceil(len(parts) / 2)
+    while size > 1 and len(parts) >= MANY:
+        for start in range(0, len(parts), size):
+            some = [part for _, part in parts[start : start + size]]
+            yield from tried("", lambda some=some: without(some))  # type: ignore[misc]
+        size = math.ceil(size / 2)
+    for words, part in parts:
+        yield from tried(words, lambda part=part: without([part]))  # type: ignore[misc]
+
+
+def smaller(words: str, value: int, few: Sequence[int], make: Callable[[int], Case]) -> Iterator[Candidate]:
+    """The case with a size that is `value` brought down: to one of `few`, in their order, or half way to the first of them.
+
+    Sizes up to the first are small enough: nobody is helped by a smaller one.
+    """
+    if value > few[0]:
+        for size in dict.fromkeys((*few, (few[0] + value) // 2)):
+            if size < value:
+                yield from tried(words, lambda size=size: make(size))  # type: ignore[misc]

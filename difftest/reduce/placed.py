@@ -1,0 +1,152 @@
+"""A model taken apart into layers that carry the placements of their own parameters, and put together again.
+
+The one idea: parameters are named by their layer's index, so a layer that goes would rename all that follow. Taken apart, a layer and its
+placements are one thing; put together, names and widths follow from what is left.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import msgspec
+
+from difftest.case import Case
+from difftest.layers import Attention, Collective, Conv, Embedding, Layer, Linear, Residual, shapes, width_in, width_out
+from difftest.layout import Layout, Mesh, Placements, Replicate, Shard, replicated
+from difftest.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A layer, the placements of its own parameters by torch's names, and what it holds if it is a residual block.
+
+    A tied layer has the placements of the weight that it borrows, so that it can be given one of its own.
+    """
+
+    layer: Layer
+    placements: Mapping[str, Placements]
+    inner: tuple["Placed", ...] = ()
+
+
+Edit: TypeAlias = Callable[[str, Placed], Iterable[Placed]]
+"""What becomes of the layer at a path: nothing, the layer changed, or several in its place."""
+
+
+def taken_apart(case: Case) -> tuple[Placed, ...]:
+    """The model's layers with their placements."""
+    return _apart(case, case.model.layers, "")
+
+
+def _apart(case: Case, layers: Iterable[Layer], prefix: str) -> tuple[Placed, ...]:
+    parameters = case.layout.parameters
+
+    def one(path: str, layer: Layer) -> Placed:
+        own = {name: parameters[f"{path}.{name}"] for name in shapes(layer)}
+        borrowed = {"weight": parameters["0.weight"]} if isinstance(layer, Linear) and layer.tied else {}
+        inner = _apart(case, layer.layers, f"{path}.") if isinstance(layer, Residual) else ()
+        return Placed(layer=layer, placements=own | borrowed, inner=inner)
+
+    return tuple(one(f"{prefix}{index}", layer) for index, layer in enumerate(layers))
+
+
+def edited(case: Case, edit: Edit, **rest: Any) -> Case:  # noqa: ANN401  what `put_together` takes
+    """The case with every layer edited, those in a residual block before the block; `ValueError` where that leaves no case."""
+    return put_together(case, _edited(taken_apart(case), edit, ""), **rest)
+
+
+def _edited(layers: tuple[Placed, ...], edit: Edit, prefix: str) -> tuple[Placed, ...]:
+    """A residual block that holds nothing any more is nothing."""
+    left: list[Placed] = []
+    for index, placed in enumerate(layers):
+        path = f"{prefix}{index}"
+        inner = _edited(placed.inner, edit, f"{path}.")
+        if inner or not placed.inner:
+            left += edit(path, replace(placed, inner=inner))
+    return tuple(left)
+
+
+def put_together(
+    case: Case,
+    layers: tuple[Placed, ...],
+    *,
+    mesh: Mesh | None = None,
+    batch: Placements | None = None,
+    sequence: int | None = None,
+    **rest: Any,  # noqa: ANN401  other parts of a case
+) -> Case:
+    """The case with these layers, each fitted to the width it is given, and whatever else is told; `ValueError` where that is no case.
+
+    A parameter that is new, or has no such dim as its placement shards, is replicated.
+    """
+    mesh = mesh or case.layout.mesh
+    width = width_in(_plain(layers)) or 1
+    first = layers[0].layer if layers else None
+    fitted, _ = _fitted(layers, width, first if isinstance(first, Embedding) else None)
+    model = Model(layers=_plain(fitted), sequence=case.model.sequence if sequence is None else sequence)
+    placed = _named(fitted, "")
+    parameters = {name: _possible(placed.get(name) or replicated(mesh), shape) for name, shape in model.parameters().items()}
+    layout = Layout(mesh=mesh, batch=batch or case.layout.batch, parameters=parameters)
+    return msgspec.structs.replace(case, model=model, layout=layout, **rest)
+
+
+def _plain(layers: Iterable[Placed]) -> tuple[Layer, ...]:
+    return tuple(Residual(layers=_plain(placed.inner)) if placed.inner else placed.layer for placed in layers)
+
+
+def _named(layers: Iterable[Placed], prefix: str) -> dict[str, Placements]:
+    """The placements by the parameters' whole names."""
+    named: dict[str, Placements] = {}
+    for index, placed in enumerate(layers):
+        path = f"{prefix}{index}"
+        named |= {f"{path}.{name}": where for name, where in placed.placements.items()} | _named(placed.inner, f"{path}.")
+    return named
+
+
+def _possible(placements: Placements, shape: tuple[int, ...]) -> Placements:
+    return tuple(Replicate() if isinstance(p, Shard) and p.dim >= len(shape) else p for p in placements)
+
+
+def _fitted(layers: tuple[Placed, ...], width: int, embedding: Embedding | None) -> tuple[tuple[Placed, ...], int]:
+    """The layers with every width following from the one before, and the width they end at."""
+    left: list[Placed] = []
+    for placed in layers:
+        if placed.inner:
+            left.append(replace(placed, inner=_ending_at(placed.inner, width, embedding)))
+        else:
+            layer = fit(placed.layer, width, embedding)
+            left.append(replace(placed, layer=layer))
+            width = width_out((layer,), width)
+    return tuple(left), width
+
+
+def _ending_at(layers: tuple[Placed, ...], width: int, embedding: Embedding | None) -> tuple[Placed, ...]:
+    """What a residual block holds, made to end at the width it begins with: its last layer that changes widths gives it."""
+    fitted, end = _fitted(layers, width, embedding)
+    if end == width:
+        return fitted
+    last = max(index for index, placed in enumerate(fitted) if isinstance(placed.layer, Linear | Conv))
+    before, (changer, *after) = fitted[:last], fitted[last:]
+    untied = {"tied": False} if isinstance(changer.layer, Linear) else {}
+    changed = replace(changer, layer=msgspec.structs.replace(changer.layer, outputs=width, **untied))
+    return (*before, changed, *_fitted(tuple(after), width, embedding)[0])
+
+
+def fit(layer: Layer, width: int, embedding: Embedding | None) -> Layer:  # noqa: PLR0911  a table, kind by kind
+    """The layer as it is when it is given `width`: fewer heads where they do not divide it, its own weight where none is left to borrow."""
+    match layer:
+        case Linear() if layer.tied and embedding and embedding.width == width:
+            return msgspec.structs.replace(layer, inputs=width, outputs=embedding.vocabulary)
+        case Linear():
+            return msgspec.structs.replace(layer, inputs=width, tied=False)
+        case Conv():
+            return msgspec.structs.replace(layer, inputs=width)
+        case Attention():
+            heads = math.gcd(layer.heads, width)
+            return msgspec.structs.replace(layer, width=width, heads=heads, kv_heads=math.gcd(layer.kv_heads, heads))
+        case Embedding() | Collective():
+            return layer
+        case _ if "width" in layer.__struct_fields__:
+            return msgspec.structs.replace(layer, width=width)
+        case _:
+            return layer

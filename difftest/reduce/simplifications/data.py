@@ -1,0 +1,72 @@
+"""Plainer numbers: few rows, normally distributed, with nothing to ignore and nothing to learn."""
+
+import math
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from difftest.case import Case
+from difftest.layout import Shard
+from difftest.reduce.candidate import Candidate, smaller, tried
+from difftest.reduce.measure import simpler
+
+ORDER = 5
+USUAL_RATE = 2.0**-4
+LEAST_RATE = 2.0**-10
+"""A smaller learning rate was meant for larger numbers: normal ones would not move the parameters."""
+
+
+def normal_numbers(case: Case) -> Iterator[Candidate]:
+    """The normal regime; the exact one, in which sums of small integers show every bit that is wrong, for those beyond it."""
+    regime = case.data.regime
+    for plain in {"normal": (), "exact": ("normal",)}.get(regime, ("normal", "exact")):
+        yield from tried(f"regime {regime}", partial(_of_regime, case, plain))
+
+
+def nothing_ignored(case: Case) -> Iterator[Candidate]:
+    """Every target counts."""
+    if case.data.ignored:
+        yield from tried(f"{case.data.ignored:.0%} of the targets ignored", partial(_fed, case, ignored=0.0))
+
+
+def nothing_to_learn(case: Case) -> Iterator[Candidate]:
+    """Random targets, and another batch every step."""
+    if case.data.learnable:
+        yield from tried("a task that can be learned", partial(_fed, case, learnable=False))
+
+
+def fewer_rows(case: Case) -> Iterator[Candidate]:
+    """Two rows for every rank that has its own, in each part; or one less, which they do not share evenly."""
+    ranks, parts, rows = _ranks(case), case.training.accumulation, case.data.batch
+    few = (2 * ranks * parts, (2 * ranks - 1) * parts)
+    yield from simpler(case, smaller(f"batch {rows}", rows, few, lambda size: _fed(case, batch=max(parts, size // parts * parts))))
+
+
+def even_rows(case: Case) -> Iterator[Candidate]:
+    """So many rows that the ranks share those of a part evenly."""
+    ranks, parts = _ranks(case), case.training.accumulation
+    rows = case.data.batch // parts
+    if rows % ranks:
+        words = f"{rows} rows a part, which {ranks} ranks do not share evenly"
+        yield from simpler(case, tried(words, partial(_fed, case, batch=(rows + -rows % ranks) * parts)))
+
+
+SIMPLIFICATIONS = (normal_numbers, nothing_ignored, nothing_to_learn, fewer_rows, even_rows)
+
+
+def _ranks(case: Case) -> int:
+    """Over how many ranks the rows are cut."""
+    axes = zip(case.layout.mesh.shape, case.layout.batch, strict=True)
+    return math.prod(size for size, placement in axes if placement == Shard(0))
+
+
+def _fed(case: Case, **changes: Any) -> Case:  # noqa: ANN401  fields of `Data`
+    return msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, **changes))
+
+
+def _of_regime(case: Case, regime: str) -> Case:
+    rate = case.training.learning_rate
+    training = msgspec.structs.replace(case.training, learning_rate=rate if rate >= LEAST_RATE else USUAL_RATE)
+    return msgspec.structs.replace(_fed(case, regime=regime), training=training)

@@ -1,0 +1,35 @@
+"""Every option of replication and of a run's start at its default."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from difftest.case import Case
+from difftest.options import Replication, Start
+from difftest.reduce.candidate import Candidate, by_parts
+from difftest.reduce.measure import set_options
+
+ORDER = 6
+
+_PLAIN: dict[str, msgspec.Struct] = {"replication": Replication(), "start": Start()}
+
+
+def default_options(case: Case) -> Iterator[Candidate]:
+    """Without some of the options that are set."""
+    parts = [(f"{option} {_shown(getattr(getattr(case, part), option))}", (part, option)) for part, option in set_options(case)]
+    yield from by_parts(parts, partial(_defaulted, case))
+
+
+SIMPLIFICATIONS = (default_options,)
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _defaulted(case: Case, options: Sequence[tuple[str, str]]) -> Case:
+    for part, option in options:
+        plain = getattr(_PLAIN[part], option)
+        case = msgspec.structs.replace(case, **{part: msgspec.structs.replace(getattr(case, part), **{option: plain})})
+    return case

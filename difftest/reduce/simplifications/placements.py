@@ -1,0 +1,54 @@
+"""Fewer cuts: parameters and the batch replicated, one mesh axis at a time."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import msgspec
+
+from difftest.case import Case
+from difftest.layers import Collective, walk
+from difftest.layout import Placements, Replicate, Shard
+from difftest.reduce.candidate import Candidate, by_parts
+
+ORDER = 4
+
+
+def whole_parameters(case: Case) -> Iterator[Candidate]:
+    """Parameters replicated over an axis that shards them."""
+    cuts = [
+        (f"{name} sharded along dim {placement.dim} over {axis_name}", (name, axis))
+        for axis, (axis_name, _) in enumerate(case.layout.mesh.axes)
+        for name, placements in case.layout.parameters.items()
+        if isinstance(placement := placements[axis], Shard)
+    ]
+    yield from by_parts(cuts, partial(_without, case))
+
+
+def whole_batch(case: Case) -> Iterator[Candidate]:
+    """The batch replicated over an axis that cuts it; not where a collective needs the cut."""
+    if any(isinstance(layer, Collective) for _, layer in walk(case.model.layers)):
+        return
+    cuts = [
+        (f"the batch cut along dim {placement.dim} over {name}", axis)
+        for axis, (name, placement) in enumerate(zip(case.layout.mesh.names, case.layout.batch, strict=True))
+        if isinstance(placement, Shard)
+    ]
+    yield from by_parts(cuts, partial(_uncut, case))
+
+
+SIMPLIFICATIONS = (whole_parameters, whole_batch)
+
+
+def _without(case: Case, cuts: Sequence[tuple[str, int]]) -> Case:
+    parameters = {
+        name: _replicated(placements, [axis for cut, axis in cuts if cut == name]) for name, placements in case.layout.parameters.items()
+    }
+    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, parameters=parameters))
+
+
+def _uncut(case: Case, axes: Sequence[int]) -> Case:
+    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, batch=_replicated(case.layout.batch, axes)))
+
+
+def _replicated(placements: Placements, axes: Sequence[int]) -> Placements:
+    return tuple(Replicate() if axis in axes else placement for axis, placement in enumerate(placements))

@@ -1,0 +1,41 @@
+"""A case that is run again on one backend, and what it shows: what reduction and triage ask of the machine."""
+
+from collections.abc import Callable
+
+from difftest.case import Case
+from difftest.comparator import Comparison
+from difftest.examine import ORACLE, Campaign, attempt, compare_all
+
+UNTOLD = ""
+"""Stands for the fingerprint of a run that says nothing, as when nothing could be compared."""
+
+AGREES = "agrees"
+"""Stands for the fingerprint of a run that shows nothing."""
+
+
+def rerun(campaign: Campaign, case: Case, backend: str, *, twice: bool = False) -> Comparison:
+    """One run in fresh processes beside the oracle, compared; `twice` where nondeterminism is the question.
+
+    `InfrastructureError` where that could not be had.
+    """
+    side = campaign.backends[backend].SIDE
+    runs = {name: attempt(campaign, case, name) for name in (ORACLE, backend)}
+    again = {backend: attempt(campaign, case, backend).outcome} if twice else {}
+    return compare_all(campaign, case, runs, {backend: side}, again)[backend]
+
+
+def shown(comparison: Comparison) -> str:
+    """The fingerprint of what a run shows first; `AGREES` where nothing, `UNTOLD` where there is no telling."""
+    if comparison.verdict == "inconclusive":
+        return UNTOLD
+    return next((divergence.fingerprint for divergence in comparison.divergences), AGREES)
+
+
+def shows(campaign: Campaign, backend: str, fingerprint: str, tries: int = 1) -> Callable[[Case], bool]:
+    """Whether a case shows a fingerprint on a backend before anything else, in one of `tries` runs."""
+    twice = fingerprint.startswith(f"{backend}-determinism-")
+
+    def seen(case: Case) -> bool:
+        return any(shown(rerun(campaign, case, backend, twice=twice)) == fingerprint for _ in range(tries))
+
+    return seen

@@ -1,0 +1,142 @@
+"""The ledger of known faults: what it matches, when it stops, and what it keeps from being launched."""
+
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from samples import a_case, tensor_parallel_case
+from test_divergence import FOUND
+
+from difftest import plugins
+from difftest.case import Training
+from difftest.commands.run import Tally, conclude, known_upstream
+from difftest.corpus import Corpus
+from difftest.errors import UsageError
+from difftest.known import FACTS, FILE, Entry, Ledger, facts, guarded, read
+from difftest.layers import Conv
+from difftest.layout import Replicate, Shard
+
+TODAY = date(2026, 11, 21)
+ENTRY = Entry(fingerprint="xla_spmd-gradients-*", upstream="pytorch/xla#1", reason="it is wrong", expires=TODAY)
+UNEVEN = tensor_parallel_case()
+EVEN = a_case(training=Training(clip_norm=1.0))
+
+
+def test_a_finding_is_known_by_fingerprint_detail_and_facts_of_its_case() -> None:
+    assert ENTRY.matches(FOUND, EVEN)
+    detailed = msgspec.structs.replace(ENTRY, detail="*13 of 316*")
+    assert not detailed.matches(FOUND, EVEN)
+    assert detailed.matches(msgspec.structs.replace(FOUND, detail="wrong: 13 of 316 elements"), EVEN)
+    narrow = msgspec.structs.replace(ENTRY, where={"cuts": "uneven", "path": "tensor_*"})
+    assert narrow.matches(FOUND, UNEVEN)
+    assert not narrow.matches(FOUND, EVEN)
+    assert not msgspec.structs.replace(ENTRY, fingerprint="xla_tp-*").matches(FOUND, EVEN)
+
+
+def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
+    ledger, tomorrow = Ledger(known=(ENTRY,)), date(2026, 11, 22)
+    assert (ledger.entry(FOUND, EVEN, TODAY), ledger.expired(TODAY)) == (ENTRY, ())
+    assert (ledger.entry(FOUND, EVEN, tomorrow), ledger.expired(tomorrow)) == (None, (ENTRY,))
+
+
+def test_the_first_entry_that_matches_is_the_one() -> None:
+    other = msgspec.structs.replace(ENTRY, fingerprint="*", upstream="pytorch/xla#2")
+    assert Ledger(known=(ENTRY, other)).entry(FOUND, EVEN, TODAY) == ENTRY
+    assert Ledger(known=(other, ENTRY)).entry(FOUND, EVEN, TODAY) == other
+
+
+def test_the_facts_of_a_case_are_words() -> None:
+    known = facts(EVEN)
+    assert set(known) == set(FACTS)
+    assert (known["clipping"], known["cuts"], known["kernels"], known["layers"]) == ("on", "even", "whole", "Linear")
+    assert (facts(UNEVEN)["cuts"], facts(UNEVEN)["mesh"]) == ("uneven", "tp=2")
+    cut = a_case((Conv(inputs=2, outputs=2),), sequence=4, batch=(Replicate(),), sharded={"0.weight": (Shard(2),)})
+    assert facts(cut)["kernels"] == "cut"
+
+
+def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
+    entry = msgspec.structs.replace(ENTRY, fingerprint="xla_*-completion-crash-*", where={"cuts": "uneven"}, quarantine=True)
+    there = {
+        name: SimpleNamespace(SIDE=name[:3], unsupported=lambda case: "it cannot" if case.seed else None)
+        for name in ("xla_spmd", "torch_ddp")
+    }
+    kept = guarded(there, Ledger(known=(entry,)), TODAY)
+    assert kept["xla_spmd"].unsupported(UNEVEN) == "quarantined until 2026-11-21: it is wrong (pytorch/xla#1)"
+    assert kept["xla_spmd"].unsupported(EVEN) is None
+    assert kept["torch_ddp"].unsupported(UNEVEN) is None
+    assert kept["xla_spmd"].unsupported(tensor_parallel_case(seed=1)) == "it cannot"
+    assert [backend.SIDE for backend in kept.values()] == ["xla", "tor"]
+    later = guarded(there, Ledger(known=(entry,)), date(2027, 1, 1))
+    assert later["xla_spmd"].unsupported(UNEVEN) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[known]]\n", "missing required field `fingerprint`"),
+        ("known = 3", "Expected `array`"),
+        ("[[known", "Expected ']]'"),
+        ("[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 'soon'", "Invalid"),
+        ("[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nbecause = 1", "unknown field `because`"),
+        (
+            "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nwhere = { moon = 'full' }",
+            "entry 'a-\\*' asks for moon; allowed: path, mesh",
+        ),
+        (
+            "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nquarantine = true",
+            "is a quarantine of every case; `where` must say of which",
+        ),
+    ],
+)
+def test_a_malformed_ledger_is_named_by_its_file(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=rf"{file}: .*{message}"):
+        read(file)
+
+
+def test_a_ledger_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read '.*/none\.toml': No such file or directory"):
+        read(tmp_path / "none.toml")
+
+
+def test_the_projects_own_ledger_reads_and_names_backends_and_scripts_that_there_are() -> None:
+    ledger = read()
+    assert len(ledger.known) >= 7
+    root = FILE.parents[1]
+    for entry in ledger.known:
+        assert any(msgspec.structs.replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name for name in backends())
+        assert entry.upstream.startswith("https://github.com/") or (root / entry.upstream).is_file()
+
+
+def backends() -> tuple[str, ...]:
+    return plugins.names("workers.backends")
+
+
+def test_the_faults_of_the_readme_are_known_and_what_resembles_them_is_not() -> None:
+    ledger = read()
+    assert_ = "RuntimeError: !at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED at x"
+    found = msgspec.structs.replace(FOUND, fingerprint="xla_dtensor-completion-exception-5dafd4b6", backend="xla_dtensor", detail=assert_)
+    entry = ledger.entry(found, EVEN, TODAY)
+    assert entry
+    assert entry.upstream.endswith("pytorch/xla/issues/8534")
+    assert ledger.entry(msgspec.structs.replace(found, detail="RuntimeError: else"), EVEN, TODAY) is None
+    clipped = msgspec.structs.replace(FOUND, fingerprint="torch_dtensor-parameters-mismatch-daa8620b", backend="torch_dtensor")
+    assert ledger.entry(clipped, EVEN, TODAY)
+    assert ledger.entry(clipped, UNEVEN, TODAY) is None
+
+
+@pytest.mark.parametrize(("known", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)])
+def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, known: bool, fail_on: str, status: int
+) -> None:
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.prepare()
+    corpus.save(FOUND, EVEN)
+    tally = Tally(cases=1, runs=2, new={FOUND.fingerprint: FOUND})
+    ledger = Ledger(known=(msgspec.structs.replace(ENTRY, expires=date.max),) if known else ())
+    options = {"out": tmp_path, "as_json": False, "fail_on": fail_on}
+    assert conclude(options, tally, known_upstream(corpus, ledger, tally)) == status
+    assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == known

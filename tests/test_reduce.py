@@ -1,0 +1,349 @@
+"""Reduction on made-up faults: what is offered, what is found, and what is said to be necessary."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from samples import a_case, tensor_parallel_case
+
+from difftest.case import Case, Data, Training
+from difftest.errors import InfrastructureError, UsageError
+from difftest.layers import (
+    Activation,
+    Attention,
+    Collective,
+    Conv,
+    Dropout,
+    Embedding,
+    FlashAttention,
+    Layer,
+    LayerNorm,
+    Linear,
+    Redistribute,
+    Residual,
+    RMSNorm,
+    walk,
+)
+from difftest.layout import Replicate, Shard
+from difftest.options import Replication, Start
+from difftest.reduce.journal import Journal
+from difftest.reduce.measure import measure, uneven_cuts
+from difftest.reduce.placed import edited, put_together, taken_apart
+from difftest.reduce.search import BUDGET, Reduced, reduce
+from difftest.reduce.simplifications import simplifications
+from generators.cases import cases
+
+TWO_AXES = (("dp_replicate", 2), ("dp_shard", 2))
+BLOCK = Residual(layers=(RMSNorm(width=16), Linear(inputs=16, outputs=24), Activation(function="gelu"), Linear(inputs=24, outputs=16)))
+DECODER: tuple[Layer, ...] = (
+    Embedding(vocabulary=24, width=16),
+    Residual(layers=(LayerNorm(width=16), Attention(width=16, heads=4, kv_heads=2, segments=True))),
+    BLOCK,
+    Dropout(width=16),
+    Linear(inputs=16, outputs=24, tied=True),
+)
+BUSY = Training(optimizer="adamw", steps=5, accumulation=2, clip_norm=1.0, loss="cross_entropy", checkpointing=True)
+CUT = (Replicate(), Shard(0))
+
+
+def a_decoder(**rest: object) -> Case:
+    """Everything at once, on a mesh of six ranks."""
+    fed = Data(batch=24, ignored=0.25)
+    sharded = {"1.1.q.weight": CUT, "1.1.o.weight": (Replicate(), Shard(1)), "0.weight": CUT, "2.1.weight": CUT, "2.1.bias": CUT}
+    options = {"replication": Replication(static_graph=True, no_sync=False), "start": Start(marked="before")}
+    return a_case(DECODER, mesh=(("dp", 2), ("tp", 3)), sharded=sharded, training=BUSY, fed=fed, sequence=8, **options, **rest)
+
+
+def a_collective(operation: str, width: int, **fields: object) -> Case:
+    layer = Collective(operation=operation, width=width, mesh=(2, 2), **fields)  # type: ignore[arg-type]
+    layers = (layer, Linear(inputs=layer.outputs, outputs=6), Redistribute(width=6, dims=(1, None), by="full_tensor"))
+    return a_case(layers, mesh=TWO_AXES, batch=(Shard(0), Shard(0)), fed=Data(batch=16), dtype="bfloat16")
+
+
+FLASH = FlashAttention(width=16, heads=4, head_dim=128, length=256, keys=128, bias=True, causal=True, segments=True, scale=0.5)
+RICH = (
+    a_decoder(),
+    a_decoder(dtype="bfloat16"),
+    a_case((Conv(inputs=3, outputs=7, kernel=5), Linear(inputs=7, outputs=5)), sequence=12, sharded={"0.weight": (Shard(2),)}),
+    a_case((Linear(inputs=5, outputs=16), FLASH), sequence=256, mesh=TWO_AXES, fed=Data(batch=7, regime="large")),
+    a_collective("all_gather", 12, form="list", factor=2.0),
+    a_collective("reduce_scatter", 12, axis=1),
+    a_collective("all_to_all", 8, axis=1),
+    a_collective("all_reduce", 5, reduction="max"),
+    tensor_parallel_case(),
+)
+rich = pytest.mark.parametrize("case", RICH, ids=range(len(RICH)))
+
+
+def assert_simpler_and_valid(case: Case) -> None:
+    """Of every candidate of every simplification."""
+    for simplification in simplifications():
+        for words, simpler in simplification(case):
+            assert Case.from_json(simpler.to_json()) == simpler
+            assert simpler.id != case.id, simplification.__name__
+            assert measure(simpler) < measure(case), (simplification.__name__, words)
+            assert simpler.seed == case.seed
+            assert simpler.path == case.path
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+@given(cases())
+def test_every_candidate_of_a_generated_case_is_another_valid_case_and_simpler(case: Case) -> None:
+    assert_simpler_and_valid(case)
+
+
+@rich
+def test_every_candidate_of_a_rich_case_is_another_valid_case_and_simpler(case: Case) -> None:
+    assert_simpler_and_valid(case)
+
+
+@rich
+def test_taken_apart_and_put_together_a_case_is_itself(case: Case) -> None:
+    assert put_together(case, taken_apart(case)) == case
+    assert edited(case, lambda _path, placed: (placed,)) == case
+
+
+@rich
+def test_a_fault_that_everything_shows_reduces_to_one_small_layer_on_one_device(case: Case) -> None:
+    found = reduce(case, lambda _case: True)
+    assert found
+    assert (found.case.world_size, found.case.training) == (1, Training(learning_rate=found.case.training.learning_rate))
+    assert (found.conditions, found.complete) == ((), True)
+    (layer,) = found.case.model.layers
+    assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)  # type: ignore[union-attr]
+    assert max(layer.inputs, layer.outputs) <= 4  # type: ignore[union-attr]
+    assert found.case.model.sequence == 0
+    assert (found.case.replication, found.case.start, found.case.dtype) == (Replication(), Start(), "float32")
+    assert found.evaluations <= 4
+
+
+def test_a_layer_that_goes_takes_its_placements_along_and_leaves_the_others_theirs() -> None:
+    case = a_decoder()
+    without = edited(case, lambda path, placed: () if path == "1" else (placed,))
+    assert without.layout.parameters["1.1.weight"] == case.layout.parameters["2.1.weight"] == CUT
+    assert [type(layer).__name__ for layer in without.model.layers] == ["Embedding", "Residual", "Dropout", "Linear"]
+
+
+def test_layers_are_fitted_to_the_width_before_them() -> None:
+    case = a_case((Linear(inputs=6, outputs=16), BLOCK, Linear(inputs=16, outputs=3)))
+    without = edited(case, lambda path, placed: () if path == "0" else (placed,))
+    assert without.model.inputs == 16
+    narrow = edited(a_case((Linear(inputs=6, outputs=6), *case.model.layers)), lambda path, placed: () if path == "1" else (placed,))
+    _, block, head = narrow.model.layers
+    assert isinstance(block, Residual)
+    assert (block.layers[0].width, block.layers[-1].outputs, head.inputs) == (6, 6, 6)  # type: ignore[union-attr]
+
+
+def test_a_tied_layer_whose_embedding_goes_gets_a_weight_of_its_own_cut_alike() -> None:
+    case = a_decoder()
+    without = edited(case, lambda path, placed: (placed,) if path == "4" else ())
+    assert without.model.layers == (Linear(inputs=16, outputs=24),)
+    assert without.layout.parameters["0.weight"] == CUT
+
+
+def test_what_speaks_of_the_mesh_follows_it() -> None:
+    for case in (a_collective("all_gather", 12), a_collective("reduce_scatter", 12, axis=1)):
+        found = reduced(case, lambda c: c.world_size > 1 and isinstance(c.model.layers[0], Collective))
+        first = found.case.model.layers[0]
+        assert isinstance(first, Collective)
+        assert (first.mesh, first.axis, found.case.layout.mesh.shape) == ((2,), 0, (2,))
+
+
+def cut(case: Case) -> bool:
+    """Whether any parameter is sharded over several ranks."""
+    sizes = case.layout.mesh.shape
+    return any(isinstance(p, Shard) and size > 1 for where in case.layout.parameters.values() for p, size in zip(where, sizes, strict=True))
+
+
+def holds(case: Case, kind: type, **fields: object) -> bool:
+    layers = [layer for _, layer in walk(case.model.layers) if isinstance(layer, kind)]
+    return any(all(getattr(layer, name) == value for name, value in fields.items()) for layer in layers)
+
+
+def reduced(case: Case, shows: Callable[[Case], bool], **options: object) -> Reduced:
+    found = reduce(case, shows, **options)  # type: ignore[arg-type]
+    assert found
+    assert shows(found.case)
+    return found
+
+
+FAULTS: dict[str, tuple[Callable[[Case], bool], tuple[str, ...]]] = {
+    "sharding": (cut, ("world size 2", "0.weight sharded along dim 0 over tp")),
+    "clipping": (
+        lambda c: cut(c) and c.training.clip_norm is not None,
+        ("world size 2", "clipping at 1", "0.weight sharded along dim 0 over tp"),
+    ),
+    "state": (
+        lambda c: cut(c) and c.training.steps > 1 and c.training.optimizer != "sgd",
+        ("world size 2", "2 steps", "optimizer momentum", "0.weight sharded along dim 0 over tp"),
+    ),
+    "parts": (
+        lambda c: c.training.accumulation > 1 and Shard(0) in c.layout.batch and c.world_size > 1,
+        ("world size 2", "accumulation 2", "the batch cut along dim 0 over dp"),
+    ),
+    "dtype": (
+        lambda c: c.dtype == "bfloat16" and holds(c, LayerNorm),
+        ("layer 0 is LayerNorm, not RMSNorm", "dtype bfloat16"),
+    ),
+    "grouped": (
+        lambda c: any(isinstance(x, Attention) and x.kv_heads < x.heads for _, x in walk(c.model.layers)),
+        ("layer 0 is Attention, not Linear", "layer 0 has grouped heads", "layer 0 has 2 heads"),
+    ),
+    "tied": (
+        lambda c: holds(c, Linear, tied=True),
+        (
+            "layer 1, Linear",
+            "layer 0, Embedding",
+            "layer 0 is Embedding, not Linear",
+            "layer 1 is tied to the embedding",
+        ),
+    ),
+    "uneven": (
+        lambda c: cut(c) and uneven_cuts(c) > 0,
+        ("world size 2", "width 3, which 2 ranks do not share evenly", "0.weight sharded along dim 0 over tp"),
+    ),
+    "options": (
+        lambda c: c.replication.static_graph and c.start.marked == "before",
+        ("static_graph True", "marked before"),
+    ),
+    "ignored": (
+        lambda c: c.data.ignored > 0 and c.training.accumulation == 1,
+        ("loss cross_entropy", "25% of the targets ignored"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "ignored"])
+def test_what_a_fault_needs_is_what_is_left_and_is_told(name: str) -> None:
+    shows, needed = FAULTS[name]
+    found = reduced(a_decoder(dtype="bfloat16"), shows)
+    assert found.conditions == needed
+    assert found.complete
+    assert found.evaluations <= BUDGET
+
+
+def test_two_ranks_and_one_axis_are_left_of_a_fault_of_sharding() -> None:
+    found = reduced(a_decoder(), cut)
+    assert (found.case.layout.mesh.axes, len(found.case.model.layers)) == ((("tp", 2),), 1)
+    assert found.case.training == Training(learning_rate=found.case.training.learning_rate)
+
+
+def test_a_fault_of_two_axes_keeps_both() -> None:
+    found = reduced(a_decoder(), lambda c: len(c.layout.mesh.axes) == 2 and cut(c) and Shard(0) in c.layout.batch)
+    assert found.case.layout.mesh.axes == (("dp", 2), ("tp", 2)) or found.case.world_size < 4
+    assert "mesh axis dp=2" in found.conditions or found.case.layout.mesh.shape[0] == 1
+
+
+def test_a_case_that_does_not_show_the_fault_is_not_reduced() -> None:
+    assert reduce(a_decoder(), lambda _case: False) is None
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_result_does_not_depend_on_how_many_run_at_a_time(name: str) -> None:
+    shows, _ = FAULTS[name]
+    case = (
+        a_decoder(dtype="bfloat16")
+        if name != "ignored"
+        else a_case((Linear(inputs=9, outputs=9),), training=Training(loss="cross_entropy", steps=3), fed=Data(batch=20, ignored=0.25))
+    )
+    one, four = reduced(case, shows), reduced(case, shows, parallel=4, budget=4 * BUDGET)
+    assert (one.case, one.conditions) == (four.case, four.conditions)
+    assert one.evaluations <= four.evaluations
+
+
+def test_no_case_is_run_twice_and_none_that_is_not_possible() -> None:
+    asked: list[Case] = []
+    lock = threading.Lock()
+
+    def shows(case: Case) -> bool:
+        with lock:
+            asked.append(case)
+        return cut(case)
+
+    found = reduced(a_decoder(), shows, possible=lambda case: not holds(case, Linear, bias=False), parallel=3)
+    asked.pop()  # `reduced` asks itself
+    assert len(asked) == len({case.id for case in asked}) == found.evaluations
+    assert not any(holds(case, Linear, bias=False) for case in asked)
+
+
+def test_the_budget_ends_a_reduction_with_the_best_so_far() -> None:
+    case = a_decoder()
+    for budget in range(1, 12):
+        found = reduced(case, cut, budget=budget)
+        assert found.evaluations <= budget
+        assert measure(found.case) <= measure(case)
+    assert not reduced(case, cut, budget=3).complete
+
+
+def test_what_was_interrupted_goes_on_where_it_stood(tmp_path: Path) -> None:
+    case, file = a_decoder(), tmp_path / "reduction.jsonl"
+    whole = reduced(case, cut)
+    spent, found = 0, None
+    while found is None or not found.complete:
+        found = reduced(case, cut, budget=5, journal=Journal(file))
+        spent += found.evaluations
+    assert (found.case, found.conditions, spent) == (whole.case, whole.conditions, whole.evaluations)
+
+
+def test_infrastructure_that_fails_ends_it_and_what_was_tried_is_kept(tmp_path: Path) -> None:
+    file, left = tmp_path / "reduction.jsonl", [6]
+
+    def shows(case: Case) -> bool:
+        left[0] -= 1
+        if not left[0]:
+            msg = "a node was lost"
+            raise InfrastructureError(msg)
+        return cut(case)
+
+    with pytest.raises(InfrastructureError, match="a node was lost"):
+        reduce(a_decoder(), shows, journal=Journal(file))
+    assert len(file.read_text().splitlines()) == 5
+    whole, rest = reduced(a_decoder(), cut), reduced(a_decoder(), cut, journal=Journal(file))
+    assert (rest.case, rest.evaluations) == (whole.case, whole.evaluations - 5)
+
+
+def test_half_a_last_line_of_a_journal_is_passed_over_and_others_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "reduction.jsonl"
+    Journal(file).add("0" * 12, shows=True)
+    with file.open("ab") as lines:
+        lines.write(b'{"case": "1')
+    assert (Journal(file).get("0" * 12), Journal(file).get("1" * 12)) == (True, None)
+    file.write_bytes(b"{}\n")
+    with pytest.raises(UsageError, match=rf"{file} is no journal of a reduction: .*; remove it to begin anew"):
+        Journal(file)
+    Journal(tmp_path / "none.jsonl").close()
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_a_rate_meant_for_large_numbers_does_not_hide_a_fault_among_normal_ones() -> None:
+    case = a_case(fed=Data(batch=4, regime="large"), training=Training(learning_rate=2.0**-24))
+    found = reduced(case, lambda c: c.training.learning_rate * (1024 if c.data.regime == "large" else 1) > 1e-5)
+    assert found.case.data.regime == "normal"
+    assert "regime large" not in found.conditions
+
+
+def test_sizes_that_are_uneven_stay_so_on_fewer_ranks() -> None:
+    layers = (Linear(inputs=4, outputs=4),)
+    case = a_case(layers, mesh=(("tp", 3),), batch=(Replicate(),), sharded={"0.weight": (Shard(0),)})
+    found = reduced(case, lambda c: uneven_cuts(c) > 0)
+    assert (found.case.world_size, found.case.model.outputs) == (2, 3)
+
+
+def test_simplifications_are_named_once_each() -> None:
+    names = [simplification.__name__ for simplification in simplifications()]
+    assert len(names) == len(set(names)) > 20
+    assert names[0] == "one_device", "it decides most, and is tried by itself"
+    assert all(simplification.__doc__ for simplification in simplifications())
+
+
+def test_fields_of_a_case_that_no_simplification_takes_away_are_named_here() -> None:
+    """A new field of training or data needs a simplification, or a place in this list."""
+    known = {"learning_rate", "optimizer", "steps", "accumulation", "clip_norm", "loss", "checkpointing"}
+    assert set(Training.__struct_fields__) == known
+    assert set(Data.__struct_fields__) == {"batch", "regime", "ignored", "learnable"}
+    assert {field.name for field in msgspec.structs.fields(Case)} == {
+        *("path", "model", "layout", "training", "data", "dtype", "replication", "start", "seed", "schema")
+    }

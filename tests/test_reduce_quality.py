@@ -1,0 +1,126 @@
+"""How well planted defects are reduced, with real workers: how small the case gets, in how many runs, and whether it shows the same defect.
+
+A few defects of every kind by default; `DIFFTEST_DEFECTS` names others, comma-separated as `defect:backend`, or `all`.
+"""
+
+import itertools
+import os
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from difftest.case import Case
+from difftest.corpus import Corpus
+from difftest.examine import ORACLE, Campaign
+from difftest.layers import walk
+from difftest.outcome import Outcome
+from difftest.reduce.search import Reduced, reduce
+from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows
+from generators.cases import case_at
+
+pytestmark = [pytest.mark.slow, pytest.mark.xla]
+
+MEDIAN_MOST = 30
+CASES = 60
+SEED = 0
+FEW = (
+    "sum_for_mean:torch_ddp",
+    "updated_twice:torch_ddp",
+    "shard_rows_swapped:xla_spmd",
+    "momentum_not_sharded_alike:torch_fsdp",
+    "mask_off_by_one:xla_spmd",
+    "exception:torch_dtensor",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """One defect, reduced."""
+
+    name: str
+    case: Case
+    fingerprint: str
+    reduced: Reduced
+    own: bool
+    """Whether the reduced case is right without the defect: it did not slip to another fault."""
+
+
+def chosen() -> list[tuple[str, str]]:
+    from workers.faults import all_faults  # noqa: PLC0415
+
+    wanted = os.environ.get("DIFFTEST_DEFECTS", "")
+    if wanted == "all":
+        return [(fault.name, backend) for fault in all_faults().values() for backend in fault.backends]
+    pairs = [tuple(part.strip().split(":")) for part in wanted.split(",") if part.strip()] or [tuple(part.split(":")) for part in FEW]
+    return [(name, backend) for name, backend in pairs]
+
+
+def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
+    """The first generated case that shows a defect, reduced; None when none of `CASES` does."""
+    from workers.faults import VARIABLE, all_faults  # noqa: PLC0415
+
+    fault = all_faults()[defect]
+
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        return campaign.execute(case, name, {**options, VARIABLE: defect} if name == backend else options)
+
+    spoiled = Campaign(name=defect, backends=campaign.backends, execute=execute, corpus=campaign.corpus, workers=campaign.workers)
+    for case in itertools.islice(_reaching(fault.reaches, campaign, backend), CASES):
+        fingerprint = shown(rerun(spoiled, case, backend))
+        if fingerprint not in (AGREES, UNTOLD) and shown(rerun(campaign, case, backend)) != fingerprint:
+            found = reduce(
+                case,
+                shows(spoiled, backend, fingerprint),
+                possible=lambda simpler: campaign.backends[backend].unsupported(simpler) is None,
+                parallel=campaign.workers,
+            )
+            if found is None:  # it did not come back: a run that a busy machine ended
+                continue
+            own = shown(rerun(campaign, found.case, backend)) != fingerprint
+            return Planted(name=f"{defect} on {backend}", case=case, fingerprint=fingerprint, reduced=found, own=own)
+    return None
+
+
+def _reaching(reaches: object, campaign: Campaign, backend: str) -> Iterator[Case]:
+    cases = (case_at(SEED, index) for index in range(10 * CASES))
+    return (case for case in cases if reaches(case) and not campaign.backends[backend].unsupported(case))  # type: ignore[operator]
+
+
+def told(one: Planted) -> str:
+    case, found = one.reduced.case, one.reduced
+    layers = " ".join(type(layer).__name__ for _, layer in walk(case.model.layers))
+    sizes = f"{one.case.world_size} -> {case.world_size} ranks, {len(list(walk(one.case.model.layers)))} -> {layers}"
+    what = f"{sizes}, {case.training.steps} steps; {found.evaluations} runs"
+    return f"{one.name}: {what}; {'its own' if one.own else 'ANOTHER FAULT'}; needs {', '.join(found.conditions)}"
+
+
+def test_planted_defects_reduce_to_few_ranks_layers_and_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    from workers import dispatch  # noqa: PLC0415
+    from workers.backends import candidates  # noqa: PLC0415
+
+    results: list[Planted] = []
+    pairs = chosen()
+    with dispatch.cluster(None, None) as workers:
+        pool = dispatch.Pool(workers)
+        pool.require(ORACLE)
+        campaign = Campaign(name="quality", backends=candidates(()), execute=pool.execute, corpus=Corpus(tmp_path), workers=workers)
+        for defect, backend in pairs:
+            one = planted(campaign, defect, backend)
+            with capsys.disabled():
+                print(told(one) if one else f"{defect} on {backend}: not shown by {CASES} cases", flush=True)  # noqa: T201
+            results += [one] if one else []
+    median = statistics.median(one.reduced.evaluations for one in results)
+    with capsys.disabled():
+        print(f"{len(results)} of {len(pairs)} defects reduced; median {median:g} runs")  # noqa: T201
+    assert len(results) >= 0.9 * len(pairs)
+    assert median <= MEDIAN_MOST
+    assert [one.name for one in results if not one.own] == []
+    for one in results:
+        case = one.reduced.case
+        assert case.world_size <= 2 or "mesh" in " ".join(one.reduced.conditions), told(one)
+        assert len(case.model.layers) <= 2, told(one)
+        assert case.training.steps <= 2, told(one)

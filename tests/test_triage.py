@@ -1,0 +1,253 @@
+"""Triage and reduction of whole findings on made-up backends: what becomes of them, and what is written down."""
+
+from datetime import date
+from pathlib import Path
+
+import msgspec
+import pytest
+from samples import a_case, a_failure, tensor_parallel_case
+from test_campaign import Machine, a_campaign, always, backend, examined, sharded, the_finding
+from test_divergence import FOUND
+
+from difftest.case import Case
+from difftest.commands.minimize import JOURNAL, Task, keep, read_task, search
+from difftest.corpus import REDUCED
+from difftest.errors import InfrastructureError, UsageError
+from difftest.examine import Campaign
+from difftest.known import Entry, Ledger
+from difftest.layers import Linear
+from difftest.outcome import Outcome, Symptom
+from difftest.rerun import AGREES, UNTOLD
+from difftest.triage import Status, Triaged, status, steady, triage
+
+TODAY = date(2026, 11, 21)
+NOTHING = Ledger()
+F, G = FOUND.fingerprint, "other-00000000"
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ([F, F, F], Status.REPRODUCED),
+        ([F, F, AGREES], Status.REPRODUCED),
+        ([F, AGREES, AGREES], Status.UNSTABLE),
+        ([F, G], Status.UNSTABLE),
+        ([AGREES, AGREES], Status.FIXED),
+        ([AGREES, G], Status.CHANGED),
+        ([G], Status.CHANGED),
+        ([UNTOLD, UNTOLD], Status.ERROR),
+        ([], Status.ERROR),
+        ([UNTOLD, F], Status.REPRODUCED),
+        ([UNTOLD, AGREES], Status.FIXED),
+    ],
+)
+def test_the_status_follows_from_what_the_runs_showed(shown: list[str], expected: Status) -> None:
+    assert status(F, shown) == expected
+
+
+@pytest.mark.parametrize(
+    ("stable", "returned", "expected"),
+    [((2, 2), (0, 0), True), ((1, 2), (0, 0), False), ((0, 0), (0, 0), False), ((2, 2), (0, 3), False), ((0, 2), (2, 3), True)],
+)
+def test_a_finding_is_steady_by_its_last_runs(stable: tuple[int, int], returned: tuple[int, int], expected: bool) -> None:  # noqa: FBT001
+    assert steady(msgspec.structs.replace(FOUND, stable=stable, returned=returned)) == expected
+
+
+def found(root: Path, machine: Machine) -> Campaign:
+    campaign = a_campaign(root, machine)
+    examined(campaign)
+    return campaign
+
+
+def triaged(campaign: Campaign, ledger: Ledger = NOTHING, times: int = 3) -> Triaged:
+    (one,) = triage(campaign, ledger, TODAY, times)
+    return one
+
+
+def test_a_fault_that_is_still_there_is_reproduced_and_that_is_written_down(tmp_path: Path) -> None:
+    campaign = found(tmp_path, Machine(spmd=sharded))
+    before = the_finding(campaign)
+    one = triaged(campaign)
+    assert the_finding(campaign) == one.finding
+    assert (one.finding.status, one.finding.returned, bool(one.finding.checked)) == ("REPRODUCED", (3, 3), True)
+    assert msgspec.structs.replace(one.finding, status="", returned=(0, 0), checked="") == before
+
+
+def test_a_fault_that_is_gone_is_fixed_and_one_the_ledger_knows_passes(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    machine.wrong = {}
+    entry = Entry(fingerprint="spmd-*", upstream="pytorch/xla#1", reason="wrong", expires=TODAY)
+    assert not triaged(campaign).passes
+    one = triaged(campaign, Ledger(known=(entry,)))
+    assert (one.finding.status, one.finding.returned, one.entry, one.passes) == ("FIXED", (0, 3), entry, True)
+    machine.wrong = {"spmd": sharded}
+    assert not triaged(campaign, Ledger(known=(entry,))).passes
+
+
+def test_a_fault_that_shows_otherwise_now_has_changed(tmp_path: Path) -> None:
+    class Crashing(Machine):
+        crashing = False
+
+        def answer(self, case: Case, backend: str) -> Outcome:
+            return a_failure(Symptom.CRASH) if self.crashing and backend == "spmd" else super().answer(case, backend)
+
+    machine = Crashing(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    machine.crashing = True
+    one = triaged(campaign)
+    assert (one.finding.status, [name.rpartition("-")[0] for name in one.now_shows]) == ("CHANGED", ["spmd-completion-crash"])
+
+
+def test_a_fault_that_comes_and_goes_is_unstable(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    turns = iter([True, False, False])
+    machine.wrong = {"spmd": lambda _case: next(turns)}
+    assert (triaged(campaign).finding.status, the_finding(campaign).returned) == ("UNSTABLE", (1, 3))
+    assert not steady(the_finding(campaign))
+
+
+def test_infrastructure_that_fails_is_an_error_and_says_nothing_of_the_finding(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    machine.spoiled = {"spmd": 100}
+    one = triaged(campaign)
+    assert (one.finding.status, one.finding.returned, one.trouble) == ("ERROR", (0, 0), "a node was lost")
+
+
+def test_a_backend_that_is_gone_or_refuses_the_case_is_an_error(tmp_path: Path) -> None:
+    gone = found(tmp_path, Machine(spmd=sharded))
+    for backends, trouble in (
+        ({"ddp": backend("torch")}, "there is no backend 'spmd' any more"),
+        ({"spmd": backend("xla", "it cannot")}, "spmd does not support the case: it cannot"),
+    ):
+        one = triaged(a_campaign(tmp_path, Machine(), backends))
+        assert (one.finding.status, one.trouble) == ("ERROR", trouble)
+    assert the_finding(gone).status == "ERROR"
+
+
+def wide(case: Case) -> bool:
+    """A fault of sharding a weight that is large enough."""
+    return sharded(case) and case.model.outputs >= 3
+
+
+def a_task(campaign: Campaign) -> Task:
+    return read_task(campaign.corpus.root / the_finding(campaign).fingerprint, None, None)
+
+
+def test_a_finding_is_reduced_and_its_conditions_are_written_down(tmp_path: Path) -> None:
+    machine = Machine(spmd=wide)
+    campaign = a_campaign(tmp_path, machine)
+    examined(campaign, tensor_parallel_case(), a_case())
+    task = a_task(campaign)
+    told = search(campaign, task, budget=30)
+    assert told
+    keep(*told)
+    finding = the_finding(campaign)
+    small = campaign.corpus.simplest(finding.fingerprint)
+    assert (finding.reduced, finding.conditions) == (small.id, told[1].conditions)
+    assert "world size 2" in finding.conditions
+    assert small.model.layers == (Linear(inputs=4, outputs=4, bias=False),)
+    assert campaign.corpus.case(finding.fingerprint) == tensor_parallel_case()
+    assert {file.name for file in task.file.parent.iterdir()} == {"finding.json", "case.json", REDUCED}
+    assert triaged(campaign).finding.status == "REPRODUCED"
+
+
+def test_triage_runs_the_reduced_case(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    small = tensor_parallel_case(seed=9)
+    campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ("world size 2",))
+    triaged(campaign, times=1)
+    assert machine.asked[small.id, "spmd"] == 1
+
+
+def test_another_fault_is_not_taken_for_the_one_that_is_reduced(tmp_path: Path) -> None:
+    """Without its bias the case shows another fault: the bias stays."""
+
+    class Two(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            if backend == "spmd" and sharded(case) and "0.bias" not in case.model.parameters():
+                return a_failure(Symptom.CRASH)
+            return super().answer(case, backend)
+
+    campaign = found(tmp_path, Two(spmd=sharded))
+    told = search(campaign, a_task(campaign), budget=30)
+    assert told
+    assert "layer 0 has a bias" in told[1].conditions
+
+
+def test_a_reduction_that_was_interrupted_goes_on_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    campaign = found(tmp_path, Machine(spmd=sharded))
+    task = a_task(campaign)
+    part = search(campaign, task, budget=3)
+    assert part
+    assert not part[1].complete
+    assert task.file.with_name(JOURNAL).is_file()
+    keep(*part)
+    rest = search(campaign, a_task(campaign), budget=30)
+    assert rest
+    assert rest[1].complete
+    assert not task.file.with_name(JOURNAL).exists()
+
+
+def test_a_fault_that_comes_and_goes_is_asked_for_several_times(tmp_path: Path) -> None:
+    campaign = found(tmp_path, Machine(spmd=sharded))
+    assert a_task(campaign).tries == 1
+    campaign.corpus.amend(the_finding(campaign).fingerprint, stable=(1, 2))
+    assert a_task(campaign).tries == 3
+
+
+def test_a_case_file_is_reduced_to_what_it_shows_first(tmp_path: Path) -> None:
+    file = tmp_path / "case.json"
+    file.write_bytes(tensor_parallel_case(seed=4).to_json())
+    campaign = a_campaign(tmp_path / "corpus", Machine(spmd=always))
+    task = read_task(file, ("spmd",), None)
+    told = search(campaign, task, budget=30)
+    assert told
+    assert (told[0].fingerprint.rpartition("-")[0], told[1].case.world_size) == ("spmd-gradients-mismatch", 1)
+    keep(*told)
+    assert (tmp_path / REDUCED).is_file()
+    assert search(campaign, read_task(file, ("ddp",), None), budget=30) is None
+
+
+def test_a_finding_that_does_not_come_back_is_not_reduced(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    machine.wrong = {}
+    assert search(campaign, a_task(campaign), budget=30) is None
+
+
+def test_infrastructure_that_fails_is_no_answer(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    machine.spoiled = {"oracle": 100}
+    with pytest.raises(InfrastructureError, match="a node was lost"):
+        search(campaign, a_task(campaign), budget=30)
+
+
+@pytest.mark.parametrize("given", [None, ("spmd", "ddp")])
+def test_a_case_needs_one_backend(tmp_path: Path, given: tuple[str, ...] | None) -> None:
+    file = tmp_path / "case.json"
+    file.write_bytes(a_case().to_json())
+    with pytest.raises(UsageError, match=r"\d backends are given for .*case\.json'; give one with --backend"):
+        read_task(file, given, None)
+
+
+def test_a_campaign_counts_a_triaged_finding_once_more_and_keeps_what_triage_found(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    triaged(campaign)
+    examined(a_campaign(tmp_path, machine, name="two"))
+    assert (the_finding(campaign).hits, the_finding(campaign).status) == (2, "REPRODUCED")
+
+
+def test_what_older_findings_do_not_have_is_empty(tmp_path: Path) -> None:
+    campaign = found(tmp_path, Machine(spmd=sharded))
+    file = campaign.corpus.root / the_finding(campaign).fingerprint / "finding.json"
+    known = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
+    later = {"reduced", "conditions", "status", "checked", "returned"}
+    file.write_bytes(msgspec.json.encode({name: value for name, value in known.items() if name not in later}))
+    finding = the_finding(campaign)
+    assert (finding.reduced, finding.conditions, finding.status, finding.returned) == ("", (), "", (0, 0))
