@@ -1,0 +1,158 @@
+"""`difftest reproducer`: a script that shows a finding, run in a fresh process before it is kept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from difftest.case import Case
+from difftest.commands._options import check_ranks, json_option, print_json
+from difftest.commands._replay import replay
+from difftest.commands._scripts import Tried, keep_graphs, run_script
+from difftest.commands.replay import read_target
+from difftest.comparator import first_things_first
+from difftest.corpus import Corpus, replace_file
+from difftest.divergence import Divergence, Finding
+from difftest.errors import UsageError
+from difftest.exact import inexact
+from difftest.examine import ORACLE
+from difftest.outcome import Failure, Symptom
+from difftest.pair import pair
+
+if TYPE_CHECKING:
+    from reports.script import Fault
+
+SCRIPT, SAID, ARTIFACTS = "reproducer.py", "reproducer.txt", "artifacts"
+
+
+@click.command("reproducer")
+@click.argument("target", metavar="FINDING", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Where the script goes.  [default: reproducer.py in the finding's folder]")
+@click.option("--artifacts/--no-artifacts", default=True, help="Keep what XLA compiled, in the folder artifacts.  [default: keep]")
+@click.option(
+    "--jax-python", type=click.Path(path_type=Path, exists=True), help="A Python whose jaxlib compiles the graph of a crash again."
+)
+@json_option
+def command(target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, as_json: bool) -> int:
+    """Write one self-contained script that shows a finding; exit status 1, and no script, when none does."""
+    finding, case, folder = read_finding(target)
+    check_ranks(case)
+    tried = None
+    reason = _reason(case, finding.backend)
+    if reason is None:
+        reason, tried = reproduce(finding, case)
+    file = out or folder / SCRIPT
+    kept: tuple[str, ...] = ()
+    if reason is None and tried:
+        put(file, tried.text)
+        put(file.with_name(SAID), tried.said)
+        kept = keep_graphs(tried.text, folder / ARTIFACTS) if artifacts and finding.side == "xla" else ()
+    elif out is None:
+        for stale in (SCRIPT, SAID):
+            (folder / stale).unlink(missing_ok=True)
+    told: dict[str, Any] = {"fingerprint": finding.fingerprint, "case": case.id, "file": None if reason else str(file), "reason": reason}
+    told |= {"replayed": replayed(finding, case, folder, jax_python) if kept and jax_python else None}
+    told |= {"lines": tried.text.count("\n") if tried else None, "said": tried.said if tried else None, "artifacts": list(kept)}
+    if as_json:
+        print_json(told)
+    else:
+        _tell(told)
+    return int(reason is not None)
+
+
+def replayed(finding: Finding, case: Case, folder: Path, python: Path) -> str:
+    """What another XLA makes of the graph that this one died of; kept as evidence where it tells."""
+    if finding.symptom is not Symptom.CRASH:
+        return "no telling: only crashes of the compiler are replayed; wrong numbers would need the graph's inputs"
+    from reports.draft import REPLAYED
+    from reports.reproducer import needle
+
+    message = finding.detail.partition(": ")[2].partition(": ")[2]
+    said = replay(python, folder / ARTIFACTS, case.world_size, needle(message))
+    if not said.startswith("no telling"):
+        Corpus(folder.parent).amend(folder.name, evidence={**finding.evidence, REPLAYED: said})
+    return said
+
+
+def _tell(told: dict[str, Any]) -> None:
+    said, name = told["said"] or "", told["fingerprint"]
+    if told["reason"]:
+        click.echo(f"{said}{name}: no reproducer: {told['reason']}", err=True)
+        return
+    click.echo(f"{said}{name}: shown by {told['file']}, {told['lines']} lines")
+    if told["artifacts"]:
+        click.echo(f"artifacts: {', '.join(told['artifacts'])}")
+    if told["replayed"]:
+        click.echo(f"replayed: {told['replayed']}")
+
+
+def put(file: Path, text: str) -> None:
+    """Writes a file whole; `UsageError` where it cannot be written."""
+    try:
+        replace_file(file, text.encode())
+    except OSError as error:
+        msg = f"cannot write {str(file)!r}: {error.strerror}; give a file in a folder that can be written"
+        raise UsageError(msg) from error
+
+
+def read_finding(target: Path) -> tuple[Finding, Case, Path]:
+    """A finding with its simplest case and its folder; `UsageError` for anything else."""
+    what = read_target(target)
+    if what.finding is None:
+        msg = f"{str(target)!r} is a case; give a finding's folder, such as runs/first/corpus/FINGERPRINT"
+        raise UsageError(msg)
+    folder = (target if target.is_dir() else target.parent).resolve()
+    return what.finding, Corpus(folder.parent).simplest(folder.name), folder
+
+
+def reproduce(finding: Finding, case: Case) -> tuple[str | None, Tried | None]:
+    """Why there is no reproducer, or None; and the script that showed the fault, or else the last that did not."""
+    shown = seen_now(finding, case)
+    if isinstance(shown, str):
+        return shown, None
+    tried = None
+    for text in scripts(finding, case, shown):
+        tried = run_script(text)
+        if tried.shown:
+            return None, tried
+    return "the script does not show the fault", tried
+
+
+def _reason(case: Case, backend: str) -> str | None:
+    from reports import reproducer
+
+    return reproducer.refusal(case, backend)
+
+
+def seen_now(finding: Finding, case: Case) -> "Fault | str":
+    """What a script must show, from one more run of the case; or why there is nothing to show."""
+    from reports import reproducer
+    from workers import sandbox
+
+    truth, outcome = sandbox.run(case, ORACLE), sandbox.run(case, finding.backend)
+    if isinstance(truth, Failure):
+        return f"the oracle failed: {truth.kind}: {truth.message}"
+    seen = pair(case, finding.backend, finding.side, truth, outcome, exact=inexact(case) is None)
+    found = first_things_first(seen)
+    first = next((d for d in found if d.fingerprint == finding.fingerprint), None)
+    if first is None:
+        return f"case {case.id} does not show it now, but {_named(found)}"
+    measurement = seen.measured.get((first.step, first.stage, first.tensor))
+    return reproducer.fault(first, outcome, measurement) or f"the check {first.check!r} compares runs, which no script spells out"
+
+
+def _named(found: tuple[Divergence, ...]) -> str:
+    return found[0].fingerprint if found else "agrees with the oracle"
+
+
+def scripts(finding: Finding, case: Case, shown: "Fault") -> Iterator[str]:
+    """The scripts to try, shortest first: a failure may not need the case's own numbers."""
+    from reports import reproducer, spelling
+    from workers import tp_plan
+
+    title = f"{finding.backend}, {spelling.brief(finding.detail)}"
+    plan = tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
+    if shown.kind in ("raises", "crash", "hang"):
+        yield reproducer.render(case, finding.backend, shown, title, plan, plain=True)
+    yield reproducer.render(case, finding.backend, shown, title, plan)

@@ -1,0 +1,175 @@
+"""Issue drafts: a finding in the form of the tracker it belongs to. Nothing is ever posted: a person reads a draft and decides.
+
+A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`. What comes from runs and logs goes into code fences that are longer
+than any within, or has what Markdown would act on taken out.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from difftest.case import Case
+from difftest.corpus import Measurement
+from difftest.divergence import Finding
+from difftest.outcome import Symptom
+from difftest.triage import STABLE_LEAST, Status, steady
+from reports import spelling
+from reports.reproducer import tolerance
+
+FOLDER, SUFFIX = "issues", ".md.jinja"
+MOST_TITLE = 120
+MOST_TEXT = 12_000
+"""A longer log is cut in its middle."""
+
+COMPILER = "external/xla"
+"""Where XLA's own sources are, in the messages of torch_xla."""
+
+REPLAYED = "replayed"
+"""The evidence of a replay of the HLO on another XLA; begins with `diverges` where it is still wrong."""
+
+SQUARE = ("single", "other", "other_single")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """What a draft says.
+
+    `reproducer` is a script that showed the fault, with what it `said`, empty where none did. `collected` is what `collect_env` printed,
+    `versions` are further pairs, and `artifacts` the files to attach.
+    """
+
+    finding: Finding
+    case: Case
+    measurement: Measurement | None = None
+    reproducer: str = ""
+    said: str = ""
+    versions: tuple[tuple[str, str], ...] = ()
+    collected: str = ""
+    artifacts: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What fails, where, in a line that a tracker shows as it is."""
+        finding = self.finding
+        what = spelling.brief(finding.detail).partition(": ")[2] if self.fails else f"{finding.check} of {finding.tensor}"
+        line = spelling.docstring(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}")[:MOST_TITLE]
+        return re.sub("[@#<>`]", " ", line)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the run did not end."""
+        return self.finding.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE}
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: who is at fault, and how far."""
+        finding = self.finding
+        far = "" if finding.ratio is None else f", {finding.ratio:.3g} times the rounding noise away from float64"
+        return f"{finding.blame}: {finding.backend} shows {finding.symptom} at step {finding.step}, {finding.stage}{far}."
+
+    @property
+    def stability(self) -> str:
+        """How often it came back."""
+        back, times = repeats(self.finding)
+        return f"{back} of {times}"
+
+    @property
+    def square(self) -> Mapping[str, str]:
+        """The other three of the 2 x 2, in words."""
+        return {name: _plain(self.finding.evidence.get(name, "not run")) for name in SQUARE}
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What of the case is necessary."""
+        return self.finding.conditions
+
+    @property
+    def ablations(self) -> tuple[tuple[str, str], ...]:
+        """What else the evidence holds."""
+        return tuple((name, value) for name, value in self.finding.evidence.items() if name not in {*SQUARE, REPLAYED})
+
+    @property
+    def replayed(self) -> str:
+        """What a replay on another XLA showed; empty where there was none."""
+        return self.finding.evidence.get(REPLAYED, "")
+
+    @property
+    def tolerance(self) -> str:
+        """What the reproducer compares with."""
+        return "" if self.measurement is None else f"{tolerance(self.measurement):.3g}"
+
+    @property
+    def device(self) -> str:
+        """The kind of XLA's devices."""
+        return self.finding.environment.get("device", "CPU")
+
+    @property
+    def case_json(self) -> str:
+        """The case, to be read."""
+        return msgspec.json.format(self.case.to_json(), indent=2).decode()
+
+
+def trackers() -> tuple[str, ...]:
+    """The trackers that have a template, by name."""
+    found = (name.removeprefix(f"{FOLDER}/") for name in _environment().list_templates() if name.startswith(f"{FOLDER}/"))
+    return tuple(sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)))
+
+
+def tracker(finding: Finding) -> str:
+    """Whose fault the evidence says it is: the compiler's where it died inside of it, or where its HLO is wrong without torch_xla too."""
+    if finding.side == "torch":
+        return "pytorch"
+    dies = finding.symptom is Symptom.CRASH and COMPILER in finding.detail + finding.log
+    persists = finding.evidence.get(REPLAYED, "").startswith("diverges")
+    return "openxla" if dies or persists else "xla"
+
+
+def refusal(finding: Finding) -> str | None:
+    """Why a finding must not be drafted, or None: nobody should be asked to look for what comes and goes."""
+    back, times = repeats(finding)
+    if not times:
+        return "it was never repeated in fresh processes"
+    if not steady(finding):
+        return f"it is unstable: it came back {back} of {times} times; a draft needs a share of at least {STABLE_LEAST:.2g}"
+    if finding.status not in {"", Status.REPRODUCED}:
+        return f"the last triage found it {finding.status}; a draft needs {Status.REPRODUCED}"
+    return None
+
+
+def repeats(finding: Finding) -> tuple[int, int]:
+    """How often a finding came back of how many times: in its last triage, else when it was found."""
+    return finding.returned if finding.returned[1] else finding.stable
+
+
+def render(draft: Draft, tracker: str) -> str:
+    """The draft in the form of `tracker`, one of `trackers()`."""
+    text = _environment().get_template(f"{FOLDER}/{tracker}{SUFFIX}").render(it=draft)
+    return text.strip() + "\n"
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Text as a code block whose fence is longer than any run of backticks within; a very long text is cut in its middle."""
+    if len(text) > MOST_TEXT:
+        text = f"{text[: MOST_TEXT // 2]}\n... {len(text) - MOST_TEXT} characters left out ...\n{text[-MOST_TEXT // 2 :]}"
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _plain(text: object) -> str:
+    """Text in one line without what Markdown or a tracker would act on: markup, tables, mentions, references to issues."""
+    line = " ".join(str(text).split())
+    return re.sub(r"[@#](?=\w)", lambda found: found[0] + "\u200b", re.sub(r"([\\`*_\[\]<>|])", r"\\\1", line))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(  # noqa: S701  it is no HTML: see `fenced` and `_plain`
+        loader=PackageLoader("reports"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"fenced": fenced, "plain": _plain}
+    return environment

@@ -1,0 +1,115 @@
+"""Reproducers: one self-contained script that shows one finding, rendered from its case.
+
+The one idea: a script is the case spelled out. `reports.script` says what of it is data (layers, placements, numbers); how a backend is
+used is a template, `reports/templates/reproducers/<backend>.py.jinja`, and there is no list of them.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from difftest import layers as data
+from difftest.case import Case
+from difftest.corpus import Measurement
+from difftest.divergence import Divergence
+from difftest.outcome import Failure, Outcome, Stage, Symptom
+from reports import spelling
+from reports.script import Fault, Kind, Plan, Script
+
+FOLDER, SUFFIX = "reproducers", ".py.jinja"
+LEAST_NEEDLE = 6
+"""A piece of a message shorter than this identifies nothing."""
+
+MOST_NEEDLE = 100
+_VARYING = re.compile(r"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|args_schema=.*|[\r\n]+")
+"""What a message says of this case and this machine alone: numbers, addresses, folders, DTensor's argument lists."""
+
+_KINDS: Mapping[tuple[str, Symptom], Kind] = {
+    ("completion", Symptom.EXCEPTION): "raises",
+    ("completion", Symptom.CAPABILITY): "raises",
+    ("completion", Symptom.CRASH): "crash",
+    ("completion", Symptom.HANG): "hang",
+    ("finite", Symptom.NONFINITE): "nonfinite",
+    ("replicas", Symptom.MISMATCH): "replicas",
+    ("shape", Symptom.MISMATCH): "shape",
+    ("loss", Symptom.MISMATCH): "numbers",
+    ("gradients", Symptom.MISMATCH): "numbers",
+    ("parameters", Symptom.MISMATCH): "numbers",
+    ("convergence", Symptom.MISMATCH): "numbers",
+}
+
+
+def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | None) -> Fault | None:
+    """What a reproducer of `divergence` must show, seen in a run that ended in `outcome`; None where one script cannot show such a thing.
+
+    `measurement` is that of the diverging tensor at its step. The tolerance lies half way, in orders of magnitude, between rounding and the
+    error.
+    """
+    kind = _KINDS.get((divergence.check, divergence.symptom))
+    if kind is None:
+        return None
+    known = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)
+    if isinstance(outcome, Failure):
+        return Fault(kind=kind, stage=known.stage, step=known.step, failure=outcome.kind, needle=needle(outcome.message))
+    if kind != "numbers":
+        return known
+    assert measurement is not None  # noqa: S101  a mismatch was measured
+    return Fault(kind=kind, stage=known.stage, step=known.step, tensor=known.tensor, tolerance=tolerance(measurement))
+
+
+def tolerance(measurement: Measurement) -> float:
+    """The geometric mean of noise floor and greatest error; half of the error where nothing rounds."""
+    if measurement.exact or not 0.0 < measurement.floor < measurement.greatest:
+        return measurement.greatest / 2
+    return float(f"{(measurement.floor * measurement.greatest) ** 0.5:.3g}")
+
+
+def needle(message: str) -> str:
+    """The longest piece of a message that does not change from case to case; empty when none is long enough."""
+    said = message.partition("Check failed:")[2] or message  # the log's line begins with time and place
+    pieces = [piece.strip() for piece in _VARYING.sub("\n", said).split("\n")]
+    longest = max(pieces, key=len, default="")
+    return longest[:MOST_NEEDLE].rstrip() if len(longest) >= LEAST_NEEDLE else ""
+
+
+def backends() -> tuple[str, ...]:
+    """The backends that have a template, by name."""
+    found = (name.removeprefix(f"{FOLDER}/") for name in _environment().list_templates() if name.startswith(f"{FOLDER}/"))
+    return tuple(sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)))
+
+
+def refusal(case: Case, backend: str) -> str | None:
+    """Why no script can be written for `case` on `backend`, or None."""
+    if backend not in backends():
+        return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
+    for path, layer in data.walk(case.model.layers):
+        if isinstance(layer, data.FlashAttention | data.Collective | data.Redistribute):
+            return f"layer {path} is a {type(layer).__name__}, which no template spells out yet"
+    if case.start.accumulation != "loop" and case.training.accumulation > 1:
+        return f"the case accumulates by {case.start.accumulation!r}, which no template spells out yet"
+    return None
+
+
+def render(  # noqa: PLR0913  a case, who shows what of it, and how
+    case: Case, backend: str, shown: Fault, title: str, plan: Plan | None = None, *, plain: bool = False
+) -> str:
+    """The script that shows `shown` of `case` on `backend`; only for what `refusal` does not name.
+
+    `plan` is what the layout means to `parallelize_module`. `plain`: with any numbers, which is shorter, for a failure that does not depend
+    on the case's own.
+    """
+    script = Script(case=case, backend=backend, fault=shown, title=spelling.docstring(title), plan=plan or {}, plain=plain)
+    text = _environment().get_template(f"{FOLDER}/{backend}{SUFFIX}").render(it=script, Stage=Stage)
+    return re.sub(r"\n{4,}", "\n\n\n", text).strip("\n") + "\n"
+
+
+@cache
+def _environment() -> Environment:
+    """Templates of Python: what is not ours goes through `repr`, nothing is escaped for HTML."""
+    environment = Environment(  # noqa: S701  it is no markup
+        loader=PackageLoader("reports"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters["repr"] = repr
+    return environment

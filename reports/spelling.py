@@ -1,0 +1,138 @@
+"""A case's parts as Python source: layers, placements, partition specs, optimizers, and text that is safe inside a docstring."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from difftest import layers as data
+from difftest.case import Case, Training
+from difftest.layout import Placements, Shard
+from difftest.model import Model
+
+MOST_TITLE = 120
+ACTIVATIONS = {"relu": "nn.ReLU()", "gelu": "nn.GELU()", "silu": "nn.SiLU()", "tanh": "nn.Tanh()"}
+_LOGGED = re.compile(r"[\d:. -]*\b[EF] external/\S+\] ")
+LINE = 110
+"""A longer list of layers is broken into lines."""
+
+
+def sequential(model: Model) -> str:
+    """The model as one expression, a layer a line where it is long."""
+    layers = [_layer(layer, model, str(number), 8) for number, layer in enumerate(model.layers)]
+    return _call("nn.Sequential", layers, 4)
+
+
+def _call(name: str, arguments: list[str], indent: int) -> str:
+    line = f"{name}({', '.join(arguments)})"
+    if len(line) + indent <= LINE and "\n" not in line:
+        return line
+    inner = " " * (indent + 4)
+    return f"{name}(\n" + "".join(f"{inner}{argument},\n" for argument in arguments) + " " * indent + ")"
+
+
+def _layer(layer: data.Layer, model: Model, path: str, indent: int) -> str:  # noqa: PLR0911  one a kind
+    match layer:
+        case data.Linear():
+            return f"nn.Linear({layer.inputs}, {layer.outputs}{'' if layer.bias else ', bias=False'})"
+        case data.Activation():
+            return ACTIVATIONS[layer.function]
+        case data.LayerNorm():
+            return f"nn.LayerNorm({layer.width})"
+        case data.RMSNorm():
+            return f"nn.RMSNorm({layer.width}, eps=1e-6)"
+        case data.Embedding():
+            return f"nn.Embedding({layer.vocabulary}, {layer.width})"
+        case data.Conv():
+            return f"SequenceConv({layer.inputs}, {layer.outputs}, {layer.kernel}, padding={layer.kernel // 2})"
+        case data.Dropout():
+            return f'Dropout("mask {path}")'
+        case data.Attention():
+            flags = [f"{flag}=True" for flag in ("causal", "segments") if getattr(layer, flag)]
+            return f"Attention({', '.join([str(layer.width), str(layer.heads), str(layer.kv_heads), *flags])})"
+        case data.Residual():
+            return _call("Residual", [_layer(one, model, f"{path}.{n}", indent + 4) for n, one in enumerate(layer.layers)], indent)
+        case _:
+            msg = f"layer {path} is a {type(layer).__name__}, which cannot be spelled out"
+            raise ValueError(msg)
+
+
+def index(path: str) -> str:
+    """A dotted path of containers as subscripts: `1.2` is `[1][2]`."""
+    return "".join(f"[{part}]" for part in path.split("."))
+
+
+def optimizer(training: Training) -> str:
+    """The optimizer of torch over `model.parameters()`."""
+    name, more = {
+        "sgd": ("SGD", ""),
+        "momentum": ("SGD", ", momentum=0.875"),
+        "adam": ("Adam", ""),
+        "adamw": ("AdamW", ", weight_decay=0.125"),
+    }[training.optimizer]
+    return f"torch.optim.{name}(model.parameters(), lr={training.learning_rate!r}{more})"
+
+
+def is_sharded(at: Placements) -> bool:
+    """Whether any axis shards."""
+    return any(isinstance(placement, Shard) for placement in at)
+
+
+def placements(at: Placements) -> str:
+    """DTensor's placements as a list."""
+    return "[" + ", ".join(f"Shard({p.dim})" if isinstance(p, Shard) else "Replicate()" for p in at) + "]"
+
+
+def partition_spec(case: Case, at: Placements, dims: int) -> str:
+    """torch_xla's partition spec as a tuple: for each tensor dim the mesh axes that shard it."""
+    held = [[n for n, p in zip(case.layout.mesh.names, at, strict=True) if p == Shard(dim)] for dim in range(dims)]
+    return repr(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in held))
+
+
+def batch_spec(case: Case) -> str:
+    """The partition spec of the batch's first dims, as many as any axis cuts."""
+    dims = [p.dim for p in case.layout.batch if isinstance(p, Shard)]
+    return partition_spec(case, case.layout.batch, max(dims, default=-1) + 1)
+
+
+def data_ranks(case: Case) -> int:
+    """How many different shares of the batch there are."""
+    ranks = 1
+    for _, size in batch_axes(case):
+        ranks *= size
+    return ranks
+
+
+def batch_axes(case: Case) -> list[tuple[str, int]]:
+    """The axes of more than one rank that cut the rows, outermost first."""
+    return [(name, size) for name, size in case.layout.mesh.axes if name in case.layout.batch_axes and size > 1]
+
+
+def residuals(case: Case) -> Iterator[str]:
+    """The subscripts of the residual blocks that use no tied weight, innermost first: what FSDP gathers one at a time."""
+    walked = list(data.walk(case.model.layers))
+    tied = [path for path, layer in walked if isinstance(layer, data.Linear) and layer.tied]
+    blocks = [path for path, layer in walked if isinstance(layer, data.Residual)]
+    return (index(path) for path in reversed(blocks) if not any(one.startswith(f"{path}.") for one in tied))
+
+
+def convolutions(case: Case) -> set[str]:
+    """The paths of the convolutions."""
+    return {path for path, layer in data.walk(case.model.layers) if isinstance(layer, data.Conv)}
+
+
+def brief(text: str) -> str:
+    """A finding's detail without the time and the source line that a C++ log puts before its message."""
+    return _LOGGED.sub(": ", text)
+
+
+def docstring(text: str) -> str:
+    """Text that may stand in a docstring's one line, whatever a log put into it."""
+    plain = "".join(character if character.isascii() and character.isprintable() else " " for character in text)
+    safe = " ".join(plain.replace("\\", "/").replace('"', "'").split())
+    return safe if len(safe) <= MOST_TITLE else safe[: MOST_TITLE - 3] + "..."
+
+
+def table(entries: Mapping[str, str]) -> str:
+    """A dict, keys as strings and values as they are, an entry a line where it is long."""
+    pairs = [f"{key!r}: {value}" for key, value in entries.items()]
+    line = "{" + ", ".join(pairs) + "}"
+    return line if len(line) <= LINE else "{\n" + "".join(f"    {pair},\n" for pair in pairs) + "}"

@@ -1,0 +1,173 @@
+"""Issue drafts on made-up findings: whose tracker, what is said, what is refused."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from samples import a_case
+
+from difftest.commands import draft as drafting
+from difftest.commands.draft import MOST_A_DAY, command, over
+from difftest.corpus import Corpus, Measurement
+from difftest.divergence import Finding
+from difftest.outcome import Stage, Symptom
+from reports.draft import Draft, fenced, refusal, render, tracker, trackers
+
+CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
+MEASURED = Measurement(
+    stage="update",
+    tensor="0.weight",
+    step=1,
+    elements=8,
+    differing=3,
+    error=0.25,
+    greatest=0.5,
+    scale=1.5,
+    floor=2e-8,
+    ratio=2.5e7,
+    other_error=3e-8,
+)
+
+
+def a_finding(**changes: Any) -> Finding:  # noqa: ANN401
+    known: dict[str, Any] = {
+        "fingerprint": "torch_dtensor-parameters-mismatch-0a1b2c3d",
+        "symptom": Symptom.MISMATCH,
+        "stage": Stage.UPDATE,
+        "step": 1,
+        "tensor": "0.weight",
+        "backend": "torch_dtensor",
+        "side": "torch",
+        "path": "data_parallel",
+        "check": "parameters",
+        "blame": "torch sharding fault",
+        "hits": 3,
+        "case": a_case().id,
+        "ratio": 2.5e7,
+        "evidence": {"single": "agrees", "other": "agrees", "other_single": "no telling", "disappears when": "clip_norm is None"},
+        "detail": "step 1, update, 0.weight: 3 / 8 elements differ",
+        "stable": (2, 2),
+        "environment": {"torch": "2.9.0", "device": "cpu"},
+        "first_seen": "2026-11-20T10:00:00+00:00",
+        "last_seen": "2026-11-21T10:00:00+00:00",
+        "conditions": ("clip_norm=0.25",),
+    }
+    return Finding(**{**known, **changes})
+
+
+def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
+    said = {"backend": "xla_spmd", "side": "xla", "symptom": Symptom.CRASH, "check": "completion", "ratio": None, "tensor": ""}
+    return a_finding(**{**said, "detail": f"step 0, backward, rank 0: SIGABRT: {CHECK_FAILED}", **changes})
+
+
+def drafted(finding: Finding, name: str, **more: Any) -> str:  # noqa: ANN401
+    return render(Draft(finding=finding, case=a_case(), collected="PyTorch version: 2.9.0", **more), name)
+
+
+def test_every_tracker_named_in_the_brief_has_a_template() -> None:
+    assert trackers() == ("openxla", "pytorch", "xla")
+
+
+def test_the_tracker_follows_from_side_and_place() -> None:
+    assert tracker(a_finding()) == "pytorch"
+    assert tracker(a_finding(side="xla", backend="xla_ddp")) == "xla"
+    assert tracker(a_crash()) == "openxla"
+    assert tracker(a_crash(detail="step 0, backward, rank 0: SIGSEGV: ")) == "xla"
+
+
+def test_wrong_numbers_go_to_the_compiler_only_when_they_persist_in_a_replay() -> None:
+    assert tracker(a_finding(side="xla", evidence={"replayed": "diverges on jaxlib 0.10"})) == "openxla"
+    assert tracker(a_finding(side="xla", evidence={"replayed": "agrees on jaxlib 0.10"})) == "xla"
+
+
+@pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
+def test_a_draft_holds_all_that_maintainers_ask_for(name: str) -> None:
+    versions = (("jaxlib", "0.7.1"), ("libtpu", "not installed"), ("PJRT device", "cpu"))
+    text = drafted(a_finding(), name, measurement=MEASURED, reproducer="import torch\n", said="expected 1, actual 2\n", versions=versions)
+    wanted = (
+        "torch sharding fault",
+        "import torch",
+        "expected 1, actual 2",
+        "0.25",
+        "3e-08",
+        "2e-08",
+        "0.0001",
+        "clip\\_norm=0.25",
+        "2 of 2",
+    )
+    evidence = ("| agrees | diverges |", "| no telling | agrees |", "disappears when", "jaxlib: 0.7.1", "libtpu", "PyTorch version: 2.9.0")
+    for part in (*wanted, *evidence, "2026-11-20", "2026-11-21"):
+        assert part in text, part
+
+
+def test_a_script_that_was_not_run_is_replaced_by_the_case() -> None:
+    text = drafted(a_finding(), "pytorch")
+    assert "No stand-alone script shows it yet" in text
+    assert '"schema"' in text
+
+
+def test_xla_is_told_on_which_backend_and_the_compiler_what_is_attached() -> None:
+    assert "Reproducible on XLA backend [CPU/TPU]: cpu" in drafted(a_finding(side="xla"), "xla")
+    text = drafted(a_crash(), "openxla", artifacts=("artifacts/before.txt",))
+    assert "* artifacts/before.txt" in text
+    assert "It was not replayed on a newer XLA." in text
+
+
+def test_a_fence_is_longer_than_any_within() -> None:
+    assert fenced("a ``` b ````` c").startswith("``````\n")
+    assert fenced("x" * 50_000).count("x") < 13_000
+
+
+def test_what_a_log_says_cannot_leave_its_block_or_call_people() -> None:
+    log = "```\n</details>\n# a heading\n@someone"
+    text = drafted(a_crash(log=log, blame="fault of @torvalds, see #1 | <b>"), "xla")
+    assert "````text\n```\n</details>" in text
+    assert "@torvalds" not in text
+    assert "<b>" not in text
+
+
+def test_the_unstable_and_the_gone_are_refused_with_the_reason() -> None:
+    assert refusal(a_finding()) is None
+    assert "1 of 2" in (refusal(a_finding(stable=(1, 2))) or "")
+    assert "never repeated" in (refusal(a_finding(stable=(0, 0))) or "")
+    assert "FIXED" in (refusal(a_finding(status="FIXED", stable=(2, 2))) or "")
+    assert refusal(a_finding(stable=(0, 2), status="REPRODUCED", returned=(3, 3))) is None
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    monkeypatch.setattr(drafting, "collect_env", lambda: "PyTorch version: 2.9.0")
+    found = Corpus(tmp_path)
+    found.prepare()
+    for number in range(MOST_A_DAY + 1):
+        found.save(a_finding(fingerprint=f"torch_dtensor-parameters-mismatch-0000000{number}"), a_case())
+    return found
+
+
+def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corpus) -> None:
+    *first, last = (corpus.root / name for name in corpus.fingerprints())
+    for folder in first:
+        assert CliRunner().invoke(command, [str(folder)], standalone_mode=False).return_value == 0
+        assert "torch sharding fault" in (folder / "issue.md").read_text()
+    done = CliRunner().invoke(command, [str(last)], standalone_mode=False)
+    assert done.return_value == 1
+    assert f"{MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
+    assert not (last / "issue.md").exists()
+    assert CliRunner().invoke(command, [str(first[0])], standalone_mode=False).return_value == 0, "its own draft does not count"
+
+
+def test_yesterdays_drafts_do_not_count(corpus: Corpus) -> None:
+    one, other, *_ = (corpus.root / name for name in corpus.fingerprints())
+    (one / "issue.md").write_text("old")
+    assert over(other, 1)
+    os.utime(one / "issue.md", (time.time() - 2 * 86_400,) * 2)
+    assert over(other, 1) is None
+
+
+def test_an_unknown_tracker_is_wrong_usage(corpus: Corpus) -> None:
+    done = CliRunner().invoke(command, [str(corpus.root / corpus.fingerprints()[0]), "--tracker", "jira"])
+    assert done.exit_code == 2
+    assert "allowed: openxla, pytorch, xla" in done.output

@@ -1,0 +1,295 @@
+"""Reproducer scripts: rendered for generated cases (fast), run for faults that are alive in the pinned torch and torch_xla (slow)."""
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from samples import DEEP, a_case, tensor_parallel_case
+
+from difftest import data
+from difftest.case import Case, Data, Training
+from difftest.commands._replay import replay
+from difftest.commands._scripts import keep_graphs, run_script
+from difftest.corpus import Measurement
+from difftest.divergence import Divergence, identity
+from difftest.layers import Embedding, Linear, Residual
+from difftest.layout import Shard
+from difftest.options import Replication, Start
+from difftest.outcome import Failure, Stage, Symptom
+from generators.cases import case_at
+from reports import reproducer, spelling
+from reports.reproducer import fault, needle, refusal, render, tolerance
+from reports.script import Fault
+from workers import tp_plan
+from workers.backends import candidates
+
+CASES = 25
+MOST_LINES = 180
+OURS = {"difftest", "generators", "workers", "reports"}
+SAID = "could not do 'this' or \"that\" \\ {x}"
+FAULTS = (
+    Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3),
+    Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-3),
+    Fault(kind="numbers", stage=Stage.FORWARD, step=0, tensor="output", tolerance=1e-3),
+    Fault(kind="numbers", stage=Stage.FORWARD, step=1, tensor="loss", tolerance=1e-3),
+    Fault(kind="replicas", stage=Stage.UPDATE, step=0, tensor="0.weight"),
+    Fault(kind="shape", stage=Stage.UPDATE, step=0, tensor="0.weight"),
+    Fault(kind="shape", stage=Stage.FORWARD, step=0, tensor="output"),
+    Fault(kind="nonfinite", stage=Stage.BACKWARD, step=0, tensor="0.weight"),
+    Fault(kind="raises", stage=Stage.PLACE, step=0, failure="RuntimeError", needle=SAID),
+    Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle=SAID),
+    Fault(kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGABRT", needle=SAID),
+    Fault(kind="crash", stage=Stage.BACKWARD, step=0, failure="exit status 3"),
+    Fault(kind="hang", stage=Stage.UPDATE, step=1, failure="deadline"),
+)
+
+
+def plan(case: Case) -> reproducer.Plan:
+    return tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
+
+
+def scripts(backend: str, shown: Fault, *, plain: bool = False) -> Iterator[tuple[Case, str]]:
+    """The script of every generated case that the backend takes."""
+    for index in range(CASES):
+        case = case_at(0, index)
+        if candidates()[backend].unsupported(case) is None and refusal(case, backend) is None and "0.weight" in case.model.parameters():
+            yield case, render(case, backend, shown, 'a title with """ and \\ and \n a line', plan(case), plain=plain)
+
+
+def functions(script: str) -> dict[str, Any]:
+    """The script's functions that make numbers, run without torch: tensors stay arrays."""
+    wanted = [node for node in ast.parse(script).body if isinstance(node, ast.FunctionDef) and node.name in {"draw", "weight", "batch"}]
+    space: dict[str, Any] = {"np": np, "hashlib": importlib.import_module("hashlib"), "torch": SimpleNamespace(from_numpy=lambda a: a)}
+    exec(compile(ast.Module(wanted, []), "script", "exec"), space)  # noqa: S102  our own script
+    return space
+
+
+def test_every_template_is_named_after_a_backend() -> None:
+    assert set(reproducer.backends()) <= set(candidates())
+
+
+@pytest.mark.parametrize("backend", reproducer.backends())
+@pytest.mark.parametrize("shown", FAULTS, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}")
+def test_the_scripts_of_generated_cases_stand_alone(backend: str, shown: Fault) -> None:
+    for plain in (False, True) if shown.failure else (False,):
+        for case, script in scripts(backend, shown, plain=plain):
+            tree = ast.parse(script)
+            compile(tree, case.id, "exec")
+            names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+            names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+            assert not OURS & {name.partition(".")[0] for name in names}
+            assert script.count("\n") <= MOST_LINES
+            assert "expected" in script
+            by_signal = shown.kind == "crash" and backend.startswith("torch")
+            assert shown.needle == "" or by_signal or repr(shown.needle) in script
+
+
+@pytest.mark.parametrize("backend", ["torch_dtensor", "xla_spmd"])
+def test_a_script_draws_the_numbers_of_the_case(backend: str) -> None:
+    for case, script in scripts(backend, FAULTS[0]):
+        space = functions(script)
+        space["rounded"] = lambda values, dtype=case.dtype: data.round_to(dtype, np.asarray(values, dtype=np.float64))
+        if case.data.learnable and not case.model.tokens:
+            continue  # rounds on torch's side before the teacher sees it
+        for name, values in data.weights(case).items():
+            assert np.array_equal(space["rounded"](space["weight"](name, values.shape)), values), (case.id, name)
+        for step in range(2):
+            inputs, targets, *others = space["batch"](step)
+            truth = data.batch(case, step)
+            assert np.array_equal(inputs, truth.inputs)
+            assert np.array_equal(targets, truth.targets)
+            if case.training.loss == "cross_entropy":
+                assert others.pop(0) == truth.count
+            if truth.extras:
+                assert others[0].keys() == truth.extras.keys()
+                assert all(np.array_equal(others[0][name], values) for name, values in truth.extras.items())
+
+
+SHORT = {"torch_dtensor": 75, "torch_tp": 75, "xla_ddp": 110, "xla_replica": 105}
+RAISES = Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle="x")
+
+
+@pytest.mark.parametrize("backend", reproducer.backends())
+def test_the_script_of_a_small_case_is_short(backend: str) -> None:
+    """Lines that are not blank; replicas on XLA:CPU need the compile gate, which is half of their script."""
+    numbers = render(a_case(), backend, FAULTS[1], "small")
+    assert sum(bool(line.strip()) for line in numbers.splitlines()) <= SHORT.get(backend, 70)
+    raises = render(a_case(), backend, RAISES, "small", plain=True)
+    assert sum(bool(line.strip()) for line in raises.splitlines()) <= SHORT.get(backend, 80) - 20
+
+
+def test_what_no_template_spells_out_is_told() -> None:
+    assert "there is no template for backend 'torchax'" in (refusal(a_case(), "torchax") or "")
+    assert refusal(a_case(), "torch_ddp") is None
+    scanned = a_case(training=Training(accumulation=2), start=Start(accumulation="scan"))
+    assert "accumulates by 'scan'" in (refusal(scanned, "xla_spmd") or "")
+
+
+def test_the_options_of_a_case_are_in_its_script() -> None:
+    case = a_case(replication=Replication(gradient_as_bucket_view=True, own_weights=True))
+    for backend in ("torch_ddp", "xla_ddp"):
+        text = render(case, backend, FAULTS[4], "options")
+        assert "DistributedDataParallel(model, gradient_as_bucket_view=True)" in text
+        assert "parameter.data.add_(rank)" in text
+
+
+def test_a_tied_weight_is_tied_in_the_script() -> None:
+    layers = (Embedding(vocabulary=5, width=4), Linear(inputs=4, outputs=5, bias=False, tied=True))
+    text = render(a_case(layers, sequence=3, fed=Data(batch=4)), "xla_spmd", FAULTS[0], "tied")
+    assert text.count("model[1].weight = model[0].weight") == 2
+
+
+def test_blocks_are_computed_again_where_the_case_says_so() -> None:
+    block = Residual(layers=(Linear(inputs=4, outputs=4),))
+    case = a_case((Linear(inputs=4, outputs=4), block), training=Training(checkpointing=True))
+    assert "checkpoint(super().forward, x, use_reentrant=False)" in render(case, "torch_ddp", FAULTS[0], "again")
+    assert "from torch_xla.utils.checkpoint import checkpoint" in render(case, "xla_ddp", FAULTS[0], "again")
+
+
+def test_a_needle_holds_no_number_folder_or_address() -> None:
+    assert needle("Sharding propagation failed for Op(op=aten.view.default, args_schema=Spec(S(0) on (31, 12)))") == (
+        "Sharding propagation failed for Op(op=aten.view.default,"
+    )
+    assert (
+        needle("2026 F external/xla/util.h:127] Check failed: ShapeUtil::IsScalar(value.shape())") == "ShapeUtil::IsScalar(value.shape())"
+    )
+    assert needle("0x7f 12") == ""
+
+
+def test_the_tolerance_lies_between_rounding_and_the_error() -> None:
+    known = {"stage": "update", "tensor": "w", "step": 0, "elements": 1, "differing": 1, "error": 0.01, "scale": 1.0, "ratio": 1e6}
+    assert tolerance(Measurement(**known, greatest=0.01, floor=1e-8)) == pytest.approx(1e-5)
+    assert tolerance(Measurement(**known, greatest=0.5, floor=0.0, exact=True)) == 0.25
+
+
+def test_a_failure_is_sought_by_type_and_message() -> None:
+    failure = Failure(symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, step=2, kind="ValueError", message="size 3 is not allowed here")
+    seen = {"backend": "torch_ddp", "side": "torch", "path": "data_parallel", "stage": Stage.FORWARD, "step": 2}
+    first = Divergence(**seen, check="completion", symptom=Symptom.EXCEPTION, cause=identity(failure))
+    assert fault(first, failure, None) == Fault(
+        kind="raises", stage=Stage.FORWARD, step=2, failure="ValueError", needle="is not allowed here"
+    )
+    assert fault(Divergence(**seen, check="determinism", symptom=Symptom.MISMATCH), failure, None) is None
+
+
+def test_text_from_a_log_cannot_leave_a_docstring() -> None:
+    assert spelling.docstring('a """ b \\ c\nd\x00é') == "a ''' b / c d"
+
+
+def test_a_title_leaves_out_when_and_where_a_log_line_was_written() -> None:
+    detail = "step 0, backward, rank 0: SIGABRT: 2026-11-21 06:26:36.223138: F external/xla/xla/util.h:127] Check failed: IsScalar(x)"
+    assert spelling.brief(detail) == "step 0, backward, rank 0: SIGABRT: Check failed: IsScalar(x)"
+
+
+def test_a_replay_that_tells_nothing_says_why(tmp_path: Path) -> None:
+    assert replay(Path(sys.executable), tmp_path, 2, "x") == "no telling: no StableHLO was kept"
+    (tmp_path / "graph0.stablehlo.txt").write_text("no module")
+    assert replay(tmp_path / "python", tmp_path, 2, "x").startswith("no telling")
+
+
+def test_a_script_that_ends_otherwise_or_not_at_all_shows_nothing() -> None:
+    assert run_script("print('expected 1, actual 2')").shown
+    assert not run_script("raise SystemExit(1)").shown
+    assert "not finished" in run_script("import time; time.sleep(60)", seconds=0.5).said
+    assert "DIFFTEST" not in run_script("import os; print(sorted(os.environ))").said
+
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+needs_xla = pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed")
+CLIPPED = a_case(DEEP, training=Training(clip_norm=0.25))
+UNEVEN = a_case(training=Training(loss="cross_entropy"), fed=Data(batch=3))
+GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-4)
+UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=0, tensor="0.weight", tolerance=1e-4)
+COPIES = Fault(kind="replicas", stage=Stage.UPDATE, step=0, tensor="0.weight")
+ASSERT = Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle="isFunctionalTensor")
+MISSING = Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="AttributeError", needle="_coordinate_on_dim")
+ABORT = Fault(kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGABRT", needle="ShapeUtil::IsScalarWithElementType")
+VIEW, NO_VIEW = (a_case(replication=Replication(gradient_as_bucket_view=view)) for view in (True, False))
+
+
+@pytest.mark.slow
+@needs_torch
+def test_clipping_of_partial_gradients_is_shown_and_its_absence_too() -> None:
+    shown = run_script(render(CLIPPED, "torch_dtensor", UPDATED, "clip_grad_norm_"))
+    assert shown.shown, shown.said
+    assert "expected" in shown.said
+    assert "actual" in shown.said
+    assert not run_script(render(CLIPPED, "torch_ddp", UPDATED, "healthy")).shown
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
+def test_a_healthy_backend_shows_nothing(backend: str) -> None:
+    done = run_script(render(a_case(DEEP), backend, GRADIENT, "healthy"))
+    assert not done.shown
+    assert "greatest error on any rank" in done.said, "it must have compared, not failed"
+
+
+@pytest.mark.slow
+@needs_torch
+def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
+    sharded = a_case(sharded={"0.weight": (Shard(0),), "0.bias": (Shard(0),)}, mesh=(("dp_shard", 2),), path="fully_sharded")
+    columns = tensor_parallel_case()
+    for case, backend in ((sharded, "torch_fsdp"), (columns, "torch_tp")):
+        done = run_script(render(case, backend, GRADIENT, "healthy", plan(case)))
+        assert not done.shown
+        assert "greatest error on any rank" in done.said, done.said
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@needs_xla
+@pytest.mark.parametrize(
+    ("case", "backend", "shown"),
+    [
+        (a_case(), "xla_dtensor", ASSERT),
+        (tensor_parallel_case(), "xla_tp", MISSING),
+        (UNEVEN, "xla_spmd", ABORT),
+        (VIEW, "xla_ddp", COPIES),
+    ],
+    ids=["functional tensor", "coordinate", "gather", "bucket view"],
+)
+def test_faults_alive_on_xla_are_shown(case: Case, backend: str, shown: Fault) -> None:
+    done = run_script(render(case, backend, shown, "alive", plan(case), plain=shown.kind != "replicas"))
+    assert done.shown, done.said
+    assert "expected" in done.said
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@needs_xla
+def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
+    kept = keep_graphs(render(UNEVEN, "xla_spmd", ABORT, "graphs", plain=True), tmp_path / "artifacts")
+    assert any("stablehlo" in name for name in kept)
+    assert any("before_optimizations" in name for name in kept)
+    assert "func.func @main" in (tmp_path / "artifacts" / kept[0]).read_text()
+    pytest.importorskip("jaxlib", reason="needs jaxlib, which torch_xla's flash attention brings")
+    said = replay(Path(sys.executable), tmp_path / "artifacts", UNEVEN.world_size, ABORT.needle)
+    assert said.startswith("diverges: SIGABRT with jaxlib 0.7")
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@needs_xla
+@pytest.mark.parametrize(
+    ("case", "backend", "shown", "said"),
+    [
+        (a_case(DEEP), "xla_spmd", GRADIENT, "greatest error"),
+        (a_case(training=Training(loss="cross_entropy")), "xla_spmd", ABORT, "actual 0"),
+        (a_case(), "xla_spmd", ASSERT, "the fault is not there"),
+        (NO_VIEW, "xla_ddp", COPIES, "greatest difference 0"),
+        (a_case(DEEP), "xla_replica", GRADIENT, "greatest error"),
+    ],
+    ids=["numbers", "crash", "raises", "ddp", "replica"],
+)
+def test_healthy_runs_on_xla_show_nothing(case: Case, backend: str, shown: Fault, said: str) -> None:
+    done = run_script(render(case, backend, shown, "healthy"))
+    assert not done.shown
+    assert said in done.said, done.said
