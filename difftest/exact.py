@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from difftest.case import Case
 from difftest.data import EXACT_INPUTS, EXACT_WEIGHTS
-from difftest.layers import Activation, Linear
+from difftest.layers import Activation, Collective, Linear, Redistribute
 
 SIGNIFICAND_BITS = {"float32": 24, "bfloat16": 8, "float16": 11}
 """IEEE 754 binary32 and binary16, and bfloat16: stored bits and the implicit one."""
@@ -63,7 +63,10 @@ def _rounding_part(case: Case) -> str | None:
     checks = {
         "inputs are not small integers": case.data.regime == "exact" and not case.model.tokens,
         "a layer other than Linear and relu rounds": all(
-            isinstance(layer, Linear) or layer == Activation(function="relu") for layer in case.model.layers
+            isinstance(layer, Linear | Collective | Redistribute) or layer == Activation(function="relu") for layer in case.model.layers
+        ),
+        "the factor of a collective is no power of two": all(
+            _dyadic(layer.factor) for layer in case.model.layers if isinstance(layer, Collective)
         ),
         "targets of a teacher round": not case.data.learnable,
         "only the squared error is exact": training.loss == "mse",
@@ -96,10 +99,19 @@ def _step(case: Case, weights: Mapping[str, Range]) -> tuple[dict[str, Range], d
             values = (values * weights[f"{index}.weight"]).summed(layer.inputs)
             values = values + weights[f"{index}.bias"] if layer.bias else values
             seen[f"output of layer {index}"] = values
+        elif isinstance(layer, Collective):
+            values = _collected(layer, values)
+            seen[f"output of layer {index}"] = values
     wrong = values + inputs
     count = rows * case.model.outputs
     seen["loss"] = (wrong * wrong).summed(count)
     return _backward(case, weights, seen, fed, wrong.scaled(2.0 / count))
+
+
+def _collected(layer: Collective, values: Range) -> Range:
+    """A sum has as many terms as the group has ranks; every other collective moves or chooses. The factor shifts the range."""
+    adds = layer.operation in ("all_reduce", "reduce_scatter") and layer.reduction == "sum"
+    return (values.summed(layer.ranks) if adds else values).scaled(layer.factor)
 
 
 def _backward(

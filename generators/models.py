@@ -11,7 +11,20 @@ from typing import Literal, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.layers import Activation, Attention, Conv, Dropout, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm
+from difftest.layers import (
+    Activation,
+    Attention,
+    Conv,
+    Dropout,
+    Embedding,
+    Layer,
+    LayerNorm,
+    Linear,
+    Redistribute,
+    Residual,
+    RMSNorm,
+    width_out,
+)
 from difftest.model import Model
 from generators.chances import mixed, sometimes, weighted
 
@@ -101,6 +114,25 @@ def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
         return Model(layers=(stem, *block, head), sequence=draw(st.sampled_from((4, 8))))
     stems = (Linear(inputs=draw(st.sampled_from((8, 3, 5, 12))), outputs=width), Activation(function=draw(_functions())))
     return Model(layers=(*stems, *block, head))
+
+
+@st.composite
+def moving(draw: st.DrawFn, *, models: SearchStrategy[Model], axes: int) -> Model:
+    """One of `models`, now and then with its activations moved to other placements over `axes` mesh axes and back, somewhere.
+
+    Before all layers too: what a framework does with a batch it may not do with what its operators give.
+    """
+    model = draw(models)
+    if not draw(sometimes(one_in=5)):
+        return model
+    at = draw(st.integers(1 if model.tokens else 0, len(model.layers)))
+    dims = st.sampled_from((0, 1, None, 2) if model.sequence else (0, 1, None))
+    move = Redistribute(
+        width=width_out(model.layers[:at], model.inputs),
+        dims=tuple(draw(dims) for _ in range(axes)),
+        by=draw(st.sampled_from(("redistribute", "full_tensor", "to_local"))),
+    )
+    return Model(layers=(*model.layers[:at], move, *model.layers[at:]), sequence=model.sequence)
 
 
 @st.composite

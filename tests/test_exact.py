@@ -11,10 +11,11 @@ from samples import DEEP, EXACT, a_case, train
 
 from difftest.case import Case, Data, Training
 from difftest.exact import Range, inexact
-from difftest.layers import Activation, Embedding, Layer, LayerNorm, Linear
+from difftest.layers import Activation, Collective, Embedding, Layer, LayerNorm, Linear, Redistribute
 from difftest.layout import Shard
 
 RELU = Activation(function="relu")
+SUMMED = Collective(operation="all_reduce", width=4, mesh=(2,), factor=0.5)
 
 
 @st.composite
@@ -87,6 +88,12 @@ TRAINED: dict[str, Any] = {"fed": EXACT}
         ),
         ({"dtype": "float16", "layers": (Linear(inputs=2048, outputs=1),)}, "step 0: output of layer 0 needs 13 bits of significand"),
         ({"training": Training(steps=3)}, "step 2: loss needs"),
+        ({"layers": (SUMMED, Linear(inputs=4, outputs=2))}, None),
+        ({"layers": (Redistribute(width=4, dims=(0,)), Linear(inputs=4, outputs=2))}, None),
+        (
+            {"layers": (Collective(operation="permute", width=4, mesh=(2,), factor=1.5), Linear(inputs=4, outputs=2))},
+            "the factor of a collective is no power of two",
+        ),
     ],
 )
 def test_every_reason_is_told(changes: dict[str, Any], reason: str | None) -> None:
@@ -101,3 +108,12 @@ def test_a_range_counts_the_bits_that_its_values_need() -> None:
     assert small.summed(5) == Range(15.0, 1.0)
     assert (small + Range(1.0, 0.25)) == Range(4.0, 0.25)
     assert small.scaled(0.5).bits == small.bits
+
+
+@pytest.mark.parametrize(("operation", "reduction", "bound"), [("all_reduce", "sum", 2), ("all_reduce", "max", 1), ("permute", "sum", 1)])
+def test_only_a_sum_over_ranks_widens_the_range(operation: str, reduction: str, bound: int) -> None:
+    """Of integers up to 2, over 1024 ranks, in the eleven bits of float16: the sum alone does not fit."""
+    layer = Collective(operation=operation, width=1, mesh=(1024,), reduction=reduction)  # type: ignore[arg-type]
+    case = a_case((layer, Linear(inputs=1, outputs=1, bias=False)), mesh=(("dp", 1),), fed=EXACT, dtype="float16")
+    told = inexact(case)
+    assert (told is None) == (bound == 1), told

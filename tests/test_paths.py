@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from difftest import plugins
 from difftest.case import Case
 from difftest.errors import UsageError
-from difftest.layers import Activation, Attention, Linear, Residual, RMSNorm, walk
+from difftest.exact import inexact
+from difftest.layers import Activation, Attention, Collective, Linear, Redistribute, Residual, RMSNorm, walk
 from difftest.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.model import Model
 from generators import layouts
-from generators.cases import PATHS, cases
+from generators.cases import PATHS, case_at, cases
 from generators.models import models
 from generators.paths import Path
 
@@ -86,6 +87,34 @@ def test_data_axes_cut_the_batch_and_only_dp_shard_cuts_parameters(case: Case) -
         for axis, placement in zip(layout.mesh.names[:-1], placements, strict=False):
             assert placement in ((S0, R) if axis == "dp_shard" else (R,))
             assert placement == S0 or axis != "dp_shard" or placements[-1] == S0
+
+
+@quietly
+@given(cases(paths=("collectives",)))
+def test_a_collective_comes_first_and_every_rank_has_as_many_rows(case: Case) -> None:
+    first = case.model.layers[0]
+    assert isinstance(first, Collective)
+    assert first.mesh == case.layout.mesh.shape
+    assert case.layout.batch == (S0,) * len(first.mesh)
+    assert (case.data.batch // case.training.accumulation) % case.world_size == 0
+    assert case.data.regime != "exact" or inexact(case) is None
+    assert not case.data.learnable
+
+
+def test_collectives_of_every_kind_and_dtype_are_mostly_exact() -> None:
+    drawn = [case_at(5, index, paths=("collectives",)) for index in range(100)]
+    kinds_ = {(layer.operation, layer.form) for case in drawn for layer in case.model.layers if isinstance(layer, Collective)}
+    assert len(kinds_) == 12
+    exact = [case.dtype for case in drawn if case.data.regime == "exact"]
+    assert len(exact) > 35
+    assert set(exact) == {"float32", "bfloat16", "float16"}
+
+
+def test_activations_are_moved_and_dims_cut_twice_often_enough() -> None:
+    drawn = [case_at(5, index, paths=("data_tensor",)) for index in range(60)]
+    doors = [layer.by for case in drawn for _, layer in walk(case.model.layers) if isinstance(layer, Redistribute)]
+    assert set(doors) == {"redistribute", "full_tensor", "to_local"}
+    assert sum(any(p.count(S0) > 1 for p in kinds(case.layout)) for case in drawn) >= 4
 
 
 def over_tp(case: Case) -> dict[str, Shard | Replicate]:

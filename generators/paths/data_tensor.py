@@ -21,15 +21,15 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
 
 
 def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
-    """Models with widths and heads that `tp` usually divides."""
-    return shapes.models(purpose=purpose, unit=mesh.shape[-1])
+    """Models with widths and heads that `tp` usually divides, some of which move their activations."""
+    return shapes.moving(models=shapes.models(purpose=purpose, unit=mesh.shape[-1]), axes=len(mesh.axes))
 
 
 @st.composite
 def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
     """Each data axis as in its own path, `tp` as in tensor parallel."""
     sliced = draw(places.tensor_placements(model=model, size=mesh.shape[-1]))
-    nested = draw(sometimes(one_in=5))
+    nested = draw(sometimes(one_in=3))
     over_data = [_over(name, model, sliced, nested=nested) for name in mesh.names[:-1]]
     batch: list[Placement] = [*[Shard(0)] * len(over_data), Replicate()]
     return places.zipped(mesh=mesh, batch=batch, parameters=(*over_data, sliced))

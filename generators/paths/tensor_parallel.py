@@ -15,8 +15,8 @@ def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
 
 
 def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
-    """Models with widths and heads that the axis usually divides."""
-    return shapes.models(purpose=purpose, unit=mesh.world_size)
+    """Models with widths and heads that the axis usually divides, some of which move their activations."""
+    return shapes.moving(models=shapes.models(purpose=purpose, unit=mesh.world_size), axes=1)
 
 
 def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import xla_side
+from workers import redistribution, xla_side
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from workers.session import Session
 
@@ -21,9 +21,9 @@ PRELOAD = xla_side.PRELOAD
 environment = xla_side.environment
 
 
-def unsupported(_case: Case) -> str | None:
-    """Every layout is a list of DTensor placements."""
-    return None
+def unsupported(case: Case) -> str | None:
+    """Every layout is a list of DTensor placements; only collectives are not for DTensors."""
+    return redistribution.refusal(case)
 
 
 def processes(_case: Case) -> int:
@@ -37,6 +37,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from torch import nn
 
     from workers.build import tie
+    from workers.operators import Operators
 
     world = xla_side.join(case)
     mesh = xla_side.device_mesh(world)
@@ -51,5 +52,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         tie(module, case.model)
         return module
 
-    with xla_side.session(world, place, lambda tensor: xla_side.distribute(tensor, mesh, case.layout.batch)) as joined:
+    def feed(tensor: "Tensor") -> "Tensor":
+        return xla_side.distribute(tensor, mesh, case.layout.batch)
+
+    with xla_side.session(world, place, feed, Operators(move=redistribution.mover(mesh))) as joined:
         yield joined

@@ -1,0 +1,106 @@
+"""DTensor on XLA by three doors, FSDP on it, and activations that change their placements: what works, and what fails where."""
+
+import importlib.util
+
+import pytest
+from test_xla_backends import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_case, error
+
+from difftest.case import Case, Training
+from difftest.layers import Activation, Dropout, Linear, Redistribute
+from difftest.layout import Mesh, Placements
+from difftest.model import Model
+from difftest.outcome import Failure, Stage
+from workers import sandbox
+from workers.backends import xla_annotated, xla_fsdp
+
+pytestmark = pytest.mark.slow
+
+xla = pytest.mark.xla
+installed = pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed")
+
+TALL = Model(layers=(Linear(inputs=4, outputs=8), Activation(function="tanh"), Linear(inputs=8, outputs=9)))
+DOORS = ("redistribute", "full_tensor", "to_local")
+COLUMNS: dict[str, Placements] = {"0.weight": (R, S0), "0.bias": (R, S0)}
+
+
+def moved(by: str, dims: tuple[int | None, ...], at: int = 1, mesh: Mesh = GRID, batch: Placements = (S0, R)) -> Case:
+    """Five rows over two data ranks, and activations of width 8 or 4 that are moved to `dims` and back before layer `at`."""
+    move = Redistribute(width=(4, 8, 8, 9)[at], dims=dims, by=by)  # type: ignore[arg-type]
+    model = Model(layers=(*TALL.layers[:at], move, *TALL.layers[at:]))
+    return a_case(mesh, batch, COLUMNS if at else {}, model=model, rows=5)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+@pytest.mark.parametrize("dims", [(0, 0), (1, None), (None, 0), (1, 0)], ids=str)
+@pytest.mark.parametrize("by", DOORS)
+def test_a_distributed_tensor_comes_back_through_every_door_as_it_was(by: str, dims: tuple[int | None, ...], at: int) -> None:
+    case = moved(by, dims, at)
+    assert error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
+
+
+def test_partial_sums_come_back_as_replicas() -> None:
+    model = Model(layers=(Linear(inputs=4, outputs=6), Redistribute(width=6, dims=(0, 1)), Linear(inputs=6, outputs=3)))
+    case = a_case(GRID, (S0, R), {"0.weight": (R, S1)}, model=model, rows=4)
+    assert error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
+
+
+def test_plain_activations_have_nothing_to_move() -> None:
+    layers = (TALL.layers[0], Dropout(width=8), Redistribute(width=8, dims=(0, 1)), *TALL.layers[1:])
+    case = a_case(GRID, (S0, R), {"0.weight": (R, S0), "0.bias": (R, S0)}, model=Model(layers=layers), rows=4)
+    assert error(case, sandbox.run(case, "torch_tp")) < TOLERANCE
+
+
+@xla
+@installed
+@pytest.mark.parametrize("name", CASES)
+def test_annotated_in_place_every_layout_works(name: str) -> None:
+    assert xla_annotated.unsupported(CASES[name]) is None
+    assert error(CASES[name], sandbox.run(CASES[name], "xla_annotated")) < TOLERANCE
+
+
+@xla
+@installed
+@pytest.mark.parametrize("backend", ["xla_dtensor", "xla_tp"])
+def test_the_same_layout_fails_where_parameters_are_replaced(backend: str) -> None:
+    outcome = sandbox.run(CASES["tensor_parallel"], backend)
+    assert isinstance(outcome, Failure)
+    assert outcome.stage is Stage.FORWARD
+
+
+@xla
+@installed
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("redistribute", "'DeviceMesh' object has no attribute 'mesh_shape'"),
+        ("full_tensor", "XLAShardedTensor.redistribute() missing 1 required positional argument: 'device_mesh'"),
+        ("to_local", "'XLAShardedTensor' object has no attribute '_local_tensor'"),
+    ],
+)
+def test_no_door_is_open_on_xla(by: str, message: str) -> None:
+    """pytorch/xla#9472, alive in torch_xla 2.9.0."""
+    outcome = sandbox.run(moved(by, (0, None), at=0), "xla_dtensor")
+    assert isinstance(outcome, Failure)
+    assert (outcome.stage, outcome.message) == (Stage.FORWARD, message)
+
+
+@xla
+@installed
+@pytest.mark.parametrize(
+    "case",
+    [
+        a_case(SHARDED, (S0,), {"": (S0,)}, model=TALL, training=Training(steps=2, accumulation=2, clip_norm=0.25)),
+        a_case(HYBRID, (S0, S0), {"": (R, S0)}, model=TALL, rows=6),
+    ],
+    ids=["fully sharded", "hybrid"],
+)
+def test_fully_sharded_under_spmd_agrees_with_the_oracle(case: Case) -> None:
+    assert xla_fsdp.unsupported(case) is None
+    assert error(case, sandbox.run(case, "xla_fsdp")) < TOLERANCE
+    assert error(case.unsharded(), sandbox.run(case.unsharded(), "xla_fsdp")) < TOLERANCE
+
+
+def test_the_wrapper_says_which_layouts_are_not_its_own() -> None:
+    assert "largest dim" in (xla_fsdp.unsupported(CASES["fully_sharded"]) or "")
+    assert "over another" in (xla_fsdp.unsupported(a_case(HYBRID, (S0, S0), {"": (S0, S0)}, model=TALL)) or "")
+    assert "cuts the rows" in (xla_fsdp.unsupported(CASES["data_tensor"]) or "")

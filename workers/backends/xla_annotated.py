@@ -1,0 +1,58 @@
+"""DTensor's `distribute_tensor` on XLA for its annotation alone: the module keeps its plain parameters, which are sharded in place.
+
+`xla_dtensor` puts the result of the same call in the parameter's place, `xla_tp` lets `parallelize_module` do it: what fails there works
+here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them alone, and the numbers are the same.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from difftest import layers
+from difftest.case import Case
+from workers import xla_side
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from workers.session import Session
+
+SIDE = "xla"
+PRELOAD = xla_side.PRELOAD
+environment = xla_side.environment
+
+
+def unsupported(case: Case) -> str | None:
+    """Every layout can be annotated; a kernel must be told its sharding itself, which is another backend's way."""
+    if any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers)):
+        return "an annotation does not reach into a Pallas kernel; xla_spmd names its partition_spec"
+    return None
+
+
+def processes(_case: Case) -> int:
+    """One: it drives all devices."""
+    return 1
+
+
+@contextmanager
+def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
+    """Annotates parameters once, when they are placed, and every batch as it is fed."""
+    from workers.build import tie
+
+    world = xla_side.join(case)
+    mesh = xla_side.device_mesh(world)
+
+    def place(module: "nn.Module") -> "nn.Module":
+        module = module.to(world.device)
+        tie(module, case.model)
+        for name, parameter in module.named_parameters():
+            xla_side.distribute(parameter, mesh, case.layout.parameters[name])
+        return module
+
+    def feed(tensor: "Tensor") -> "Tensor":
+        moved = tensor.to(world.device)
+        xla_side.distribute(moved, mesh, case.layout.batch)
+        return moved
+
+    with xla_side.session(world, place, feed) as joined:
+        yield joined

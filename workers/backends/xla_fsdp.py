@@ -1,0 +1,80 @@
+"""`SpmdFullyShardedDataParallel`: torch_xla's FSDP under SPMD, which shards each parameter's largest dim over a mesh axis named "fsdp".
+
+The layout's last axis goes by that name; one before it is the wrapper's `extra_data_axis`, over which the batch is cut too.
+
+The other FSDP of torch_xla, `XlaFullyShardedDataParallel` over replicas, has no backend: its graph depends on the rank, so that on the CPU,
+where replicas must share one compiled program, it waits for itself forever, and on a TPU it has not been tried.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from difftest import layers
+from difftest.case import Case
+from difftest.layout import Replicate, Shard
+from workers import xla_side
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workers.session import Session
+
+SIDE = "xla"
+PRELOAD = xla_side.PRELOAD
+environment = xla_side.environment
+
+AXIS = "fsdp"
+MOST_AXES = 2
+
+
+def unsupported(case: Case) -> str | None:
+    """Layouts in which the last axis does not shard every parameter as the wrapper does, or another axis shards one."""
+    if any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers)):
+        return "the wrapper does not reach into a Pallas kernel; xla_spmd names its partition_spec"
+    if case.world_size == 1:
+        return None
+    if len(case.layout.mesh.axes) > MOST_AXES or set(case.layout.batch) != {Shard(0)}:
+        return "SpmdFullyShardedDataParallel cuts the rows of the batch over one or two axes, which are all; the layout has others"
+    shapes = case.model.parameters()
+    for name, (*before, last) in case.layout.parameters.items():
+        if any(placement != Replicate() for placement in before):
+            return "SpmdFullyShardedDataParallel shards over one axis; the layout shards a parameter over another"
+        if last != Shard(shapes[name].index(max(shapes[name]))):
+            return "SpmdFullyShardedDataParallel shards every parameter along its largest dim; the layout places one otherwise"
+    return None
+
+
+def processes(_case: Case) -> int:
+    """One: it drives all devices."""
+    return 1
+
+
+@contextmanager
+def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
+    """Wraps the whole module; the batch is annotated as it is fed."""
+    from workers.build import tie
+
+    world = xla_side.join(case)
+    mark = xla_side.marker(world)
+
+    def place(module: "nn.Module") -> "nn.Module":
+        module = module.to(world.device)
+        tie(module, case.model)
+        return _wrapped(module, world)
+
+    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
+        yield joined
+
+
+def _wrapped(module: "nn.Module", world: xla_side.World) -> "nn.Module":
+    from torch_xla.distributed.spmd import Mesh
+    from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
+
+    ours: Any = world.mesh()
+    axes = world.case.layout.mesh.names
+    renamed = tuple(AXIS if name == axes[-1] else name for name in ours.axis_names)
+    mesh = Mesh(ours.device_ids, ours.mesh_shape, renamed)
+    extra = axes[0] if len(axes) == MOST_AXES else None
+    wrapped: nn.Module = SpmdFullyShardedDataParallel(module, mesh=mesh, extra_data_axis=extra)
+    return wrapped

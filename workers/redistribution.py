@@ -1,0 +1,53 @@
+"""How DTensors change their placements in the middle of a model, on either side; and why they take no part in collectives.
+
+`Shard` and `Replicate` are all that an activation is moved to. What was a partial sum comes back as a replica: a sum cannot be taken apart.
+Its gradient is a replica too, which `to_local` must be told.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from difftest.case import Case
+from difftest.layers import Collective, Redistribute, walk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor import DTensor, Placement
+
+
+def refusal(case: Case) -> str | None:
+    """Why DTensors cannot express `case`, or None."""
+    if case.world_size > 1 and any(isinstance(layer, Collective) for _, layer in walk(case.model.layers)):
+        return "a collective is between the ranks' own tensors; a DTensor is the whole"
+    return None
+
+
+def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":
+    """`workers.operators.move` for DTensors on `mesh`; one of fewer axes takes the first dims, one of more replicates over the others."""
+
+    def move(tensor: "Tensor", spec: Redistribute) -> "Tensor":
+        from torch.distributed.tensor import Replicate, Shard
+
+        dims = (*spec.dims, *[None] * mesh.ndim)[: mesh.ndim]
+        before = [Replicate() if placement.is_partial() else placement for placement in cast("DTensor", tensor).placements]
+        here = _reopened(cast("DTensor", tensor), mesh, spec, before)
+        there = here.redistribute(mesh, [Replicate() if dim is None else Shard(dim) for dim in dims])
+        return there.redistribute(mesh, before)
+
+    return move
+
+
+def _reopened(tensor: "DTensor", mesh: "DeviceMesh", spec: Redistribute, before: "list[Placement]") -> "DTensor":
+    """The tensor as it comes back through the door that `spec` names."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    match spec.by:
+        case "redistribute":
+            return tensor
+        case "full_tensor":
+            return DTensor.from_local(tensor.full_tensor(), mesh, [Replicate()] * mesh.ndim, run_check=False)
+        case "to_local":
+            local = tensor.to_local(grad_placements=before)
+            return DTensor.from_local(local, mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride())

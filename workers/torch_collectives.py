@@ -1,0 +1,109 @@
+"""Collectives by torch's process groups, each asked for as `torch.distributed` offers it: for one tensor, or for a list of them.
+
+gloo has all of them but `all_to_all` over lists, which says so itself. `_broadcast_coalesced` is the list form that
+`DistributedDataParallel` equalises its replicas by; there is no public one. torch has no factor on a reduction: it multiplies the result.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, distributed
+
+from difftest.case import Case
+from difftest.layers import Collective
+from workers import operators
+from workers.parcels import packed, unpacked
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+BUFFER_BYTES = 2**20
+"""What `_broadcast_coalesced` sends at once; DDP's own buffers hold 250 MiB."""
+
+
+def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Tensor]:
+    """One rank's side of every collective over the axes of `mesh`; on one device, what a collective means."""
+    if case.world_size == 1:
+        return operators.collect
+
+    def asked(tensor: Tensor, spec: Collective) -> Tensor:
+        with torch.no_grad():  # of the batch: nothing before it learns
+            return unpacked(_asked(packed(tensor, spec), spec, mesh.get_group(spec.axis))) * spec.factor
+
+    return asked
+
+
+def _asked(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
+    match spec.operation:
+        case "all_reduce":
+            return _all_reduce(parcels, spec, group)
+        case "broadcast":
+            return _broadcast(parcels, spec, group)
+        case "all_gather":
+            return [_all_gather(parcel, spec, group) for parcel in parcels]
+        case "reduce_scatter":
+            return [_reduce_scatter(parcel, spec, group) for parcel in parcels]
+        case "all_to_all":
+            return [_all_to_all(parcel, spec, group) for parcel in parcels]
+        case "permute":
+            return _permute(parcels, spec.ranks, group)
+
+
+def _reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:
+    return {"sum": distributed.ReduceOp.SUM, "max": distributed.ReduceOp.MAX, "min": distributed.ReduceOp.MIN}[spec.reduction]
+
+
+def _all_reduce(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
+    if spec.form == "list":
+        distributed.all_reduce_coalesced(parcels, op=_reduction(spec), group=group)
+    else:
+        distributed.all_reduce(parcels[0], op=_reduction(spec), group=group)
+    return parcels
+
+
+def _broadcast(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
+    if spec.form == "list":
+        distributed._broadcast_coalesced(group, parcels, BUFFER_BYTES, 0)  # type: ignore[attr-defined]  # noqa: SLF001
+    else:
+        distributed.broadcast(parcels[0], group=group, group_src=0)
+    return parcels
+
+
+def _all_gather(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    gathered = parcel.new_empty(spec.ranks, *parcel.shape[1:])
+    if spec.form == "list":
+        distributed.all_gather(list(gathered.split(1)), parcel, group=group)
+    else:
+        distributed.all_gather_into_tensor(gathered, parcel, group=group)
+    return gathered
+
+
+def _reduce_scatter(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    own = torch.empty_like(parcel[:1])
+    if spec.form == "list":
+        distributed.reduce_scatter(own, list(parcel.split(1)), op=_reduction(spec), group=group)
+    else:
+        distributed.reduce_scatter_tensor(own, parcel, op=_reduction(spec), group=group)
+    return own
+
+
+def _all_to_all(parcel: Tensor, spec: Collective, group: distributed.ProcessGroup) -> Tensor:
+    received = torch.empty_like(parcel)
+    if spec.form == "list":
+        distributed.all_to_all(list(received.split(1)), list(parcel.split(1)), group=group)
+    else:
+        distributed.all_to_all_single(received, parcel, group=group)
+    return received
+
+
+def _permute(parcels: list[Tensor], ranks: int, group: distributed.ProcessGroup) -> list[Tensor]:
+    """From the rank before to the rank after, all parcels as one batch; a rank that is alone keeps its own."""
+    if ranks == 1:
+        return parcels
+    rank, received = group.rank(), [torch.empty_like(parcel) for parcel in parcels]
+    sends = [distributed.P2POp(distributed.isend, p, group=group, group_peer=(rank + 1) % ranks) for p in parcels]
+    receives = [distributed.P2POp(distributed.irecv, p, group=group, group_peer=(rank - 1) % ranks) for p in received]
+    for work in distributed.batch_isend_irecv([*sends, *receives]):
+        work.wait()
+    return received

@@ -1,0 +1,71 @@
+"""Collectives between XLA's replicas: `torch_xla.core.xla_model`'s, over groups of ordinals, with its factor where it has one.
+
+Layouts are not pinned: `all_gather` with pinned layouts is an all-reduce of what each rank pads by itself, a graph of its own for every
+rank. Where `xla_model` takes no lists (`all_to_all`, `collective_permute`) each tensor of a list is asked for alone.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from difftest.case import Case
+from difftest.layers import Collective
+from difftest.layout import Mesh
+from workers import operators
+from workers.parcels import packed, unpacked
+
+Groups = list[list[int]]
+
+SCALED = ("all_reduce", "reduce_scatter")
+"""Collectives that multiply by the factor themselves."""
+
+
+def collect(case: Case, rank: Callable[[], int]) -> Callable[[Tensor, Collective], Tensor]:
+    """One replica's side of every collective, that of the `rank` whose thread asks; on one device, what a collective means."""
+    if case.world_size == 1:
+        return operators.collect
+
+    def asked(tensor: Tensor, spec: Collective) -> Tensor:
+        with torch.no_grad():
+            done = unpacked(_asked(packed(tensor, spec), spec, groups(case.layout.mesh, spec.axis), rank()))
+            return done if spec.operation in SCALED else done * spec.factor
+
+    return asked
+
+
+def groups(mesh: Mesh, axis: int) -> Groups:
+    """The ranks that differ along mesh axis number `axis` alone, group by group."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for rank in range(mesh.world_size):
+        coordinate = mesh.coordinate(rank)
+        found.setdefault(coordinate[:axis] + coordinate[axis + 1 :], []).append(rank)
+    return list(found.values())
+
+
+def _asked(parcels: list[Tensor], spec: Collective, within: Groups, rank: int) -> list[Tensor]:
+    from torch_xla.core import xla_model as xm
+
+    match spec.operation:
+        case "all_reduce":
+            return _each(parcels, spec, lambda p: xm.all_reduce(spec.reduction, p, spec.factor, within, pin_layout=False))
+        case "broadcast":
+            root = next(group[0] for group in within if rank in group)
+            xm.collective_broadcast(parcels, root, within, pin_layout=False)
+            return parcels
+        case "all_gather":
+            return _each(parcels, spec, lambda p: xm.all_gather(p, 0, within, pin_layout=False))
+        case "reduce_scatter":
+            how = spec.reduction, spec.factor, spec.ranks
+            return _each(parcels, spec, lambda p: xm.reduce_scatter(how[0], p, how[1], 0, how[2], within, pin_layout=False))
+        case "all_to_all":
+            return [xm.all_to_all(parcel, 0, 0, spec.ranks, within, pin_layout=False) for parcel in parcels]
+        case "permute":
+            pairs = [[source, target] for group in within for source, target in zip(group, [*group[1:], group[0]], strict=True)]
+            return [xm.collective_permute(parcel, pairs) for parcel in parcels]
+
+
+def _each(parcels: list[Tensor], spec: Collective, ask: Callable[[list[Tensor] | Tensor], list[Tensor] | Tensor]) -> list[Tensor]:
+    """Asks for a list at once, or for one tensor."""
+    answer = ask(parcels if spec.form == "list" else parcels[0])
+    return [answer] if isinstance(answer, Tensor) else list(answer)
