@@ -5,6 +5,7 @@ Cases are immutable, JSON-able and named by their content: `Case.id` is the star
 """
 
 import hashlib
+from collections.abc import Iterator
 from typing import Literal, Self, TypeAlias
 
 import msgspec
@@ -13,7 +14,7 @@ from difftest.errors import UsageError
 from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Layout, Mesh, Replicate, Shard, replicated
 from difftest.model import Model
-from difftest.options import Replication, Start
+from difftest.options import Replication, Start, put_back
 
 SCHEMA = 2
 MOST_STEPS = 200
@@ -140,6 +141,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         parameters = {name: replicated(mesh) for name in self.layout.parameters}
         layout = Layout(mesh=mesh, batch=(Replicate(),), parameters=parameters)
         return msgspec.structs.replace(self, layout=layout)
+
+    def put_back(self) -> Iterator[tuple[str, Self]]:
+        """Every option not at its default, as `replication.own_weights=True`, with the case that has it alone put back."""
+        for name, replication in put_back(self.replication):
+            yield f"replication.{name}", msgspec.structs.replace(self, replication=replication)
+        for name, start in put_back(self.start):
+            yield f"start.{name}", msgspec.structs.replace(self, start=start)
 
 
 def _explain(text: bytes | str, error: Exception) -> UsageError:

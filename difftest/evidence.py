@@ -29,7 +29,7 @@ def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, 
         **named,
         fingerprint=divergence.fingerprint,
         blame=verdict(divergence.side, square, stable=stable),
-        evidence={name: _word(diverges=value) for name, value in dataclasses.asdict(square).items()} | _consequences(examined, divergence),
+        evidence=_told(square) | _deciding(campaign, case, divergence, stable) | _consequences(examined, divergence),
         hits=1,
         case=case.id,
         paths=(case.path,),
@@ -38,6 +38,18 @@ def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, 
         first_seen=ran.started,
         last_seen=ran.started,
     )
+
+
+def _told(square: Square) -> dict[str, str]:
+    return {name: _word(diverges=value) for name, value in dataclasses.asdict(square).items()}
+
+
+def _deciding(campaign: Campaign, case: Case, divergence: Divergence, stable: tuple[int, int]) -> dict[str, str]:
+    """The options that decide: with one of them back at its default, the run agrees with the oracle. Asked only of what came back."""
+    if not stable[0]:
+        return {}
+    deciding = [option for option, plain in case.put_back() if _bad(campaign, plain, divergence.backend, divergence) is False]
+    return {"decided by": ", ".join(deciding)} if deciding else {}
 
 
 def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:

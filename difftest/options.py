@@ -3,7 +3,8 @@
 They are part of the case, because the same training must come out whatever they are: a backend that has no such choice ignores it.
 """
 
-from typing import Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -40,12 +41,14 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """How an SPMD program starts on XLA.
 
     `acts` is the order of its first acts: SPMD enabled, mesh made, device touched, seed set. `marked` says whether parameters are
-    annotated `after` they are moved to the device or `before`. `asynchronous`: the PJRT client runs computations asynchronously.
+    annotated `after` they are moved to the device or `before`, and `replicated` whether those that are whole on every device are annotated
+    too: SPMD replicates what is not. `asynchronous`: the PJRT client runs computations asynchronously.
     `accumulation` is how parts of a batch are accumulated: a `loop` of backward passes, or torch_xla's own API, which makes a `scan` of it.
     """
 
     acts: tuple[Act, ...] = ACTS
     marked: Literal["after", "before"] = "after"
+    replicated: Literal["marked", "unmarked"] = "marked"
     asynchronous: bool = True
     accumulation: Literal["loop", "scan"] = "loop"
 
@@ -53,3 +56,15 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if sorted(self.acts) != sorted(ACTS):
             msg = f"acts are {', '.join(self.acts)}; allowed: {', '.join(ACTS)} in any order, each once"
             raise ValueError(msg)
+
+
+Options = TypeVar("Options", Replication, Start)
+
+
+def put_back(options: Options) -> Iterator[tuple[str, Options]]:
+    """Every option that is not at its default, as `name=value`, with the options that have this one alone at its default again."""
+    defaults = type(options)()
+    for name in options.__struct_fields__:
+        value, default = getattr(options, name), getattr(defaults, name)
+        if value != default:
+            yield f"{name}={value}", msgspec.structs.replace(options, **{name: default})

@@ -20,7 +20,8 @@ from difftest import plugins
 from difftest.case import Case, Data
 from difftest.errors import UsageError
 from generators.explore import BLOCK, POOL, Walk
-from generators.training import batches, dtypes, ignored_shares, purposes, regimes, trainings
+from generators.options import replications, starts
+from generators.training import batches, dtypes, ignored_shares, purposes, regimes, trainings, wired
 
 if TYPE_CHECKING:
     from generators.paths import Path
@@ -39,17 +40,20 @@ def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size
     name = draw(st.sampled_from(_chosen(paths)))
     path = cast("Path", plugins.load(PATHS, name))
     mesh = draw(path.meshes(max_world_size=max_world_size))
-    purpose = draw(purposes(mesh=mesh))
+    purpose = draw(getattr(path, "purposes", purposes)(mesh=mesh))
     model = draw(path.models(mesh=mesh, purpose=purpose))
     layout = draw(path.layouts(model=model, mesh=mesh))
     dtype = draw(dtypes(purpose=purpose))
     regime = draw(regimes(model=model, purpose=purpose, dtype=dtype))
     training = draw(trainings(model=model, purpose=purpose, dtype=dtype, regime=regime))
-    batch = draw(batches(layout=layout, accumulation=training.accumulation, exact=purpose == "exact"))
+    batch = draw(batches(model=model, layout=layout, training=training, exact=purpose == "exact"))
     ignored = draw(ignored_shares(loss=training.loss, targets=batch * max(1, model.sequence)))
     data = Data(batch=batch, regime=regime, ignored=ignored, learnable=purpose == "learnable")
+    replication = draw(replications(layout=layout, accumulation=training.accumulation))
+    start = draw(starts(accumulation=training.accumulation))
     seed = draw(st.integers(0, MOST_SEED))
-    return Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
+    case = Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
+    return msgspec.structs.replace(draw(wired(case=case)), replication=replication, start=start)
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:

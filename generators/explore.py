@@ -4,12 +4,13 @@ The one idea: most bugs need two things at once, so a case is worth the pairs of
 afresh every `BLOCK` cases: what is chosen at an index then depends on its block alone, whoever asks and whatever was asked before.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from difftest.case import Case
-from difftest.layers import Activation, Attention, Linear, walk
+from difftest.layers import Activation, Attention, Collective, FlashAttention, Linear, Redistribute, walk
 from difftest.layout import Placements, Shard
 
 BLOCK = 100
@@ -42,7 +43,7 @@ def pairs(case: Case) -> frozenset[tuple[str, str]]:
 
 def features(case: Case) -> frozenset[str]:
     """What is notable about `case`, in words."""
-    return frozenset((*_layout_features(case), *_model_features(case), *_training_features(case)))
+    return frozenset((*_layout_features(case), *_model_features(case), *_training_features(case), *_option_features(case)))
 
 
 def _alike(case: Case, other: Case) -> bool:
@@ -50,7 +51,8 @@ def _alike(case: Case, other: Case) -> bool:
 
 
 def _cost(case: Case) -> tuple[object, ...]:
-    return case.dtype, case.data.learnable, case.data.regime == "exact", case.world_size > SMALL_WORLD
+    early = case.start.acts.index("spmd") > min(map(case.start.acts.index, ("device", "seed")))  # such a run may tell of nothing else
+    return case.dtype, case.data.learnable, case.data.regime == "exact", case.world_size > SMALL_WORLD, early
 
 
 def _layout_features(case: Case) -> Iterator[str]:
@@ -97,8 +99,31 @@ def _model_features(case: Case) -> Iterator[str]:
                 yield "causal" if layer.causal else "not causal"
                 yield f"{'grouped' if layer.kv_heads < layer.heads else 'equal'} heads"
                 yield f"segments {layer.segments}"
+            case FlashAttention():
+                yield from _flash_features(layer)
+            case Collective():
+                yield from _collective_features(layer)
+            case Redistribute():
+                yield f"moved by {layer.by}"
+                yield f"moved to {' '.join(map(str, layer.dims))}"
             case _:
                 continue
+
+
+def _flash_features(layer: FlashAttention) -> Iterator[str]:
+    yield f"flash causal {layer.causal}"
+    yield f"flash segments {layer.segments}"
+    yield f"flash bias {layer.bias}"
+    yield f"flash scale {'given' if layer.scale else 'usual'}"
+    yield f"flash length {layer.length}, {'as many' if layer.keys == layer.length else 'fewer'} keys"
+    yield f"flash head_dim {layer.head_dim}"
+
+
+def _collective_features(layer: Collective) -> Iterator[str]:
+    yield f"{layer.operation} {layer.form}"
+    yield f"{layer.operation} {layer.reduction}"
+    yield f"factor {layer.factor:g}"
+    yield "groups" if layer.ranks < math.prod(layer.mesh) else "all ranks"
 
 
 def _training_features(case: Case) -> Iterator[str]:
@@ -114,3 +139,12 @@ def _training_features(case: Case) -> Iterator[str]:
         yield "ignored targets"
     if case.data.learnable:
         yield "learnable"
+    if training.checkpointing:
+        yield "checkpointing"
+
+
+def _option_features(case: Case) -> Iterator[str]:
+    """At most one: options are to stay rarer than all that goes together with them."""
+    changed = [name for name, _ in case.put_back()]
+    if changed:
+        yield changed[0] if len(changed) == 1 else "several options"

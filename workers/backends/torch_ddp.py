@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from difftest.case import Case
 from difftest.layout import Shard
+from difftest.options import Replication
 from workers import torch_side
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from workers.session import Session
@@ -37,18 +39,43 @@ def environment(_case: Case) -> dict[str, str]:
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Wraps the module; all ranks are one group."""
     with torch_side.joined(case, rank, rendezvous) as member:
-        yield torch_side.local_session(member, partial(_place, member), _quiet)
+        yield torch_side.local_session(member, partial(_place, member), partial(quiet, case.replication))
 
 
 def _place(member: torch_side.Member, module: "nn.Module") -> "nn.Module":
+    devices = [member.device] if member.device.type == "cuda" else None
+    return wrap(member.case.replication, start(member.case, member.rank, module).to(member.device), devices)
+
+
+def wrap(options: Replication, module: "nn.Module", devices: "list[torch.device] | None" = None) -> "nn.Module":
+    """`DistributedDataParallel` around a module on its device."""
     from torch.nn.parallel import DistributedDataParallel
 
-    devices = [member.device] if member.device.type == "cuda" else None
-    return DistributedDataParallel(module.to(member.device), device_ids=devices)
+    return DistributedDataParallel(
+        module,
+        device_ids=devices,
+        broadcast_buffers=options.broadcast_buffers,
+        bucket_cap_mb=options.bucket_cap_mb,
+        find_unused_parameters=options.find_unused_parameters,
+        gradient_as_bucket_view=options.gradient_as_bucket_view,
+        static_graph=options.static_graph,
+    )
 
 
-def _quiet(module: "nn.Module", last: bool) -> AbstractContextManager[None]:  # noqa: FBT001  the session's signature
+def start(case: Case, rank: int, module: "nn.Module") -> "nn.Module":
+    """The module on the host as `rank` starts with it: with weights of its own where the case says so, which rank 0's must replace."""
+    import torch
+
+    if case.replication.own_weights:
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.add_(rank)
+    return module
+
+
+def quiet(options: Replication, module: "nn.Module", last: bool) -> AbstractContextManager[None]:  # noqa: FBT001  the session's signature
+    """Gradients are reduced in the last accumulation part only, unless the options say in each."""
     from torch.nn.parallel import DistributedDataParallel
 
     assert isinstance(module, DistributedDataParallel)  # noqa: S101  placed above
-    return nullcontext() if last else module.no_sync()
+    return nullcontext() if last or not options.no_sync else module.no_sync()

@@ -19,6 +19,9 @@ Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 """What a communication hook returns; torch checks the annotations of hooks, so this must be the very type."""
 
 DDP = ("torch_ddp",)
+BOTH = ("torch_ddp", "xla_ddp")
+"""What every replica does alike: on XLA their graphs must not differ."""
+
 WRAPPERS = ("torch_ddp", "torch_fsdp")
 
 
@@ -152,13 +155,18 @@ FAULTS = (
     Fault(
         name="parameter_left_out",
         about="one parameter takes no part in the all-reduce",
-        backends=DDP,
+        backends=BOTH,
         blame=SHARDING,
         reaches=_sharded,
         plant=_left_out,
     ),
     Fault(
-        name="sum_for_mean", about="gradients are summed, not averaged", backends=DDP, blame=SHARDING, reaches=_sharded, plant=_hooked(_sum)
+        name="sum_for_mean",
+        about="gradients are summed, not averaged",
+        backends=BOTH,
+        blame=SHARDING,
+        reaches=_sharded,
+        plant=_hooked(_sum),
     ),
     Fault(
         name="stale_bucket",
@@ -211,7 +219,7 @@ FAULTS = (
     Fault(
         name="first_parts_dropped",
         about="only the last accumulation part counts",
-        backends=DDP,
+        backends=BOTH,
         blame=BACKEND,
         reaches=lambda c: _sharded(c) and c.training.accumulation > 1,
         plant=_first_part_lost,

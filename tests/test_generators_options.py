@@ -1,0 +1,54 @@
+"""Choices only some backends have: drawn often enough to be found, seldom enough to leave the rest alone."""
+
+import functools
+
+from hypothesis import given, settings
+
+from difftest.case import Case
+from difftest.options import ACTS, Start
+from generators.cases import case_at
+from generators.options import EARLY, LATE, starts
+
+SEEDS, COUNT = (0, 1, 2), 100
+
+
+@functools.cache
+def sample(seed: int) -> tuple[Case, ...]:
+    return tuple(case_at(seed, index) for index in range(COUNT))
+
+
+def early(start: Start) -> bool:
+    """Whether the devices are used before SPMD is enabled."""
+    return start.acts.index("spmd") > min(start.acts.index("device"), start.acts.index("seed"))
+
+
+def test_every_order_is_one_of_the_acts() -> None:
+    assert all(early(Start(acts=acts)) for acts in EARLY)
+    assert not any(early(Start(acts=acts)) for acts in (ACTS, *LATE))
+
+
+@settings(max_examples=200)
+@given(starts(accumulation=1))
+def test_a_batch_of_one_part_is_not_scanned(start: Start) -> None:
+    assert start.accumulation == "loop"
+
+
+def test_starting_too_early_is_drawn_within_a_hundred_cases_and_stays_rare() -> None:
+    for seed in SEEDS:
+        found = sum(early(case.start) for case in sample(seed))
+        assert 1 <= found <= COUNT // 8
+
+
+def test_every_choice_of_a_start_is_drawn_and_the_default_is_usual() -> None:
+    drawn = [case.start for seed in SEEDS for case in sample(seed)]
+    assert sum(start == Start() for start in drawn) > len(drawn) / 3
+    assert {start.marked for start in drawn} == {"after", "before"}
+    assert {start.replicated for start in drawn} == {"marked", "unmarked"}
+    assert {start.asynchronous for start in drawn} == {True, False}
+    assert {start.accumulation for start in drawn} == {"loop", "scan"}
+
+
+def test_blocks_are_computed_again_only_where_there_are_blocks() -> None:
+    checkpointed = [case for seed in SEEDS for case in sample(seed) if case.training.checkpointing]
+    assert checkpointed
+    assert all(any(type(layer).__name__ == "Residual" for layer in case.model.layers) for case in checkpointed)

@@ -1,0 +1,124 @@
+"""The options of a case: which are not at their defaults, what decides a finding, and how often they are drawn."""
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
+
+from difftest.campaign import run
+from difftest.case import Case
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.examine import ORACLE, Campaign
+from difftest.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
+from difftest.outcome import Outcome, Stage
+from generators.cases import case_at
+from generators.options import replications
+from workers.backends import torch_ddp
+
+BOTH = Replication(gradient_as_bucket_view=True, own_weights=True)
+
+
+def test_what_is_at_its_default_is_not_put_back() -> None:
+    assert list(put_back(Replication())) == []
+    assert list(put_back(Start())) == []
+    assert list(a_case().put_back()) == []
+
+
+def test_each_option_is_put_back_alone_under_its_name_and_value() -> None:
+    assert dict(put_back(BOTH)) == {
+        "gradient_as_bucket_view=True": Replication(own_weights=True),
+        "own_weights=True": Replication(gradient_as_bucket_view=True),
+    }
+    case = a_case(replication=Replication(no_sync=False), start=Start(marked="before"))
+    assert dict(case.put_back()) == {
+        "replication.no_sync=False": a_case(start=Start(marked="before")),
+        "start.marked=before": a_case(replication=Replication(no_sync=False)),
+    }
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, 2 * MOST_BUCKET_MEGABYTES])
+def test_a_bucket_has_a_size(wrong: float) -> None:
+    with pytest.raises(ValueError, match=f"bucket_cap_mb is {wrong}"):
+        Replication(bucket_cap_mb=wrong)
+
+
+class Machine:
+    """A made-up `xla` backend whose replicas part where the gradients are views of buckets; counts the cases it runs."""
+
+    SIDE = "xla"
+
+    def __init__(self) -> None:
+        self.asked = Counter[tuple[str, str]]()
+
+    def unsupported(self, _case: Case) -> str | None:
+        """Nothing."""
+        return None
+
+    def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+        """The oracle's trace, or a candidate's whose rank 1 has another gradient."""
+        self.asked[case.id, backend] += 1
+        trace = oracle(case) if backend == ORACLE else candidate(case)
+        if backend == ORACLE or case.world_size == 1 or not case.replication.gradient_as_bucket_view:
+            return trace
+        key = (Stage.BACKWARD, "0.weight")
+        return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
+
+
+def found(root: Path, machine: Machine, case: Case) -> Finding:
+    corpus = Corpus(root)
+    corpus.prepare()
+    list(run(Campaign(name="one", backends={"ddp": machine}, execute=machine.execute, corpus=corpus), [(0, case)]))
+    (finding,) = corpus.findings()
+    return finding
+
+
+def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
+    finding = found(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
+    assert (finding.check, finding.blame) == ("replicas", "xla sharding fault")
+    assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
+
+
+def test_without_a_changed_option_nothing_decides_and_nothing_more_is_run(tmp_path: Path) -> None:
+    class Wrong(Machine):
+        def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            if backend != ORACLE and case.world_size > 1:
+                self.asked[case.id, backend] += 1
+                case = a_case(replication=BOTH, seed=case.seed)
+            return super().execute(case, backend, options)
+
+    machine = Wrong()
+    finding = found(tmp_path / "plain", machine, a_case())
+    assert "decided by" not in finding.evidence
+    assert {case for case, backend in machine.asked if backend == ORACLE} == {a_case().id, a_case().unsharded().id}
+    assert "decided by" not in found(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
+
+
+accumulations = st.integers(1, 3)
+
+
+@given(accumulations.flatmap(lambda parts: st.tuples(st.just(parts), replications(layout=a_case().layout, accumulation=parts))))
+def test_what_is_drawn_is_what_the_wrapper_takes(drawn: tuple[int, Replication]) -> None:
+    parts, options = drawn
+    assert not (options.static_graph and options.find_unused_parameters)
+    assert parts == 1 or not options.static_graph or not options.no_sync, "a static graph fails when its first backward is under no_sync"
+    assert parts > 1 or options.no_sync, "with one part there is nothing to sync early"
+
+
+@given(replications(layout=tensor_parallel_case().layout, accumulation=2))
+def test_where_a_parameter_is_sharded_replication_has_no_options(options: Replication) -> None:
+    assert options == Replication()
+
+
+def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
+    cases = [case_at(0, index, paths=["data_parallel"]) for index in range(200)]
+    changed = Counter(name.partition("=")[0] for case in cases for name, _ in put_back(case.replication))
+    assert set(changed) == set(Replication.__struct_fields__)
+    assert sum(case.replication == Replication() for case in cases) > len(cases) / 2
+    first = next(i for i in itertools.count() if cases[i].replication.gradient_as_bucket_view and not torch_ddp.unsupported(cases[i]))
+    assert first < 50

@@ -1,0 +1,163 @@
+"""Replicas on XLA: they agree with the oracle behind the compile gate, show the faults of torch_xla 2.9.0, and say what they cannot do."""
+
+import importlib.util
+
+import pytest
+from samples import a_case, tensor_parallel_case
+
+from difftest import plugins
+from difftest.case import Case, Data, Training
+from difftest.comparator import Comparison, compare
+from difftest.layers import Activation, Attention, Embedding, LayerNorm, Linear, Residual
+from difftest.layout import Replicate, Shard
+from difftest.options import Replication
+from difftest.outcome import Failure, Stage, Trace
+from workers import sandbox, xla_gate, xla_replicas
+
+BACKENDS = ("xla_ddp", "xla_replica")
+PERCEPTRON = (Linear(inputs=6, outputs=9), Activation(function="tanh"), Linear(inputs=9, outputs=5))
+CAUSAL = (
+    Embedding(vocabulary=11, width=8),
+    Residual(layers=(LayerNorm(width=8), Attention(width=8, heads=4, kv_heads=2))),
+    Linear(inputs=8, outputs=11, bias=False, tied=True),
+)
+BUCKET_VIEW = Replication(gradient_as_bucket_view=True)
+
+backends = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def real(test):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201  pytest's own types say nothing
+    """Marks a test that runs real replicas."""
+    missing = importlib.util.find_spec("torch_xla") is None
+    return pytest.mark.slow(pytest.mark.xla(pytest.mark.skipif(missing, reason="torch_xla is not installed")(test)))
+
+
+def compared(case: Case, backend: str) -> Comparison:
+    side = plugins.load("workers.backends", backend).SIDE
+    return compare(case, backend, side, sandbox.run(case, "oracle"), sandbox.run(case, backend))
+
+
+def first(comparison: Comparison) -> tuple[str, Stage, str]:
+    divergence = comparison.divergences[0]
+    return divergence.check, divergence.stage, divergence.tensor
+
+
+@real
+@backends
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_replicas_agree_with_the_oracle(backend: str, ranks: int) -> None:
+    training = Training(optimizer="adam", learning_rate=2**-7, steps=4, clip_norm=0.25)
+    case = a_case(PERCEPTRON, mesh=(("dp", ranks),), training=training, fed=Data(batch=6 * ranks))
+    assert compared(case, backend).verdict == "agree"
+
+
+@real
+@backends
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_types_agree_too(backend: str, dtype: str) -> None:
+    assert compared(a_case(PERCEPTRON, dtype=dtype, training=Training(steps=2)), backend).verdict == "agree"
+
+
+@real
+@backends
+def test_two_data_axes_and_one_that_only_replicates(backend: str) -> None:
+    axes, batch = (("dp_replicate", 2), ("dp_shard", 1), ("tp", 2)), (Shard(0), Shard(0), Replicate())
+    assert compared(a_case(PERCEPTRON, mesh=axes, batch=batch, training=Training(accumulation=2)), backend).verdict == "agree"
+
+
+@real
+@pytest.mark.parametrize("backend", ["torch_ddp", "xla_ddp"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        Replication(find_unused_parameters=True, own_weights=True),
+        Replication(static_graph=True, no_sync=False, bucket_cap_mb=2**-12),
+        Replication(broadcast_buffers=False, no_sync=False),
+    ],
+)
+def test_the_wrapper_obeys_its_options(backend: str, options: Replication) -> None:
+    case = a_case(PERCEPTRON, training=Training(steps=3, accumulation=2), fed=Data(batch=8), replication=options)
+    assert compared(case, backend).verdict == "agree"
+
+
+@real
+def test_gradients_that_are_views_of_buckets_are_not_reduced() -> None:
+    """pytorch/xla#8396, alive in torch_xla 2.9.0."""
+    case = a_case(PERCEPTRON, mesh=(("dp", 3),), fed=Data(batch=6), replication=BUCKET_VIEW)
+    assert first(compared(case, "xla_ddp")) == ("replicas", Stage.BACKWARD, "0.weight")
+    assert compared(case, "torch_ddp").verdict == "agree"
+    assert compared(case.unsharded(), "xla_ddp").verdict == "agree"
+
+
+@real
+def test_a_tensor_broadcast_alone_is_lost_on_the_other_ranks() -> None:
+    """The causal mask, bool, has a bucket of its own in the broadcast: torch_xla 2.9.0 leaves zeros of it."""
+    case = a_case(CAUSAL, sequence=6, training=Training(loss="cross_entropy"))
+    assert first(compared(case, "xla_ddp")) == ("loss", Stage.FORWARD, "output")
+    spared = a_case(CAUSAL, sequence=6, training=Training(loss="cross_entropy"), replication=Replication(broadcast_buffers=False))
+    assert compared(spared, "xla_ddp").verdict == "agree"
+    assert compared(case, "xla_replica").verdict == "agree"
+
+
+@real
+def test_momentum_takes_accumulated_gradients_as_they_were_before_they_were_reduced() -> None:
+    """Torch_xla 2.9.0: what is reduced in place is not seen through `detach()`."""
+    training = Training(optimizer="momentum", accumulation=2)
+    assert first(compared(a_case(PERCEPTRON, training=training), "xla_replica")) == ("replicas", Stage.UPDATE, "0.weight")
+    assert compared(a_case(PERCEPTRON, training=training), "xla_ddp").verdict == "agree"
+
+
+@real
+@backends
+def test_two_runs_give_the_same_bits_and_every_rank_its_own_piece(backend: str) -> None:
+    one, other = (sandbox.run(a_case(PERCEPTRON, mesh=(("dp", 4),)), backend) for _ in range(2))
+    assert isinstance(one, Trace)
+    assert isinstance(other, Trace)
+    weight, again = (trace.steps[0][Stage.UPDATE, "0.weight"] for trace in (one, other))
+    assert sorted(weight.pieces) == [0, 1, 2, 3]
+    assert all((weight.pieces[rank] == again.pieces[rank]).all() for rank in range(4))
+    assert one.events["graphs"][0] >= 1
+    assert one.environment["transport"] == "xla"
+
+
+@real
+def test_ranks_that_are_not_the_devices_are_refused_in_words() -> None:
+    outcome = sandbox.run(a_case(), "xla_ddp", options={"CPU_NUM_DEVICES": "3"})
+    assert isinstance(outcome, Failure)
+    assert outcome.message == "the mesh dp=2 has 2 ranks; replicas need as many devices, and there are 3"
+
+
+@real
+@pytest.mark.parametrize("defect", ["parameter_left_out", "sum_for_mean", "first_parts_dropped"])
+def test_planted_defects_are_seen(defect: str) -> None:
+    case = a_case(PERCEPTRON, training=Training(accumulation=2))
+    spoiled = sandbox.run(case, "xla_ddp", options={"DIFFTEST_FAULT": defect})
+    assert compare(case, "xla_ddp", "xla", sandbox.run(case, "oracle"), spoiled).verdict == "diverge"
+
+
+def test_what_replicas_cannot_be_is_said() -> None:
+    assert xla_replicas.unsupported(a_case()) is None
+    assert "shards one" in (xla_replicas.unsupported(tensor_parallel_case()) or "")
+    assert "evenly" in (xla_replicas.unsupported(a_case(fed=Data(batch=5))) or "")
+    assert xla_replicas.unsupported(a_case(fed=Data(batch=5)).unsharded()) is None
+    along = a_case((Embedding(vocabulary=5, width=4),), sequence=4, batch=(Shard(1),))
+    assert "sequence" in (xla_replicas.unsupported(along) or "")
+
+
+@pytest.mark.parametrize(("installed", "gated"), [("2.9.0", True), ("2.10.1", True), ("2.5.1", False), ("2.8.0", False)])
+def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(monkeypatch: pytest.MonkeyPatch, installed: str, gated: bool) -> None:  # noqa: FBT001
+    monkeypatch.setattr(xla_gate, "version", lambda _package: installed)
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    assert (xla_replicas.unsupported(a_case()) is None) is gated
+    monkeypatch.setenv("PJRT_DEVICE", "TPU")
+    assert xla_replicas.unsupported(a_case()) is None, "a process a chip needs no gate"
+
+
+def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    assert xla_replicas.processes(a_case()) == 1
+    there = xla_replicas.environment(a_case())
+    assert (there["CPU_NUM_DEVICES"], there["MASTER_PORT"], there["PJRT_CPU_ASYNC_CLIENT"]) == ("2", "0", "false")
+    monkeypatch.setenv("PJRT_DEVICE", "TPU")
+    assert xla_replicas.processes(a_case()) == 2
+    assert "MASTER_PORT" not in xla_replicas.environment(a_case())

@@ -1,0 +1,36 @@
+"""DDP's broadcast of a tensor that is alone of its type leaves zeros on all ranks but 0 over xla. Exits 0 when it does.
+
+A module's only parameter, or the bool mask of an attention: flattened alone a tensor is a view, and the reduction misses its base.
+"""
+
+# ruff: noqa: SLF001
+import os
+import sys
+import time
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2", PJRT_CPU_ASYNC_CLIENT="false", MASTER_PORT="0")
+import torch
+import torch_xla
+from torch import distributed
+from torch.testing._internal.distributed import multi_threaded_pg
+from torch_xla import runtime
+from torch_xla._internal import pjrt
+
+
+def replica() -> list[float]:
+    rank = runtime.global_ordinal()
+    distributed.distributed_c10d._world.group_count = rank  # groups of one process need different names
+    distributed.init_process_group("xla", init_method="xla://")
+    weight = torch.full((2, 2), 1.0 + rank).to(torch_xla.device())
+    distributed._broadcast_coalesced(distributed.group.WORLD, [weight], 1 << 20, 0)  # what DistributedDataParallel calls
+    while rank and not torch_xla._XLAC._xla_get_num_cached_compilation_graph():
+        time.sleep(0.01)  # replicas of one process must share one program: rank 0 compiles it
+    torch_xla._XLAC._set_all_reduce_token(str(torch_xla.device()), None)
+    torch_xla.sync()
+    return weight.flatten().tolist()
+
+
+multi_threaded_pg._install_threaded_pg()
+one, other = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
+print(f"expected {[1.0] * 4} on both ranks, actual {one} and {other}")
+sys.exit(0 if other == [0.0] * 4 else 1)

@@ -1,0 +1,46 @@
+"""`DistributedDataParallel` on XLA: torch's wrapper over the process group `xla`, a replica a device, with the options of the case."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from difftest.case import Case
+from workers import xla_replicas, xla_side
+from workers.backends import torch_ddp
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workers.session import Session
+
+SIDE = "xla"
+PRELOAD = xla_side.PRELOAD
+unsupported = xla_replicas.unsupported
+processes = xla_replicas.processes
+environment = xla_replicas.environment
+
+
+@contextmanager
+def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
+    """Wraps each replica's module; all ranks are one group."""
+    if processes(case) == 1:
+        _keep_groups_apart()
+    with xla_replicas.session(case, rank, _place, partial(torch_ddp.quiet, case.replication)) as joined:
+        yield joined
+
+
+def _keep_groups_apart() -> None:
+    """Gives every thread its own default group, as torch_xla does on TPUs whose chips share a process."""
+    from torch.testing._internal.distributed import multi_threaded_pg
+
+    multi_threaded_pg._install_threaded_pg()  # noqa: SLF001  torch_xla.experimental.pjrt_backend calls it too
+
+
+def _place(replica: xla_replicas.Replica, module: "nn.Module") -> "nn.Module":
+    from torch import distributed
+
+    if processes(replica.case) == 1:  # groups are registered by name, which is a count, for the whole process
+        distributed.distributed_c10d._world.group_count = replica.rank  # noqa: SLF001
+    distributed.init_process_group("xla", init_method="xla://")
+    return torch_ddp.wrap(replica.case.replication, replica.move(torch_ddp.start(replica.case, replica.rank, module)))

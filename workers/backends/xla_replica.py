@@ -1,0 +1,47 @@
+"""Replicas on XLA without a wrapper: rank 0's parameters broadcast once, then gradients reduced as `xm.optimizer_step` reduces them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from difftest.case import Case
+from difftest.outcome import Stage
+from workers import xla_replicas, xla_side
+from workers.backends import torch_ddp
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from workers.session import Session
+
+SIDE = "xla"
+PRELOAD = xla_side.PRELOAD
+unsupported = xla_replicas.unsupported
+processes = xla_replicas.processes
+environment = xla_replicas.environment
+
+
+@contextmanager
+def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
+    """Gradients are reduced once a step, when all accumulation parts are in."""
+    with xla_replicas.session(case, rank, _place, after=_after) as joined:
+        yield joined
+
+
+def _place(replica: xla_replicas.Replica, module: "nn.Module") -> "nn.Module":
+    """What `xm.broadcast_master_param` does, with layouts not pinned: XLA has no pinned all-reduce of bfloat16 on the CPU."""
+    import torch_xla
+    from torch_xla.core import xla_model
+
+    module = replica.move(torch_ddp.start(replica.case, replica.rank, module))
+    xla_model.collective_broadcast([*module.parameters(), *module.buffers()], pin_layout=False)
+    torch_xla.sync()
+    return module
+
+
+def _after(stage: Stage, _step: int, _module: "nn.Module", optimizer: "torch.optim.Optimizer") -> None:
+    from torch_xla.core import xla_model
+
+    if stage is Stage.BACKWARD:
+        xla_model.reduce_gradients(optimizer, pin_layout=False)

@@ -1,0 +1,137 @@
+"""The compile gate, without which replicas on XLA:CPU wait for each other until XLA aborts.
+
+All ranks are threads of one process there, and a collective's rendezvous is keyed by the compiled module: ranks that compile the
+same graph separately never meet. Behind the gate rank 0 compiles and the others find its program in the cache. The gate stands wherever
+a graph is run: in `torch_xla.sync`, and after `ProcessGroupXla.broadcast`, whose result `DistributedDataParallel` reads at once. The
+wrapper's check that all ranks have the same shapes cannot pass a gate, as its graph depends on the rank, and is left out: ours have. What
+is traced, and with which collectives, stays torch's and torch_xla's own.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from unittest.mock import patch
+
+POLL_SECONDS = 0.0005
+
+GATED_SINCE = (2, 9)
+"""The first torch_xla in which the gate is known to hold. In 2.5.1 it does not: every replica's run has an id of its own."""
+
+
+def missing() -> str | None:
+    """Why the torch_xla that is installed cannot be gated, or None; where none is installed the workers' own will say."""
+    try:
+        installed = version("torch_xla")
+    except PackageNotFoundError:
+        return None
+    if tuple(int(part) for part in installed.split(".")[:2]) >= GATED_SINCE:
+        return None
+    return "the replicas' compile gate is not known to hold in this older torch_xla"
+
+
+def ordinal() -> int:
+    """The rank of the replica whose thread this is."""
+    from torch_xla import runtime
+
+    rank: int = runtime.global_ordinal()
+    return rank
+
+
+@dataclass(slots=True, kw_only=True)
+class Gate:
+    """Lets rank 0 compile a graph and the others run it once that is done.
+
+    They do not wait until rank 0's `run` returns: it may first free a buffer that its own collective still holds. `compiled` counts the
+    graphs compiled and those found compiled, and `known` the programs in the cache.
+    """
+
+    run: Callable[..., None]
+    compiled: Callable[[], tuple[int, int]]
+    known: Callable[[], int]
+    barrier: threading.Barrier
+    returned: threading.Event = field(default_factory=threading.Event)
+
+    def sync(self, *_: object, **__: object) -> None:
+        """`torch_xla.sync` for one replica's thread: runs what it has traced, and waits until every rank's is done.
+
+        `RuntimeError` when a rank compiled a graph of its own: its collectives and those of rank 0 would wait for each other forever.
+        """
+        from torch_xla.core import xla_model
+
+        compiled, found, known = *self.compiled(), self.known()
+        self.barrier.wait()
+        if ordinal() == 0:
+            self._lead()
+        else:
+            while not self.returned.is_set() and self.known() == known and self.compiled()[1] == found:
+                time.sleep(POLL_SECONDS)
+            self.run()
+        self.barrier.wait()
+        if self.compiled()[0] > compiled + 1:
+            msg = "a replica has traced another graph than rank 0, and their collectives will never meet"
+            raise RuntimeError(msg)
+        xla_model.wait_device_ops()
+        self.returned.clear()
+        self.barrier.wait()
+
+    def _lead(self) -> None:
+        try:
+            self.run()
+        finally:
+            self.returned.set()
+
+
+def _run(sync: Callable[[], None]) -> None:
+    """Runs what this thread has traced.
+
+    The token that orders collectives keeps their graph alive, with buffers that a running collective holds. `sync` forgets it last, with
+    the interpreter locked, and no other rank would reach the collective: here it is forgotten first, which changes no graph.
+    """
+    import torch_xla
+
+    torch_xla._XLAC._set_all_reduce_token(str(torch_xla.device()), None)  # noqa: SLF001  what `sync` itself calls
+    sync()
+
+
+def _compiled() -> tuple[int, int]:
+    """How many graphs this process has compiled, and how many it has found compiled."""
+    from torch_xla.debug import metrics
+
+    return metrics.counter_value("UncachedCompile") or 0, metrics.counter_value("CachedCompile") or 0
+
+
+@contextmanager
+def gated(replicas: int) -> Iterator[threading.Barrier]:
+    """Installs the gate; `NotImplementedError` where torch or torch_xla has no place for it."""
+    barrier = threading.Barrier(replicas)
+    with ExitStack() as stack:
+        try:
+            for place in _places(barrier):
+                stack.enter_context(place)
+        except AttributeError as error:
+            msg = f"the replicas' compile gate cannot be installed: {error}"
+            raise NotImplementedError(msg) from error
+        yield barrier
+
+
+def _places(barrier: threading.Barrier) -> "Iterator[AbstractContextManager[object]]":
+    """Where the gate stands. `AttributeError` where there is no such place."""
+    import torch_xla
+    from torch.nn.parallel import distributed
+    from torch_xla.distributed.xla_backend import ProcessGroupXla
+
+    known = torch_xla._XLAC._xla_get_num_cached_compilation_graph  # noqa: SLF001  no public way to ask
+    gate, broadcast = Gate(run=partial(_run, torch_xla.sync), compiled=_compiled, known=known, barrier=barrier), ProcessGroupXla.broadcast
+
+    def broadcast_and_sync(*arguments: object) -> object:
+        work = broadcast(*arguments)
+        gate.sync()
+        return work
+
+    yield patch.object(torch_xla, "sync", gate.sync)
+    yield patch.object(ProcessGroupXla, "broadcast", broadcast_and_sync)
+    yield patch.object(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)

@@ -1,0 +1,234 @@
+"""Replicas on XLA: every rank a device with a copy of the model and a graph of its own, as `torch_xla.launch` makes them.
+
+On a TPU a rank is a process; on the CPU all ranks are threads of one process, behind a gate (`workers.xla_gate`). A session of replicas
+speaks for whichever rank's thread asks it, so the training loop runs as it is, once in every thread.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+from difftest import layers
+from difftest.case import Case
+from difftest.layout import Placements, Shard, local_slices
+from difftest.outcome import Array, Sharded, Stage, Trace
+from workers import torch_side, xla_gate, xla_side
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from workers.session import Session
+
+
+def unsupported(case: Case) -> str | None:
+    """Layouts that no replica can have, and what would give the replicas different graphs."""
+    if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):
+        return "replicas keep every parameter whole; the layout shards one"
+    if not torch_side.cuts_rows_only(case):
+        return "replicas are fed rows; the layout cuts the batch along the sequence"
+    if len(set(_rows_by_rank(case))) > 1:
+        return "every replica must trace the same graph; the ranks do not share the rows evenly"
+    if any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers)):
+        return "replicas have no kernel of their own for flash attention"
+    return xla_gate.missing() if xla_side.device_kind() == "CPU" else None
+
+
+def _rows_by_rank(case: Case) -> Iterator[int]:
+    rows, layout = case.data.batch // case.training.accumulation, case.layout
+    for rank in range(case.world_size):
+        (mine,) = local_slices((rows,), layout.batch, layout.mesh, rank)
+        yield mine.stop - mine.start
+
+
+def processes(case: Case) -> int:
+    """One on the CPU, whose devices are all in one process; one a rank elsewhere."""
+    return 1 if xla_side.device_kind() == "CPU" else case.world_size
+
+
+def environment(case: Case) -> dict[str, str]:
+    """The device kind; on the CPU one virtual device a rank, a synchronous client, and a rendezvous of the process group on any free port.
+
+    An asynchronous client runs the replicas' programs on a few threads of its own, and where there are more replicas than cores one in four
+    runs ended with a rank's program waiting for the thread that another's collective had blocked.
+    """
+    there = xla_side.environment(case)
+    return {**there, "PJRT_CPU_ASYNC_CLIENT": "false", "MASTER_PORT": "0"} if there["PJRT_DEVICE"] == "CPU" else there
+
+
+@dataclass(slots=True, kw_only=True)
+class Replica:
+    """What one rank holds: its device, and the lazy tensors whose values are fetched when they have been computed."""
+
+    case: Case
+    rank: int
+    device: Any
+    noted: list[tuple["Tensor", dict[int, Array]]] = field(default_factory=list)
+    graphs: list[int] = field(default_factory=list)
+
+    def move(self, module: "nn.Module") -> "nn.Module":
+        """The module on this replica's device; XLA breaks the ties between weights on the way."""
+        from workers.build import tie
+
+        module = module.to(self.device)
+        tie(module, self.case.model)
+        return module
+
+    def feed(self, tensor: "Tensor") -> "Tensor":
+        """The rows of a host tensor that are this rank's, on its device."""
+        layout = self.case.layout
+        mine = local_slices(tuple(tensor.shape), layout.batch, layout.mesh, self.rank)
+        return tensor[mine].to(self.device, copy=True)
+
+    def read(self, tensor: "Tensor", placements: Placements) -> Sharded:
+        """The piece of this rank: of a lazy tensor at the next `sync`, as reading must not cut the graph that a user would compile."""
+        import torch_xla
+
+        pieces: dict[int, Array] = {}
+        if any(torch_xla._XLAC._check_tensor_need_materialization([tensor])):  # noqa: SLF001  no public way to ask
+            self.noted.append((tensor.clone(), pieces))
+        else:
+            pieces[self.rank] = _array(tensor)
+        rows = self.case.data.batch // self.case.training.accumulation
+        shape = (rows, *tensor.shape[1:]) if Shard(0) in placements else tuple(tensor.shape)
+        return Sharded(shape=shape, dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces)
+
+    def total(self, loss: "Tensor") -> "Tensor":
+        """The sum over the shares of the batch; axes along which it is replicated have no say."""
+        from torch_xla.core import xla_model
+
+        layout, groups = self.case.layout, dict[tuple[int, ...], list[int]]()
+        for rank in range(self.case.world_size):
+            pairs = zip(layout.mesh.names, layout.mesh.coordinate(rank), strict=True)
+            groups.setdefault(tuple(at for name, at in pairs if name not in layout.batch_axes), []).append(rank)
+        summed: Tensor = xla_model.all_reduce(xla_model.REDUCE_SUM, loss.clone(), groups=list(groups.values()), pin_layout=False)
+        return summed
+
+    def sync(self) -> None:
+        """Runs what has been traced, with the other ranks, and fetches what was noted."""
+        import torch_xla
+        from torch_xla.debug import metrics
+
+        torch_xla.sync(wait=True)
+        self.graphs.append(metrics.counter_value("UncachedCompile") or 0)
+        for tensor, pieces in self.noted:
+            pieces[self.rank] = _array(tensor)
+        self.noted.clear()
+
+    def events(self) -> dict[str, Any]:
+        """Graphs compiled until the end of each step, operators that fell back to the CPU, JAX's own backends."""
+        from torch_xla.debug import metrics
+
+        if self.noted:
+            self.sync()
+        syncs = self.case.training.accumulation + 1
+        jax = sys.modules.get("jax._src.xla_bridge")
+        return {
+            "graphs": self.graphs[syncs - 1 :: syncs],
+            "fallbacks": sorted(metrics.executed_fallback_ops()),
+            "jax_backends": sorted(getattr(jax, "_backends", {})),
+        }
+
+
+def _array(tensor: "Tensor") -> Array:
+    import torch
+
+    with torch.no_grad():
+        host = tensor.cpu()  # not of `detach()`: it makes a view anew, where what the optimizer was given may be out of date
+    array: Array = (host.float() if host.dtype == torch.bfloat16 else host).numpy().copy()
+    return array
+
+
+Place = Callable[[Replica, "nn.Module"], "nn.Module"]
+Quiet = Callable[["nn.Module", bool], AbstractContextManager[None]]
+After = Callable[[Stage, int, "nn.Module", "torch.optim.Optimizer"], None]
+
+_here = threading.local()
+
+
+def here() -> Replica:
+    """The replica whose thread this is."""
+    replica: Replica = _here.replica
+    return replica
+
+
+@contextmanager
+def session(
+    case: Case,
+    rank: int,
+    place: Place,
+    quiet: Quiet = lambda _module, _last: nullcontext(),
+    after: After = lambda *_: None,
+) -> Iterator["Session"]:
+    """A session in which every replica's thread speaks for its own rank: `replay` runs the loop in each and merges what they saw."""
+    from workers import xla_collectives
+    from workers.operators import Operators
+    from workers.session import Session
+
+    yield Session(
+        dtype=torch_side.dtype_of(case),
+        place=lambda module: place(here(), module),
+        feed=lambda tensor: here().feed(tensor),
+        read=lambda tensor, placements: here().read(tensor, placements),
+        scale=float(torch_side.data_ranks(case)),
+        total=lambda loss: here().total(loss),
+        sync=lambda: here().sync(),
+        quiet=quiet,
+        after=after,
+        replay=partial(_replay, case, rank),
+        operators=Operators(collect=xla_collectives.collect(case, lambda: here().rank), recompute=xla_side.recompute),
+        environment=_describe(),
+        events=lambda: here().events(),
+    )
+
+
+def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joined: "Session") -> Trace:
+    """Runs the loop once a replica of this process, at the same time, as `torch_xla.launch` does."""
+    from torch_xla._internal import pjrt
+
+    with xla_gate.gated(case.world_size) if processes(case) == 1 else nullcontext() as barrier:
+        failures: list[Exception] = []
+        replica = partial(_attempt, case, barrier, failures, lambda: train(joined))
+        traces = pjrt._run_thread_per_device(process, processes(case), replica, pjrt.initialize_multiprocess)  # noqa: SLF001  `launch` would spawn
+        if failures:
+            raise failures[0]
+        seen: list[Trace] = list(traces.values())
+        return reduce(Trace.merged, seen)
+
+
+def _attempt(case: Case, barrier: threading.Barrier | None, failures: list[Exception], train: Callable[[], Trace]) -> Trace | None:
+    """One replica's run, in its own thread. The first that fails frees the others from the gate."""
+    try:
+        _here.replica = _join(case)
+        return train()
+    except Exception as error:  # noqa: BLE001  raised again by the main thread, whatever it is
+        failures.append(error)
+        if barrier is not None:
+            barrier.abort()
+        return None
+
+
+def _join(case: Case) -> Replica:
+    """The replica of this thread. `ValueError` when there is another number of devices than the case has ranks."""
+    import torch
+    import torch_xla
+    from torch_xla import runtime
+
+    devices = runtime.world_size()
+    if devices != case.world_size:
+        msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; replicas need as many devices, and there are {devices}"
+        raise ValueError(msg)
+    torch.autograd.set_multithreading_enabled(False)  # a backward's collectives are then called by the replica's own thread
+    torch_xla._XLAC._xla_set_mat_mul_precision("highest")  # noqa: SLF001  what torch_xla.backends calls, without its warning
+    return Replica(case=case, rank=xla_gate.ordinal(), device=torch_xla.device())
+
+
+def _describe() -> dict[str, str]:
+    import torch
+    import torch_xla
+
+    return {"device": xla_side.device_kind(), "torch": torch.__version__, "torch_xla": torch_xla.__version__, "transport": "xla"}
