@@ -10,14 +10,16 @@ import math
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.case import DType, Regime, Training
-from difftest.layers import Attention, Conv, LayerNorm, Linear, RMSNorm, walk
+from difftest.case import Case, DType, Regime, Training
+from difftest.exact import inexact
+from difftest.layers import Attention, Collective, Conv, FlashAttention, LayerNorm, Linear, Residual, RMSNorm, walk
 from difftest.layout import Layout, Mesh, chunk
 from difftest.model import Model
-from generators.chances import weighted
+from generators.chances import sometimes, weighted
 from generators.models import Purpose
 
 Loss: TypeAlias = Literal["mse", "cross_entropy"]
@@ -27,6 +29,12 @@ MOST_ROWS = 32
 MOST_EXACT_ROWS = 16
 LEAST_EXACT_ROWS = 4
 """Fewer small integers may happen to be fitted exactly, and there is no gradient."""
+
+MOST_SCORES = 2**18
+"""Scores of flash attention in a run, `steps * rows * heads * length * keys` of every layer, unless each rank's one row has more.
+
+They are what the oracle spends its time on, and to be sure it runs more than a hundred times within a run's deadline.
+"""
 
 MOST_LAYERS_UNNORMED = 6
 LEAST_TARGETS_IGNORED = 16
@@ -55,21 +63,28 @@ def dtypes(*, purpose: Purpose = "ordinary") -> SearchStrategy[DType]:
 
 
 def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[Regime]:
-    """Kinds of numbers: those which `model` keeps finite in `dtype` and does not flush to zero."""
+    """Kinds of numbers: those which `model` keeps finite in `dtype` and does not flush to zero.
+
+    Over hundreds of positions that are nearly equal, the gradients of queries and keys are nothing but what rounding leaves of zero.
+    """
     if purpose == "exact":
         return st.just("exact")
-    if purpose == "learnable" or model.tokens:
+    if purpose == "learnable":
         return st.just("normal")
-    wide: tuple[tuple[int, Regime], ...] = ((2, "tiny"),) if dtype != "float16" else ()
+    attends = any(isinstance(layer, Attention | FlashAttention) for _, layer in walk(model.layers))
+    sharp: tuple[tuple[int, Regime], ...] = ((1, "sharp"),) if attends and dtype != "float16" else ()
+    if model.tokens:
+        return weighted((7, "normal"), *sharp)
+    wide: tuple[tuple[int, Regime], ...] = ((2, "tiny"),) if dtype != "float16" and not scores(model=model) else ()
     large: tuple[tuple[int, Regime], ...] = ((2, "large"),) if dtype != "float16" and keeps_large_finite(model) else ()
-    return weighted((6, "normal"), (1, "ties"), (1, "zeros"), *wide, *large)
+    return weighted((6, "normal"), (1, "ties"), (1, "zeros"), *wide, *large, *sharp)
 
 
 def keeps_large_finite(model: Model) -> bool:
     """Whether large inputs stay far from overflow: a norm rescales them, or few layers multiply them and no softmax is fed."""
     kinds = [type(layer) for _, layer in walk(model.layers)]
     growing = sum(kind in (Linear, Conv) for kind in kinds)
-    return LayerNorm in kinds or RMSNorm in kinds or (Attention not in kinds and growing <= MOST_LAYERS_UNNORMED)
+    return LayerNorm in kinds or RMSNorm in kinds or (not {Attention, FlashAttention} & set(kinds) and growing <= MOST_LAYERS_UNNORMED)
 
 
 @st.composite
@@ -85,16 +100,33 @@ def trainings(draw: st.DrawFn, *, model: Model, purpose: Purpose, dtype: DType, 
     return Training(
         optimizer=optimizer,
         learning_rate=draw(learning_rates(optimizer=optimizer, regime=regime, loss=loss)),
-        steps=draw(step_counts(dtype=dtype, regime=regime)),
-        accumulation=draw(weighted((5, 1), (2, 2), (1, 3))),
+        steps=draw(step_counts(dtype=dtype, regime=regime, scores_a_row=scores(model=model))),
+        accumulation=draw(weighted((5, 1), (2, 2), (1, 3) if not scores(model=model) else (1, 2))),
         clip_norm=draw(weighted((3, None), (1, 1.0), (1, 0.25))),
         loss=loss,
+        checkpointing=has_blocks(model=model) and draw(sometimes(one_in=5)),
     )
 
 
-def step_counts(*, dtype: DType, regime: Regime) -> SearchStrategy[int]:
-    """Few updates: after more, half types and large numbers tell of their own drift."""
-    short = dtype != "float32" or regime == "large"
+def has_blocks(*, model: Model) -> bool:
+    """Whether there is something to be computed again in the backward pass."""
+    return any(isinstance(layer, Residual) for layer in model.layers)
+
+
+@st.composite
+def wired(draw: st.DrawFn, *, case: Case) -> Case:
+    """`case`, in a half type where it is an exact collective in which nothing rounds in that either."""
+    if case.data.regime != "exact" or not any(isinstance(layer, Collective) for layer in case.model.layers):
+        return case
+    narrow = msgspec.structs.replace(case, dtype=draw(weighted((1, "float32"), (2, "bfloat16"), (1, "float16"))))
+    return narrow if inexact(narrow) is None else case
+
+
+def step_counts(*, dtype: DType, regime: Regime, scores_a_row: int = 0) -> SearchStrategy[int]:
+    """Few updates: after more, half types and large numbers tell of their own drift, and flash attention takes its time."""
+    if scores_a_row > MOST_SCORES // 4:
+        return st.just(1)
+    short = dtype != "float32" or regime == "large" or scores_a_row > 0
     return weighted((1, 1), (1, 2)) if short else weighted((3, 1), (4, 2), (3, 3), (1, 5))
 
 
@@ -138,11 +170,18 @@ def learning_rates(*, optimizer: Optimizer, regime: Regime, loss: Loss) -> Searc
     return st.just(LARGE_RATES[loss]) if regime == "large" else st.sampled_from(SGD_RATES[optimizer])
 
 
-def batches(*, layout: Layout, accumulation: int, exact: bool = False) -> SearchStrategy[int]:
-    """Rows of a batch in which every data rank has a row in every accumulation part."""
+def batches(*, model: Model, layout: Layout, training: Training, exact: bool = False) -> SearchStrategy[int]:
+    """Rows of a batch in which every data rank has a row in every accumulation part, few where attention's scores are many."""
+    accumulation = training.accumulation
     parts = tuple(size for name, size in layout.mesh.axes if name in layout.batch_axes)
-    most = MOST_EXACT_ROWS if exact else MOST_ROWS
-    return batch_rows(parts=parts, most=most // accumulation, exact=exact).map(lambda rows: rows * accumulation)
+    most = MOST_EXACT_ROWS if exact else min(MOST_ROWS, MOST_SCORES // max(1, training.steps * scores(model=model)))
+    collective = any(isinstance(layer, Collective) for layer in model.layers)
+    return batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not collective).map(lambda rows: rows * accumulation)
+
+
+def scores(*, model: Model) -> int:
+    """How many scores the flash attention of `model` has for one row."""
+    return sum(layer.heads * layer.length * layer.keys for _, layer in walk(model.layers) if isinstance(layer, FlashAttention))
 
 
 def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:
@@ -150,15 +189,18 @@ def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:
     return st.sampled_from((0.0, 0.25, 0.5)) if loss == "cross_entropy" and targets >= LEAST_TARGETS_IGNORED else st.just(0.0)
 
 
-def batch_rows(*, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = False) -> SearchStrategy[int]:
-    """Rows of one accumulation part, cut over data axes of sizes `parts`: mostly even, never leaving a rank empty."""
+def batch_rows(*, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = False, uneven: bool = True) -> SearchStrategy[int]:
+    """Rows of one accumulation part, cut over data axes of sizes `parts`: mostly even, never leaving a rank empty.
+
+    `uneven` is whether ranks may have other numbers of rows than others: a collective wants as many from each.
+    """
     least = math.prod(parts)
     allowed = [rows for rows in range(least, max(most, least) + 1) if every_rank_has_rows(rows, tuple(parts))]
     if exact:
         return st.sampled_from([rows for rows in allowed if rows >= LEAST_EXACT_ROWS and _is_power_of_two(rows)])
     even = [rows for rows in allowed if rows % least == 0]
-    uneven = [rows for rows in allowed if rows % least]
-    return weighted((4, even), (1, uneven or even)).flatmap(st.sampled_from)
+    others = [rows for rows in allowed if rows % least] if uneven else []
+    return weighted((4, even), (1, others or even)).flatmap(st.sampled_from)
 
 
 @functools.cache

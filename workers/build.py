@@ -1,6 +1,6 @@
 """From model data to a `torch.nn.Module`, made of torch's own layers so that wrappers know them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias, cast
@@ -33,10 +33,17 @@ class Chain(nn.Sequential):
 
 
 class Residual(Chain):
-    """The input plus what its layers make of it."""
+    """The input plus what its layers make of it, computed again in the backward pass by `recompute`, where one is set.
+
+    A block whose input needs no gradient is not: the checkpointing that XLA has (it is reentrant) would cut it off from the loss.
+    """
+
+    recompute: Callable[..., Tensor] | None = None
 
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """Same shape out as in."""
+        if self.recompute and inputs.requires_grad:
+            return inputs + self.recompute(super().forward, inputs, extras)
         return inputs + super().forward(inputs, extras)
 
 
@@ -108,11 +115,17 @@ class _Plan:
 
     model: Model
     operators: Operators
+    checkpointing: bool
 
 
-def build(model: Model, weights: Mapping[str, Floats], dtype: torch.dtype, operators: Operators) -> nn.Module:
-    """The module on the host with `weights` in `dtype`; parameter names are `model.parameters()`'s."""
-    plan = _Plan(model=model, operators=operators)
+def build(
+    model: Model, weights: Mapping[str, Floats], dtype: torch.dtype, operators: Operators, *, checkpointing: bool = False
+) -> nn.Module:
+    """The module on the host with `weights` in `dtype`; parameter names are `model.parameters()`'s.
+
+    `checkpointing`: residual blocks are computed again in the backward pass.
+    """
+    plan = _Plan(model=model, operators=operators, checkpointing=checkpointing)
     chain = Chain(*(_layer(layer, plan, str(index)) for index, layer in enumerate(model.layers)))
     tie(chain, model)
     chain = chain.to(dtype)
@@ -132,7 +145,9 @@ def _layer(layer: data.Layer, plan: _Plan, path: str) -> nn.Module:
         case data.Attention():
             return Attention(layer, plan.model.sequence)
         case data.Residual():
-            return Residual(*(_layer(inner, plan, f"{path}.{index}") for index, inner in enumerate(layer.layers)))
+            block = Residual(*(_layer(inner, plan, f"{path}.{index}") for index, inner in enumerate(layer.layers)))
+            block.recompute = plan.operators.recompute if plan.checkpointing else None
+            return block
         case data.Dropout():
             return Dropout(path)
         case data.FlashAttention() | data.Collective() | data.Redistribute():

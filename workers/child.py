@@ -1,9 +1,10 @@
 """What one forked rank does: join a backend, train, leave the result in the run's folder, and die.
 
-Everything that can be known of a death is left behind as it happens: the stage in `rankN.stage`, standard error (with native and
-Python frames of a fatal signal, by faulthandler) in `rankN.err`.
+Everything that can be known of a death is left behind as it happens: the stage in `rankN.stage`, standard error (with the frames of a fatal
+signal, Python's by faulthandler and native ones) in `rankN.err`.
 """
 
+import dataclasses
 import faulthandler
 import os
 import resource
@@ -18,7 +19,8 @@ import torch
 from difftest import plugins
 from difftest.case import Case
 from difftest.outcome import Failure, Stage, Symptom, Trace
-from workers import faults, spool
+from workers import faults, native, spool
+from workers.clients import Clients
 from workers.train import train
 
 STAGE_WIDTH = 16
@@ -65,11 +67,17 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
     case = Case.from_json(request["case"])
     backend = plugins.load("workers.backends", request["backend"])
     rendezvous = f"file://{request['folder']}/rendezvous"
+    clients = Clients(lambda: stages.last)
+
+    def report(stage: Stage, step: int) -> None:
+        stages(stage, step)
+        clients.look()
+
     try:
         with backend.session(case, rank, rendezvous) as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
-            trace: Trace = session.replay(lambda joined: train(case, joined, stages), spoiled)
-            return trace
+            trace: Trace = session.replay(lambda joined: train(case, joined, report), spoiled)
+            return dataclasses.replace(trace, events={**trace.events, "clients": clients.seen})
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
         return explain(error, *stages.last, rank)
 
@@ -96,3 +104,5 @@ def _redirect(file: Path) -> None:
     os.dup2(out, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     faulthandler.enable(sys.stderr)
+    if handler := native.compiled():
+        handler.watch()  # after faulthandler, which it hands the signal on to

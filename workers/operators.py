@@ -1,4 +1,4 @@
-"""What torch.nn has no layer for and every side does its own way: flash attention, collectives, moving between placements.
+"""What torch.nn has no layer for and every side does its own way: flash attention, collectives, moves, computing a block again.
 
 The functions here are what the operators *mean*, on whole tensors: the oracle uses them as they are. A backend replaces those that its
 framework has a door of its own for, in its session's `Operators`.
@@ -6,9 +6,11 @@ framework has a door of its own for, in its session's `Operators`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from difftest import layers
 
@@ -17,8 +19,8 @@ from difftest import layers
 class Scores:
     """What shapes attention's scores beside queries and keys.
 
-    `scale` multiplies them, then `ab` (heads, length, keys) is added. `segments` are the ids of queries (batch, length) and of keys
-    (batch, keys).
+    `scale` multiplies them, then `ab` (heads, length, keys) is added (SDPA's order; Pallas adds first). `segments` are the ids of queries
+    (batch, length) and of keys (batch, keys).
     """
 
     scale: float
@@ -28,30 +30,57 @@ class Scores:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
-    """Attention from primitive operators: (batch, heads, length, head_dim) of queries, (batch, heads, keys, head_dim) of the others.
+    """Attention from few operators: (batch, heads, length, head_dim) of queries, (batch, heads, keys, head_dim) of the others.
 
-    Causal: query i sees keys up to i. A query without any key of its segment sees nothing and gives zeros, as flash kernels do.
+    Causal: query i sees keys up to i, whatever their number, as in SDPA and in Pallas. A query without any key of its segment gives zeros,
+    as in SDPA; Pallas gives the mean of the values there, so the generators make no such case.
     """
     weights = query @ key.transpose(-1, -2) * scores.scale
     if scores.ab is not None:
         weights = weights + scores.ab
-    hidden = forbidden(scores, query.shape[-2], key.shape[-2])
-    if hidden is None:
-        return torch.softmax(weights, dim=-1) @ value
-    weights = torch.softmax(weights.masked_fill(hidden, torch.finfo(weights.dtype).min), dim=-1)
-    return weights.masked_fill(hidden, 0.0) @ value
+    hidden = forbidden(scores, query, key)
+    if hidden is not None:
+        weights = weights.masked_fill(hidden, torch.finfo(weights.dtype).min)
+    return cast("Tensor", _Mixed.apply(weights, value, hidden))  # type: ignore[no-untyped-call]
 
 
-def forbidden(scores: Scores, length: int, keys: int) -> Tensor | None:
-    """True where a query must not see a key, (batch or 1, 1, length, keys); None when all are seen."""
-    hidden = None
-    if scores.causal:
-        hidden = torch.ones(length, keys, dtype=torch.bool).triu(1)[None, None]
+class _Mixed(torch.autograd.Function):
+    """`softmax(weights) @ value`, differentiated as flash kernels do it, so that it rounds as they do.
+
+    They take the softmax's row sums from the output, `sum(gradient * output)`. With an output in a half type all of a row's weights then
+    share one error, which the gradient of the queries adds up, where the textbook's sums cancel.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:  # noqa: ANN401  torch has no type for it
+        shares = torch.softmax(weights, dim=-1)
+        shares = shares if hidden is None else shares.masked_fill(hidden, 0.0)
+        mixed = shares @ value
+        ctx.save_for_backward(shares, value, mixed)
+        return mixed
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
+        (gradient,) = gradients
+        shares, value, mixed = ctx.saved_tensors
+        own = gradient @ value.transpose(-1, -2)
+        common = (gradient * mixed).sum(-1, keepdim=True)
+        return shares * (own - common), shares.transpose(-1, -2) @ gradient, None
+
+
+def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
+    """True where a query must not see a key, (..., length, keys); None when all are seen."""
+    foreign = None
     if scores.segments is not None:
         queries, others = scores.segments
-        foreign = (queries.unsqueeze(-1) != others.unsqueeze(-2)).unsqueeze(1)
-        hidden = foreign if hidden is None else foreign | hidden.to(foreign.device)
-    return hidden
+        own = queries.unsqueeze(-1) == others.unsqueeze(-2)
+        foreign = own.logical_not().unsqueeze(1)  # DTensor has a rule for ==, none for !=
+    if not scores.causal:
+        return foreign
+    like = foreign if foreign is not None else scores.ab  # of their kind: a DTensor takes no plain tensor beside it
+    pairs = torch.empty(query.shape[-2], key.shape[-2], device=query.device) if like is None else like
+    future = torch.ones_like(pairs, dtype=torch.bool).triu(1)
+    return future if foreign is None else foreign | future
 
 
 def collect(tensor: Tensor, spec: layers.Collective) -> Tensor:
@@ -95,6 +124,11 @@ def move(tensor: Tensor, _spec: layers.Redistribute) -> Tensor:
     return tensor
 
 
+def recompute(block: Callable[..., Tensor], *inputs: Any) -> Tensor:  # noqa: ANN401  tensors, and mappings of them
+    """`block(*inputs)`, computed again in the backward pass instead of kept; nothing in a block draws random numbers."""
+    return cast("Tensor", checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operators:
     """How a backend does each of them."""
@@ -102,3 +136,4 @@ class Operators:
     attend: Callable[[Tensor, Tensor, Tensor, Scores], Tensor] = attend
     collect: Callable[[Tensor, layers.Collective], Tensor] = collect
     move: Callable[[Tensor, layers.Redistribute], Tensor] = move
+    recompute: Callable[..., Tensor] = recompute

@@ -26,7 +26,7 @@ from difftest import plugins
 from difftest.case import Case
 from difftest.errors import InfrastructureError
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
-from workers import spool
+from workers import native, spool
 
 DEADLINE_SECONDS = 60.0
 START_SECONDS = 180.0
@@ -211,8 +211,9 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
         return outcome
     stage, step = _stage(folder, rank)
     kind = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-    log = _tail(folder, rank)
-    return Failure(symptom=Symptom.CRASH, stage=stage, step=step, kind=kind, message=_fatal_line(log), log=log, rank=rank)
+    log = _log(folder, rank)
+    known: dict[str, Any] = {"message": _fatal_line(log), "frame": native.where(log), "log": native.readable(log)[-LOG_CHARACTERS:]}
+    return Failure(symptom=Symptom.CRASH, stage=stage, step=step, kind=kind, rank=rank, **known)
 
 
 def _hang(folder: Path, ranks: _Ranks, deadline: float) -> Failure:
@@ -220,7 +221,9 @@ def _hang(folder: Path, ranks: _Ranks, deadline: float) -> Failure:
     rank = min(set(range(ranks.wanted)) - set(ranks.statuses))
     stage, step = _stage(folder, rank)
     message = f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}"
-    return Failure(symptom=Symptom.HANG, stage=stage, step=step, kind="deadline", message=message, log=_tail(folder, rank), rank=rank)
+    return Failure(
+        symptom=Symptom.HANG, stage=stage, step=step, kind="deadline", message=message, log=_log(folder, rank)[-LOG_CHARACTERS:], rank=rank
+    )
 
 
 def _stage(folder: Path, rank: int) -> tuple[Stage, int]:
@@ -229,9 +232,9 @@ def _stage(folder: Path, rank: int) -> tuple[Stage, int]:
     return Stage(name), int(step)
 
 
-def _tail(folder: Path, rank: int) -> str:
+def _log(folder: Path, rank: int) -> str:
     file = folder / f"rank{rank}.err"
-    return file.read_text(errors="replace")[-LOG_CHARACTERS:] if file.exists() else ""
+    return file.read_text(errors="replace") if file.exists() else ""
 
 
 def _fatal_line(log: str) -> str:

@@ -4,10 +4,10 @@ A `Session` lives inside one process and speaks for the ranks that process holds
 XLA's single-controller SPMD.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,9 @@ from difftest.case import Case
 from difftest.layout import Placements
 from difftest.outcome import Sharded, Stage, Trace
 from workers.operators import Operators
+
+Forward: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
+"""From one part's tensors to its output and its loss."""
 
 
 def _nothing() -> None: ...
@@ -43,6 +46,8 @@ class Session:
     * `replay(train, session) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
     * `operators`: how the backend attends, communicates and moves (`workers.operators`).
     * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
+    * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once, where the case asks for a
+      framework's own accumulation; a part is its tensors on the host, `forward` gives a part's output and loss.
     """
 
     dtype: torch.dtype
@@ -53,6 +58,7 @@ class Session:
     total: Callable[[Tensor], Tensor] = lambda loss: loss
     sync: Callable[[], None] = _nothing
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
+    accumulate: "Callable[[nn.Module, Sequence[Sequence[Tensor]], Forward], tuple[list[Tensor], Tensor]] | None" = None
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
     operators: Operators = field(default_factory=Operators)
     environment: dict[str, str] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """THE training loop, written once: a backend joins, places, feeds and reads, so a difference can only come from it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias, cast
 
 import torch
@@ -23,7 +24,7 @@ Report: TypeAlias = Callable[[Stage, int], None]
 def train(case: Case, session: Session, report: Report) -> Trace:
     """Runs `case` through a joined backend and returns the pieces this process held."""
     report(Stage.BUILD, 0)
-    module = build(case.model, data.weights(case), session.dtype, session.operators)
+    module = build(case.model, data.weights(case), session.dtype, session.operators, checkpointing=case.training.checkpointing)
     report(Stage.PLACE, 0)
     module = session.place(module)
     run = _Run(case, session, module, make_optimizer(case, module), report)
@@ -58,39 +59,55 @@ class _Run:
         return seen | self._read(Stage.UPDATE, {name: p.detach() for name, p in parameters(self.module).items()})
 
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
-        seen, losses = {}, []
         parts = split(data.batch(self.case, step), self.case.training.accumulation)
+        if self.session.accumulate and len(parts) > 1:
+            self.report(Stage.FORWARD, step)
+            hosts = [self._hosts(part) for part in parts]
+            outputs, total = self.session.accumulate(self.module, hosts, partial(self._forward, parts[0]))
+            seen = {(Stage.FORWARD, _output(index)): self.session.read(o, self.case.layout.batch) for index, o in enumerate(outputs)}
+            self.session.sync()
+        else:
+            seen, total = self._loop(step, parts)
+        seen[Stage.FORWARD, "loss"] = self.session.read(total.detach(), replicated(self.case.layout.mesh))
+        return seen
+
+    def _loop(self, step: int, parts: Sequence[Batch]) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
+        """Forward and backward of one part after the other; what was seen, and the loss of all."""
+        seen, losses = {}, []
         for index, part in enumerate(parts):
             self.report(Stage.FORWARD, step)
             with self.session.quiet(self.module, index == len(parts) - 1):
-                output, loss = self._forward(part)
-                seen[Stage.FORWARD, f"output.{index}" if index else "output"] = self.session.read(output.detach(), self.case.layout.batch)
+                output, loss = self._forward(part, *map(self.session.feed, self._hosts(part)))
+                seen[Stage.FORWARD, _output(index)] = self.session.read(output.detach(), self.case.layout.batch)
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
                 (loss * self.session.scale).backward()
             self.session.sync()
-        total = torch.stack(losses).sum() if len(losses) > 1 else losses[0]
-        seen[Stage.FORWARD, "loss"] = self.session.read(total, replicated(self.case.layout.mesh))
-        return seen
+        return seen, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
-    def _forward(self, part: Batch) -> tuple[Tensor, Tensor]:
-        inputs, targets = self._feed(part.inputs), self._feed(part.targets)
-        extras = {name: self._feed(array) for name, array in part.extras.items()}
-        output = cast("Tensor", self.module(inputs, extras))
+    def _forward(self, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor) -> tuple[Tensor, Tensor]:
+        """Output and loss; `part` tells how many targets there are in all, and what the extras are."""
+        output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
         return output, loss_of(self.case, output, targets, part.count)
 
-    def _feed(self, array: data.Floats | data.Integers) -> Tensor:
-        tensor = torch.from_numpy(array)
-        return self.session.feed(tensor.to(self.session.dtype) if tensor.is_floating_point() else tensor)
+    def _hosts(self, part: Batch) -> list[Tensor]:
+        """Inputs, targets and extras on the host, floats in the session's dtype."""
+        tensors = map(torch.from_numpy, (part.inputs, part.targets, *part.extras.values()))
+        return [tensor.to(self.session.dtype) if tensor.is_floating_point() else tensor for tensor in tensors]
 
     def _read(self, stage: Stage, tensors: Mapping[str, Tensor]) -> dict[tuple[Stage, str], Sharded]:
         placements = self.case.layout.parameters
         return {(stage, name): self.session.read(tensor, placements[name]) for name, tensor in tensors.items()}
 
 
+def _output(index: int) -> str:
+    """The name of an accumulation part's output."""
+    return f"output.{index}" if index else "output"
+
+
 def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """The trained parameters by the model's names: wrappers' prefixes removed."""
-    return {name.removeprefix("module."): parameter for name, parameter in module.named_parameters()}
+    return {name.removeprefix("module.").removeprefix("_orig_module."): parameter for name, parameter in module.named_parameters()}
 
 
 def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:

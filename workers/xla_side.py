@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,18 +22,19 @@ import numpy as np
 from difftest.case import Case
 from difftest.layout import Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded
+from workers import xla_start
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
 
+    from workers.operators import Operators
     from workers.session import Session
 
 THREADS_AT_LEAST = 16
 """With fewer threads than devices, XLA:CPU's collectives starve and abort."""
 
 TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
-SPARE_AXIS = "spare"
 
 
 def device_kind() -> str:
@@ -61,7 +62,8 @@ def environment(case: Case) -> dict[str, str]:
     if kind != "CPU":
         return {"PJRT_DEVICE": kind}
     threads = max(THREADS_AT_LEAST, case.world_size)
-    return {"PJRT_DEVICE": kind, "CPU_NUM_DEVICES": str(case.world_size), "XLA_THREAD_POOL_SIZE": str(threads)}
+    asynchronous = {} if case.start.asynchronous else {xla_start.ASYNCHRONOUS: "false"}
+    return {"PJRT_DEVICE": kind, "CPU_NUM_DEVICES": str(case.world_size), "XLA_THREAD_POOL_SIZE": str(threads), **asynchronous}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,41 +71,31 @@ class World:
     """The devices, arranged as the case's mesh.
 
     Where there are more devices than ranks (`spare` of them a rank), a further innermost axis holds copies: XLA's meshes span all devices.
+    `grid` is the mesh as torch_xla takes it. `kept` lives as long as the run, as a user's variables do.
     """
 
     case: Case
     device: Any
-    spare: int
+    grid: Any
+    kept: Any = None
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the axes."""
-        return (*self.case.layout.mesh.shape, *((self.spare,) if self.spare > 1 else ()))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the axes."""
-        return (*self.case.layout.mesh.names, *((SPARE_AXIS,) if self.spare > 1 else ()))
+    def spare(self) -> int:
+        """How many devices there are a rank."""
+        return xla_start.spare(self.case)
 
     def mesh(self) -> Any:  # noqa: ANN401  torch_xla has no types
         """The mesh as torch_xla takes it."""
-        from torch_xla.distributed import spmd
-
-        return spmd.Mesh(np.arange(int(np.prod(self.shape))), self.shape, self.names)
+        return self.grid
 
 
 def join(case: Case) -> World:
-    """Starts the runtime in SPMD mode. `ValueError` when the case's ranks do not fit the devices."""
+    """Starts the runtime in SPMD mode by the case's acts. `ValueError` when the case's ranks do not fit the devices."""
     import torch_xla
-    from torch_xla import runtime
 
-    runtime.use_spmd()  # before anything touches a device: pytorch/xla#9735
+    left = {name: xla_start.act(name, case) for name in case.start.acts}
     torch_xla._XLAC._xla_set_mat_mul_precision("highest")  # noqa: SLF001  what torch_xla.backends calls, without its warning
-    devices = runtime.global_runtime_device_count()
-    if devices % case.world_size:
-        msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; they do not divide the {devices} {device_kind()} devices"
-        raise ValueError(msg)
-    return World(case=case, device=torch_xla.device(), spare=devices // case.world_size)
+    return World(case=case, device=torch_xla.device(), grid=left["mesh"], kept=left["device"])
 
 
 def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) -> tuple[str | tuple[str, ...] | None, ...]:
@@ -125,11 +117,29 @@ def marker(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
     return mark
 
 
+def sender(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
+    """A function that moves a host tensor to the devices and cuts it on the way.
+
+    `mark_sharding` refuses tensors on the host ("Expected XLA tensor"): this, which torch_xla's data loader does with batches, is how a
+    tensor is annotated before it is moved.
+    """
+    from torch_xla.core import xla_model
+    from torch_xla.distributed import spmd
+
+    def send(tensor: "Tensor", placements: Placements) -> "Tensor":
+        spec = spmd.ShardingSpec(world.mesh(), partition_spec(tensor.dim(), placements, world.case.layout.mesh.names))
+        moved: list[Tensor] = xla_model.send_cpu_data_to_device(tensor.detach(), world.device, spec)
+        return moved[0]
+
+    return send
+
+
 def device_mesh(world: World) -> "DeviceMesh":
     """The mesh as torch takes it."""
     from torch.distributed.device_mesh import init_device_mesh
 
-    return init_device_mesh("xla", world.shape, mesh_dim_names=world.names)
+    shape, names = xla_start.axes(world.case)
+    return init_device_mesh("xla", shape, mesh_dim_names=names)
 
 
 def distribute(tensor: "Tensor", mesh: "DeviceMesh", placements: Placements) -> "Tensor":
@@ -180,7 +190,7 @@ class Reader:
 
         if self.noted:
             self.sync()
-        syncs = self.world.case.training.accumulation + 1
+        syncs = len(self.graphs) // self.world.case.training.steps
         jax = sys.modules.get("jax._src.xla_bridge")
         return {
             "graphs": self.graphs[syncs - 1 :: syncs],
@@ -210,10 +220,13 @@ def _array(shard: Any) -> Array:  # noqa: ANN401
 
 
 @contextmanager
-def session(world: World, place: "Callable[[nn.Module], nn.Module]", feed: "Callable[[Tensor], Tensor]") -> Iterator["Session"]:
+def session(
+    world: World, place: "Callable[[nn.Module], nn.Module]", feed: "Callable[[Tensor], Tensor]", operators: "Operators | None" = None
+) -> Iterator["Session"]:
     """A session over all ranks: batches are fed whole, so that losses and gradients are global already."""
     import torch
 
+    from workers.operators import Operators
     from workers.session import Session
 
     reader = Reader(world=world)
@@ -223,9 +236,18 @@ def session(world: World, place: "Callable[[nn.Module], nn.Module]", feed: "Call
         feed=feed,
         read=reader.read,
         sync=reader.sync,
+        operators=replace(operators or Operators(), recompute=recompute),
         environment=_describe(),
         events=reader.events,
     )
+
+
+def recompute(block: "Callable[..., Tensor]", *inputs: Any) -> "Tensor":  # noqa: ANN401
+    """`block(*inputs)`, computed again behind an optimization barrier: without one XLA would see the same computation and keep it."""
+    from torch_xla.utils.checkpoint import checkpoint
+
+    recomputed: Tensor = checkpoint(block, *inputs)
+    return recomputed
 
 
 def _describe() -> dict[str, str]:

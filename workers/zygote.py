@@ -28,8 +28,9 @@ def serve(preload: list[str]) -> None:
     replies = _take_stdout()
     for name in preload:
         importlib.import_module(name)
-    from workers import child  # after the preload: it imports torch
+    from workers import child, native  # after the preload: it imports torch
 
+    native.compiled()
     _say(replies, {"ready": True})
     children: set[int] = set()
     unread = b""
@@ -74,6 +75,7 @@ def _become_child(request: Mapping[str, Any], main: Any, replies: int) -> NoRetu
         import traceback
 
         traceback.print_exc()
+        sys.stderr.flush()  # the end that follows leaves buffers behind
         os._exit(1)
     os._exit(0)
 

@@ -1,5 +1,11 @@
-"""`difftest replay`: one case again, in fresh processes."""
+"""`difftest replay`: one case again, in fresh processes; often and under load where a race is hunted, with the rate of every outcome."""
 
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +33,20 @@ class Target:
 @click.argument("target", metavar="CASE_OR_FINDING", type=click.Path(path_type=Path))
 @click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), help="Which to run.  [default: the finding's, or all]")
 @click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often.")
+@click.option("--load", type=click.IntRange(min=0), default=0, show_default=True, help="How many busy processes run beside it.")
 @json_option
-def command(target: Path, backends: tuple[str, ...] | None, times: int, *, as_json: bool) -> int:
-    """Run a case file, or the case of a finding's folder, again; exit status 1 when it diverges."""
+def command(target: Path, backends: tuple[str, ...] | None, times: int, load: int, *, as_json: bool) -> int:
+    """Run a case file, or the case of a finding's folder, again; exit status 1 when it diverges.
+
+    With --times, the rate of every outcome is told; with --load too, races have more to race with.
+    """
     what = read_target(target)
     check_ranks(what.case)
-    results = [again for _ in range(times) for again in _replay(what, backends)]
+    with busy(load):
+        results = list(_replays(what, backends, times, load))
     fingerprint = what.finding.fingerprint if what.finding else None
-    told: dict[str, Any] = {"case": what.case.id, "fingerprint": fingerprint, "times": times, "results": results}
+    told: dict[str, Any] = {"case": what.case.id, "fingerprint": fingerprint, "times": times, "load": load, "results": results}
+    told["rates"] = rates(results)
     told["reproduced"] = sum(fingerprint in r["fingerprints"] for r in results) if fingerprint else None
     if as_json:
         print_json(told)
@@ -56,21 +68,42 @@ def read_target(target: Path) -> Target:
     return Target(corpus.case(name), corpus.finding(name))
 
 
-def _replay(what: Target, wanted: tuple[str, ...] | None) -> list[dict[str, Any]]:
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many processes that do nothing but take CPU time from others."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+def rates(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """By backend, how often each outcome came: a fingerprint, or the verdict where there is none."""
+    counted: dict[str, Counter[str]] = {}
+    for result in results:
+        outcome = (*result["fingerprints"], result["verdict"])[0]
+        counted.setdefault(result["backend"], Counter())[outcome] += 1
+    return {backend: dict(counter.most_common()) for backend, counter in counted.items()}
+
+
+def _replays(what: Target, wanted: tuple[str, ...] | None, times: int, load: int) -> Iterator[dict[str, Any]]:
     from workers import sandbox
     from workers.backends import candidates
 
+    deadline = sandbox.DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))  # who is given less of the machine needs longer
     chosen = candidates(wanted or ((what.finding.backend,) if what.finding else ()))
-    truth = sandbox.run(what.case, ORACLE)
-    told = []
-    for name, backend in chosen.items():
-        reason = backend.unsupported(what.case)
-        if reason:
-            told.append({"backend": name, "verdict": "unsupported", "reason": reason, "fingerprints": []})
-        else:
-            comparison = compare(what.case, name, backend.SIDE, truth, sandbox.run(what.case, name))
-            told.append(_described(name, comparison))
-    return told
+    truth = sandbox.run(what.case, ORACLE, deadline=deadline)
+    for _ in range(times):
+        for name, backend in chosen.items():
+            reason = backend.unsupported(what.case)
+            if reason:
+                yield {"backend": name, "verdict": "unsupported", "reason": reason, "fingerprints": []}
+            else:
+                actual = sandbox.run(what.case, name, deadline=deadline)
+                yield _described(name, compare(what.case, name, backend.SIDE, truth, actual))
 
 
 def _described(backend: str, comparison: Comparison) -> dict[str, Any]:
@@ -87,5 +120,9 @@ def _described(backend: str, comparison: Comparison) -> dict[str, Any]:
 def _tell(told: dict[str, Any]) -> None:
     for result in told["results"]:
         click.echo(f"{result['backend']}: {result['verdict']}  {' '.join(result['fingerprints'])}  {result['reason']}".rstrip())
+    if told["times"] > 1:
+        for backend, counted in told["rates"].items():
+            for outcome, count in counted.items():
+                click.echo(f"{backend}: {outcome} {count} of {told['times']}")
     if told["fingerprint"]:
         click.echo(f"{told['fingerprint']}: reproduced {told['reproduced']} of {told['times']}")

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import xla_side
+from workers import xla_flash, xla_scan, xla_side, xla_start
 
 if TYPE_CHECKING:
     from torch import nn
@@ -17,9 +19,9 @@ PRELOAD = xla_side.PRELOAD
 environment = xla_side.environment
 
 
-def unsupported(_case: Case) -> str | None:
-    """Every layout can be annotated."""
-    return None
+def unsupported(case: Case) -> str | None:
+    """Every layout can be annotated; flash attention needs kernels that can run here."""
+    return xla_flash.refusal(case)
 
 
 def processes(_case: Case) -> int:
@@ -30,17 +32,34 @@ def processes(_case: Case) -> int:
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
-    from workers.build import tie
-
     world = xla_side.join(case)
+    operators, kernels = xla_flash.operators(world)
     mark = xla_side.marker(world)
 
     def place(module: "nn.Module") -> "nn.Module":
-        module = module.to(world.device)
-        tie(module, case.model)
-        for name, parameter in module.named_parameters():
-            mark(parameter, case.layout.parameters[name])
-        return module
+        return _placed(module, world)
 
-    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
-        yield joined
+    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators) as joined:
+        accumulate = partial(xla_scan.accumulate, world) if case.start.accumulation == "scan" else None
+        yield replace(joined, environment={**joined.environment, **kernels}, accumulate=accumulate)
+
+
+def _placed(module: "nn.Module", world: xla_side.World) -> "nn.Module":
+    """The module on the devices, its parameters annotated as the case's start has it."""
+    from torch import nn
+
+    from workers.build import tie
+
+    case, mark, send = world.case, xla_side.marker(world), xla_side.sender(world)
+    annotated = {name: at for name, at in case.layout.parameters.items() if xla_start.annotates(case.start, at)}
+    if case.start.marked == "before":
+        for name, placements in annotated.items():
+            path, _, own = name.rpartition(".")
+            holder = module.get_submodule(path)
+            holder.register_parameter(own, nn.Parameter(send(holder.get_parameter(own), placements)))
+    module = module.to(world.device)
+    tie(module, case.model)
+    if case.start.marked == "after":
+        for name, placements in annotated.items():
+            mark(module.get_parameter(name), placements)
+    return module

@@ -1,0 +1,114 @@
+"""Native frames of a crash: what a process leaves behind, and the name that identifies it."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers import native
+
+EXECUTE = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
+LOG = """some warning
+Native frames, innermost first:
+/tmp/difftest-x/native.so(+0x11d0)[0x7f00]
+/lib/libc.so.6(+0x3c050)[0x7f01]
+/gone/libframework.so(_ZNK9framework4nodeIiE3runEv+0x18)[0x7f02]
+/gone/libframework.so(+0x99)[0x7f03]
+/usr/bin/python(_PyEval_EvalFrameDefault+0x55)[0x7f04]
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f (most recent call first):
+  File "/venv/site-packages/torch_xla/torch_xla.py", line 87 in sync
+"""
+
+CRASH = """
+import ctypes, faulthandler, os, sys, threading
+from workers import native
+faulthandler.enable()
+native.compiled().watch()
+if sys.argv[1] == "abort":
+    os.abort()
+libc = ctypes.CDLL(None)
+ready = threading.Barrier(4)
+def read():
+    ready.wait()
+    libc.strlen(1)
+threads = [threading.Thread(target=read) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+"""
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (f"{EXECUTE}(a::B const&, std::vector<int> const&)", EXECUTE),
+        (
+            f"std::_Function_handler<void (long, long), {EXECUTE}(a::B<c> const&)::{{lambda(long, e<f>)#1}}>::_M_invoke(x) [clone .cold]",
+            EXECUTE,
+        ),
+        (
+            "std::_Function_handler<void (), Eigen::Pool::go(std::function<void (long)>) const::{lambda()#2}>::_M_invoke(y)",
+            "Eigen::Pool::go",
+        ),
+        (
+            "xla::Literal* xla::spmd::Create<xla::HLO*>(xla::Shape const&)::{lambda(auto:1)#1}::operator()<float>(float) const",
+            "xla::spmd::Create",
+        ),
+        ("torch_xla::(anonymous namespace)::StepMarker(std::string[abi:cxx11] const&)", "torch_xla::anonymous::StepMarker"),
+        ("_PyEval_EvalFrameDefault", "_PyEval_EvalFrameDefault"),
+        ("", ""),
+    ],
+)
+def test_a_name_loses_all_that_differs_between_two_cases(name: str, told: str) -> None:
+    assert native.plain(name) == told
+
+
+def test_a_crash_is_where_the_framework_was_innermost() -> None:
+    assert native.where(LOG) == "framework::node::run"
+
+
+def test_without_native_frames_the_python_frame_tells() -> None:
+    _, _, python = LOG.partition("Fatal")
+    assert native.where(python) == "torch_xla.py:sync"
+    assert native.where("nothing of the kind") == ""
+
+
+def test_a_log_is_told_with_names_for_addresses() -> None:
+    told = native.readable(LOG)
+    assert "  framework::node<int>::run() const\n  ? in libframework.so\n" in told
+    assert "0x7f02" not in told
+    assert told.startswith("some warning\n")
+    assert native.readable("no stack") == "no stack"
+
+
+@needs_compiler
+def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> None:
+    """The handler's own function is static: on the stack it is an address."""
+    library = tmp_path / "handler.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native.SOURCE], check=True)  # noqa: S603, S607
+    script = f"import ctypes, os; ctypes.CDLL({str(library)!r}).watch(); os.abort()"
+    died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r"handler\.so\(\+0x([0-9a-f]+)\)", died.stderr)
+    assert found
+    offset = int(found[1], 16)
+    assert native.Frame("", offset, str(library)).function() == "tell"
+    assert not native.Frame("", offset, str(tmp_path / "none.so")).function()
+    assert not native.Frame("", offset, __file__).function()
+
+
+@needs_compiler
+@pytest.mark.parametrize(("how", "number"), [("abort", signal.SIGABRT), ("threads", signal.SIGSEGV)])
+def test_a_process_tells_once_and_dies_of_its_own_signal(how: str, number: signal.Signals) -> None:
+    """Also when several threads are struck together."""
+    for _ in range(5):
+        died = subprocess.run([sys.executable, "-c", CRASH, how], capture_output=True, text=True, check=False, timeout=30)  # noqa: S603
+        assert died.returncode == -number
+        assert died.stderr.count("Native frames") == 1
+        assert "Fatal Python error" in died.stderr

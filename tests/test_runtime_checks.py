@@ -1,0 +1,88 @@
+"""The checks on what a run did beside its numbers: PJRT clients created, graphs compiled."""
+
+import dataclasses
+from typing import Any
+
+from samples import a_case, a_failure, candidate, oracle
+
+from difftest.checks import recompile, runtime_init
+from difftest.comparator import compare
+from difftest.divergence import Divergence
+from difftest.outcome import Stage
+from difftest.pair import pair
+from workers.clients import Clients
+
+CASE = a_case()
+
+
+def a_client(library: str, platform: str = "cpu", **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"library": library, "platform": platform, "stage": "backward", "step": 1, "guarded": False, "caller": "", **changes}
+
+
+def said(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
+    actual = dataclasses.replace(candidate(CASE), events=events)
+    return list(check.check(pair(CASE, "xla_spmd", "xla", oracle(CASE), actual)))
+
+
+OWN = a_client("torch_xla", "CPU", stage="build")
+
+
+def test_one_client_and_guarded_ones_of_jax_are_legal() -> None:
+    assert said(runtime_init) == []
+    assert said(runtime_init, clients=[]) == []
+    assert said(runtime_init, clients=[OWN]) == []
+    assert said(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax", "tpu", guarded=True)]) == []
+
+
+def test_jax_alone_needs_no_guard() -> None:
+    assert said(runtime_init, clients=[a_client("jax")]) == []
+
+
+def test_an_unguarded_client_of_jax_diverges_whichever_came_first() -> None:
+    beside = a_client("jax", caller="custom_kernel.py:trace_pallas")
+    for clients in ([OWN, beside, a_client("jax", "tpu")], [beside, OWN]):
+        (divergence,) = said(runtime_init, clients=clients)
+        assert "jax creates a cpu client without the guard" in divergence.detail
+        assert divergence.detail.endswith("called from custom_kernel.py:trace_pallas")
+        assert (divergence.stage, divergence.step) == (Stage.BACKWARD, 1)
+
+
+def test_the_same_client_twice_diverges_even_when_guarded() -> None:
+    guarded = a_client("jax", guarded=True)
+    (divergence,) = said(runtime_init, clients=[OWN, guarded, guarded, guarded])
+    assert "jax creates a second cpu client" in divergence.detail
+
+
+def test_a_runtime_divergence_counts_although_the_numbers_agree() -> None:
+    actual = dataclasses.replace(candidate(CASE), events={"clients": [OWN, a_client("jax")]})
+    comparison = compare(CASE, "xla_spmd", "xla", oracle(CASE), actual)
+    assert comparison.verdict == "diverge"
+    assert [d.check for d in comparison.divergences] == ["runtime_init"]
+
+
+def test_its_fingerprint_does_not_depend_on_the_step() -> None:
+    early, late = (said(runtime_init, clients=[OWN, a_client("jax", step=step)])[0] for step in (0, 3))
+    assert early.fingerprint == late.fingerprint
+
+
+def test_graphs_may_be_new_until_they_have_settled() -> None:
+    assert said(recompile) == []
+    assert said(recompile, graphs=[3, 7, 8, 8, 8]) == []
+    assert said(recompile, graphs=[2]) == []
+
+
+def test_a_new_graph_at_a_settled_step_diverges_once() -> None:
+    (divergence,) = said(recompile, graphs=[3, 5, 7, 9, 11])
+    assert divergence.step == 3
+    assert divergence.detail.startswith("step 3: 2 new graphs")
+
+
+def test_neither_check_speaks_of_a_run_that_failed() -> None:
+    failed = pair(CASE, "xla_spmd", "xla", oracle(CASE), a_failure())
+    assert list(runtime_init.check(failed)) == list(recompile.check(failed)) == []
+
+
+def test_a_process_without_torch_xla_has_seen_no_client() -> None:
+    clients = Clients(lambda: (Stage.BUILD, 0))
+    clients.look()
+    assert clients.seen == []

@@ -1,0 +1,98 @@
+"""How SPMD programs start on XLA, in real processes: what must make no difference, and the fault that does."""
+
+import importlib.util
+import shutil
+from typing import Any
+
+import msgspec
+import pytest
+from test_xla_backends import CASES, a_case, error
+
+from difftest.case import Case, Training
+from difftest.comparator import Comparison, compare
+from difftest.divergence import identity
+from difftest.layers import Activation, Linear, Residual
+from difftest.model import Model
+from difftest.options import ACTS, Start
+from difftest.outcome import Failure, Stage, Symptom, Trace
+from workers import sandbox
+from workers.faults import VARIABLE
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xla,
+    pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"),
+]
+
+TOLERANCE = 2e-6
+EXECUTE = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
+BLOCKS = Model(layers=(Linear(inputs=6, outputs=6), Residual(layers=(Linear(inputs=6, outputs=6), Activation(function="tanh")))))
+
+
+def started(name: str, training: Training | None = None, **start: Any) -> Case:  # noqa: ANN401
+    case = msgspec.structs.replace(CASES[name], start=Start(**start))
+    return msgspec.structs.replace(case, training=training) if training else case
+
+
+def compared(case: Case, fault: str = "") -> Comparison:
+    actual = sandbox.run(case, "xla_spmd", options={VARIABLE: fault} if fault else {})
+    return compare(case, "xla_spmd", "xla", sandbox.run(case, "oracle"), actual)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        started("data_parallel", acts=("mesh", "spmd", "device", "seed")),
+        started("fully_sharded", marked="before", asynchronous=False),
+        started("data_tensor", replicated="unmarked"),
+        started("transformer", acts=("spmd", "seed", "device", "mesh"), marked="before", replicated="unmarked"),
+    ],
+    ids=["mesh first", "sent in pieces", "replicas unmarked", "all"],
+)
+def test_what_upstream_allows_makes_no_difference(case: Case) -> None:
+    assert error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
+
+
+@pytest.mark.parametrize("first", ["device", "seed"])
+def test_a_device_used_before_spmd_is_enabled_is_a_segmentation_fault_with_a_name(first: str) -> None:
+    """pytorch/xla#9735, alive in torch_xla 2.9.0; identified by signal, stage and native function, on whatever path."""
+    acts = (first, *(act for act in ACTS if act != first))
+    died = [sandbox.run(started(name, acts=acts), "xla_spmd") for name in ("data_parallel", "transformer")]
+    for outcome in died:
+        assert isinstance(outcome, Failure)
+        assert (outcome.symptom, outcome.kind, outcome.stage) == (Symptom.CRASH, "SIGSEGV", Stage.BACKWARD)
+        assert outcome.frame == EXECUTE or not shutil.which("cc")
+    assert len({identity(outcome) for outcome in died if isinstance(outcome, Failure)}) == 1
+
+
+@pytest.mark.parametrize("name", ["fully_sharded", "tensor_parallel", "transformer"])
+def test_a_batch_scanned_by_torch_xla_trains_as_a_loop_does(name: str) -> None:
+    training = msgspec.structs.replace(CASES[name].training, accumulation=2)
+    case = started(name, training, accumulation="scan")
+    assert error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
+
+
+@pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "xla_spmd"])
+def test_blocks_computed_again_train_as_kept_ones_do(backend: str) -> None:
+    case = a_case(model=BLOCKS, training=Training(steps=2, checkpointing=True))
+    outcome = sandbox.run(case, backend)
+    assert error(case, outcome) < TOLERANCE
+
+
+def test_one_client_is_created_and_graphs_settle() -> None:
+    outcome = sandbox.run(started("data_parallel", Training(steps=5, optimizer="adam")), "xla_spmd")
+    assert isinstance(outcome, Trace)
+    assert [(client["library"], client["platform"]) for client in outcome.events["clients"]] == [("torch_xla", "CPU")]
+    assert len(set(outcome.events["graphs"][1:])) == 1
+
+
+@pytest.mark.parametrize(("fault", "check"), [("jax_unguarded", "runtime_init"), ("jax_twice", "runtime_init"), ("recompile", "recompile")])
+def test_what_the_numbers_do_not_show_is_found(fault: str, check: str) -> None:
+    if fault.startswith("jax"):
+        pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
+    comparison = compared(started("data_parallel", Training(steps=5)), fault)
+    assert {divergence.check for divergence in comparison.divergences} == {check}
+
+
+def test_a_clean_run_shows_none_of_it() -> None:
+    assert compared(started("data_parallel", Training(steps=5))).verdict == "agree"

@@ -1,0 +1,27 @@
+"""torch_xla's gradient accumulation fails with its gradient checkpointing of a module's method, which is what libraries pass.
+
+torch_xla 2.9.0 on CPU. Checkpointing puts the module's parameters behind an optimization barrier, in place; the accumulation's body may not
+change its inputs, among them the parameters. Exits 0 when the fault is there.
+"""
+
+import os
+import sys
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2")
+import torch
+import torch_xla.runtime as xr
+from torch_xla.experimental.gradient_accumulation import gradient_accumulation
+from torch_xla.utils.checkpoint import checkpoint
+
+xr.use_spmd()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+parts = torch.randn(2, 3, 4)
+expected = model(parts).sum().item() / 2
+model, parts = model.to("xla"), parts.to("xla")
+try:
+    actual = gradient_accumulation(lambda part: checkpoint(model[1].forward, model[0](part)).sum(), (parts,), model).item()
+except AssertionError as error:
+    actual = repr(error)
+print(f"expected {expected}, actual {actual}")
+sys.exit(not isinstance(actual, str))

@@ -1,0 +1,26 @@
+"""A device touched (or a seed set) before `use_spmd()`: the next tensor without a sharding is a segmentation fault (pytorch/xla#9735).
+
+torch_xla 2.9.0 on CPU. `use_spmd()` warns that it replicates the tensors that exist, and goes on. Exits 0 when the fault is there.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+
+if len(sys.argv) == 1:
+    died = subprocess.run([sys.executable, __file__, "child"], capture_output=True, text=True, check=False)
+    there = died.returncode == -signal.SIGSEGV
+    actual = "SIGSEGV" if there else died.stdout.strip() or died.stderr[-300:]
+    print(f"expected 12.0, actual {actual}")
+    sys.exit(not there)
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2")
+import torch
+import torch_xla
+import torch_xla.runtime as xr
+
+torch_xla.device()
+xr.use_spmd()
+x = torch.ones(3, 4).to("xla")
+print(float(x.sum()))

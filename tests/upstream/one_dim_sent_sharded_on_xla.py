@@ -1,0 +1,27 @@
+"""A tensor of one dim cannot be sent sharded over one of two mesh axes: `send_cpu_data_to_device` indexes a dim that it has not.
+
+torch_xla 2.9.0 on CPU (compare pytorch/xla#8606). Moved first, `mark_sharding` takes it with the same mesh and spec. Exits 0 when the fault
+is there.
+"""
+
+import os
+import sys
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="4")
+import numpy as np
+import torch
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.distributed.spmd as xs
+import torch_xla.runtime as xr
+
+xr.use_spmd()
+mesh = xs.Mesh(np.arange(4), (2, 2), ("dp", "tp"))
+bias = torch.arange(6.0)
+try:
+    (sent,) = xm.send_cpu_data_to_device(bias, torch_xla.device(), xs.ShardingSpec(mesh, ("tp",)))
+    actual = sent.cpu().tolist()
+except IndexError as error:
+    actual = f"{type(error).__name__}: {error}"
+print(f"expected {bias.tolist()}, actual {actual}")
+sys.exit(actual == bias.tolist())

@@ -1,0 +1,54 @@
+"""Accumulating gradients by torch_xla's own API: one computation that loops over the parts of a batch, forward and backward, on the device.
+
+The API gives back the sum of the losses; the outputs are carried through the loop in one tensor, each part writing its own.
+"""
+
+from typing import TYPE_CHECKING
+
+from difftest.layout import Placements, Replicate, Shard
+from workers import xla_side
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor, nn
+
+    from workers.session import Forward
+
+
+def accumulate(
+    world: xla_side.World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
+) -> "tuple[list[Tensor], Tensor]":
+    """Runs `forward` and its backward over `parts` (equal shapes, on the host); every part's output, and the sum of the losses.
+
+    Gradients are left in the module's parameters. The API divides every loss by the number of parts; here losses are to be added.
+    """
+    import torch
+    from torch_xla.experimental.gradient_accumulation import gradient_accumulation
+
+    count, mark = len(parts), xla_side.marker(world)
+    placements = _behind_parts(world.case.layout.batch)
+    stacked = [mark(torch.stack(list(same)).to(world.device), placements) for same in zip(*parts, strict=True)]
+    index = torch.arange(count).to(world.device)
+
+    def step(number: "Tensor", *rest: "Tensor") -> "tuple[Tensor, Tensor]":
+        *part, outputs = rest
+        output, loss = forward(*part)
+        own = (torch.arange(count, device=world.device) == number).reshape(count, *[1] * output.dim())
+        return loss * count, torch.where(own, output.detach().unsqueeze(0), outputs)
+
+    shape = _output_shape(world, parts[0])
+    empty = mark(torch.zeros(count, *shape, dtype=getattr(torch, world.case.dtype)).to(world.device), placements)
+    total, outputs = gradient_accumulation(step, (index, *stacked), module, empty)
+    return list(outputs.unbind(0)), total
+
+
+def _behind_parts(placements: Placements) -> Placements:
+    """The batch's placements when a dim of parts stands before its own."""
+    return tuple(Shard(p.dim + 1) if isinstance(p, Shard) else Replicate() for p in placements)
+
+
+def _output_shape(world: xla_side.World, part: "Sequence[Tensor]") -> tuple[int, ...]:
+    """(rows, [sequence,] outputs) of one part."""
+    model = world.case.model
+    return (len(part[0]), *((model.sequence,) if model.sequence else ()), model.outputs)
