@@ -22,7 +22,7 @@ class FlashAttention(nn.Module):
 
     def forward(self, inputs: Tensor, extras: Mapping[str, Tensor]) -> Tensor:
         """(batch, length, width) to the same; keys and values come from the first `keys` positions."""
-        known = inputs[:, : self.spec.keys]
+        known = self._known(inputs)
         query, key, value = self._heads(self.q(inputs)), self._heads(self.k(known)), self._heads(self.v(known))
         mixed = self.attend(query, key, value, self._scores(extras))
         result: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
@@ -34,9 +34,13 @@ class FlashAttention(nn.Module):
         return Scores(
             scale=spec.head_dim**-0.5 if spec.scale is None else spec.scale,
             causal=spec.causal,
-            segments=None if ids is None else (ids, ids[:, : spec.keys]),
+            segments=None if ids is None else (ids, self._known(ids)),
             ab=self.ab,
         )
+
+    def _known(self, sequence: Tensor) -> Tensor:
+        """The positions that have keys; where all do, no slice is asked for: DTensor has no rule for one that takes everything."""
+        return sequence if self.spec.keys == self.spec.length else sequence[:, : self.spec.keys]
 
     def _heads(self, projected: Tensor) -> Tensor:
         """(batch, positions, heads * head_dim) to (batch, heads, positions, head_dim)."""

@@ -6,7 +6,7 @@ inside functions, because backends are listed on machines that have none.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -93,8 +93,10 @@ def local_session(
     quiet: "Callable[[nn.Module, bool], AbstractContextManager[None]]" = lambda _module, _last: nullcontext(),
 ) -> "Session":
     """A session of a wrapper: it is fed this rank's rows, and averages gradients over the shares of the batch."""
+    from workers import torch_collectives, torch_flash
     from workers.session import Session
 
+    facts = environment(member)
     return Session(
         dtype=dtype_of(member.case),
         place=place,
@@ -103,7 +105,8 @@ def local_session(
         scale=float(data_ranks(member.case)),
         total=partial(_total, member),
         quiet=quiet,
-        environment=environment(member),
+        operators=replace(torch_flash.operators(facts), collect=torch_collectives.collect(member.case, member.mesh)),
+        environment=facts,
     )
 
 

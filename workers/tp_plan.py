@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 AXIS = "tp"
 
+BARE = data.Activation | data.Dropout | data.Redistribute | data.Collective
+"""Layers without parameters, which no style names."""
+
 Style: TypeAlias = tuple[Literal["columns", "rows", "whole"], bool, bool]
 """How a layer is split, whether it takes a local piece of the activations, and whether it gives one."""
 
@@ -24,15 +27,22 @@ def refusal(case: Case) -> str | None:
         return "tensor parallelism needs the mesh axis tp, and last"
     if case.layout.batch[-1] != Replicate():
         return "tensor parallelism replicates the batch over tp; the layout cuts it"
-    for path, layer in data.walk(case.model.layers):
-        placements = {name: _on_tp(case, f"{path}.{name}") for name in data.shapes(layer)}
-        sharded = any(isinstance(p, Shard) for p in placements.values())
-        if sharded and not isinstance(layer, data.Linear | data.Embedding | data.Attention):
-            return f"parallelize_module has no style that shards a {type(layer).__name__}"
-        if isinstance(layer, data.Linear) and layer.bias:
-            columns = _split(case, layer, path) == "columns"
-            if placements["bias"] != (Shard(0) if columns else Replicate()):
-                return "the styles shard a bias with a weight split by columns, and only then"
+    found = (_unstyled(case, path, layer) for path, layer in data.walk(case.model.layers))
+    return next((reason for reason in found if reason), None)
+
+
+def _unstyled(case: Case, path: str, layer: data.Layer) -> str | None:
+    """Why no style gives one layer its placements."""
+    if isinstance(layer, data.FlashAttention) and layer.bias:
+        return "parallelize_module has no style for the bias of flash attention, which belongs to no Linear layer"
+    placements = {name: _on_tp(case, f"{path}.{name}") for name in data.shapes(layer)}
+    sharded = any(isinstance(p, Shard) for p in placements.values())
+    if sharded and not isinstance(layer, data.Linear | data.Embedding | data.Attention | data.FlashAttention):
+        return f"parallelize_module has no style that shards a {type(layer).__name__}"
+    if isinstance(layer, data.Linear) and layer.bias:
+        columns = _split(case, layer, path) == "columns"
+        if placements["bias"] != (Shard(0) if columns else Replicate()):
+            return "the styles shard a bias with a weight split by columns, and only then"
     return None
 
 
@@ -53,19 +63,20 @@ def _styles(case: Case, layers: Sequence[data.Layer], prefix: str) -> Iterator[t
         path = f"{prefix}{index}"
         if isinstance(layer, data.Residual):
             yield from _styles(case, layer.layers, f"{path}.")
-        elif isinstance(layer, data.Attention):
+        elif isinstance(layer, data.Attention | data.FlashAttention):
             yield from _attention(case, layer, path)
-        elif not isinstance(layer, data.Activation):
+        elif not isinstance(layer, BARE):
             split = _split(case, layer, path)
             gives = split == "columns" and isinstance(layer, data.Linear) and _meets_rows(case, layers, prefix, index)
             yield path, (split, local, gives)
             local = gives
 
 
-def _attention(case: Case, layer: data.Attention, path: str) -> Iterator[tuple[str, Style]]:
+def _attention(case: Case, layer: data.Attention | data.FlashAttention, path: str) -> Iterator[tuple[str, Style]]:
     """Every rank computes its own heads where they divide; else each projection is made whole again."""
     splits = {name: _split_of(_on_tp(case, f"{path}.{name}.weight")) for name in "qkvo"}
-    heads = list(splits.values()) == ["columns", "columns", "columns", "rows"] and not layer.kv_heads % _size(case)
+    groups = layer.kv_heads if isinstance(layer, data.Attention) else layer.heads
+    heads = list(splits.values()) == ["columns", "columns", "columns", "rows"] and not groups % _size(case)
     for name, split in splits.items():
         yield f"{path}.{name}", (split, heads and name == "o", heads and name != "o")
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
 from difftest.layout import Placements, Shard, replicated
-from workers import torch_side
+from workers import redistribution, torch_side
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,9 +21,9 @@ PRELOAD = torch_side.PRELOAD
 processes = torch_side.processes
 
 
-def unsupported(_case: Case) -> str | None:
-    """Every layout can be written as DTensor placements; where an operator has no rule, that is a result."""
-    return None
+def unsupported(case: Case) -> str | None:
+    """Every layout can be written as DTensor placements; where an operator has no rule, that is a result. Not so collectives."""
+    return redistribution.refusal(case)
 
 
 def environment(_case: Case) -> dict[str, str]:
@@ -33,16 +34,19 @@ def environment(_case: Case) -> dict[str, str]:
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Parameters, buffers and batch become DTensors on the layout's mesh; losses and gradients are global then."""
+    from workers import torch_flash
     from workers.session import Session
 
     with torch_side.joined(case, rank, rendezvous) as member:
+        facts = torch_side.environment(member)
         yield Session(
             dtype=torch_side.dtype_of(case),
             place=partial(_place, member),
             feed=lambda tensor: _distributed(member, tensor, case.layout.batch),
             read=partial(torch_side.read, member),
             total=_total,
-            environment=torch_side.environment(member),
+            operators=replace(torch_flash.operators(facts), move=redistribution.mover(member.mesh)),
+            environment=facts,
         )
 
 

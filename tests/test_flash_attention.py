@@ -1,0 +1,296 @@
+"""Flash attention: what its path draws, how each side's wrapper is told the layout, and both sides in real processes."""
+
+import importlib.util
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from samples import a_case
+
+from difftest.case import Case, Data, DType, Training
+from difftest.layers import FlashAttention, Linear, Residual, walk
+from difftest.layout import Placements, Replicate, Shard
+from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
+from generators.cases import case_at, cases
+from generators.paths import flash_attention
+from generators.training import MOST_SCORES, scores
+from workers import pallas, sandbox, tp_plan, xla_flash
+from workers.backends import xla_spmd
+from workers.faults import all_faults
+from workers.torch_flash import VARIABLE
+
+S0, S1, R = Shard(0), Shard(1), Replicate()
+BY_HEADS = {"q.weight": S0, "k.weight": S0, "v.weight": S0, "o.weight": S1, "ab": S0}
+HALF_PRECISION, SINGLE_PRECISION = 0.06, 2e-6
+"""Of a relative error; sums over all positions are made in half precision too."""
+quietly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+
+torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+kernels_needed = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("torch_xla", "jax")), reason="torch_xla or jax is not installed"
+)
+
+
+def flash(*axes: tuple[str, int], rows: int = 2, dtype: DType = "float32", training: Training | None = None, **layer: object) -> Case:
+    """A block of attention between two Linear layers, the batch cut over `dp`, the heads over `tp`."""
+    sizes = {"width": 4, "heads": 2, "head_dim": 8, "length": 128, **layer}
+    attention = FlashAttention(**{"keys": sizes["length"], **sizes})
+    layers = (Linear(inputs=3, outputs=4), Residual(layers=(attention,)), Linear(inputs=4, outputs=3))
+    mesh = axes or (("dp", 2),)
+    cut = {
+        f"1.0.{name}": tuple(p if axis == "tp" else R for axis, _ in mesh) for name, p in BY_HEADS.items() if attention.bias or name != "ab"
+    }
+    batch: Placements = tuple(R if axis == "tp" else S0 for axis, _ in mesh)
+    return a_case(
+        layers,
+        mesh=mesh,
+        batch=batch,
+        sharded=cut,
+        sequence=attention.length,
+        training=training,
+        fed=Data(batch=rows),
+        dtype=dtype,
+        path="flash_attention",
+    )
+
+
+GRID = (("dp", 2), ("tp", 2))
+CASES = {
+    "segments": flash(segments=True, rows=4, training=Training(steps=2)),
+    "heads": flash(("tp", 2), causal=True, bias=True, scale=0.125),
+    "both": flash(*GRID, segments=True, causal=True, head_dim=128),
+    "fewer keys": flash(length=256, keys=128, causal=True, bias=True, scale=0.25),
+    "several blocks of batch": flash(rows=6, segments=True),
+    "heads that do not divide": flash(("tp", 2), heads=3, segments=True),
+    "a long sequence": flash(length=512, heads=1, segments=True),
+    "bfloat16": flash(*GRID, segments=True, dtype="bfloat16"),
+    "checkpointing": flash(segments=True, training=Training(checkpointing=True)),
+}
+EVERY = pytest.mark.parametrize("name", sorted(CASES))
+
+
+def attentions(case: Case) -> list[FlashAttention]:
+    return [layer for _, layer in walk(case.model.layers) if isinstance(layer, FlashAttention)]
+
+
+@quietly
+@given(cases(paths=("flash_attention",)))
+def test_every_query_has_a_key_and_a_bias_has_a_scale_that_divides_exactly(case: Case) -> None:
+    for layer in attentions(case):
+        assert layer.keys == layer.length or not layer.segments
+        assert not layer.bias or (layer.scale and np.log2(layer.scale).is_integer())
+
+
+@quietly
+@given(cases(paths=("flash_attention",)))
+def test_the_batch_is_cut_over_data_axes_and_heads_over_tp_or_nowhere(case: Case) -> None:
+    for (name, _), placement in zip(case.layout.mesh.axes, case.layout.batch, strict=True):
+        assert placement == (R if name == "tp" else S0)
+    if case.layout.mesh.names[-1] == "tp":
+        for path, _ in ((path, layer) for path, layer in walk(case.model.layers) if isinstance(layer, FlashAttention)):
+            over_tp = {
+                name: case.layout.parameters[f"{path}.{name}"][-1] for name in BY_HEADS if f"{path}.{name}" in case.layout.parameters
+            }
+            assert over_tp in (dict.fromkeys(over_tp, R), {name: BY_HEADS[name] for name in over_tp})
+
+
+@quietly
+@given(cases(paths=("flash_attention",)))
+def test_a_run_is_short_enough_to_be_interpreted_and_repeated(case: Case) -> None:
+    ranks = max(1, int(np.prod([size for name, size in case.layout.mesh.axes if name in case.layout.batch_axes])))
+    least = ranks * case.training.accumulation
+    assert (
+        case.data.batch == least or case.training.steps * case.data.batch * scores(model=case.model) <= MOST_SCORES or not attentions(case)
+    )
+    assert (
+        case.training.steps <= 2 or not attentions(case) or (case.data.learnable and case.world_size <= flash_attention.MOST_LEARNING_RANKS)
+    )
+
+
+def test_a_hundred_cases_show_every_kind_of_flash_attention() -> None:
+    drawn = [case_at(3, index, paths=("flash_attention",)) for index in range(100)]
+    layers = [layer for case in drawn for layer in attentions(case)]
+    assert {layer.head_dim for layer in layers} == {8, 16, 64, 128, 256}
+    assert {(layer.length, layer.keys) for layer in layers} >= {(128, 128), (256, 128), (256, 256), (512, 512), (384, 384)}
+    for field in ("causal", "segments", "bias"):
+        assert {getattr(layer, field) for layer in layers} == {True, False}
+    assert {case.dtype for case in drawn} == {"float32", "bfloat16", "float16"}
+    assert sum(any(layer.segments for layer in attentions(case)) for case in drawn) > 40
+
+
+def test_the_wrapper_is_told_which_axes_cut_the_batch_and_which_the_heads() -> None:
+    assert xla_flash.partition_spec(flash()) == ("dp", None, None, None)
+    assert xla_flash.partition_spec(flash(("tp", 2))) == (None, "tp", None, None)
+    assert xla_flash.partition_spec(flash(*GRID)) == ("dp", "tp", None, None)
+    assert xla_flash.partition_spec(flash(("dp", 2), ("dp_shard", 2), rows=4)) == (("dp", "dp_shard"), None, None, None)
+    assert xla_flash.partition_spec(flash(("tp", 2), heads=3)) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(("jax", "told"), [(None, "asks for, 0.7.1; installed: none"), ("0.10.2", "asks for, 0.7.1; installed: 0.10.2")])
+def test_kernels_that_cannot_be_interpreted_are_unsupported_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, jax: str | None, told: str
+) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    monkeypatch.setattr(pallas, "requires", lambda _name: ['numpy>=1; extra == "tests"', 'jax==0.7.1; extra == "pallas"'])
+    monkeypatch.setattr(pallas, "_installed", {"torch_xla": "2.9.0", "jax": jax}.get)
+    assert told in (xla_spmd.unsupported(CASES["segments"]) or "")
+    assert xla_spmd.unsupported(a_case()) is None
+    with pytest.raises(NotImplementedError, match=told):
+        pallas.install("CPU")
+    assert pallas.install("TPU") == "compiled"
+
+
+def test_no_plan_shards_a_bias_and_one_shards_the_heads() -> None:
+    assert "bias of flash attention" in (tp_plan.refusal(CASES["heads"]) or "")
+    assert tp_plan.refusal(CASES["both"]) is None
+    assert tp_plan.plan(CASES["both"])["1.0.q"] == ("columns", False, True)
+    assert tp_plan.plan(CASES["both"])["1.0.o"] == ("rows", True, False)
+
+
+def test_planted_ids_reach_cases_whose_ids_are_cut() -> None:
+    reached = {name: [f for f in all_faults() if f.startswith("flash_") and all_faults()[f].reaches(case)] for name, case in CASES.items()}
+    assert reached["heads"] == reached["fewer keys"] == []
+    assert reached["segments"] == ["flash_ids_not_sharded", "flash_backward_ids_not_sharded"]
+    assert len(reached["a long sequence"]) == 3
+    assert not any(fault.reaches(CASES["segments"].unsharded()) for name, fault in all_faults().items() if name.startswith("flash_"))
+
+
+def measured(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str], float]:
+    """The relative root mean square error of every tensor."""
+    truth = sandbox.run(case, "oracle")
+    assert isinstance(truth, Trace)
+    assert isinstance(outcome, Trace), outcome
+    found, alone = {}, case.unsharded().layout.mesh
+    for step, (before, after) in enumerate(zip(truth.steps, outcome.steps, strict=True)):
+        assert before.keys() == after.keys()
+        for (stage, name), tensor in before.items():
+            assert after[stage, name].misfits(case.layout.mesh) == []
+            off = after[stage, name].full(case.layout.mesh) - tensor.full(alone)
+            found[step, stage, name] = float(np.sqrt((off**2).mean() / (tensor.full(alone) ** 2).mean()))
+    return found
+
+
+def agrees(case: Case, outcome: Outcome) -> bool:
+    return max(measured(case, outcome).values()) < (SINGLE_PRECISION if case.dtype == "float32" else HALF_PRECISION)
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@kernels_needed
+@EVERY
+def test_the_interpreted_kernels_agree_with_the_oracle(name: str) -> None:
+    outcome = sandbox.run(CASES[name], "xla_spmd")
+    assert agrees(CASES[name], outcome)
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["pallas"] in ("interpreted", "compiled")
+    assert outcome.environment["partition_spec"] == str(xla_flash.partition_spec(CASES[name]))
+
+
+@pytest.mark.slow
+@torch_needed
+@EVERY
+def test_sdpa_agrees_with_the_oracle_by_its_flash_kernel_and_by_plain_mathematics(name: str) -> None:
+    case = CASES[name]
+    backend = "torch_tp" if "tp" in case.layout.mesh.names else "torch_ddp"
+    case = case.unsharded() if tp_plan.refusal(case) and backend == "torch_tp" else case
+    backend = "torch_ddp" if case.world_size == 1 else backend
+    chosen, plain = sandbox.run(case, backend), sandbox.run(case, backend, options={VARIABLE: "MATH"})
+    assert agrees(case, chosen)
+    assert agrees(case, plain)
+    assert isinstance(chosen, Trace)
+    assert isinstance(plain, Trace)
+    assert chosen.environment["sdpa"] == ("math" if attentions(case)[0].bias else "flash_attention")
+    assert plain.environment["sdpa"] == "math"
+
+
+@pytest.mark.slow
+@torch_needed
+@pytest.mark.parametrize("name", ["segments", "fewer keys", "bfloat16"])
+def test_dtensors_have_rules_for_plain_mathematics_while_the_batch_alone_is_cut(name: str) -> None:
+    outcome = sandbox.run(CASES[name], "torch_dtensor")
+    if "tp" in CASES[name].layout.mesh.names:
+        assert isinstance(outcome, Failure)
+        assert outcome.symptom is Symptom.CAPABILITY
+    else:
+        assert agrees(CASES[name], outcome)
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@kernels_needed
+def test_a_query_without_a_key_means_zeros_to_sdpa_and_the_mean_of_the_values_to_pallas() -> None:
+    """Why the path draws no segments where there are fewer keys than queries."""
+    case = flash(length=256, keys=128, segments=True)
+    assert agrees(case, sandbox.run(case, "torch_ddp"))
+    assert measured(case, sandbox.run(case, "xla_spmd"))[0, Stage.FORWARD, "output"] > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@kernels_needed
+def test_lengths_that_the_backward_blocks_do_not_divide_fail_in_the_backward_pass() -> None:
+    """Alive in torch_xla 2.9.0: the forward kernel takes 384 keys in one block, which the gradient's block of 256 does not divide."""
+    failure = sandbox.run(flash(length=384, heads=1), "xla_spmd")
+    assert isinstance(failure, Failure)
+    assert (failure.symptom, failure.stage, failure.message) == (
+        Symptom.EXCEPTION,
+        Stage.BACKWARD,
+        "block_k=384 should be divisible by block_k_dq=256",
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@kernels_needed
+def test_the_three_historical_states_come_out_as_a_shape_a_number_and_a_gradient() -> None:
+    case = flash(length=256, segments=True, rows=4)
+    whole, cut, late = (
+        sandbox.run(case, "xla_spmd", options={"DIFFTEST_FAULT": name})
+        for name in ("flash_ids_not_sharded", "flash_keys_cut_like_queries", "flash_backward_ids_not_sharded")
+    )
+    assert isinstance(whole, Failure)
+    assert (whole.stage, whole.kind) == (Stage.FORWARD, "TypeError")
+    assert "got operand of shape (4, 256), target broadcast shape (2, 256, 128)" in whole.message
+    assert measured(case, cut)[0, Stage.FORWARD, "output"] > 0.01
+    errors = measured(case, late)
+    assert errors[0, Stage.FORWARD, "output"] < SINGLE_PRECISION
+    assert errors[0, Stage.BACKWARD, "1.0.q.weight"] > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@kernels_needed
+def test_a_task_is_not_learned_when_the_backward_kernels_get_ids_that_were_not_cut() -> None:
+    training = Training(steps=24, optimizer="adam", learning_rate=2.0**-5)
+    case = msgspec.structs.replace(flash(segments=True, heads=1, training=training), data=Data(batch=2, learnable=True))
+
+    def losses(outcome: Outcome) -> list[float]:
+        assert isinstance(outcome, Trace), outcome
+        return [float(step[Stage.FORWARD, "loss"].pieces[0]) for step in outcome.steps]
+
+    healthy = losses(sandbox.run(case, "xla_spmd"))
+    spoiled = losses(sandbox.run(case, "xla_spmd", options={"DIFFTEST_FAULT": "flash_backward_ids_not_sharded"}))
+    assert healthy[-1] < 0.1 * healthy[0]
+    assert spoiled[0] == healthy[0]
+    assert not spoiled[-1] < 3 * healthy[-1]
+
+
+@pytest.mark.slow
+@torch_needed
+def test_what_attention_means_has_the_gradients_of_its_formula() -> None:
+    torch = pytest.importorskip("torch")
+    from workers.operators import Scores, attend  # noqa: PLC0415  it imports torch
+
+    random = torch.Generator().manual_seed(1)
+    query, key, value, ab = (torch.randn(shape, dtype=torch.float64, generator=random) for shape in ((2, 2, 5, 3),) * 3 + ((2, 5, 5),))
+    ids = torch.tensor([[0, 0, 1, 1, 2], [0, 1, 1, 1, 1]])
+    inputs = [tensor.requires_grad_() for tensor in (query, key, value, ab)]
+
+    def scores(bias: object) -> Scores:
+        return Scores(scale=0.5, causal=True, segments=(ids, ids), ab=bias)  # type: ignore[arg-type]
+
+    assert torch.autograd.gradcheck(lambda q, k, v, bias: attend(q, k, v, scores(bias)), inputs)
+    seen = (ids[:, :, None] == ids[:, None]) & torch.ones(5, 5, dtype=torch.bool).tril()
+    weights = (query @ key.mT * 0.5 + ab).masked_fill(~seen[:, None], float("-inf"))
+    assert torch.allclose(attend(query, key, value, scores(ab)), weights.softmax(-1) @ value, rtol=1e-12)

@@ -1,0 +1,88 @@
+"""Flash attention on XLA: torch_xla's own wrapper over its Pallas kernels, told by `partition_spec` what the layout says.
+
+The axes that cut the batch shard dim 0 of queries, keys and values, and those which cut every layer's projections by columns shard the
+heads, dim 1, where they divide them: that is what a user of the wrapper would write. What is placed otherwise, the compiler moves there.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from difftest import layers
+from difftest.case import Case
+from difftest.layout import Placements, Replicate, Shard
+from workers import pallas, xla_side
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from workers.operators import Operators, Scores
+
+Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
+
+
+def refusal(case: Case) -> str | None:
+    """Why flash attention in `case` cannot run with what is installed here, or None."""
+    return pallas.refusal(xla_side.device_kind()) if _attends(case) else None
+
+
+def _attends(case: Case) -> bool:
+    return any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers))
+
+
+def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
+    """The operators of a case with flash attention, and what its environment says of the kernels; of another case, the usual ones.
+
+    `NotImplementedError` where the kernels cannot run.
+    """
+    from workers.operators import Operators
+
+    if not _attends(world.case):
+        return Operators(), {}
+    how = pallas.install(xla_side.device_kind())
+    spec = partition_spec(world.case) if world.case.world_size > 1 else None
+    return Operators(attend=_Wrapper(mesh=world.mesh(), spec=spec).attend), {"pallas": how, "partition_spec": str(spec)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wrapper:
+    """torch_xla's wrapper for one mesh. `spec` is None where nothing is sharded."""
+
+    mesh: Any
+    spec: Spec | None
+
+    def attend(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
+        """`workers.operators.attend` by the Pallas kernels."""
+        import torch
+        from torch_xla.experimental.custom_kernel import flash_attention
+
+        ids = [None, None] if scores.segments is None else [side.to(torch.int32) for side in scores.segments]
+        scale, ab, sharding = scores.scale, scores.ab, {"partition_spec": self.spec, "mesh": self.mesh}
+        if ab is not None:  # the kernel adds it and then scales; a case, like SDPA, adds it to what is scaled
+            query, scale, ab = query * scale, 1.0, ab.expand(len(query), -1, -1, -1)
+        mixed: Tensor = flash_attention(query, key, value, scores.causal, *ids, scale, ab=ab, **sharding)
+        return mixed
+
+
+def partition_spec(case: Case) -> Spec:
+    """The mesh axes that shard (batch, heads, length, head_dim)."""
+    return xla_side.partition_spec(4, _placements(case), case.layout.mesh.names)
+
+
+def _placements(case: Case) -> Placements:
+    """Of queries, keys and values: dim 0 with the batch, dim 1 with the heads."""
+    found: list[Shard | Replicate] = []
+    parts = 1
+    for axis, size in enumerate(case.layout.mesh.shape):
+        if case.layout.batch[axis] == Shard(0):
+            found.append(Shard(0))
+            continue
+        by_heads = _cuts_heads(case, axis, parts * size)
+        parts *= size if by_heads else 1
+        found.append(Shard(1) if by_heads else Replicate())
+    return tuple(found)
+
+
+def _cuts_heads(case: Case, axis: int, parts: int) -> bool:
+    """Whether mesh axis number `axis` cuts every projection of flash attention by columns, and `parts` divide its heads."""
+    flash = [(path, layer) for path, layer in layers.walk(case.model.layers) if isinstance(layer, layers.FlashAttention)]
+    return all(case.layout.parameters[f"{path}.q.weight"][axis] == Shard(0) and layer.heads % parts == 0 for path, layer in flash)
