@@ -109,7 +109,7 @@ def _nothing_told(seen: Pair) -> str:
 def _tells(values: Array) -> bool:
     """Whether values can show a difference: enough of them are not zero, and they are not all the same."""
     dense = np.count_nonzero(values) >= max(1.0, LEAST_DENSITY * values.size)
-    return dense and (values.size == 1 or bool((values != values.flat[0]).any()))
+    return bool(dense and (values.size == 1 or (values != values.flat[0]).any()))
 
 
 def _wide_band(seen: Pair) -> str:

@@ -28,7 +28,7 @@ SHARED_WEIGHT = 4.0
 UNIFORM = 3.0
 """The variance of a number drawn evenly from [-1, 1] is one over this."""
 
-THRESHOLD = 8.0
+THRESHOLD = 10.0
 """The greatest error, in floors, that is still called rounding."""
 
 

@@ -54,8 +54,15 @@ def equal(case: Case, actual: Outcome) -> bool:
     return all((expected.steps[0][key].full(alone) == actual.steps[0][key].full(mesh)).all() for key in keys)
 
 
-@pytest.mark.parametrize("form", ["single", "list"])
-@pytest.mark.parametrize(("mesh", "axis"), [(LINE, 0), (GRID, 0), (GRID, 1)], ids=["2 ranks", "outer of 2 x 2", "inner of 2 x 2"])
+MESHES = (
+    pytest.param(LINE, 0, id="2 ranks", marks=pytest.mark.nightly),
+    pytest.param(GRID, 0, id="outer of 2 x 2"),
+    pytest.param(GRID, 1, id="inner of 2 x 2", marks=pytest.mark.nightly),
+)
+
+
+@pytest.mark.parametrize("form", ["single", pytest.param("list", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("mesh", "axis"), MESHES)
 @pytest.mark.parametrize(("operation", "reduction"), OPERATIONS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_collective_gives_the_bits_of_its_meaning(  # noqa: PLR0913, PLR0917  the table's columns

@@ -21,7 +21,7 @@ from difftest.reduce.search import Reduced, reduce
 from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows
 from generators.cases import case_at
 
-pytestmark = [pytest.mark.slow, pytest.mark.xla]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xla]
 
 MEDIAN_MOST = 30
 CASES = 60

@@ -224,6 +224,7 @@ def test_clipping_of_partial_gradients_is_shown_and_its_absence_too() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @needs_torch
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
 def test_a_healthy_backend_shows_nothing(backend: str) -> None:
@@ -233,6 +234,7 @@ def test_a_healthy_backend_shows_nothing(backend: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @needs_torch
 def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
     sharded = a_case(sharded={"0.weight": (Shard(0),), "0.bias": (Shard(0),)}, mesh=(("dp_shard", 2),), path="fully_sharded")
@@ -263,6 +265,7 @@ def test_faults_alive_on_xla_are_shown(case: Case, backend: str, shown: Fault) -
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.xla
 @needs_xla
 def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
@@ -276,6 +279,7 @@ def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.xla
 @needs_xla
 @pytest.mark.parametrize(
