@@ -45,6 +45,7 @@ def main(request: Mapping[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     torch.set_num_threads(int(os.environ.get(THREADS, "1")))
     torch.backends.mkldnn.enabled = os.environ.get(MKLDNN, "1") == "1"  # type: ignore[assignment]
+    torch.set_flush_denormal(False)
     stages = _Stages(folder / f"rank{rank}.stage")
     spool.write(folder, rank, _attempt(request, rank, stages))
     sys.stderr.flush()

@@ -41,22 +41,23 @@ ELEMENTARY = frozenset(
 ELEMENTARY_ROUNDOFFS = 4.0
 """Two units in the last place: what the CUDA C++ Programming Guide's table of single precision functions gives for exp, tanh and erf."""
 
-CANCELLING: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
+INSIDE: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
     "_log_softmax": lambda _result, inputs, *_: (inputs.abs().amax(-1, keepdim=True),),
     "_log_softmax_backward_data": lambda _result, gradient, output, *_: (output.exp() * gradient.sum(-1, keepdim=True).abs(),),
     "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
     "native_layer_norm": lambda result, *_: _layer_norm_sizes(*result),
+    "sum": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape),),
+    "mean": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),),
+    "embedding_dense_backward": lambda result, gradient, indices, *_: (_partial_rows(gradient, indices, len(result)),),
 }
-"""Operators that subtract inside, with the size of what they subtract for each result: it rounds, whatever is left of it.
+"""Operators with intermediate results, and the size of those for each result: they round, whatever is left of them.
 
+Some subtract inside. Some may add term by term, in the dtype itself (XLA on CPU does; torch adds in pairs, in float32).
 gelu is x (1 + erf) / 2, so far left of 0 it is the error of erf times x."""
 
-ACCUMULATING = frozenset(("sum", "mean"))
-"""Operators that may add term by term in the dtype itself: every partial sum rounds. (XLA on CPU does; torch adds in pairs, in float32.)"""
 
-
-def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None = None, *_: object) -> Tensor:
+def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
     """The size of the partial sums over `dim` (everything when None): the root of the sum of their squares, the reduced dims left out.
 
     Each rounds once and their errors walk at random: N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2.
@@ -66,6 +67,12 @@ def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None = None, *_: obj
         return terms.abs()
     last = terms.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
     return last.cumsum(-1).square_().sum(-1).sqrt_()
+
+
+def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
+    """The size of the partial sums of every row that `gradient`'s rows are added to."""
+    chosen = torch.nn.functional.one_hot(indices.flatten(), rows).to(gradient.dtype).unsqueeze(-1)
+    return ((chosen * gradient.flatten(0, -2).unsqueeze(1)).cumsum(0) * chosen).square_().sum(0).sqrt_()
 
 
 def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,10 +106,8 @@ class Perturb(TorchDispatchMode):
         if name in SUMMING:
             args = [self._noisy(a) if isinstance(a, Tensor) else a for a in args]
         result = func(*args, **(kwargs or {}))
-        if name in CANCELLING:
-            result = self._cancelled(result, CANCELLING[name](result, *args, **(kwargs or {})))
-        if name in ACCUMULATING and result.dtype == torch.float64:
-            result = self._accumulated(result, _partial_sums(*args), share=1.0 if name == "sum" else result.numel() / args[0].numel())
+        if name in INSIDE and args[0].dtype == torch.float64:
+            result = self._cancelled(result, INSIDE[name](result, *args, **(kwargs or {})))
         if name in EXACT or func.is_view:
             return result
         if isinstance(result, Tensor):
@@ -123,10 +128,6 @@ class Perturb(TorchDispatchMode):
         if isinstance(result, Tensor):
             return result + sizes[0] * self._roundoff * self._draw(result)
         return tuple(r + size * self._roundoff * self._draw(r) for r, size in zip(result, sizes, strict=True))
-
-    def _accumulated(self, result: Tensor, sizes: Tensor, *, share: float) -> Tensor:
-        """A sum, or the `share` of it that a mean is, with the errors of its partial sums."""
-        return result + sizes.reshape(result.shape) * (share * self._roundoff) * self._draw(result)
 
     def _draw(self, like: Tensor) -> Tensor:
         """Numbers drawn evenly from [-1, 1]."""

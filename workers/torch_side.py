@@ -127,6 +127,7 @@ def environment(member: Member) -> dict[str, str]:
         "transport": _transport(member.device),
         "world_size": str(member.case.world_size),
         "threads": str(torch.get_num_threads()),
+        "denormals": "kept",
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "tf32": f"matmul {torch.backends.cuda.matmul.allow_tf32}, cudnn {torch.backends.cudnn.allow_tf32}",
     }
@@ -154,6 +155,8 @@ def _find_device(case: Case, rank: int) -> "torch.device":
     if torch.cuda.is_available() and torch.cuda.device_count() >= case.world_size:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
         torch.cuda.set_device(rank)
         return torch.device("cuda", rank)
     return torch.device("cpu")

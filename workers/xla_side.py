@@ -37,6 +37,9 @@ THREADS_AT_LEAST = 16
 TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
 
 
+SAME_PRECISION = "--xla_allow_excess_precision=false"
+
+
 def device_kind() -> str:
     """The PJRT device to run on: what the user named, else a TPU where there is one, else the CPU."""
     chips = any(True for pattern in TPU_DEVICE_FILES for _ in Path("/dev").glob(pattern))
@@ -57,13 +60,19 @@ PRELOAD = _preload()
 
 
 def environment(case: Case) -> dict[str, str]:
-    """The device kind and, on the CPU, one virtual device a rank."""
-    kind = device_kind()
+    """The device kind and, on the CPU, one virtual device a rank. No side keeps more precision than the dtype between operators."""
+    kind, flags = device_kind(), f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
     if kind != "CPU":
-        return {"PJRT_DEVICE": kind}
+        return {"PJRT_DEVICE": kind, "XLA_FLAGS": flags}
     threads = max(THREADS_AT_LEAST, case.world_size)
     asynchronous = {} if case.start.asynchronous else {xla_start.ASYNCHRONOUS: "false"}
-    return {"PJRT_DEVICE": kind, "CPU_NUM_DEVICES": str(case.world_size), "XLA_THREAD_POOL_SIZE": str(threads), **asynchronous}
+    return {
+        "PJRT_DEVICE": kind,
+        "CPU_NUM_DEVICES": str(case.world_size),
+        "XLA_THREAD_POOL_SIZE": str(threads),
+        "XLA_FLAGS": flags,
+        **asynchronous,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +271,7 @@ def _describe() -> dict[str, str]:
         "torch_xla": torch_xla.__version__,
         **_versions("jaxlib", "libtpu"),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "denormals": "flushed" if device_kind() == "CPU" else "as the device has them",
         "matmul_precision": str(torch_xla._XLAC._xla_get_mat_mul_precision()),  # noqa: SLF001
     }
 

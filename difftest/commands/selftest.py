@@ -40,7 +40,7 @@ HEALTHY = {"torch": "xla_spmd", "xla": "torch_dtensor"}
 
 VARIANTS = {
     "torch": (("again", {}), ("threads", {"DIFFTEST_THREADS": "2"}), ("kernels", {"DIFFTEST_MKLDNN": "0"})),
-    "xla": (("again", {}), ("unoptimised", {"XLA_FLAGS": "--xla_backend_optimization_level=0"})),
+    "xla": (("again", {}), ("unoptimised", {"XLA_FLAGS": "--xla_allow_excess_precision=false --xla_backend_optimization_level=0"})),
 }
 """Legal ways of running the same thing, as environment variables: fresh processes, more threads, other kernels, other code."""
 
