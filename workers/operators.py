@@ -4,7 +4,6 @@ The functions here are what the operators *mean*, on whole tensors: the oracle u
 framework has a door of its own for, in its session's `Operators`.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -36,50 +35,37 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     Causal: query i sees keys up to i, whatever their number, as in SDPA and in Pallas. A query without any key of its segment gives zeros,
     as in SDPA; Pallas gives the mean of the values there, so the generators make no such case.
     """
+    weights = query @ key.transpose(-1, -2) * scores.scale
+    if scores.ab is not None:
+        weights = weights + scores.ab
     hidden = forbidden(scores, query, key)
-    return cast("Tensor", _Flash.apply(query, key, value, scores.ab, hidden, scores.scale))  # type: ignore[no-untyped-call]
+    if hidden is not None:
+        weights = weights.masked_fill(hidden, torch.finfo(weights.dtype).min)
+    return cast("Tensor", _Mixed.apply(weights, value, hidden))  # type: ignore[no-untyped-call]
 
 
-class _Flash(torch.autograd.Function):
-    """Attention differentiated as flash kernels do it, so that it rounds as they do.
+class _Mixed(torch.autograd.Function):
+    """`softmax(weights) @ value`, differentiated as flash kernels do it, so that it rounds as they do.
 
-    They compute the scores again and make the softmax of them by each row's log-sum-exp: what rounds differently then, the more the greater
-    the scores, nothing normalises. They take the softmax's row sums from the output, `sum(gradient * output)`: all of a row's weights share
-    the output's error, which the gradient of the queries adds up. In the textbook's formula all this cancels.
+    They take the softmax's row sums from the output, `sum(gradient * output)`. With an output in a half type all of a row's weights then
+    share one error, which the gradient of the queries adds up, where the textbook's sums cancel.
     """
 
     @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:  # noqa: ANN401  torch has no type for it
-        query, key, value, ab, hidden, scale = given
-        weights = _weights(query, key, ab, hidden, scale)
-        mixed = _seen(torch.softmax(weights, dim=-1), hidden) @ value
-        ctx.save_for_backward(query, key, value, ab, torch.logsumexp(weights, dim=-1, keepdim=True), mixed)
-        ctx.hidden, ctx.scale = hidden, scale
+    def forward(ctx: Any, weights: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:  # noqa: ANN401  torch has no type for it
+        shares = torch.softmax(weights, dim=-1)
+        shares = shares if hidden is None else shares.masked_fill(hidden, 0.0)
+        mixed = shares @ value
+        ctx.save_for_backward(shares, value, mixed)
         return mixed
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
         (gradient,) = gradients
-        query, key, value, ab, total, mixed = ctx.saved_tensors
-        shares = _seen(torch.exp(_weights(query, key, ab, ctx.hidden, ctx.scale) - total), ctx.hidden)
-        own, common = gradient @ value.transpose(-1, -2), (gradient * mixed).sum(-1, keepdim=True)
-        scores = shares * (own - common)
-        scaled = scores * ctx.scale
-        to_query, to_key, to_value = scaled @ key, scaled.transpose(-1, -2) @ query, shares.transpose(-1, -2) @ gradient
-        return to_query, to_key, to_value, None if ab is None else scores.sum(0), None, None
-
-
-def _weights(query: Tensor, key: Tensor, ab: Tensor | None, hidden: Tensor | None, scale: float) -> Tensor:
-    """What the softmax is taken of; a scale that is no power of two is rounded too, whenever it is used."""
-    exact = math.frexp(scale)[0] == 0.5  # noqa: PLR2004  the significand of a power of two
-    weights = query @ key.transpose(-1, -2) * (scale if exact else query.new_ones(()) * scale)
-    weights = weights if ab is None else weights + ab
-    return weights if hidden is None else weights.masked_fill(hidden, float("-inf"))
-
-
-def _seen(shares: Tensor, hidden: Tensor | None) -> Tensor:
-    """Zero where nothing may be seen, in rows without any key too."""
-    return shares if hidden is None else shares.masked_fill(hidden, 0.0)
+        shares, value, mixed = ctx.saved_tensors
+        own = gradient @ value.transpose(-1, -2)
+        common = (gradient * mixed).sum(-1, keepdim=True)
+        return shares * (own - common), shares.transpose(-1, -2) @ gradient, None
 
 
 def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
