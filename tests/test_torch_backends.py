@@ -41,7 +41,10 @@ MOST_RANKS = 4
 MOST_STEPS = 3
 CASES_A_PAIR = 2
 TOLERANCES = {"float32": 1e-4, "float16": 0.1, "bfloat16": 0.3}
-"""Wide: rounding amplified by a model differs by orders of magnitude, and a wrong reduction is wrong by a factor."""
+"""Wide: rounding amplified by a model differs by orders of magnitude, and a wrong reduction is wrong by a factor.
+
+Attention with sharp scores amplifies it beyond any such bound; only the noise floor can judge it, so it is not drawn here.
+"""
 
 
 def supported(backend: str, case: Case) -> bool:
@@ -56,7 +59,7 @@ def plain(case: Case) -> bool:
 
 def generated(path: str, backend: str) -> Iterator[Case]:
     cases = (case_at(11, i, paths=[path], max_world_size=MOST_RANKS) for i in itertools.count())
-    small = (case for case in cases if case.world_size > 1 and case.training.steps <= MOST_STEPS)
+    small = (case for case in cases if case.world_size > 1 and case.training.steps <= MOST_STEPS and case.data.regime != "sharp")
     return (case for case in small if supported(backend, case) and (backend != "torch_dtensor" or plain(case)))
 
 

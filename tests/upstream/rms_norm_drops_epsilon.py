@@ -1,0 +1,34 @@
+"""RMS norm over a sharded dim forgets its epsilon: it is added in place to a partial mean, which stays as it was.
+
+An operator in place on a partial tensor is pytorch/pytorch#163374; what it does to RMS norm nobody has reported.
+
+torch 2.9.0, two ranks over gloo. Exits 0 when the fault is there.
+"""
+
+import os
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+
+def main(rank: int, rendezvous: str) -> None:
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
+    rows = distribute_tensor(torch.ones(1, 4), init_device_mesh("cpu", (2,)), [Shard(1)])
+    mean = rows.mean(1, keepdim=True)
+    mean.add_(3.0)
+    added = mean.full_tensor().item()
+    norm = torch.rms_norm(rows, (4,), None, 3.0).full_tensor()[0, 0].item()
+    if rank == 0:
+        print(f"expected 1 + 3 = 4, actual {added}; expected 1 / sqrt(1 + 3) = 0.5, actual {norm}")
+    os._exit(0 if norm > 0.9 else 1)
+
+
+if __name__ == "__main__":
+    try:
+        torch.multiprocessing.spawn(main, (f"file://{tempfile.mkdtemp()}/rendezvous",), nprocs=2)
+    except torch.multiprocessing.ProcessExitedException:
+        sys.exit(1)
