@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from difftest.case import Case
-from difftest.divergence import Finding
+from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
 from difftest.examine import Described
 from difftest.layers import Conv, walk
@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The pattern of the backends it is about: a fingerprint begins with its backend."""
         return self.fingerprint.partition("-")[0]
 
-    def matches(self, finding: Finding, case: Case) -> bool:
+    def matches(self, finding: Finding | Divergence, case: Case) -> bool:
         """Whether it is about this finding, which `case` showed."""
         told = fnmatchcase(finding.fingerprint, self.fingerprint) and fnmatchcase(finding.detail, self.detail)
         return told and self.covers(case)
@@ -72,7 +72,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     known: tuple[Entry, ...] = ()
 
-    def entry(self, finding: Finding, case: Case, today: date) -> Entry | None:
+    def entry(self, finding: Finding | Divergence, case: Case, today: date) -> Entry | None:
         """The first entry about a finding that counts `today`, or None."""
         return next((entry for entry in self._counting(today) if entry.matches(finding, case)), None)
 

@@ -5,15 +5,16 @@ Pure functions over outcomes; `difftest.commands.selftest` runs the workers.
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from difftest import noise
 from difftest.case import Case
 from difftest.comparator import Comparison, compare
+from difftest.divergence import Divergence
 from difftest.layout import Mesh
 from difftest.outcome import Failure, Outcome, Trace
 from difftest.pair import Floats, Key, beyond, measure
@@ -24,10 +25,22 @@ WORTH_FINDING = 10.0
 """Defects whose effect is smaller, in floors, are not held against the service."""
 
 REAL_FLOORS = 1000.0
-"""No rounding reaches this: a run so far off, in every variant alike, has a fault of its own, which the null campaign lists apart."""
+"""No rounding reaches this: a run so far off, in every variant alike, has a fault of its own, which the null campaign lists apart.
+
+A lesser one is the backend's own only where the ledger knows it, which a person wrote after looking at it; all others count as false.
+"""
 
 SWEPT = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 """Sizes of the sweep, in floors."""
+
+
+Known: TypeAlias = Callable[[Divergence], object]
+"""Tells what is known of a divergence; nothing where it is new."""
+
+
+def nothing_known(_divergence: Divergence) -> object:
+    """As if nobody had reported anything yet."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +125,15 @@ def _oracle_cost(results: Sequence[Null]) -> float | None:
 
 
 def null(  # noqa: PLR0913, PLR0917  one case, one backend, and its runs
-    case: Case, backend: str, side: str, truth: Trace, plain: Outcome, variants: Mapping[str, Outcome]
+    case: Case, backend: str, side: str, truth: Trace, plain: Outcome, variants: Mapping[str, Outcome], known: Known = nothing_known
 ) -> Null:
     """Holds one backend against itself. `variants` are legal: `again` (fresh processes) and other orders of adding.
 
     A run that fails, as upstream faults make it, must fail in every variant; a run that finishes must be within rounding of the oracle,
-    and its variants of the oracle and of itself.
+    and its variants of the oracle and of itself. `known` tells what the ledger knows of a divergence.
     """
     seen = compare(case, backend, side, truth, plain)
-    own = _own_fault(seen)
+    own = _own_fault(seen, known)
     told = {name: _numeric(case, backend, side, truth, outcome, own) for name, outcome in {"plain": plain, **variants}.items()}
     false = [f"{name}: {said}" for name, said in told.items() if said]
     odd = [name for name, outcome in variants.items() if isinstance(outcome, Failure) != isinstance(plain, Failure)]
@@ -176,10 +189,10 @@ def _detected(value: Floats, deviation: Floats, at: Key, size: float, random: np
     return beyond(measure(at, value, deviation, wrong))
 
 
-def _own_fault(seen: Comparison) -> str:
-    """The fingerprint of a fault that is the backend's own: a failure, or numbers that no rounding explains."""
+def _own_fault(seen: Comparison, known: Known) -> str:
+    """The fingerprint of a fault that is the backend's own: a failure, numbers that no rounding explains, or one that the ledger knows."""
     first = seen.divergences[:1]
-    return next((d.fingerprint for d in first if d.ratio is None or d.ratio >= REAL_FLOORS), "")
+    return next((d.fingerprint for d in first if d.ratio is None or d.ratio >= REAL_FLOORS or known(d)), "")
 
 
 def _numeric(  # noqa: PLR0913, PLR0917  one run and what is known of it

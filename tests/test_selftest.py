@@ -65,6 +65,14 @@ def test_an_error_that_no_rounding_explains_is_upstreams_own_in_every_variant_al
     assert not odd.own
 
 
+def test_a_small_error_is_false_unless_the_ledger_knows_it() -> None:
+    case = a_case()
+    wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=1e-5))
+    assert null(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}).false
+    known = null(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}, known=lambda seen: "mismatch" in seen.fingerprint)
+    assert (known.false, bool(known.own)) == ((), True)
+
+
 def test_errors_are_detected_the_surer_the_larger_they_are() -> None:
     case = a_case()
     curve = detection_curve(sweep(oracle(case), case.unsharded().layout.mesh, 30, 0))

@@ -9,11 +9,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
+from difftest import known
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
     from workers.dispatch import Pool
     from workers.faults import Fault
 
+T = TypeVar("T")
+
 NULL_CASES = 20
 PLANTED_CASES = 100
 SWEEP_COUNT = 40
+TOLD_EVERY = 10
 PLANTED_DEADLINE_SECONDS = 30.0
 """Planted hangs are many, and each waits for it."""
 
@@ -72,7 +76,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             told["planted"] = planted_summary(_watched(threads.map(plan, chosen)))
         if options["part"] != "planted":
             cases = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
-            held = list(threads.map(partial(_null, pool, backends), cases))
+            held = list(_told(threads.map(partial(_null, pool, backends), cases)))
             told["null"] = null_summary(list(itertools.chain.from_iterable(rows for rows, _ in held)))
             told["sweep"] = detection_curve(itertools.chain.from_iterable(curve for _, curve in held))
         told["environment"] = dict(pool.execute(_case(options["seed"], 0), ORACLE).environment)
@@ -133,12 +137,23 @@ def _watched(results: Iterable[Planted]) -> list[Planted]:
     return seen
 
 
+def _told(held: Iterable[tuple[list[Null], T]]) -> Iterator[tuple[list[Null], T]]:
+    """The null campaign's cases, each false finding told on standard error as it comes."""
+    for count, (rows, curve) in enumerate(held, 1):
+        for row in rows:
+            if row.false:
+                click.echo(f"case {row.case} on {row.backend}: {'; '.join(row.false)}", err=True)
+        if not count % TOLD_EVERY:
+            click.echo(f"{count} cases held", err=True)
+        yield rows, curve
+
+
 def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: int, planted: tuple["Fault", str]) -> Planted:
     """Runs cases with one defect planted into one backend until it is found."""
     from workers.faults import VARIABLE
 
     fault, name = planted
-    known = {backend: backends[backend] for backend in (name, HEALTHY[backends[name].SIDE])}
+    sides = {backend: backends[backend] for backend in (name, HEALTHY[backends[name].SIDE])}
 
     def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         return pool.execute(case, backend, {**options, VARIABLE: fault.name} if backend == name else options)
@@ -146,9 +161,9 @@ def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: in
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))
         corpus.prepare()
-        campaign = Campaign(name="planted", backends=known, execute=execute, corpus=corpus)
+        campaign = Campaign(name="planted", backends=sides, execute=execute, corpus=corpus)
         effect = 0.0
-        for progress in run_campaign(campaign, _reached(pool, known[name], planted, seed, most)):
+        for progress in run_campaign(campaign, _reached(pool, sides[name], planted, seed, most)):
             if found := [finding for finding in progress.new if finding.backend == name]:
                 return _planted(fault, name, progress.examined.index + 1, found[0])
             effect = max(effect, *(m.ratio for m in progress.examined.comparisons[name].measurements), 0.0)
@@ -181,6 +196,7 @@ def _planted(fault: "Fault", backend: str, cases: int, finding: Finding) -> Plan
 def _null(pool: "Pool", backends: Mapping[str, ModuleType], numbered: tuple[int, Case]) -> tuple[list[Null], list[tuple[float, bool]]]:
     """One case on every backend that supports it, against the oracle and against one of its own legal variants, in turn; and the sweep."""
     index, case = numbered
+    ledger, today = known.read(), known.now()
     truth, cost = _timed(pool, case, ORACLE)
     if isinstance(truth, Failure):
         return [], []
@@ -193,7 +209,11 @@ def _null(pool: "Pool", backends: Mapping[str, ModuleType], numbered: tuple[int,
 
     def held(truth: Trace) -> list[Null]:
         return [
-            replace(null(case, name, backends[name].SIDE, truth, plain, variants), seconds=seconds, oracle_seconds=cost)
+            replace(
+                null(case, name, backends[name].SIDE, truth, plain, variants, lambda seen: ledger.entry(seen, case, today)),
+                seconds=seconds,
+                oracle_seconds=cost,
+            )
             for name, (plain, variants, seconds) in ran.items()
         ]
 
