@@ -17,6 +17,7 @@ SECONDS = 300.0
 """How long a script may take, imports and the wait for a hang included."""
 
 MOST_SAID = 20_000
+TRACEBACK = "Traceback (most recent call last)"
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 """All that a script finds of this process's environment: what else it needs it sets itself."""
 
@@ -49,22 +50,27 @@ MOST_FILES, MOST_BYTES = 16, 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """A script that was run: whether it ended with status 0, and what it printed, its standard error too where it did not."""
+    """A script that was run: whether it ended with status 0, and what it printed, its standard error too where it did not.
+
+    `absent`: it ended with status 1 of its own accord. One that Python ended because of an exception has told nothing.
+    """
 
     text: str
     shown: bool
     said: str
+    absent: bool = False
 
 
-def run_script(text: str, seconds: float = SECONDS) -> Tried:
-    """Runs a script; one that does not end in time shows nothing."""
+def run_script(text: str, seconds: float = SECONDS, python: str = sys.executable) -> Tried:
+    """Runs a script in a Python; one that does not end in time shows nothing."""
     with tempfile.TemporaryDirectory(prefix="difftest-reproducer-") as folder:
         file = Path(folder) / "reproducer.py"
         file.write_text(text)
-        status, out, log = _execute([sys.executable, str(file)], Path(folder), {}, seconds)
+        status, out, log = _execute([python, str(file)], Path(folder), {}, seconds)
     if status is None:
         return Tried(text=text, shown=False, said=f"not finished after {seconds:g} s\n")
-    return Tried(text=text, shown=status == 0, said=out[-MOST_SAID:] if status == 0 else (out + log)[-MOST_SAID:])
+    said = out if status == 0 else out + log
+    return Tried(text=text, shown=status == 0, said=said[-MOST_SAID:], absent=status == 1 and TRACEBACK not in log)
 
 
 def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str, ...]:

@@ -1,0 +1,130 @@
+"""Bisection: the right pair of versions whatever cannot be asked, and few questions; environments made once; scripts that tell."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from difftest.bisect import Asked, bisect
+from difftest.commands._environments import MADE, Environments
+from difftest.commands.bisect import ask_version, read_script
+from difftest.errors import InfrastructureError, UsageError
+
+LETTERS = {"s": (3, 0, 3), "a": (0, 3, 3), "u": (1, 2, 3), "-": (0, 0, 0)}
+"""Shown, absent, unreliable, nothing to ask: how many runs showed it, showed it absent, were made."""
+
+
+def answering(answers: str) -> tuple[list[str], list[str], object]:
+    """Versions named by their place, the list of those that were asked, and who answers."""
+    versions, asked = [str(place) for place in range(len(answers))], []
+
+    def ask(version: str) -> Asked:
+        asked.append(version)
+        shown, absent, times = LETTERS[answers[int(version)]]
+        return Asked(version=version, shown=shown, absent=absent, times=times)
+
+    return versions, asked, ask
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict", "last", "first"),
+    [
+        ("aaass", "came", "2", "3"),
+        ("saaaa", "went", "0", "1"),
+        ("-a-s-", "came", "1", "3"),
+        ("sssss", "in all", "", ""),
+        ("aa", "in none", "", ""),
+        ("a-u-s", "unreliable", "", ""),
+        ("ua", "unreliable", "", ""),
+        ("---", "untold", "", ""),
+    ],
+)
+def test_the_verdict_names_the_versions_between_which_it_changed(answers: str, verdict: str, last: str, first: str) -> None:
+    versions, _, ask = answering(answers)
+    found = bisect(versions, ask)
+    assert (found.verdict, found.last, found.first) == (verdict, last, first)
+
+
+@given(before=st.integers(1, 40), after=st.integers(1, 40), gone=st.booleans(), mute=st.sets(st.integers(0, 79), max_size=6))
+def test_one_change_is_found_with_few_questions(before: int, after: int, gone: bool, mute: set[int]) -> None:  # noqa: FBT001
+    letters = list("sa"[not gone] * before + "sa"[gone] * after)
+    for place in mute & set(range(1, len(letters) - 1)):
+        letters[place] = "-"
+    versions, asked, ask = answering("".join(letters))
+    found = bisect(versions, ask)
+    telling = [place for place, letter in enumerate(letters) if letter != "-"]
+    edge = next((low, high) for low, high in pairwise(telling) if letters[low] != letters[high])
+    assert (found.last, found.first) == tuple(map(str, edge))
+    assert len(asked) == len(set(asked)) <= 2 + 7 + len(mute)
+
+
+def test_a_fault_that_came_and_went_again_is_not_called_one_change() -> None:
+    versions, _, ask = answering("asa")
+    assert bisect(versions, ask).verdict == "in none"
+    assert bisect(versions, ask, everyone=True).verdict == "unreliable"
+
+
+def test_two_versions_are_the_least() -> None:
+    for versions in (["2.9.0"], [], ["2.9.0", "2.9.0"]):
+        with pytest.raises(UsageError, match="at least two"):
+            bisect(versions, lambda version: Asked(version=version))
+
+
+def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:
+    class Here(Environments):
+        def interpreter(self, version: str) -> Path:  # noqa: ARG002  the same for every version
+            return Path(sys.executable)
+
+    here = Here(root=tmp_path, package="p", companions=())
+    told = {script: ask_version(here, script, "1", 2, 20).answer for script in ("pass", "raise SystemExit(1)", "import nowhere", "exit(3)")}
+    assert list(told.values()) == ["shown", "absent", "untold", "untold"]
+
+
+def test_an_environment_is_made_once_and_again_when_it_was_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr("difftest.commands._environments._call", lambda command: calls.append(command) or pretend(tmp_path, command))
+    made = Environments(root=tmp_path, package="torch_xla", companions=("torch=={version}", "numpy"))
+    for _ in range(2):
+        assert made.interpreter("2.8.0") == tmp_path / "torch_xla-2.8.0" / "bin" / "python"
+    assert len(calls) == 2
+    assert calls[1][-3:] == ["torch_xla==2.8.0", "torch==2.8.0", "numpy"]
+    (tmp_path / "torch_xla-2.8.0" / MADE).unlink()
+    made.interpreter("2.8.0")
+    assert len(calls) == 4
+
+
+def pretend(root: Path, command: list[str]) -> None:
+    if "venv" in command:
+        (root / Path(command[-1]).name).mkdir()
+
+
+def test_an_environment_that_cannot_be_made_is_a_version_that_tells_nothing(tmp_path: Path) -> None:
+    made = Environments(root=tmp_path, package="p", companions=(), python=tmp_path / "none")
+    with pytest.raises(InfrastructureError):
+        made.interpreter("1")
+    assert ask_version(made, "pass", "1", 3, 20).answer == "untold"
+
+
+def test_a_finding_without_reproducer_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="difftest reproducer"):
+        read_script(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_command_finds_where_a_package_changed(tmp_path: Path) -> None:
+    """A package of a few kilobytes that changed: `tomli` reads no file opened as text since 2.0."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import io, tomli\ntry:\n    tomli.load(io.StringIO('a = 1'))\nexcept (TypeError, AttributeError):\n    exit(0)\nexit(1)\n"
+    )
+    words = ["bisect", str(script), "--package", "tomli", "--versions", "1.1.0,1.2.3,2.0.0,2.0.1", "--times", "1", "--json"]
+    words += ["--environments", str(tmp_path / "environments")]
+    done = subprocess.run([sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["verdict"], told["last"], told["first"]) == ("came", "1.2.3", "2.0.0")
