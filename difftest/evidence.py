@@ -29,7 +29,7 @@ def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, 
         **named,
         fingerprint=divergence.fingerprint,
         blame=verdict(divergence.side, square, stable=stable),
-        evidence=_told(square) | _deciding(campaign, case, divergence, stable) | _consequences(examined, divergence),
+        evidence=_told(square) | _deciding(campaign, case, divergence, stable) | _around(campaign, examined, divergence),
         hits=1,
         case=case.id,
         paths=(case.path,),
@@ -52,10 +52,24 @@ def _deciding(campaign: Campaign, case: Case, divergence: Divergence, stable: tu
     return {"decided by": ", ".join(deciding)} if deciding else {}
 
 
+def _around(campaign: Campaign, examined: Examined, divergence: Divergence) -> dict[str, str]:
+    return _consequences(examined, divergence) | _beside(campaign, examined, divergence)
+
+
 def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:
     """What else the checks say of the same run: most often what the first divergence led to."""
     later = [d.check for d in examined.comparisons[divergence.backend].divergences if d.check != divergence.check]
     return {"then": ", ".join(dict.fromkeys(later))} if later else {}
+
+
+def _beside(campaign: Campaign, examined: Examined, divergence: Divergence) -> dict[str, str]:
+    """Who of the same side computed this very case rightly: the fault is then in one way to the framework, not in what is below them all.
+
+    (torch_xla's backends and torchax share XLA: with torchax right, torch_xla's lowering is wrong.)
+    """
+    agreeing = [name for name, comparison in examined.comparisons.items() if comparison.verdict == "agree"]
+    alike = sorted(name for name in agreeing if divergence.side == campaign.backends[name].SIDE)
+    return {"right beside it": ", ".join(alike)} if alike else {}
 
 
 def _word(*, diverges: bool | None) -> str:

@@ -46,8 +46,8 @@ class Session:
     * `replay(train, session) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
     * `operators`: how the backend attends, communicates and moves (`workers.operators`).
     * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
-    * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once, where the case asks for a
-      framework's own accumulation; a part is its tensors on the host, `forward` gives a part's output and loss.
+    * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once, where a framework has its own
+      way of accumulating or of differentiating; a part is its tensors on the host, `forward` gives a part's output and loss.
     """
 
     dtype: torch.dtype

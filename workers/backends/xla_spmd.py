@@ -40,7 +40,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         return _placed(module, world)
 
     with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators) as joined:
-        accumulate = partial(xla_scan.accumulate, world) if case.start.accumulation == "scan" else None
+        scans = case.start.accumulation == "scan" and case.training.accumulation > 1
+        accumulate = partial(xla_scan.accumulate, world) if scans else None
         yield replace(joined, environment={**joined.environment, **kernels}, accumulate=accumulate)
 
 

@@ -1,0 +1,53 @@
+"""The second way to XLA: torchax on virtual CPU devices, beside the oracle, and what it says of cases that it cannot take."""
+
+import importlib.util
+import itertools
+
+import msgspec
+import pytest
+from samples import a_case
+
+from difftest.case import Case, Data
+from difftest.comparator import compare
+from difftest.layers import Collective, Linear
+from difftest.layout import Replicate, Shard
+from generators.cases import case_at
+from workers import sandbox
+from workers.backends import candidates, torchax
+
+LARGEST = 4
+needs_torchax = pytest.mark.skipif(importlib.util.find_spec("torchax") is None, reason="needs torchax: pip install 'difftest[torchax]'")
+
+
+def test_it_runs_where_it_is_named() -> None:
+    assert "torchax" not in candidates()
+    assert list(candidates(("torchax",))) == ["torchax"]
+
+
+def test_uneven_cuts_are_left_to_others() -> None:
+    even = a_case(mesh=(("dp", 2),), batch=(Shard(0),), fed=Data(batch=4))
+    assert torchax.unsupported(even) is None
+    assert "equal pieces" in (torchax.unsupported(a_case(mesh=(("dp", 2),), batch=(Shard(0),), fed=Data(batch=5))) or "")
+    twice = msgspec.structs.replace(even.layout, parameters={"0.weight": (Shard(0),), "0.bias": (Replicate(),)})
+    assert torchax.unsupported(msgspec.structs.replace(even, layout=twice)) is None
+
+
+def test_layers_that_ask_for_an_operator_of_the_framework_are_left_to_others() -> None:
+    collective = Collective(operation="all_reduce", mesh=(2,), axis=0, width=4)
+    case = a_case((collective, Linear(inputs=4, outputs=4)), mesh=(("dp", 2),), batch=(Shard(0),))
+    assert "Collective" in (torchax.unsupported(case) or "")
+
+
+def cases() -> list[Case]:
+    drawn = (case_at(5, index, max_world_size=LARGEST) for index in itertools.count())
+    able = (case for case in drawn if case.world_size > 1 and torchax.unsupported(case) is None)
+    return list(itertools.islice((case for case in able if case.dtype == "float32"), 3))  # products of half types: tests/upstream
+
+
+@needs_torchax
+@pytest.mark.slow
+@pytest.mark.xla
+@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.path}-{case.id}")
+def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
+    told = compare(case, "torchax", torchax.SIDE, sandbox.run(case, "oracle", deadline=120), sandbox.run(case, "torchax", deadline=240))
+    assert told.verdict == "agree", told.divergences[:1]

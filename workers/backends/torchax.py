@@ -1,0 +1,191 @@
+"""torchax: the same module on JAX arrays, every rank a device, partitioned by JAX's own partitioner (Shardy) instead of torch_xla's.
+
+A second way to XLA. Where torch_xla is wrong and torchax is right on the same layout, torch_xla's lowering is to blame; where both are
+wrong, XLA is. torchax has no autograd of torch's: `jax.value_and_grad` differentiates the module's forward, compiled as one program a
+part, and torch's optimizer then updates the arrays operator by operator. On GPUs it needs `jax[cuda12]`, on TPUs `jax[tpu]`; the code is
+the same, and has been run on CPUs only.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from difftest.case import Case
+from difftest.layers import Collective, FlashAttention, Redistribute, walk
+from difftest.layout import Placements, Shard, local_slices
+from difftest.outcome import Array, Sharded
+from workers import xla_side
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from workers.session import Forward, Session
+
+SIDE = "xla"
+ON_REQUEST = True
+PRELOAD = ("torch", "torch._dynamo", "torchax", "torchax.interop")
+
+NO_DOOR = (FlashAttention, Collective, Redistribute)
+"""Layers that ask for a framework's own operator, which torchax has not or not on every device."""
+
+
+def unsupported(case: Case) -> str | None:
+    """JAX puts arrays on devices in equal pieces only, and the layers are those that need no operator of a framework's own."""
+    strange = [type(layer).__name__ for _, layer in walk(case.model.layers) if isinstance(layer, NO_DOOR)]
+    if strange:
+        return f"torchax has no {strange[0]} of its own"
+    if _uneven(case):
+        return "JAX puts arrays on devices in equal pieces only"
+    return "torch's checkpointing does not go through jax.grad" if case.training.checkpointing else None
+
+
+def _uneven(case: Case) -> bool:
+    layout, shapes = case.layout, case.model.parameters()
+    rows = (case.data.batch // case.training.accumulation, case.model.sequence)
+    tensors = [(rows, layout.batch), *((shapes[name], placements) for name, placements in layout.parameters.items())]
+    return any(
+        size % prod(n for n, placement in zip(layout.mesh.shape, placements, strict=True) if placement == Shard(dim))
+        for shape, placements in tensors
+        for dim, size in enumerate(shape)
+    )
+
+
+def processes(_case: Case) -> int:
+    """One: it drives all devices."""
+    return 1
+
+
+def environment(case: Case) -> dict[str, str]:
+    """GPUs where there is one a rank and JAX has its plugin, else one virtual CPU device a rank."""
+    cards = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if cards >= case.world_size and find_spec("jax_cuda12_plugin"):
+        return {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": xla_side.SAME_PRECISION}
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {xla_side.SAME_PRECISION}"}
+
+
+@dataclass(frozen=True, slots=True)
+class _World:
+    """The devices as JAX's mesh, and torchax's environment."""
+
+    case: Case
+    mesh: Any
+    env: Any
+
+    def put(self, tensor: "Tensor", placements: Placements) -> "Tensor":
+        """A host tensor on the devices, cut."""
+        import jax
+
+        moved: Any = tensor.to("jax")
+        moved.apply_jax_(jax.device_put, self.sharding(tensor.dim(), placements))
+        cut: Tensor = moved
+        return cut
+
+    def sharding(self, dims: int, placements: Placements) -> Any:  # noqa: ANN401  JAX's
+        """JAX's name for placements."""
+        from jax.sharding import NamedSharding, PartitionSpec
+
+        return NamedSharding(self.mesh, PartitionSpec(*xla_side.partition_spec(dims, placements, self.case.layout.mesh.names)))
+
+
+@contextmanager
+def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
+    """One process over all devices; `accumulate` does forward and backward, because autograd is JAX's."""
+    import jax
+    import torch
+    import torchax
+
+    from workers.session import Session
+
+    torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise
+    devices = np.array(jax.devices()[: case.world_size]).reshape(case.layout.mesh.shape)
+    world = _World(case, jax.sharding.Mesh(devices, case.layout.mesh.names), torchax.default_env())
+    with world.env:
+        yield Session(
+            dtype=getattr(torch, case.dtype),
+            place=partial(_place, world),
+            feed=lambda tensor: world.put(tensor, case.layout.batch),
+            read=partial(_read, world),
+            accumulate=partial(_differentiate, world),
+            environment=_describe(),
+        )
+
+
+def _place(world: _World, module: "nn.Module") -> "nn.Module":
+    from workers.build import tie
+
+    module = module.to("jax")
+    tie(module, world.case.model)
+    for name, placements in world.case.layout.parameters.items():
+        held: Any = module.get_parameter(name)
+        held.apply_jax_(_device_put(world.sharding(held.dim(), placements)))
+    return module
+
+
+def _device_put(sharding: Any) -> Any:  # noqa: ANN401
+    import jax
+
+    return lambda array: jax.device_put(array, sharding)
+
+
+def _differentiate(
+    world: _World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
+) -> "tuple[list[Tensor], Tensor]":
+    """Outputs and the loss of all parts; gradients are left on the parameters, as `backward` does."""
+    from torch.nn.utils import stateless
+    from torchax import interop
+
+    held = dict(module.named_parameters())
+
+    def loss(weights: "dict[str, Tensor]", part: "Sequence[Tensor]") -> "tuple[Tensor, Tensor]":
+        with stateless._reparametrize_module(module, weights, tie_weights=True):  # noqa: SLF001  what functional_call does
+            output, loss = forward(*part)
+        return loss, output
+
+    step = interop.jax_jit(interop.jax_value_and_grad(loss, kwargs_for_value_and_grad={"has_aux": True}))
+    outputs, losses = [], []
+    for part in parts:
+        (own, output), gradients = step(held, [world.put(tensor, world.case.layout.batch) for tensor in part])
+        outputs.append(output)
+        losses.append(own)
+        for name, parameter in held.items():
+            parameter.grad = gradients[name] if parameter.grad is None else parameter.grad + gradients[name]
+    return outputs, sum(losses[1:], losses[0])
+
+
+def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
+    """Every rank's piece, from the shard on its own device where that holds it."""
+    array: Any = tensor.jax()  # type: ignore[attr-defined]
+    shards = {shard.device.id: (shard.index, np.asarray(shard.data)) for shard in array.addressable_shards}
+    mesh, pieces = world.case.layout.mesh, {}
+    for rank, device in enumerate(world.mesh.devices.flat):
+        whole = np.zeros(array.shape, np.float32)
+        for index, piece in (*shards.values(), shards[device.id]):
+            whole[index] = piece.astype(np.float32)
+        pieces[rank] = _own(whole, local_slices(array.shape, placements, mesh, rank))
+    return Sharded(shape=tuple(array.shape), dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces)
+
+
+def _own(whole: Array, place: tuple[slice, ...]) -> Array:
+    return np.array(whole[place])
+
+
+def _describe() -> dict[str, str]:
+    from importlib.metadata import version
+
+    import jax
+
+    found = {package: version(package) for package in ("torch", "torchax", "jax", "jaxlib")}
+    return {"device": jax.devices()[0].platform, "devices": str(len(jax.devices())), "partitioner": _partitioner(), **found}
+
+
+def _partitioner() -> str:
+    import jax
+
+    return "shardy" if jax.config.jax_use_shardy_partitioner else "gspmd"
