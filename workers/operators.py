@@ -48,24 +48,33 @@ class _Mixed(torch.autograd.Function):
     """`softmax(weights) @ value`, differentiated as flash kernels do it, so that it rounds as they do.
 
     They take the softmax's row sums from the output, `sum(gradient * output)`. With an output in a half type all of a row's weights then
-    share one error, which the gradient of the queries adds up, where the textbook's sums cancel.
+    share one error, which the gradient of the queries adds up, where the textbook's sums cancel. And they keep of the softmax only each
+    row's log-sum-exp, in float32 at least: where scores are large, its rounding moves all of a row's weights.
     """
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:  # noqa: ANN401  torch has no type for it
-        shares = torch.softmax(weights, dim=-1)
-        shares = shares if hidden is None else shares.masked_fill(hidden, 0.0)
-        mixed = shares @ value
-        ctx.save_for_backward(shares, value, mixed)
+        mixed = _shown(torch.softmax(weights, dim=-1), hidden) @ value
+        ctx.save_for_backward(weights, torch.logsumexp(_wide(weights), -1, keepdim=True), value, mixed, hidden)
         return mixed
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
         (gradient,) = gradients
-        shares, value, mixed = ctx.saved_tensors
+        weights, normalizer, value, mixed, hidden = ctx.saved_tensors
+        seen = _wide(weights) if hidden is None else torch.where(hidden, normalizer, _wide(weights))
+        shares = _shown(torch.exp(seen - normalizer).to(weights.dtype), hidden)
         own = gradient @ value.transpose(-1, -2)
         common = (gradient * mixed).sum(-1, keepdim=True)
         return shares * (own - common), shares.transpose(-1, -2) @ gradient, None
+
+
+def _shown(shares: Tensor, hidden: Tensor | None) -> Tensor:
+    return shares if hidden is None else shares.masked_fill(hidden, 0.0)
+
+
+def _wide(weights: Tensor) -> Tensor:
+    return weights if weights.dtype == torch.float64 else weights.float()
 
 
 def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
