@@ -1,7 +1,12 @@
 """Ray carries the work: what the cluster lacks is said at once, and a lost worker is infrastructure, never a finding."""
 
+import contextlib
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
 
+import psutil
 import pytest
 
 from difftest import plugins
@@ -47,10 +52,61 @@ def test_more_workers_than_cpus_are_refused(pool: dispatch.Pool) -> None:
         dispatch.Pool(64)
 
 
-def test_a_lost_worker_is_infrastructure_and_is_replaced(pool: dispatch.Pool) -> None:
-    actor = pool._free.get()  # noqa: SLF001  there is no other way to a worker's handle
+def test_a_worker_lost_while_idle_costs_no_run(pool: dispatch.Pool) -> None:
+    team = pool.team("oracle")
+    actor = team.take()
     ray.kill(actor)
-    pool._free.put(actor)  # noqa: SLF001
-    with pytest.raises(InfrastructureError, match="a worker was lost"):
-        pool.execute(case(), "oracle")
+    team.give_back(actor)
     assert isinstance(pool.execute(case(), "oracle"), Trace)
+
+
+def test_a_worker_lost_in_a_run_is_infrastructure_and_is_replaced(pool: dispatch.Pool) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(pool.execute, case(), DDP, {VARIABLE: "hang"})
+        actor, ranks = _worker_in_a_run()
+        actor.kill()
+        with pytest.raises(InfrastructureError, match=f"a worker was lost while it ran case {case().id} on {DDP}"):
+            running.result()
+    assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their worker"
+    assert isinstance(pool.execute(case(), DDP), Trace)
+
+
+def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:
+    """The actor's process and the ranks that it has forked, once both are there."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < end:
+        for actor in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                zygotes = [child for child in actor.children() if "workers.zygote" in child.cmdline()]
+                ranks = [rank for zygote in zygotes for rank in zygote.children()]
+                if len(ranks) == 2:
+                    return actor, ranks
+        time.sleep(0.05)
+    pytest.fail("no run began")
+
+
+def test_what_is_started_here_listens_on_loopback_alone(pool: dispatch.Pool) -> None:
+    del pool
+    listening = {
+        (process.name(), connection.laddr.ip)
+        for process in (psutil.Process(), *psutil.Process().children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert any(name == "gcs_server" for name, _ in listening)
+    assert not {(name, ip) for name, ip in listening if not ip_address(ip.removeprefix("::ffff:")).is_loopback}
+
+
+def test_the_address_of_a_cluster_that_is_not_there_is_said(pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    del pool
+    monkeypatch.setattr(ray, "init", _nobody_there)
+    with (
+        pytest.raises(InfrastructureError, match=r"cannot join the Ray cluster at 127.0.0.1:1: nobody there"),
+        dispatch.cluster("127.0.0.1:1", 1),
+    ):
+        pass
+
+
+def _nobody_there(**_: object) -> None:
+    msg = "nobody there"
+    raise ConnectionError(msg)

@@ -1,8 +1,17 @@
 """Runs in fresh processes: whatever the ranks do comes out as data, and nothing outlives its run."""
 
 import os
+import re
 import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from ipaddress import ip_address
+from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -19,6 +28,7 @@ pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers import sandbox  # noqa: E402
 from workers.faults import VARIABLE, all_faults  # noqa: E402
+from workers.limits import Limits  # noqa: E402
 
 DEADLINE_SECONDS = 15.0
 DDP = "torch_ddp"
@@ -70,16 +80,113 @@ def test_nothing_outlives_a_run() -> None:
     assert not alive, gone
 
 
-def test_a_dead_zygote_is_infrastructure_and_the_next_run_has_a_new_one() -> None:
+def zygotes() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if "workers.zygote" in child.cmdline()]
+
+
+def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
+    """The processes of a run that hangs, once all of them are there."""
+    while not hanging.done():
+        found = [rank for zygote in zygotes() for rank in zygote.children() if rank.status() != psutil.STATUS_ZOMBIE]
+        if len(found) == count:
+            return found
+        time.sleep(0.05)
+    pytest.fail(f"the run ended by itself: {hanging.result()}")
+
+
+@pytest.fixture
+def hanging() -> Iterator["Future[object]"]:
+    """A run of two ranks that hang; its deadline is far."""
+    sandbox.run(case(), DDP)  # the zygote stands
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(sandbox.run, case(), DDP, deadline=60.0, options={VARIABLE: "hang"})
+
+
+def test_a_zygote_killed_between_runs_is_replaced_and_no_run_suffers() -> None:
     sandbox.run(case(), DDP)
-    for child in psutil.Process().children():
-        if "workers.zygote" in child.cmdline():
-            os.kill(child.pid, signal.SIGKILL)
-            child.wait()
-    try:
-        assert isinstance(sandbox.run(case(), DDP), Trace)
-    except InfrastructureError:
-        assert isinstance(sandbox.run(case(), DDP), Trace)
+    for zygote in zygotes():
+        zygote.kill()
+        zygote.wait()
+    assert isinstance(sandbox.run(case(), DDP), Trace)
+
+
+def test_a_zygote_killed_during_a_run_is_infrastructure_and_takes_its_ranks_along(hanging: "Future[object]") -> None:
+    ranks = ranks_of(hanging)
+    for zygote in zygotes():
+        zygote.kill()
+    with pytest.raises(InfrastructureError, match="the process that forks workers died during a run"):
+        hanging.result(timeout=DEADLINE_SECONDS)
+    assert not psutil.wait_procs(ranks, timeout=5)[1]
+    assert isinstance(sandbox.run(case(), DDP), Trace)
+
+
+def test_a_zygote_that_does_not_answer_is_infrastructure_and_is_replaced() -> None:
+    sandbox.run(case(), DDP)
+    for zygote in zygotes():
+        zygote.suspend()
+    with pytest.raises(InfrastructureError, match="forked 0 of 2 ranks in 1 s"):
+        sandbox.run(case(), DDP, deadline=1.0)
+    assert isinstance(sandbox.run(case(), DDP), Trace)
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_a_rank_killed_from_outside_is_infrastructure(hanging: "Future[object]", sent: signal.Signals) -> None:
+    ranks_of(hanging)[1].send_signal(sent)
+    with pytest.raises(InfrastructureError, match=f"killed from outside by {sent.name}"):
+        hanging.result(timeout=DEADLINE_SECONDS)
+
+
+def test_a_rank_that_holds_too_much_memory_is_ended_and_recorded() -> None:
+    failure = sandbox.run(case(), DDP, allowed=Limits(memory=2**25))
+    assert isinstance(failure, Failure)
+    assert (failure.symptom, failure.kind) == (Symptom.CRASH, "memory limit")
+    assert re.match(r"the rank held 0\.\d+ GiB of memory; allowed: 0\.0312 GiB", failure.message)
+
+
+def test_a_run_that_leaves_too_much_is_ended_and_recorded() -> None:
+    failure = sandbox.run(case(), DDP, allowed=Limits(output=8), options={VARIABLE: "hang"})
+    assert isinstance(failure, Failure)
+    assert (failure.symptom, failure.kind) == (Symptom.CRASH, "output limit")
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Temporary files go to a disk with two free pages."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(tmp_path)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603
+        pytest.skip("needs the right to mount a file system")
+    sandbox.run(case(), DDP)  # the zygote stands
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)  # noqa: S603, S607
+
+
+def test_a_full_disk_is_infrastructure(full_disk: Path) -> None:
+    with pytest.raises(InfrastructureError, match=r"No space left on device|is full"):
+        sandbox.run(case(), DDP)
+    assert not list(full_disk.iterdir())
+
+
+def test_the_ranks_of_a_run_listen_on_loopback_alone(hanging: "Future[object]") -> None:
+    ranks = ranks_of(hanging)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (sockets := [c for rank in ranks for c in rank.net_connections("inet") if c.status == psutil.CONN_LISTEN]):
+        assert time.monotonic() < deadline, "gloo listens somewhere"
+        time.sleep(0.05)
+    assert {ip_address(socket.laddr.ip).is_loopback for socket in sockets} == {True}
+    for rank in ranks:
+        rank.kill()
+
+
+def test_no_rank_inherits_a_secret_and_a_case_s_path_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path is a label: `antigravity`, which opens a browser, is imported by nobody."""
+    monkeypatch.setenv("DIFFTEST_TEST_TOKEN", "hush")
+    for zygote in zygotes():
+        zygote.kill()
+        zygote.wait()
+    assert isinstance(sandbox.run(msgspec.structs.replace(case(), path="antigravity"), DDP), Trace)
+    assert zygotes()
+    assert not [name for zygote in zygotes() for name in zygote.environ() if "TOKEN" in name]
 
 
 def test_the_oracle_measures_its_noise() -> None:

@@ -5,9 +5,11 @@ signal, Python's by faulthandler and native ones) in `rankN.err`.
 """
 
 import dataclasses
+import errno
 import faulthandler
 import os
 import resource
+import socket
 import sys
 import traceback
 from collections.abc import Mapping
@@ -24,6 +26,14 @@ from workers.clients import Clients
 from workers.train import train
 
 STAGE_WIDTH = 16
+MESSAGE_CHARACTERS = 4000
+LOG_CHARACTERS = 2**16
+"""What is kept of a failure's first line and of its traceback: a framework can put a whole tensor into a message."""
+
+MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAIN)
+"""What the operating system says when the machine lacks something; no framework's fault."""
+
+LOOPBACK = "lo"
 THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
 """Legal variants of a run: the threads of an operator, and whether oneDNN's kernels are used."""
 
@@ -38,9 +48,23 @@ CAPABILITY_WORDS = (
 
 
 def main(request: Mapping[str, Any]) -> None:
-    """Runs `request`: keys `case` (JSON), `backend`, `rank`, `folder`, `environment`."""
-    folder, rank = Path(request["folder"]), int(request["rank"])
-    os.environ.update(request["environment"])
+    """Runs `request`: keys `case` (JSON), `backend`, `rank`, `folder`, `environment`; `rendezvous` and `local` if some are elsewhere.
+
+    Exits with `MACHINE_STATUS` if the machine fails.
+    """
+    try:
+        _run(request, Path(request["folder"]), int(request["rank"]))
+    except OSError:  # not of the framework: those are results
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(spool.MACHINE_STATUS)
+    sys.stderr.flush()
+
+
+def _run(request: Mapping[str, Any], folder: Path, rank: int) -> None:
+    if "rendezvous" not in request:
+        _stay_here()
+    os.environ.update(request["environment"] | request.get("local", {}))
     _redirect(folder / f"rank{rank}.err")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     torch.set_num_threads(int(os.environ.get(THREADS, "1")))
@@ -48,7 +72,13 @@ def main(request: Mapping[str, Any]) -> None:
     torch.set_flush_denormal(False)
     stages = _Stages(folder / f"rank{rank}.stage")
     spool.write(folder, rank, _attempt(request, rank, stages))
-    sys.stderr.flush()
+
+
+def _stay_here() -> None:
+    """All ranks of this run are on one machine: their transports listen on the loopback interface, unless the user names another."""
+    if LOOPBACK in {name for _, name in socket.if_nameindex()}:
+        for transport in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{transport}_SOCKET_IFNAME", LOOPBACK)
 
 
 class _Stages:
@@ -67,7 +97,7 @@ class _Stages:
 def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | Failure:
     case = Case.from_json(request["case"])
     backend = plugins.load("workers.backends", request["backend"])
-    rendezvous = f"file://{request['folder']}/rendezvous"
+    rendezvous = request.get("rendezvous", f"file://{request['folder']}/rendezvous")
     clients = Clients(lambda: stages.last)
 
     def report(stage: Stage, step: int) -> None:
@@ -79,19 +109,22 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
             trace: Trace = session.replay(lambda joined: train(case, joined, report), spoiled)
             return dataclasses.replace(trace, events={**trace.events, "clients": clients.seen})
-    except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
+    except Exception as error:  # any exception of the framework is a result here
+        if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+            raise
         return explain(error, *stages.last, rank)
 
 
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: type, first line, and the innermost frame of the framework."""
-    log = "".join(traceback.format_exception(error))
+    log = "".join(traceback.format_exception(error))[-LOG_CHARACTERS:]
     frames = traceback.extract_tb(error.__traceback__)
     frame = f"{_short(frames[-1].filename)}:{frames[-1].name}" if frames else ""
     lines = str(error).strip().splitlines() or [""]
     capability = isinstance(error, CAPABILITY_TYPES) or any(words in str(error) for words in CAPABILITY_WORDS)
     symptom = Symptom.CAPABILITY if capability else Symptom.EXCEPTION
-    return Failure(symptom=symptom, stage=stage, step=step, kind=type(error).__name__, message=lines[0], frame=frame, log=log, rank=rank)
+    message = lines[0][:MESSAGE_CHARACTERS]
+    return Failure(symptom=symptom, stage=stage, step=step, kind=type(error).__name__, message=message, frame=frame, log=log, rank=rank)
 
 
 def _short(filename: str) -> str:

@@ -1,62 +1,60 @@
 """Ray carries the work: actors on the cluster's nodes, each with its own warm zygotes, and one case's run at a time on each.
 
 An actor never touches a device; a run's crash therefore never reaches Ray, which could not tell a segmentation fault from an exit and would
-try it again. When an actor dies all the same, that is infrastructure: it is replaced and its run is given back as an error.
+try it again. When an actor dies all the same, that is infrastructure: another is hired, which joins once the cluster has placed it, and
+the run is given back as an error.
 """
 
-import importlib.util
+import contextlib
 import os
 import queue
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import ray
+from ray._private import ray_constants
 
 from difftest import plugins
 from difftest.case import Case
 from difftest.errors import InfrastructureError
+from difftest.examine import ORACLE
 from difftest.noise import SAMPLES, SAMPLES_VARIABLE
 from difftest.outcome import Outcome
-from workers import sandbox
+from workers import environments, sandbox, zygotes
+from workers.actors import Crew, Runner
+from workers.environments import Environment
 
-PLACEMENT_SECONDS = 60.0
-"""How long the cluster may take to place an actor before its lack of resources is called an error."""
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
-OVERHEAD_SECONDS = sandbox.START_SECONDS + 30.0
+OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
 """What a run may take beyond its deadline: a zygote's start and the transfer."""
+
+POLL_SECONDS = 0.5
 
 INSTALL = "pip install 'difftest[xla,cluster]'"
 
-
-@ray.remote(max_restarts=0, max_task_retries=0)
-class Runner:
-    """Runs sandboxed cases on one node, one after another."""
-
-    def ready(self) -> str:
-        """Answers once the actor stands; the node's name."""
-        return os.uname().nodename
-
-    def lacking(self, modules: tuple[str, ...]) -> list[str]:
-        """The modules among `modules` that this node's Python does not have."""
-        return [name for name in modules if importlib.util.find_spec(name.partition(".")[0]) is None]
-
-    def run(self, case: bytes, backend: str, deadline: float, options: dict[str, str]) -> Outcome:
-        """One run; `case` as canonical JSON."""
-        return sandbox.run(Case.from_json(case), backend, deadline=deadline, options=options)
+LOCAL_ONLY = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
+"""Makes Ray take the loopback address for its node's, as it does where it knows no clusters; it listens on every interface otherwise."""
 
 
 @contextmanager
 def cluster(address: str | None, workers: int | None) -> Iterator[int]:
-    """Joins the cluster at `address`, or starts one on this machine; yields the number of workers to use.
+    """Joins the cluster at `address`, or the one whose job this is, or starts one on this machine; yields the number of workers to use.
 
-    `InfrastructureError` when there is no cluster at the address.
+    What is started here listens on the loopback interface only. `InfrastructureError` when there is no cluster at the address.
     """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    own = {} if address else {"num_cpus": workers, "include_dashboard": False}
+    address = address or os.environ.get(ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+        with contextlib.nullcontext() if address else _local_only():
+            own = {} if address else {"num_cpus": workers, "include_dashboard": False}
+            ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         msg = f"cannot join the Ray cluster at {address or 'this machine'}: {error}"
         raise InfrastructureError(msg) from error
     try:
@@ -65,25 +63,112 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
         ray.shutdown()
 
 
-class Pool:
-    """`workers` actors and the queue of those that are free; `execute` is called from as many threads."""
+@contextmanager
+def _local_only() -> Iterator[None]:
+    """Ray starts without other machines in mind; the switch is read when Ray is imported, and by the processes that it starts."""
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    others = {name: os.environ.get(name) for name in LOCAL_ONLY}
+    os.environ.update(LOCAL_ONLY)
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        for name, value in others.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
-    def __init__(self, workers: int, *, deadline: float = sandbox.DEADLINE_SECONDS) -> None:
-        self._deadline = deadline
+
+class Team:
+    """The workers of one environment: a lost one is replaced, and its replacement joins when the cluster has placed it, however late."""
+
+    def __init__(self, environment: Environment, size: int) -> None:
+        self._environment = environment
         self._free: queue.Queue[Any] = queue.Queue()
+        self._lock = threading.Lock()
+        self._standing, self._missing = 0, min(size, environment.workers or size)
+        self._trouble = ""
+        self.give_back(self.take())  # at least one stands, or the cluster cannot do this
+
+    def take(self) -> Any:  # noqa: ANN401  Ray gives actor handles no type
+        """A free worker, once there is one. `InfrastructureError` when none has stood for as long as the cluster may take to place one."""
+        patience = self._environment.seconds_to_place
+        end = time.monotonic() + patience
+        while True:
+            self._hire()
+            with contextlib.suppress(queue.Empty):
+                actor = self._free.get(timeout=POLL_SECONDS)
+                if _answers(actor):
+                    return actor
+                self.lose(actor)
+            if self._standing:
+                end = time.monotonic() + patience
+            elif time.monotonic() > end:
+                raise InfrastructureError(self._why())
+
+    def give_back(self, actor: Any) -> None:  # noqa: ANN401
+        """The worker is free again."""
+        self._free.put(actor)
+
+    def lose(self, actor: Any) -> None:  # noqa: ANN401
+        """The worker is gone, or of no use any more."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(actor)
+        with self._lock:
+            self._standing -= 1
+            self._missing += 1
+        self._hire()
+
+    def _hire(self) -> None:
+        """Asks for the workers that are missing; one that died before it stood, as on a node that was about to go, is missing again."""
+        with self._lock:
+            wanted, self._missing = self._missing, 0
+        for _ in range(wanted):
+            actor = _hired(self._environment)
+            actor.ready.remote().future().add_done_callback(partial(self._joined, actor))
+
+    def _joined(self, actor: Any, placed: "Future[tuple[str, str]]") -> None:  # noqa: ANN401
+        error = placed.exception()
+        with self._lock:
+            if error:
+                self._missing, self._trouble = self._missing + 1, str(error)
+                return
+            self._standing += 1
+        self._free.put(actor)
+
+    def _why(self) -> str:
+        have = {name: amount for name, amount in ray.cluster_resources().items() if ":" not in name}
+        told = f"the cluster did not place a worker for {self._environment} within {self._environment.seconds_to_place:g} s"
+        return f"{told}: the cluster has {have}" + (f"; the last one failed: {self._trouble}" if self._trouble else "")
+
+
+class Pool:
+    """Teams of up to `workers` actors, one for each environment that is used; `execute` is called from as many threads.
+
+    `places` says which backends run where; by default the file in `DIFFTEST_ENVIRONMENTS`, else what the nodes ask for.
+    """
+
+    def __init__(self, workers: int, *, deadline: float = sandbox.DEADLINE_SECONDS, places: Sequence[Environment] | None = None) -> None:
+        self._deadline, self._workers = deadline, workers
+        known = environments.given() if places is None else tuple(places)
+        self._places = environments.found(_nodes()) if known is None else known
+        self._teams: dict[str, Team] = {}
+        self._lock = threading.Lock()
         _require_cpus(workers)
-        actors = [Runner.remote() for _ in range(workers)]  # type: ignore[attr-defined]
-        for actor in actors:
-            _wait_for(actor)
-            self._free.put(actor)
+        self.team(ORACLE)
+
+    def team(self, backend: str) -> Team:
+        """The workers that run `backend`, hired when first asked for."""
+        environment = environments.of(backend, self._places)
+        with self._lock:
+            if environment.backends not in self._teams:
+                self._teams[environment.backends] = Team(environment, self._workers)
+            return self._teams[environment.backends]
 
     def require(self, backend: str) -> None:
         """`InfrastructureError` at once when the workers lack what `backend` needs."""
-        actor = self._free.get()
-        try:
-            lacking = ray.get(actor.lacking.remote(plugins.load("workers.backends", backend).PRELOAD))
-        finally:
-            self._free.put(actor)
+        lacking = self._ask(backend, "was asked about", self._deadline, "lacking", plugins.load("workers.backends", backend).PRELOAD)
         if lacking:
             packages = ", ".join(sorted({module.partition(".")[0] for module in lacking}))
             msg = f"backend {backend!r} needs {packages}, which the workers do not have: {INSTALL}"
@@ -91,20 +176,26 @@ class Pool:
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
         """Runs `case` on the next free actor. `InfrastructureError` when the actor, its node or Ray fails."""
-        actor, deadline = self._free.get(), self._deadline * _work(options or {})
-        try:
-            reference = actor.run.remote(case.to_json(), backend, deadline, dict(options or {}))
-            outcome: Outcome = ray.get(reference, timeout=deadline + OVERHEAD_SECONDS)
-        except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError, ray.exceptions.ObjectLostError) as error:
-            ray.kill(actor)
-            actor = Runner.remote()  # type: ignore[attr-defined]
-            msg = f"a worker was lost while it ran case {case.id} on {backend}: {error}"
-            raise InfrastructureError(msg) from error
-        except ray.exceptions.RayTaskError as error:
-            raise _cause(error) from error
-        finally:
-            self._free.put(actor)
+        deadline = self._deadline * _work(options or {})
+        asked = (case.to_json(), backend, deadline, dict(options or {}))
+        outcome: Outcome = self._ask(backend, f"ran case {case.id} on", deadline, "run", *asked)
         return outcome
+
+    def _ask(self, backend: str, doing: str, deadline: float, method: str, *arguments: Any) -> Any:  # noqa: ANN401
+        """What a free actor's method says; whatever Ray itself says instead costs the actor."""
+        team = self.team(backend)
+        actor = team.take()
+        try:
+            told = ray.get(getattr(actor, method).remote(*arguments), timeout=deadline + OVERHEAD_SECONDS)
+        except ray.exceptions.RayTaskError as error:
+            team.give_back(actor)
+            raise _cause(error) from error
+        except ray.exceptions.RayError as error:
+            team.lose(actor)
+            msg = f"a worker was lost while it {doing} {backend}: {error}"
+            raise InfrastructureError(msg) from error
+        team.give_back(actor)
+        return told
 
 
 def _work(options: Mapping[str, str]) -> float:
@@ -112,19 +203,38 @@ def _work(options: Mapping[str, str]) -> float:
     return max(1.0, int(options.get(SAMPLES_VARIABLE, SAMPLES)) / SAMPLES)
 
 
+def _answers(actor: Any) -> bool:  # noqa: ANN401
+    """Whether an idle worker still stands: one that died meanwhile costs no run."""
+    try:
+        ray.get(actor.ready.remote(), timeout=environments.PLACEMENT_SECONDS)
+    except ray.exceptions.RayError:
+        return False
+    return True
+
+
+def _hired(environment: Environment) -> Any:  # noqa: ANN401
+    if environment.nodes > 1:
+        return Crew.options(num_cpus=0).remote(environment)  # type: ignore[attr-defined]
+    return Runner.options(**_options(environment)).remote()  # type: ignore[attr-defined]
+
+
+def _options(environment: Environment) -> dict[str, Any]:
+    """What Ray is asked for. A plain worker holds a CPU where there are several nodes, lest a lost node's crowd onto the others."""
+    spread = {"scheduling_strategy": "SPREAD"}
+    if environment.plain:
+        return spread | ({"num_cpus": 1} if len(_nodes()) > 1 else {})
+    return spread | environment.options()
+
+
+def _nodes() -> list[environments.Resources]:
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
 def _require_cpus(workers: int) -> None:
     have = int(ray.cluster_resources().get("CPU", 0))
     if have < workers:
         msg = f"{workers} workers need {workers} CPUs; the cluster has {have}: ask for fewer workers or add nodes"
         raise InfrastructureError(msg)
-
-
-def _wait_for(actor: Any) -> None:  # noqa: ANN401  Ray gives actor handles no type
-    try:
-        ray.get(actor.ready.remote(), timeout=PLACEMENT_SECONDS)
-    except (ray.exceptions.GetTimeoutError, ray.exceptions.RayActorError) as error:
-        msg = f"the cluster did not place a worker within {PLACEMENT_SECONDS:g} s: {error}"
-        raise InfrastructureError(msg) from error
 
 
 def _cause(error: Any) -> Exception:  # noqa: ANN401

@@ -1,22 +1,17 @@
-"""One run, isolated: every rank a process of its own, forked from a warm zygote, with a deadline for the whole.
+"""One run, isolated: every rank a process of its own, forked from a warm zygote, within limits of time, memory and output.
 
-Whatever the ranks do - finish, raise, abort, crash, hang - comes out as an `Outcome`; what is wrong with the machine itself
-(the zygote gone, a full disk) as `InfrastructureError`. A child's process group dies with its run.
+Whatever the ranks do - finish, raise, abort, crash, hang, grow beyond a limit - comes out as an `Outcome`; what is wrong with the machine
+itself (the zygote gone, a full disk, a rank killed from outside) as `InfrastructureError`. A child's process group dies with its run.
 """
 
-import atexit
 import contextlib
 import itertools
-import json
 import os
 import queue
 import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
@@ -26,105 +21,47 @@ from difftest import plugins
 from difftest.case import Case
 from difftest.errors import InfrastructureError
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
-from workers import native, spool
+from workers import limits, native, spool
+from workers.limits import Excess, Limits
+from workers.zygotes import Zygote, zygote_with
 
-DEADLINE_SECONDS = 60.0
-START_SECONDS = 180.0
+DEADLINE_SECONDS = limits.DEADLINE_SECONDS
 GRACE_SECONDS = 3.0
 """How long the other ranks may go on once one has failed: enough to fail by themselves, not to wait out a collective."""
 
 LOG_CHARACTERS = 8000
+LOG_BYTES = 2**20
+"""Of a rank's standard error that are read, its end."""
+
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+"""No framework ends itself by these: the kernel for want of memory, a scheduler or a person did."""
 
 
-class Zygote:
-    """The parent's end of one `workers.zygote` process: it starts when first needed and again after it died."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One node's `ranks` of a run that several nodes make together; all of it meet at `rendezvous`, a `tcp://` URL."""
 
-    def __init__(self, preload: Sequence[str], python: str = sys.executable) -> None:
-        self._command = [python, "-m", "workers.zygote", *preload]
-        self._process: subprocess.Popen[str] | None = None
-        self._lock = threading.Lock()
-        self._runs: dict[str, queue.Queue[dict[str, Any]]] = {}
-        self._owners: dict[int, str] = {}
+    ranks: range
+    rendezvous: str
 
-    def open(self, run: str) -> "queue.Queue[dict[str, Any]]":
-        """A queue that receives this run's replies."""
-        with self._lock:
-            if self._process is None or self._process.poll() is not None:
-                self._start()
-            self._runs[run] = queue.Queue()
-            return self._runs[run]
-
-    def close(self, run: str) -> None:
-        """Forgets a run."""
-        with self._lock:
-            self._runs.pop(run, None)
-
-    def fork(self, request: Mapping[str, Any]) -> None:
-        """Asks for one rank."""
-        process = self._process
-        try:
-            assert process is not None and process.stdin is not None  # noqa: S101, PT018  opened before
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-        except OSError as error:
-            msg = f"the process that forks workers is gone: {error}"
-            raise InfrastructureError(msg) from error
-
-    def stop(self) -> None:
-        """Ends the process and what it forked."""
-        if self._process is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()  # type: ignore[union-attr]
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(GRACE_SECONDS)
-            self._process.kill()
-
-    def _start(self) -> None:
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
-        self._process = subprocess.Popen(  # noqa: S603  our own module under a chosen interpreter
-            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True
-        )
-        ready = threading.Event()
-        threading.Thread(target=self._listen, args=(self._process, ready), daemon=True).start()
-        if not ready.wait(START_SECONDS) or self._process.poll() is not None:
-            self._process.kill()
-            self._log.seek(0)
-            reason = (self._log.read().strip().splitlines() or ["no reason given"])[-1]
-            msg = f"the process that forks workers did not start: {reason} (`difftest doctor` tells what is missing)"
-            raise InfrastructureError(msg)
-
-    def _listen(self, process: "subprocess.Popen[str]", ready: threading.Event) -> None:
-        for line in process.stdout or ():
-            self._deliver(json.loads(line), ready)
-        ready.set()
-        with self._lock:
-            for waiting in self._runs.values():
-                waiting.put({"gone": True})
-
-    def _deliver(self, reply: dict[str, Any], ready: threading.Event) -> None:
-        if "ready" in reply:
-            ready.set()
-            return
-        with self._lock:
-            run = reply["run"] if "run" in reply else self._owners.pop(reply["pid"])
-            if "run" in reply:
-                self._owners[reply["pid"]] = run
-            if run in self._runs:
-                self._runs[run].put(reply)
+    def variables(self, rank: int) -> dict[str, str]:
+        """What tells a rank its place on its node, by torchrun's names."""
+        return {"LOCAL_RANK": str(rank - self.ranks.start), "LOCAL_WORLD_SIZE": str(len(self.ranks))}
 
 
 @dataclass(slots=True)
 class _Ranks:
-    """What is known of a run's processes."""
+    """What is known of a run's processes; `wanted` are those that this machine has."""
 
-    wanted: int
+    wanted: range
     pids: dict[int, int] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
     first_failed: int | None = None
+    excess: Excess | None = None
 
     @property
     def done(self) -> bool:
-        return len(self.statuses) == self.wanted
+        return len(self.statuses) == len(self.wanted)
 
     def hear(self, reply: Mapping[str, Any], folder: Path) -> None:
         if "gone" in reply:
@@ -138,53 +75,85 @@ class _Ranks:
         if self.first_failed is None and (reply["status"] or not _finished(folder, rank)):
             self.first_failed = rank
 
+    def running(self) -> dict[int, int]:
+        return {pid: rank for pid, rank in self.pids.items() if rank not in self.statuses}
+
+    def require_untouched(self, folder: Path) -> None:
+        """`InfrastructureError` when a rank was ended by something else than its own framework."""
+        for rank, status in self.statuses.items():
+            if -status in FROM_OUTSIDE:
+                msg = f"rank {rank} was killed from outside by {signal.Signals(-status).name}; was the machine out of memory?"
+                raise InfrastructureError(msg)
+            if status == spool.MACHINE_STATUS:
+                msg = f"the machine failed rank {rank}: {(_log(folder, rank).strip().splitlines() or ['no reason given'])[-1]}"
+                raise InfrastructureError(msg)
+
     def kill(self) -> None:
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
 
 
-_zygotes: dict[tuple[str, ...], Zygote] = {}
-_zygotes_lock = threading.Lock()
 _numbers = itertools.count()
 
 
-def run(case: Case, backend: str, *, deadline: float = DEADLINE_SECONDS, options: Mapping[str, str] | None = None) -> Outcome:
+def run(  # noqa: PLR0913  everything but case and backend has a default
+    case: Case,
+    backend: str,
+    *,
+    deadline: float = DEADLINE_SECONDS,
+    options: Mapping[str, str] | None = None,
+    allowed: Limits | None = None,
+    share: Share | None = None,
+) -> Outcome:
     """Runs `case` on `backend` in fresh processes and says what came of it.
 
-    `options` are further environment variables of the children (a variant, an ablation, a planted fault). `deadline` is in seconds.
+    `options` are further environment variables of the children (a variant, an ablation, a planted fault). `deadline` is in seconds;
+    `allowed` stands for it and the other limits. `share`: only these ranks, the others being elsewhere. `InfrastructureError` where the
+    machine, not the backend, is to blame.
     """
-    module = plugins.load("workers.backends", backend)
-    zygote = _zygote(module.PRELOAD)
-    with tempfile.TemporaryDirectory(prefix="difftest-") as name:
-        folder = Path(name)
-        environment = {**module.environment(case), **(options or {})}
-        request = {"case": case.to_json().decode(), "backend": backend, "folder": name, "environment": environment}
-        ranks = _attend(zygote, request, module.processes(case), folder, deadline)
-        return _outcome(folder, ranks, deadline)
-
-
-def _zygote(preload: tuple[str, ...]) -> Zygote:
-    with _zygotes_lock:
-        if preload not in _zygotes:
-            _zygotes[preload] = Zygote(preload)
-            atexit.register(_zygotes[preload].stop)
-        return _zygotes[preload]
-
-
-def _attend(zygote: Zygote, request: Mapping[str, Any], processes: int, folder: Path, deadline: float) -> _Ranks:
-    """Starts the ranks and waits until all have ended, the deadline is over, or one's failure has doomed the rest."""
-    number, ranks = f"{os.getpid()}-{next(_numbers)}", _Ranks(processes)
-    replies = zygote.open(number)
-    end = time.monotonic() + deadline  # counted from here: a zygote's first start is not the run's fault
+    allowed = allowed or Limits(seconds=deadline)
     try:
-        for rank in range(processes):
-            zygote.fork({**request, "run": number, "rank": rank})
-        while not ranks.done and time.monotonic() < end:
+        return _run(case, backend, options or {}, allowed, share)
+    except OSError as error:
+        msg = f"the machine failed case {case.id} on {backend}: {error}"
+        raise InfrastructureError(msg) from error
+
+
+def _run(case: Case, backend: str, options: Mapping[str, str], allowed: Limits, share: Share | None) -> Outcome:
+    module = plugins.load("workers.backends", backend)
+    zygote = zygote_with(module.PRELOAD)
+    with tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        environment = {**module.environment(case), **options}
+        request = {"case": case.to_json().decode(), "backend": backend, "folder": name, "environment": environment}
+        ranks = _attend(zygote, request, share or range(module.processes(case)), folder, allowed)
+        outcome = _outcome(folder, ranks, allowed)
+        if isinstance(outcome, Failure) and (reason := limits.strained(folder)):
+            msg = f"case {case.id} failed on {backend} while {reason}"
+            raise InfrastructureError(msg)
+        return outcome
+
+
+def _attend(zygote: Zygote, request: Mapping[str, Any], asked: range | Share, folder: Path, allowed: Limits) -> _Ranks:
+    """Starts the ranks and waits until all have ended, a limit is passed, or one's failure has doomed the rest."""
+    number, ranks = f"{os.getpid()}-{next(_numbers)}", _Ranks(asked.ranks if isinstance(asked, Share) else asked)
+    replies = zygote.open(number)
+    end = time.monotonic() + allowed.seconds  # counted from here: a zygote's first start is not the run's fault
+    try:
+        for rank in ranks.wanted:
+            met = {"rendezvous": asked.rendezvous, "local": asked.variables(rank)} if isinstance(asked, Share) else {}
+            zygote.fork({**request, **met, "run": number, "rank": rank})
+        while not ranks.done and not ranks.excess and time.monotonic() < end:
             with contextlib.suppress(queue.Empty):
-                ranks.hear(replies.get(timeout=max(0.0, min(GRACE_SECONDS, end - time.monotonic()))), folder)
+                ranks.hear(replies.get(timeout=max(0.0, min(limits.WATCH_SECONDS, end - time.monotonic()))), folder)
+            ranks.excess = limits.excess(allowed, folder, ranks.running())
             if ranks.first_failed is not None:
                 end = min(end, time.monotonic() + GRACE_SECONDS)
+        if not ranks.excess and len(ranks.pids) < len(ranks.wanted):
+            zygote.kill()
+            msg = f"the process that forks workers forked {len(ranks.pids)} of {len(ranks.wanted)} ranks in {allowed.seconds:g} s"
+            raise InfrastructureError(msg)
     finally:
         ranks.kill()
         zygote.close(number)
@@ -196,13 +165,22 @@ def _finished(folder: Path, rank: int) -> bool:
     return outcome.exists() and not outcome.read_bytes().startswith(b'{"failure"')
 
 
-def _outcome(folder: Path, ranks: _Ranks, deadline: float) -> Outcome:
+def _outcome(folder: Path, ranks: _Ranks, allowed: Limits) -> Outcome:
+    ranks.require_untouched(folder)
+    if ranks.excess is not None:
+        return _beyond(folder, ranks.excess)
     if ranks.first_failed is not None:
         return _failure(folder, ranks.first_failed, ranks.statuses[ranks.first_failed])
     if not ranks.done:
-        return _hang(folder, ranks, deadline)
-    traces = [outcome for rank in range(ranks.wanted) if isinstance(outcome := spool.read(folder, rank), Trace)]
+        return _hang(folder, ranks, allowed.seconds)
+    traces = [outcome for rank in ranks.wanted if isinstance(outcome := spool.read(folder, rank), Trace)]
     return reduce(Trace.merged, traces)
+
+
+def _beyond(folder: Path, excess: Excess) -> Failure:
+    stage, step = _stage(folder, excess.rank)
+    log = _log(folder, excess.rank)[-LOG_CHARACTERS:]
+    return Failure(symptom=Symptom.CRASH, stage=stage, step=step, kind=excess.kind, message=excess.message, log=log, rank=excess.rank)
 
 
 def _failure(folder: Path, rank: int, status: int) -> Failure:
@@ -218,7 +196,7 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
 
 def _hang(folder: Path, ranks: _Ranks, deadline: float) -> Failure:
     """The run's first rank that did not end stands for it; which rank waits for which cannot be seen from outside."""
-    rank = min(set(range(ranks.wanted)) - set(ranks.statuses))
+    rank = min(set(ranks.wanted) - set(ranks.statuses))
     stage, step = _stage(folder, rank)
     message = f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}"
     return Failure(
@@ -227,14 +205,20 @@ def _hang(folder: Path, ranks: _Ranks, deadline: float) -> Failure:
 
 
 def _stage(folder: Path, rank: int) -> tuple[Stage, int]:
+    """The last stage that a rank began; the first one when it left no word of any, as on a full disk."""
     file = folder / f"rank{rank}.stage"
-    name, _, step = file.read_text().strip().partition(" ") if file.exists() else ("build", "", "0")
-    return Stage(name), int(step)
+    name, _, step = (file.read_text().strip() if file.exists() else "").partition(" ")
+    return Stage(name or Stage.BUILD), int(step or 0)
 
 
 def _log(folder: Path, rank: int) -> str:
+    """The end of what a rank said on standard error."""
     file = folder / f"rank{rank}.err"
-    return file.read_text(errors="replace") if file.exists() else ""
+    if not file.exists():
+        return ""
+    with file.open("rb") as log:
+        log.seek(max(0, file.stat().st_size - LOG_BYTES))
+        return log.read().decode(errors="replace")
 
 
 def _fatal_line(log: str) -> str:

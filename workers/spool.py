@@ -3,7 +3,11 @@
 from pathlib import Path
 
 from difftest import traces
+from difftest.errors import InfrastructureError, UsageError
 from difftest.outcome import Outcome
+
+MACHINE_STATUS = 75
+"""What a rank exits with that the machine failed, not the framework: `EX_TEMPFAIL` of sysexits.h."""
 
 
 def write(folder: Path, rank: int, outcome: Outcome) -> None:
@@ -12,5 +16,9 @@ def write(folder: Path, rank: int, outcome: Outcome) -> None:
 
 
 def read(folder: Path, rank: int) -> Outcome | None:
-    """What `write` left, or None when the rank wrote nothing."""
-    return traces.load(folder / f"rank{rank}")
+    """What `write` left, or None when the rank wrote nothing. `InfrastructureError` when it is damaged: no framework touches it."""
+    try:
+        return traces.load(folder / f"rank{rank}")
+    except UsageError as error:
+        msg = f"what rank {rank} left is damaged: {error}"
+        raise InfrastructureError(msg) from error

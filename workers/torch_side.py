@@ -4,6 +4,7 @@ The device is found, not named: NCCL and one GPU a rank where there are enough o
 inside functions, because backends are listed on machines that have none.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -149,10 +150,11 @@ def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
 
 
 def _find_device(case: Case, rank: int) -> "torch.device":
-    """A GPU of its own where every rank can have one, else the CPU; a GPU is told to multiply in full precision."""
+    """A GPU of its own where every rank of this node can have one, else the CPU; a GPU is told to multiply in full precision."""
     import torch
 
-    if torch.cuda.is_available() and torch.cuda.device_count() >= case.world_size:
+    rank, here = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
+    if torch.cuda.is_available() and torch.cuda.device_count() >= here:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False

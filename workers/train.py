@@ -15,6 +15,7 @@ from difftest.data import IGNORE_INDEX, Batch
 from difftest.layout import replicated
 from difftest.outcome import Sharded, Stage, Trace
 from workers.build import build
+from workers.module_traces import Watch
 from workers.session import Session
 
 Report: TypeAlias = Callable[[Stage, int], None]
@@ -27,7 +28,7 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     module = build(case.model, data.weights(case), session.dtype, session.operators, checkpointing=case.training.checkpointing)
     report(Stage.PLACE, 0)
     module = session.place(module)
-    run = _Run(case, session, module, make_optimizer(case, module), report)
+    run = _Run(case, session, module, make_optimizer(case, module), report, Watch(module))
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": data.digest(case)}
     return Trace(steps=steps, environment=environment, events=session.events())
@@ -42,6 +43,7 @@ class _Run:
     module: nn.Module
     optimizer: torch.optim.Optimizer
     report: Report
+    watch: Watch
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         """One update from all parts of the step's batch."""
@@ -60,7 +62,7 @@ class _Run:
 
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         parts = split(data.batch(self.case, step), self.case.training.accumulation)
-        if self.session.accumulate and len(parts) > 1:
+        if self.session.accumulate:
             self.report(Stage.FORWARD, step)
             hosts = [self._hosts(part) for part in parts]
             outputs, total = self.session.accumulate(self.module, hosts, partial(self._forward, parts[0]))
@@ -82,6 +84,7 @@ class _Run:
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
                 (loss * self.session.scale).backward()
+            seen |= self.watch.read(lambda tensor: self.session.read(tensor, self.case.layout.batch), index, self.session.scale)
             self.session.sync()
         return seen, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 

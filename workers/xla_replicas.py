@@ -223,7 +223,7 @@ def _join(case: Case) -> Replica:
         msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; replicas need as many devices, and there are {devices}"
         raise ValueError(msg)
     torch.autograd.set_multithreading_enabled(False)  # a backward's collectives are then called by the replica's own thread
-    torch_xla._XLAC._xla_set_mat_mul_precision("highest")  # noqa: SLF001  what torch_xla.backends calls, without its warning
+    xla_side.multiply_precisely()
     return Replica(case=case, rank=xla_gate.ordinal(), device=torch_xla.device())
 
 

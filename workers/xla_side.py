@@ -39,6 +39,9 @@ TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
 
 SAME_PRECISION = "--xla_allow_excess_precision=false"
 
+MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
+"""Names another precision of products (`default`, `high`) for a whole run; without it they are at their most precise."""
+
 
 def device_kind() -> str:
     """The PJRT device to run on: what the user named, else a TPU where there is one, else the CPU."""
@@ -103,8 +106,16 @@ def join(case: Case) -> World:
     import torch_xla
 
     left = {name: xla_start.act(name, case) for name in case.start.acts}
-    torch_xla._XLAC._xla_set_mat_mul_precision("highest")  # noqa: SLF001  what torch_xla.backends calls, without its warning
+    multiply_precisely()
     return World(case=case, device=torch_xla.device(), grid=left["mesh"], kept=left["device"])
+
+
+def multiply_precisely() -> None:
+    """Sets the precision of matrix products; on the CPU all are the same."""
+    import torch_xla
+
+    precision = os.environ.get(MATMUL_PRECISION, "highest")
+    torch_xla._XLAC._xla_set_mat_mul_precision(precision)  # noqa: SLF001  what torch_xla.backends calls, without its warning
 
 
 def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) -> tuple[str | tuple[str, ...] | None, ...]:

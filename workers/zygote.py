@@ -5,10 +5,12 @@ Importing torch and torch_xla takes seconds, a fork of a process that has done s
 each under another interpreter with another torch, and so that a child never re-imports the parent's main module.
 
 It reads one JSON object a line, `{"run": ..., "rank": ...}`, answers `{"pid": N, "run": ..., "rank": ...}` at once and
-`{"pid": N, "status": S}` when the child has ended (S as `os.waitstatus_to_exitcode` gives it). At end of input it kills what it forked.
+`{"pid": N, "status": S}` when the child has ended (S as `os.waitstatus_to_exitcode` gives it). At end of input it kills what it forked;
+killed itself, it takes them along, for the kernel ends a child whose parent is gone.
 """
 
 import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -20,6 +22,7 @@ from typing import Any, NoReturn
 
 POLL_SECONDS = 0.02
 STANDARD_INPUT = 0
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in linux/prctl.h
 READ_BYTES = 1 << 16
 
 
@@ -57,13 +60,22 @@ def _take_stdout() -> int:
 
 
 def _start(request: Mapping[str, Any], main: Any, replies: int) -> int:  # noqa: ANN401  a function that never returns
-    pid = os.fork()
+    parent, pid = os.getpid(), os.fork()
     if not pid:
+        _die_with(parent)
         _become_child(request, main, replies)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.setpgid(pid, pid)  # in the parent too: a kill right after must find the group
     _say(replies, {"pid": pid, "run": request["run"], "rank": request["rank"]})
     return pid
+
+
+def _die_with(parent: int) -> None:
+    """The kernel kills this process when its parent ends, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended in between
+        os._exit(1)
 
 
 def _become_child(request: Mapping[str, Any], main: Any, replies: int) -> NoReturn:  # noqa: ANN401

@@ -1,0 +1,147 @@
+"""Several nodes in one cluster: backends find theirs by resources, labels and Python, and a node that goes takes no finding along."""
+
+import site
+import time
+import venv
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from difftest.errors import InfrastructureError
+from difftest.outcome import Failure, Symptom, Trace
+from difftest.selftest import same
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+
+from ray.cluster_utils import Cluster  # noqa: E402
+from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
+
+from workers import dispatch, sandbox  # noqa: E402
+from workers.environments import Environment  # noqa: E402
+from workers.faults import VARIABLE  # noqa: E402
+
+STARTED = """
+import pathlib, sys
+with pathlib.Path({file!r}).open("a") as started:
+    started.write(" ".join(sys.orig_argv) + chr(10))
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[dict[str, Any]]:
+    """A head with a CPU, a node with two GPUs and one with four TPU chips; neither has them."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    gpu = cluster.add_node(num_cpus=1, num_gpus=2)
+    tpu = cluster.add_node(num_cpus=1, resources={"TPU": 4}, labels={"kind": "tpu"})
+    try:
+        with dispatch.cluster(cluster.address, 2):
+            yield {"cluster": cluster, "gpu": gpu.node_id, "tpu": tpu.node_id, "head": cluster.head_node.node_id}
+    finally:
+        cluster.shutdown()
+
+
+def place(pool: dispatch.Pool, backend: str) -> Any:  # noqa: ANN401  a pair, or one for each node of a group
+    """The node and the Python that a free worker for the backend has."""
+    team = pool.team(backend)
+    actor = team.take()
+    team.give_back(actor)
+    return ray.get(actor.ready.remote())
+
+
+def test_backends_go_where_their_side_s_accelerators_are(nodes: dict[str, Any]) -> None:
+    pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS)
+    assert place(pool, DDP)[0] == nodes["gpu"]
+    assert place(pool, "xla_spmd")[0] == nodes["tpu"]
+    assert isinstance(pool.execute(case(), DDP), Trace)
+    assert isinstance(pool.execute(case(), "oracle"), Trace)
+
+
+def test_a_label_says_which_nodes(nodes: dict[str, Any]) -> None:
+    pool = dispatch.Pool(1, places=[Environment(backends="torch_*", labels={"kind": "tpu"})])
+    assert place(pool, DDP)[0] == nodes["tpu"]
+
+
+@pytest.mark.usefixtures("nodes")
+def test_what_no_node_has_is_said(tmp_path: Path) -> None:
+    lacking = Environment(backends="torch_*", labels={"kind": "quantum"}, seconds_to_place=2.0)
+    absent = Environment(backends="xla_*", python=str(tmp_path / "no-python"), seconds_to_place=5.0)
+    pool = dispatch.Pool(1, places=[lacking, absent])
+    with pytest.raises(InfrastructureError, match=r"for backends torch_\* \(kind=quantum\) within 2 s: the cluster has .*'TPU': 4.0"):
+        pool.execute(case(), DDP)
+    with pytest.raises(InfrastructureError, match=r"for backends xla_\* within 5 s"):
+        pool.execute(case(), "xla_spmd")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Path) -> None:
+    """Another environment that sees this one's packages, and writes down what it is started for."""
+    folder, started = tmp_path / "other", tmp_path / "started"
+    venv.create(folder, symlinks=True)
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    (packages / "these.pth").write_text("\n".join(site.getsitepackages()))
+    (packages / "sitecustomize.py").write_text(STARTED.format(file=str(started)))
+    other = Environment(backends="torch_*", python=str(folder / "bin" / "python"))
+    pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS, places=[other])
+    assert place(pool, DDP)[1] == str(folder)
+    assert isinstance(pool.execute(case(), DDP), Trace)
+    assert any("workers.zygote" in line and line.startswith(str(folder)) for line in started.read_text().splitlines())
+
+
+def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes: dict[str, Any]) -> None:
+    cluster = nodes["cluster"]
+    node = cluster.add_node(num_cpus=1, resources={"brief": 1})
+    pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"brief": 1}, seconds_to_place=90.0)])
+    assert place(pool, DDP)[0] == node.node_id
+    assert isinstance(pool.execute(case(), DDP), Trace)
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(pool.execute, case(), DDP, {VARIABLE: "hang"})
+        ranks = _ranks()
+        cluster.remove_node(node, allow_graceful=False)
+        with pytest.raises(InfrastructureError, match="a worker was lost while it ran case"):
+            running.result()
+    assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their node"
+    assert isinstance(pool.execute(case(), "oracle"), Trace)
+    cluster.add_node(num_cpus=1, resources={"brief": 1})
+    assert isinstance(pool.execute(case(), DDP), Trace), "a node that comes back is used again"
+
+
+def test_the_ranks_of_a_case_are_shared_by_the_nodes_of_a_group(nodes: dict[str, Any]) -> None:
+    cluster = nodes["cluster"]
+    pair = {cluster.add_node(num_cpus=1, resources={"pair": 1}).node_id for _ in range(2)}
+    pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"pair": 1}, nodes=2, seconds_to_place=90.0)])
+    assert {node for node, _ in place(pool, DDP)} == pair
+    pool.require(DDP)
+    trace = pool.execute(case(3), DDP)
+    assert isinstance(trace, Trace), trace
+    assert all(set(tensor.pieces) == {0, 1, 2} for tensors in trace.steps for tensor in tensors.values())
+    assert same(trace, sandbox.run(case(3), DDP)), "two nodes compute what one does"
+    assert isinstance(pool.execute(case(1), DDP), Trace), "one rank needs one node"
+    crash = pool.execute(case(3), DDP, {VARIABLE: "segmentation_fault"})
+    assert isinstance(crash, Failure)
+    assert (crash.symptom, crash.kind) == (Symptom.CRASH, "SIGSEGV")
+
+
+def _ranks() -> list[psutil.Process]:
+    """The two ranks of the run that hangs, once both are there."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < end:
+        zygotes = [child for child in psutil.Process().children(recursive=True) if "workers.zygote" in _words(child)]
+        for zygote in zygotes:
+            ranks = [rank for rank in zygote.children() if "workers.zygote" in _words(rank)]
+            if len(ranks) == 2:
+                return ranks
+        time.sleep(0.05)
+    pytest.fail("no run began")
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []

@@ -1,0 +1,111 @@
+"""Which backend runs where: read from a file, or found in what the nodes have."""
+
+from pathlib import Path
+
+import pytest
+
+from difftest.errors import UsageError
+from workers import environments
+from workers.environments import PLAIN, VARIABLE, Environment
+
+DEPLOYED = Path(__file__).parent.parent / ".github" / "deploy" / "environments.toml"
+TWO = """
+[[environment]]
+backends = "xla_*"
+python = "/opt/xla/bin/python"
+resources = { TPU = 4, CPU = 0.5 }
+labels = { "ray.io/market-type" = "spot" }
+workers = 1
+
+[[environment]]
+backends = "torch_ddp"
+resources = { GPU = 2 }
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "environments.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_first_pattern_that_fits_a_backend_is_its_environment(tmp_path: Path) -> None:
+    read = environments.read(written(tmp_path, TWO))
+    assert environments.of("xla_spmd", read).python == "/opt/xla/bin/python"
+    assert environments.of("torch_ddp", read).resources == {"GPU": 2}
+    assert environments.of("torch_fsdp", read) is PLAIN
+    assert environments.of("oracle", read) is PLAIN
+
+
+def test_an_environment_says_what_ray_is_asked_for(tmp_path: Path) -> None:
+    xla, ddp = environments.read(written(tmp_path, TWO))
+    assert xla.options() == {
+        "num_cpus": 0.5,
+        "num_gpus": 0,
+        "resources": {"TPU": 4},
+        "label_selector": {"ray.io/market-type": "spot"},
+        "runtime_env": {"py_executable": "/opt/xla/bin/python"},
+    }
+    assert ddp.options() == {"num_cpus": 0, "num_gpus": 2, "resources": {}, "label_selector": None}
+    assert PLAIN.plain
+    assert not ddp.plain
+
+
+def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert environments.given() is None
+    monkeypatch.setenv(VARIABLE, str(written(tmp_path, TWO)))
+    assert len(environments.given() or ()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[[environment]", "Expected ']]'"),
+        ("[[environment]]\npyton = 'x'", "unknown field `pyton`"),
+        ("[[environment]]\nresources = { GPU = 0 }", "GPU is 0.0; it must be more than 0"),
+        ("[[environment]]\nworkers = -1", "workers is -1; it must be more than 0"),
+        ("[[environment]]\nresources = { GPU = 'two' }", "Expected `float`, got `str`"),
+        ("", "missing required field `environment`"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(UsageError) as error:
+        environments.read(file)
+    assert str(file) in str(error.value)
+    assert said in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.toml cannot be used"):
+        environments.read(tmp_path / "nowhere.toml")
+
+
+def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
+    cpu, gpu, gpus, tpu = {"CPU": 8.0}, {"CPU": 4.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 8.0}, {"CPU": 4.0, "TPU": 4.0}
+    assert environments.found([cpu, cpu]) == ()
+    assert environments.found([gpu, gpu]) == (), "where all have them there is nothing to choose"
+    assert environments.found([cpu, gpu, gpus, tpu]) == (
+        Environment(backends="torch_*", resources={"GPU": 2.0}),
+        Environment(backends="xla_*", resources={"TPU": 4.0}),
+    )
+
+
+def test_amounts_below_zero_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"GPU is -1; it must be more than 0"):
+        Environment(resources={"GPU": -1})
+
+
+def test_the_sample_cluster_is_one_that_ray_takes_and_has_what_its_environments_ask_for() -> None:
+    yaml = pytest.importorskip("yaml", reason="needs ray: pip install 'difftest[cluster]'")
+    util = pytest.importorskip("ray.autoscaler._private.util", reason="needs ray: pip install 'difftest[cluster]'")
+    config = yaml.safe_load(DEPLOYED.with_name("cluster.yaml").read_text())
+    util.validate_config(util.prepare_config(config))
+    assert config["file_mounts"]["/home/ubuntu/.ray/auth_token"] == "~/.ray/auth_token"  # noqa: S105  where it lies, not what it is
+    assert any("RAY_AUTH_MODE=token" in command for command in config["initialization_commands"])
+    kinds = config["available_node_types"].values()
+    for asked in environments.read(DEPLOYED):
+        able = [kind for kind in kinds if all(kind["resources"].get(name, 0) >= amount for name, amount in asked.resources.items())]
+        assert any(asked.labels.items() <= kind.get("labels", {}).items() for kind in able), asked
+    assert environments.of("oracle", environments.read(DEPLOYED)).plain

@@ -1,0 +1,107 @@
+"""A campaign whose ranks, zygotes and workers are killed under it records what the undisturbed one records."""
+
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from difftest import plugins
+from difftest.case import Case
+from difftest.corpus import Corpus
+from difftest.outcome import Outcome
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+
+from difftest.campaign import run  # noqa: E402
+from difftest.examine import Campaign  # noqa: E402
+from generators.cases import case_at  # noqa: E402
+from workers import dispatch  # noqa: E402
+
+BACKEND = "torch_ddp"
+CASES = 4
+SEEN_WITHIN_SECONDS = 120.0
+LATEST_SECONDS = 0.3
+VICTIMS = ("rank", "zygote", "worker")
+TIMES = {"started": "", "seconds": 0.0, "campaign": ""}
+"""What differs from one campaign to the next."""
+
+
+class Disturbed:
+    """Every other run loses a rank, its zygote or its worker, in turn, at a random moment of its life; a run's repetition does not."""
+
+    def __init__(self, pool: dispatch.Pool, seed: int) -> None:
+        self._pool, self._random = pool, random.Random(seed)  # noqa: S311  moments, no secrets
+        self._numbers = itertools.count()
+        self.killed: Counter[str] = Counter()
+
+    def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """The pool's, disturbed."""
+        number = next(self._numbers)
+        if number % 2:
+            return self._pool.execute(case, backend, options)
+        done = threading.Event()
+        arguments = (VICTIMS[number // 2 % len(VICTIMS)], self._random.uniform(0.0, LATEST_SECONDS), done)
+        killer = threading.Thread(target=self._kill, args=arguments)
+        killer.start()
+        try:
+            return self._pool.execute(case, backend, options)
+        finally:
+            done.set()
+            killer.join()
+
+    def _kill(self, victim: str, after: float, done: threading.Event) -> None:
+        end = time.monotonic() + SEEN_WITHIN_SECONDS
+        while time.monotonic() < end and not done.is_set():
+            for process in psutil.Process().children(recursive=True):
+                if lineage := _lineage(process):
+                    time.sleep(after)
+                    if not done.is_set() and lineage[victim].is_running():
+                        lineage[victim].kill()
+                        self.killed[victim] += 1
+                    return
+            time.sleep(0.01)
+
+
+def _lineage(process: psutil.Process) -> dict[str, psutil.Process] | None:
+    """A rank with its zygote and its worker; None for another process."""
+    try:
+        zygote = process.parent()
+        if zygote is None or not all("workers.zygote" in each.cmdline() for each in (process, zygote)):
+            return None
+        worker = zygote.parent()
+    except psutil.NoSuchProcess:
+        return None
+    return {"rank": process, "zygote": zygote, "worker": worker} if worker else None
+
+
+def recorded(folder: Path, pool: dispatch.Pool, execute: Any = None) -> tuple[list[Any], dict[str, Any]]:  # noqa: ANN401  an Execute
+    """A small campaign's runs and findings, but for their times."""
+    corpus = Corpus(folder)
+    corpus.prepare()
+    backends = {BACKEND: plugins.load("workers.backends", BACKEND)}
+    campaign = Campaign(name="test", backends=backends, execute=execute or pool.execute, corpus=corpus)
+    cases = ((index, case_at(3, index, paths=("data_parallel",), max_world_size=2)) for index in range(CASES))
+    trouble = [progress.examined.trouble for progress in run(campaign, cases)]
+    assert not any(trouble), trouble
+    runs = [msgspec.structs.replace(observation, **TIMES) for observation in corpus.observations()]
+    return runs, {finding.fingerprint: (finding.blame, finding.stable, finding.hits) for finding in corpus.findings()}
+
+
+def test_a_campaign_whose_processes_are_killed_records_the_same(tmp_path: Path) -> None:
+    with dispatch.cluster(None, 1) as workers:
+        pool = dispatch.Pool(workers)
+        undisturbed = recorded(tmp_path / "undisturbed", pool)
+        disturbed = Disturbed(pool, seed=11)
+        assert recorded(tmp_path / "disturbed", pool, disturbed.execute) == undisturbed
+    assert undisturbed[0]
+    assert set(disturbed.killed) == set(VICTIMS), disturbed.killed

@@ -1,0 +1,53 @@
+"""What a rank may use is measured on real processes and real files; what is secret does not reach it."""
+
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from workers import limits
+from workers.limits import Limits
+
+HOLDS = "held = bytearray(256 * 2**20); print(len(held), flush=True); input()"
+
+
+def test_a_process_that_holds_too_much_is_named_with_its_rank(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603
+        assert process.stdout
+        process.stdout.readline()
+        excess = limits.excess(Limits(memory=2**27), tmp_path, {process.pid: 3})
+        roomy = limits.excess(Limits(memory=2**30), tmp_path, {process.pid: 3})
+        process.communicate(b"\n")
+    assert excess
+    assert (excess.rank, excess.kind) == (3, "memory limit")
+    assert "allowed: 0.125 GiB" in excess.message
+    assert roomy is None
+
+
+def test_a_process_that_is_gone_holds_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert limits.excess(Limits(memory=0), tmp_path, {process.pid: 0}) is None
+
+
+def test_output_is_counted_over_all_files_and_the_largest_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rank0.err").write_bytes(b"." * 600)
+    (tmp_path / "rank12.npz").write_bytes(b"." * 700)
+    assert limits.excess(Limits(output=1300), tmp_path, {}) is None
+    excess = limits.excess(Limits(output=1299), tmp_path, {})
+    assert excess
+    assert (excess.rank, excess.kind) == (12, "output limit")
+    assert "rank12.npz" in excess.message
+
+
+def test_a_machine_without_room_is_strained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.strained(tmp_path) is None
+    monkeypatch.setattr("shutil.disk_usage", lambda _: namedtuple("Usage", "free")(free=4096))  # noqa: PYI024
+    assert limits.strained(tmp_path) == f"the disk of {tmp_path.parent} is full: 4096 bytes are left"
+
+
+def test_secrets_are_left_out_by_their_names() -> None:
+    variables = {"PATH": "/bin", "HF_TOKEN": "a", "aws_secret_access_key": "b", "DB_PASSWORD": "c", "XLA_FLAGS": "", "RAY_AUTH_TOKEN": "d"}
+    assert limits.without_secrets(variables.items()) == {"PATH": "/bin", "XLA_FLAGS": ""}

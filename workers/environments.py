@@ -1,0 +1,118 @@
+"""Where backends run in a cluster: under which Python, and on which nodes by their resources and labels.
+
+The environment variable `DIFFTEST_ENVIRONMENTS` names a TOML file; the first entry whose pattern fits a backend is its environment:
+
+    [[environment]]
+    backends = "xla_*"                              # as in a shell; `*` fits the oracle too
+    python = "/opt/xla/bin/python"                  # on the nodes; difftest and this Ray and Python version are installed there
+    resources = { TPU = 4 }                         # of one worker; Ray's names: CPU, GPU, TPU, or a cluster's own
+    labels = { "ray.io/accelerator-type" = "TPU-V5E" }
+    nodes = 1                                       # that share the ranks of one case, each with these resources
+    workers = 1                                     # at most so many; as many as --workers says otherwise
+    seconds_to_place = 900                          # a cloud's machines start slowly
+
+Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's run
+on the nodes with GPUs and XLA's on those with TPU chips, each worker with all of its node's.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import msgspec
+
+from difftest.errors import UsageError
+
+VARIABLE = "DIFFTEST_ENVIRONMENTS"
+
+PLACEMENT_SECONDS = 60.0
+"""How long the cluster may take to place a worker before its lack of resources is called an error."""
+
+ACCELERATORS = {"GPU": "torch_*", "TPU": "xla_*"}
+"""Whose backends use which of Ray's resources."""
+
+Resources: TypeAlias = Mapping[str, float]
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where some backends run; see the module. `ValueError` for amounts that cannot be."""
+
+    backends: str = "*"
+    python: str | None = None
+    resources: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    nodes: int = 1
+    workers: int | None = None
+    seconds_to_place: float = PLACEMENT_SECONDS
+
+    def __post_init__(self) -> None:
+        amounts = {
+            **self.resources,
+            "nodes": self.nodes,
+            "workers": 1 if self.workers is None else self.workers,
+            "seconds_to_place": self.seconds_to_place,
+        }
+        for name, amount in amounts.items():
+            if not amount > 0:
+                msg = f"{name} is {amount}; it must be more than 0"
+                raise ValueError(msg)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it asks for nothing: any node will do, with a CPU a worker."""
+        return not (self.python or self.resources or self.labels) and self.nodes == 1
+
+    def options(self) -> dict[str, Any]:
+        """What a worker is made with, as Ray's `.options` takes it."""
+        named = {name: amount for name, amount in self.resources.items() if name not in ("CPU", "GPU")}
+        asked = {"num_cpus": self.resources.get("CPU", 0), "num_gpus": self.resources.get("GPU", 0)}
+        environment = {"runtime_env": {"py_executable": self.python}} if self.python else {}
+        return asked | {"resources": named, "label_selector": self.labels or None} | environment
+
+    def bundle(self) -> dict[str, float]:
+        """What each of several nodes gives to one worker; a CPU where nothing is asked for, for Ray takes no empty bundle."""
+        return self.resources or {"CPU": 1}
+
+    def __str__(self) -> str:
+        told = [f"{amount:g} {name}" for name, amount in self.resources.items()] + [
+            f"{name}={value}" for name, value in self.labels.items()
+        ]
+        return f"backends {self.backends}" + (f" ({', '.join(told)})" if told else "")
+
+
+PLAIN = Environment()
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    environment: tuple[Environment, ...]
+
+
+def given() -> tuple[Environment, ...] | None:
+    """What the file in `DIFFTEST_ENVIRONMENTS` says; None without one. `UsageError` where it cannot be used."""
+    name = os.environ.get(VARIABLE)
+    return read(Path(name)) if name else None
+
+
+def read(file: Path) -> tuple[Environment, ...]:
+    """The environments of a file. `UsageError` saying what is wrong with it."""
+    try:
+        return msgspec.convert(tomllib.loads(file.read_text()), _File).environment
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        msg = f"environments file {file} cannot be used: {error}"
+        raise UsageError(msg) from error
+
+
+def found(nodes: Iterable[Resources]) -> tuple[Environment, ...]:
+    """What differing nodes ask for, `nodes` being their resources: each side's backends go where its accelerators are."""
+    nodes = tuple(nodes)
+    amounts = {name: [node[name] for node in nodes if node.get(name)] for name in ACCELERATORS}
+    some = {name: min(have) for name, have in amounts.items() if 0 < len(have) < len(nodes)}
+    return tuple(Environment(backends=ACCELERATORS[name], resources={name: least}) for name, least in some.items())
+
+
+def of(backend: str, environments: Iterable[Environment]) -> Environment:
+    """The first environment whose pattern fits `backend`; the plain one where none does."""
+    return next((environment for environment in environments if fnmatchcase(backend, environment.backends)), PLAIN)
