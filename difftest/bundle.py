@@ -5,6 +5,7 @@ recording left is a bundle too. A bundle is data from elsewhere: names, sizes an
 """
 
 import hashlib
+import math
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,11 @@ import msgspec
 
 from difftest import traces
 from difftest.case import Case
-from difftest.corpus import read_case, write_case
+from difftest.corpus import read_case, whole_lines, write_case
+from difftest.divergence import Whole
 from difftest.errors import InfrastructureError, UsageError
-from difftest.outcome import Outcome
+from difftest.layout import Mesh
+from difftest.outcome import Outcome, Sharded, Trace
 
 SCHEMA = 1
 RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"
@@ -25,16 +28,20 @@ EVIDENCE = -1
 """The index of a case that was run for a finding's sake and is none of the campaign's own."""
 
 _ID = re.compile(r"[0-9a-f]{12}")
+_NAME = re.compile(r"[a-z0-9_]{1,60}")
+"""Of a backend or a side: a finding's folder is called by it."""
+
+_FILES = frozenset({"json", "npz"})
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One line: what ran, in the order it ended, and the SHA-256 of its files by suffix."""
 
-    index: int
+    index: Whole
     case: str
     backend: str
     side: str
-    number: int
+    number: Whole
     digests: dict[str, str]
     options: dict[str, str] = {}
     schema: int = SCHEMA
@@ -109,7 +116,7 @@ class Joined:
                 msg = f"case {case.id} was not recorded on {backend} (again) with options {dict(options)}"
                 raise InfrastructureError(msg)
             root, run = left[0] if backend == self._oracle else left.pop(0)  # the oracle says the same every time
-        return _outcome(root, run)
+        return _fitting(_outcome(root, run), case, f"run {run.number} of {root}", whole=backend == self._oracle)
 
     def _add(self, root: Path) -> None:
         for run in _lines(root):
@@ -142,8 +149,7 @@ def _lines(root: Path) -> Iterator[Run]:
     if not file.is_file():
         msg = f"{str(root)!r} is no bundle; expected {LINES} as `difftest record --out {root}` makes it"
         raise UsageError(msg)
-    lines = file.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):
+    for number, line in enumerate(whole_lines(file), start=1):
         yield _run(line, f"{file}, line {number}")
 
 
@@ -153,8 +159,13 @@ def _run(line: bytes, where: str) -> Run:
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         msg = f"{where}: {error}"
         raise UsageError(msg) from error
-    if run.schema > SCHEMA or not _ID.fullmatch(run.case) or run.number < 0:
-        msg = f"{where}: schema {run.schema}, case {run.case!r}, run {run.number}; allowed: schema to {SCHEMA}, a case's id, from 0"
+    if run.schema > SCHEMA or not _ID.fullmatch(run.case) or run.number < 0 or run.index < EVIDENCE:
+        told = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
+        msg = f"{where}: {told}; allowed: schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
+        raise UsageError(msg)
+    if not _NAME.fullmatch(run.backend) or not _NAME.fullmatch(run.side) or not set(run.digests) <= _FILES:
+        told = f"backend {run.backend!r}, side {run.side!r}, files {sorted(run.digests)}"
+        msg = f"{where}: {told}; allowed: names of a-z, 0-9 and _, files json and npz"
         raise UsageError(msg)
     return run
 
@@ -163,7 +174,7 @@ def _outcome(root: Path, run: Run) -> Outcome:
     stem = root / RUNS / f"{run.number}"
     for suffix, digest in run.digests.items():
         file = stem.with_name(f"{run.number}.{suffix}")
-        if suffix not in {"json", "npz"} or not file.is_file() or _digest(file) != digest:
+        if not file.is_file() or file.stat().st_size > traces.MOST_BYTES or _digest(file) != digest:
             msg = f"{file} is missing or was changed: it does not have the digest that {LINES} gives it"
             raise UsageError(msg)
     outcome = traces.load(stem) if "json" in run.digests else None
@@ -171,6 +182,32 @@ def _outcome(root: Path, run: Run) -> Outcome:
         msg = f"run {run.number} of {root} has no result"
         raise UsageError(msg)
     return outcome
+
+
+def _fitting(outcome: Outcome, case: Case, what: str, *, whole: bool) -> Outcome:
+    """`outcome`, or `UsageError` where it cannot be one of `case`; `whole`: it is the oracle's, of one device, with its noise.
+
+    How else it differs from what the case asks for is for the checks to find.
+    """
+    if not isinstance(outcome, Trace):
+        return outcome
+    if len(outcome.steps) != case.training.steps:
+        msg = f"{what} has {len(outcome.steps)} steps; case {case.id} has {case.training.steps}"
+        raise UsageError(msg)
+    if whole:
+        alone, steps = case.unsharded().layout.mesh, zip(outcome.steps, outcome.noise, strict=False)
+        pairs = [(name, tensor, noise.get((stage, name))) for step, noise in steps for (stage, name), tensor in step.items()]
+        if len(outcome.noise) != len(outcome.steps) or not all(_whole(alone, *pair) for pair in pairs):
+            msg = f"{what} is no oracle's: every tensor must be whole, with its noise in its shape"
+            raise UsageError(msg)
+    return outcome
+
+
+def _whole(alone: Mesh, name: str, tensor: Sharded, noise: Sharded | None) -> bool:
+    """Whether an oracle's tensor is whole on one device, and its noise in its shape; the loss is a number."""
+    if noise is None or noise.shape != tensor.shape or (name == "loss" and math.prod(tensor.shape) != 1):
+        return False
+    return not tensor.misfits(alone) and not noise.misfits(alone)
 
 
 def _digest(file: Path) -> str:

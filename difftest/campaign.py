@@ -1,7 +1,8 @@
 """A campaign: run cases, compare, and turn what diverges into findings.
 
-Search and execution come in as callables, so all of this is tested on fakes in milliseconds. Cases are examined
-concurrently, and recorded in the order of their indices, so that what a campaign finds does not depend on timing.
+Search and execution come in as callables, so all of this is tested on fakes in milliseconds. Cases are examined concurrently, and
+recorded in the order of their indices, so that what a campaign finds does not depend on timing. A case's findings are written before its
+runs, and may be written again: a campaign that was killed anywhere in between runs the case once more, and nothing is counted twice.
 """
 
 from collections import deque
@@ -13,12 +14,13 @@ import msgspec
 
 from difftest.case import Case
 from difftest.comparator import Comparison
-from difftest.corpus import Corpus, Ending, Observation
+from difftest.corpus import Ending, Observation
 from difftest.divergence import Divergence, Finding
 from difftest.evidence import new_finding
 from difftest.examine import ORACLE, Campaign, Examined, Ran, examine
 from difftest.layers import walk
 from difftest.outcome import Failure, Outcome
+from difftest.resume import Recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,28 +32,36 @@ class Progress:
     known: tuple[Finding, ...] = ()
 
 
-def run(campaign: Campaign, cases: Iterable[tuple[int, Case]]) -> Iterator[Progress]:
-    """Examines `cases` a few at a time, drawn as they are needed, and records each; yields once a case, in order."""
+def run(campaign: Campaign, cases: Iterable[tuple[int, Case]], recorded: Recorded | None = None) -> Iterator[Progress]:
+    """Examines `cases` a few at a time, drawn as they are needed, and records each; yields once a case, in order.
+
+    What is `recorded` already is passed over.
+    """
+    before = recorded or Recorded()
     with ThreadPoolExecutor(campaign.workers) as pool:
         waiting: deque[Future[Examined]] = deque()
         for index, case in cases:
+            if (index, case.id) in before.cases:
+                continue
             waiting.append(pool.submit(examine, campaign, index, case))
             if len(waiting) > campaign.workers:
-                yield record(campaign, waiting.popleft().result())
+                yield record(campaign, waiting.popleft().result(), before)
         while waiting:
-            yield record(campaign, waiting.popleft().result())
+            yield record(campaign, waiting.popleft().result(), before)
 
 
-def record(campaign: Campaign, examined: Examined) -> Progress:
-    """Writes a case's runs to the corpus and its divergences to their findings."""
+def record(campaign: Campaign, examined: Examined, recorded: Recorded) -> Progress:
+    """Writes a case's divergences to their findings and then its runs to the corpus, and adds both to what is `recorded`."""
     new: list[Finding] = []
     known: list[Finding] = []
-    for backend, comparison in examined.comparisons.items():
+    for comparison in examined.comparisons.values():
         if comparison.divergences:
-            finding, is_new = _find(campaign, examined, comparison.divergences[0], examined.runs[backend])
-            (new if is_new else known).append(finding)
-    for ran in examined.runs.values():
-        campaign.corpus.observe(observation(campaign, examined, ran))
+            finding = _find(campaign, examined, comparison.divergences[0], recorded)
+            (new if finding.untold == (campaign.name, examined.index) else known).append(finding)
+    if observations := [observation(campaign, examined, ran) for ran in examined.runs.values()]:
+        campaign.corpus.observe(*observations)
+    for seen in observations:
+        recorded.add(seen)
     return Progress(examined=examined, new=tuple(new), known=tuple(known))
 
 
@@ -84,6 +94,7 @@ def observation(campaign: Campaign, examined: Examined, ran: Ran) -> Observation
         environment=dict(ran.outcome.environment),
         started=ran.started,
         seconds=round(ran.seconds, 3),
+        runs=len(examined.runs),
     )
 
 
@@ -93,25 +104,36 @@ def _ending(outcome: Outcome) -> Ending:
     return Ending(status="finished")
 
 
-def _find(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ran) -> tuple[Finding, bool]:
-    """The finding of a divergence, counted once more or new."""
+def _find(campaign: Campaign, examined: Examined, divergence: Divergence, recorded: Recorded) -> Finding:
+    """The finding of a divergence, new or seen once more."""
+    indices = recorded.sightings.setdefault(divergence.fingerprint, set())
+    indices.add(examined.index)
+    ran = examined.runs[divergence.backend]
     with campaign.corpus.locked():
-        if known := _again(campaign.corpus, divergence, ran):
-            return known, False
-    new = new_finding(campaign, examined, divergence, ran)
+        if known := _again(campaign, divergence, ran, len(indices)):
+            return known
+    found = new_finding(campaign, examined, divergence, ran)
     with campaign.corpus.locked():
-        if known := _again(campaign.corpus, divergence, ran):  # another campaign found it meanwhile
-            return known, False
+        if known := _again(campaign, divergence, ran, len(indices)):  # another campaign found it meanwhile
+            return known
+        counted = {"hits": len(indices), "seen": {campaign.name: len(indices)}, "untold": (campaign.name, examined.index)}
+        new = msgspec.structs.replace(found, **counted)
         campaign.corpus.save(new, examined.case)
-    return new, True
+    return new
 
 
-def _again(corpus: Corpus, divergence: Divergence, ran: Ran) -> Finding | None:
-    """The finding of a divergence that the corpus knows, counted once more; None when it is new."""
-    if divergence.fingerprint not in corpus.fingerprints():
+def _again(campaign: Campaign, divergence: Divergence, ran: Ran, times: int) -> Finding | None:
+    """The finding of a divergence that the corpus knows, seen by so many cases of the campaign; None when it is new.
+
+    The number is set and not raised, so that a case which is run again is not counted again.
+    """
+    if divergence.fingerprint not in campaign.corpus.fingerprints():
         return None
-    finding = corpus.finding(divergence.fingerprint)
+    finding = campaign.corpus.finding(divergence.fingerprint)
+    seen = {**(finding.seen or {"": finding.hits})}
+    seen[campaign.name] = max(times, seen.get(campaign.name, 0))
     paths = tuple(sorted({*finding.paths, divergence.path}))
-    counted = msgspec.structs.replace(finding, hits=finding.hits + 1, paths=paths, last_seen=ran.started)
-    corpus.save(counted, corpus.case(divergence.fingerprint))
+    last = max(finding.last_seen, ran.started)
+    counted = msgspec.structs.replace(finding, hits=sum(seen.values()), seen=seen, paths=paths, last_seen=last)
+    campaign.corpus.put(counted)
     return counted

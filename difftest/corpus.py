@@ -1,12 +1,15 @@
 """The corpus: what campaigns saw and found, as files that can be read without this program.
 
 `<root>/<fingerprint>/{finding.json, case.json}` for every finding, `reduced.json` beside them where its case was reduced, and one line a
-run in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, lines are appended whole; no pickle anywhere.
+run in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, a case's lines are appended in one write; no pickle anywhere.
 """
 
+import errno
 import fcntl
+import io
 import os
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +18,10 @@ from typing import Any
 
 import msgspec
 
+from difftest import files
 from difftest.case import Case
-from difftest.divergence import Finding
-from difftest.errors import UsageError
+from difftest.divergence import Finding, Whole
+from difftest.errors import InfrastructureError, UsageError
 
 OBSERVATIONS = "observations"
 REDUCED = "reduced.json"
@@ -36,9 +40,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     stage: str
     tensor: str
-    step: int
-    elements: int
-    differing: int
+    step: Whole
+    elements: Whole
+    differing: Whole
     error: float
     greatest: float
     scale: float
@@ -53,7 +57,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     status: str
     stage: str = ""
-    step: int = 0
+    step: Whole = 0
     kind: str = ""
     message: str = ""
 
@@ -63,25 +67,25 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     `purpose` is why it was run: `campaign`, or what a finding needed (`unsharded`, `repeat`, `replay`, ...). `verdict` is `agree`,
     `diverge`, `inconclusive` or `oracle`; `reason` says why a verdict is inconclusive. `seconds` is the wall time, `started` ISO
-    8601 in UTC.
+    8601 in UTC. `runs` is how many lines the case has: one with fewer was cut off when its campaign was killed.
     """
 
     campaign: str
-    index: int
+    index: Whole
     case: str
     backend: str
     side: str
     purpose: str
     path: str
     mesh: str
-    mesh_rank: int
-    world_size: int
+    mesh_rank: Whole
+    world_size: Whole
     dtype: str
     optimizer: str
     loss: str
     regime: str
     layers: tuple[str, ...]
-    steps: int
+    steps: Whole
     outcome: Ending
     verdict: str
     started: str
@@ -90,6 +94,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     fingerprints: tuple[str, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     environment: Mapping[str, str] = {}
+    runs: Whole = 1
     schema: int = SCHEMA
 
 
@@ -125,16 +130,20 @@ class Corpus:
         return tuple(sorted(p.name for p in self.root.iterdir() if _FINGERPRINT.fullmatch(p.name) and (p / "finding.json").is_file()))
 
     def finding(self, fingerprint: str) -> Finding:
-        """One finding; `UsageError` when it cannot be read."""
+        """One finding; `UsageError` when it cannot be read, or calls itself otherwise than its folder."""
         file = self.root / fingerprint / "finding.json"
         try:
-            return Finding.from_json(file.read_bytes())
+            finding = Finding.from_json(files.read(file, files.MOST_FINDING_BYTES))
         except OSError as error:
             msg = f"no finding {fingerprint!r} in {str(self.root)!r}; there are: {', '.join(self.fingerprints()) or 'none'}"
             raise UsageError(msg) from error
         except UsageError as error:
             msg = f"{file}: {error}"
             raise UsageError(msg) from error
+        if finding.fingerprint != fingerprint:
+            msg = f"{file} holds {finding.fingerprint!r}; a finding's folder has its fingerprint's name"
+            raise UsageError(msg)
+        return finding
 
     def findings(self) -> Iterator[Finding]:
         """Every finding, by fingerprint."""
@@ -159,15 +168,21 @@ class Corpus:
     def save(self, finding: Finding, case: Case) -> None:
         """Writes a finding and its case; whoever reads meanwhile sees the old one or the new one, whole."""
         folder = self.root / finding.fingerprint
-        folder.mkdir(parents=True, exist_ok=True)
-        write_case(folder / "case.json", case)
-        replace_file(folder / "finding.json", finding.to_json())
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_case(folder / "case.json", case)
+        self.put(finding)
+
+    def put(self, finding: Finding) -> None:
+        """Replaces a finding whose case is here; for those who hold the lock. `InfrastructureError` when it cannot be written."""
+        with _writing(self.root / finding.fingerprint):
+            replace_file(self.root / finding.fingerprint / "finding.json", finding.to_json())
 
     def amend(self, fingerprint: str, **changes: Any) -> Finding:  # noqa: ANN401  fields of a finding
         """A finding with some fields changed, whatever else of it others change meanwhile."""
         with self.locked():
             finding = msgspec.structs.replace(self.finding(fingerprint), **changes)
-            replace_file(self.root / fingerprint / "finding.json", finding.to_json())
+            self.put(finding)
         return finding
 
     def save_reduced(self, fingerprint: str, case: Case, conditions: tuple[str, ...]) -> Finding:
@@ -175,11 +190,21 @@ class Corpus:
         write_case(self.root / fingerprint / REDUCED, case)
         return self.amend(fingerprint, reduced=case.id, conditions=conditions)
 
-    def observe(self, observation: Observation) -> None:
-        """Appends one line to the campaign's file, in one write."""
-        file = self.root / OBSERVATIONS / f"{observation.campaign}.jsonl"
-        with file.open("ab", buffering=0) as lines:
-            lines.write(msgspec.json.encode(observation) + b"\n")
+    def lines(self, campaign: str) -> Path:
+        """The file of a campaign's runs."""
+        return self.root / OBSERVATIONS / f"{campaign}.jsonl"
+
+    def observe(self, *observations: Observation) -> None:
+        """Appends the runs of one case, all of one campaign, in one write; `InfrastructureError` when there is no room for them.
+
+        What a killed campaign left of a last line goes first: it would spoil the line that follows.
+        """
+        file = self.lines(observations[0].campaign)
+        text = b"".join(msgspec.json.encode(observation) + b"\n" for observation in observations)
+        with _writing(file), file.open("a+b", buffering=0) as opened:
+            _drop_half_a_line(opened)
+            if opened.write(text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def observations(self) -> Iterator[Observation]:
         """Every run of every campaign here; `UsageError` naming file and line where one cannot be read.
@@ -187,14 +212,13 @@ class Corpus:
         A last line without its end is what a killed campaign leaves, and is passed over.
         """
         for file in sorted((self.root / OBSERVATIONS).glob("*.jsonl")):
-            for number, line in enumerate(file.read_bytes().split(b"\n")[:-1], start=1):
-                yield read_observation(line, f"{file}, line {number}")
+            yield from read_observations(file)
 
 
 def read_case(file: Path) -> Case:
     """The case in `file`; `UsageError` naming the file when there is none."""
     try:
-        return Case.from_json(file.read_bytes())
+        return Case.from_json(files.read(file, files.MOST_CASE_BYTES))
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error
@@ -206,6 +230,32 @@ def read_case(file: Path) -> Case:
 def write_case(file: Path, case: Case) -> None:
     """Writes a case so that people can read it."""
     replace_file(file, msgspec.json.format(case.to_json(), indent=2) + b"\n")
+
+
+def read_observations(file: Path) -> Iterator[Observation]:
+    """The runs in one campaign's file, but for half a last line; `UsageError` naming file and line where one cannot be read."""
+    for number, line in enumerate(whole_lines(file), start=1):
+        yield read_observation(line, f"{file}, line {number}")
+
+
+def whole_lines(file: Path) -> Iterator[bytes]:
+    """The lines of `file` that have their ends, without them; none where there is no file.
+
+    `UsageError` where one is longer than `MOST_LINE_BYTES`, or the file cannot be read.
+    """
+    if not file.exists():
+        return
+    try:
+        with file.open("rb") as opened:
+            while line := opened.readline(files.MOST_LINE_BYTES):
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+                elif len(line) == files.MOST_LINE_BYTES:
+                    msg = f"{file} has a line of more than {files.MOST_LINE_BYTES} bytes, the most that is read of one"
+                    raise UsageError(msg)
+    except OSError as error:
+        msg = f"cannot read {str(file)!r}: {error.strerror}"
+        raise UsageError(msg) from error
 
 
 def read_observation(text: bytes, where: str) -> Observation:
@@ -223,6 +273,25 @@ def read_observation(text: bytes, where: str) -> Observation:
 
 def replace_file(file: Path, content: bytes) -> None:
     """Writes `content` beside `file` and renames it into place."""
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
     unfinished.write_bytes(content)
     unfinished.replace(file)
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    """A disk that is full or gone is the machine's fault, and no traceback."""
+    try:
+        yield
+    except OSError as error:
+        msg = f"cannot write {str(file)!r}: {error.strerror}"
+        raise InfrastructureError(msg) from error
+
+
+def _drop_half_a_line(opened: io.FileIO) -> None:
+    """Cuts off what follows the last line's end."""
+    size = opened.seek(0, os.SEEK_END)
+    opened.seek(max(0, size - 1))
+    if opened.read(1) not in {b"", b"\n"}:
+        opened.seek(0)
+        opened.truncate(opened.readall().rfind(b"\n") + 1)

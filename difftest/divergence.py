@@ -7,7 +7,7 @@ framework's frame are the same, whatever layout led to it; a mismatch is the sam
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Self
+from typing import Annotated, Self, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,12 @@ from difftest.outcome import Failure, Stage, Symptom
 
 SCHEMA = 1
 HASH_LENGTH = 8
+
+Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that the tables can hold."""
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+"""How often something was seen."""
 
 _NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
 _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
@@ -72,7 +78,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     `[k, n]`: it came back in k of n repetitions in fresh processes. Times are ISO 8601 in UTC.
 
     `conditions` are what of the case with id `reduced` is necessary, in words (`difftest minimize`); empty where nothing was reduced.
+    `ablations` say by the name of what was changed in that case what became of the finding, and `located` at which module it first shows,
+    a line a direction (`difftest ablate`); empty where that was not asked.
     `status` is what `difftest triage` found when it last `checked`, and `returned` how often of how many times it came back then.
+
+    `seen` counts the cases of each campaign that showed it, and `hits` are their sum. `untold` is the campaign and the case's index that
+    found it, until somebody was told (`difftest.resume`). `upstream` is what the ledger knew of it when it was last told.
     """
 
     fingerprint: str
@@ -83,24 +94,29 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     check: str
     blame: str
-    hits: int
+    hits: Count
     case: str
     paths: tuple[str, ...] = ()
     evidence: Mapping[str, str] = {}
-    step: int = 0
+    step: Whole = 0
     tensor: str = ""
     ratio: float | None = None
     detail: str = ""
     log: str = ""
-    stable: tuple[int, int] = (0, 0)
+    stable: tuple[Count, Count] = (0, 0)
     environment: Mapping[str, str] = {}
     first_seen: str = ""
     last_seen: str = ""
     reduced: str = ""
     conditions: tuple[str, ...] = ()
+    ablations: Mapping[str, str] = {}
+    located: tuple[str, ...] = ()
     status: str = ""
     checked: str = ""
-    returned: tuple[int, int] = (0, 0)
+    returned: tuple[Count, Count] = (0, 0)
+    seen: Mapping[str, Count] = {}
+    untold: tuple[str, Whole] | None = None
+    upstream: str = ""
     schema: int = SCHEMA
 
     def to_json(self) -> bytes:

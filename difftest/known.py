@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from difftest import files
 from difftest.case import Case
 from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
@@ -138,11 +139,11 @@ def facts(case: Case) -> Mapping[str, str]:
 def read(file: Path = FILE) -> Ledger:
     """The ledger in `file`; `UsageError` naming it where it cannot be read."""
     try:
-        return msgspec.convert(tomllib.loads(file.read_text()), type=Ledger)
+        return msgspec.convert(tomllib.loads(files.read(file, files.MOST_LEDGER_BYTES).decode()), type=Ledger)
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError) as error:
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         msg = f"{file}: {error}"
         raise UsageError(msg) from error
 

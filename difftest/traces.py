@@ -3,14 +3,18 @@
 Used between a run's processes and their parent, and between machines (`difftest.bundle`).
 """
 
+import math
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
 import numpy as np
 
+from difftest import files
 from difftest.errors import UsageError
 from difftest.layout import Placements
 from difftest.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
@@ -18,10 +22,17 @@ from difftest.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, T
 MOST_BYTES = 2**30
 """Of the arrays of one run, unpacked."""
 
-NUMBERS = "biuf"
-"""Kinds of arrays that a run leaves: truth values, integers, floats."""
+NUMBERS = "iuf"
+"""Kinds of arrays that a run leaves: integers and floats."""
+
+DAMAGE = (
+    *(msgspec.DecodeError, OSError, ValueError, KeyError, RecursionError, MemoryError, OverflowError, EOFError),
+    *(zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, SyntaxError, TypeError),
+)
+"""What reading damaged files raises: the last two from the header of an array, which is Python."""
 
 Arrays: TypeAlias = Mapping[str, Array]
+Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,13 +49,32 @@ class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
 class _Failure(msgspec.Struct, frozen=True, kw_only=True):
     symptom: Symptom
     stage: Stage
-    step: int
+    step: Number
     kind: str
     message: str = ""
     frame: str = ""
     log: str = ""
-    rank: int = 0
+    rank: Number = 0
     environment: dict[str, str] = {}
+
+
+class _Client(msgspec.Struct, frozen=True, kw_only=True):
+    """A PJRT client that was created, and by whom."""
+
+    library: str
+    platform: str
+    stage: Stage
+    step: Number
+    guarded: bool
+    caller: str
+
+
+class _Events(msgspec.Struct, frozen=True, kw_only=True):
+    """The events that checks read; a run may tell others too."""
+
+    in_range: bool = True
+    graphs: tuple[Number, ...] = ()
+    clients: tuple[_Client, ...] = ()
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,12 +103,13 @@ def load(stem: Path) -> Outcome | None:
     if not file.exists():
         return None
     try:
-        saved = msgspec.json.decode(file.read_bytes(), type=_Saved)
+        saved = msgspec.json.decode(files.read(file, files.MOST_RUN_BYTES), type=_Saved)
+        msgspec.convert(saved.events, type=_Events)
         if saved.failure is not None:
             return Failure(**msgspec.structs.asdict(saved.failure))
         arrays = _arrays(stem.with_name(f"{stem.name}.npz")) if saved.steps else {}
         steps, noise = (tuple(_restored(step, arrays) for step in tensors) for tensors in (saved.steps, saved.noise))
-    except (msgspec.DecodeError, OSError, ValueError, KeyError, zipfile.BadZipFile, RecursionError) as error:
+    except DAMAGE as error:
         msg = f"{file} cannot be read: {type(error).__name__}: {error}"
         raise UsageError(msg) from error
     return Trace(steps=steps, noise=noise, environment=saved.environment, events=saved.events)
@@ -113,19 +144,32 @@ def _tensors(tensors: Tensors, prefix: str, arrays: dict[str, Array]) -> tuple[_
 
 
 def _arrays(file: Path) -> Arrays:
-    """The arrays of a file, which must be numbers, and not unpack to more than `MOST_BYTES`."""
+    """The arrays of a file, which must be numbers, and not unpack to more than `MOST_BYTES`: looked at before anything is unpacked."""
     with zipfile.ZipFile(file) as packed:
-        size = sum(entry.file_size for entry in packed.infolist())
-    if size > MOST_BYTES:
-        msg = f"{file.name} unpacks to {size} bytes; allowed: {MOST_BYTES}"
-        raise ValueError(msg)
-    with np.load(file, allow_pickle=False) as arrays:
-        read = {name: arrays[name] for name in arrays.files}
-    for name, array in read.items():
-        if array.dtype.kind not in NUMBERS:
-            msg = f"{name} is of dtype {array.dtype}; allowed: numbers"
+        entries = packed.infolist()
+        size = sum(entry.file_size for entry in entries)
+        if size > MOST_BYTES:
+            msg = f"{file.name} unpacks to {size} bytes; allowed: {MOST_BYTES}"
             raise ValueError(msg)
-    return read
+        for entry in entries:
+            _check_header(packed, entry)
+    with np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _check_header(packed: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+    """`ValueError` where an array's header promises anything but as many numbers as there are."""
+    with packed.open(entry) as opened:
+        version = np.lib.format.read_magic(opened)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(opened)
+        left = entry.file_size - opened.tell()
+    if dtype.kind not in NUMBERS:
+        msg = f"{entry.filename} is of dtype {dtype}; allowed: numbers"
+        raise ValueError(msg)
+    if math.prod(shape) * dtype.itemsize != left:
+        msg = f"{entry.filename} has {left} bytes for {math.prod(shape)} elements of {dtype}"
+        raise ValueError(msg)
 
 
 def _restored(described: Sequence[_Tensor], arrays: Arrays) -> Tensors:

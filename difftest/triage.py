@@ -49,10 +49,13 @@ class Triaged:
         return self.entry is not None and self.finding.status == Status.FIXED
 
 
-def triage(campaign: Campaign, ledger: Ledger, today: date, times: int = TIMES) -> Iterator[Triaged]:
-    """Runs every finding of the campaign's corpus again, a few at a time, and writes down what became of it; in the corpus's order."""
+def triage(
+    campaign: Campaign, ledger: Ledger, today: date, times: int = TIMES, findings: Iterable[Finding] | None = None
+) -> Iterator[Triaged]:
+    """Runs `findings`, or every finding of the campaign's corpus, again, a few at a time, and writes down what became of each; in order."""
+    chosen = campaign.corpus.findings() if findings is None else findings
     with ThreadPoolExecutor(campaign.workers) as pool:
-        yield from pool.map(partial(_triaged, campaign, ledger, today, times), list(campaign.corpus.findings()))
+        yield from pool.map(partial(_triaged, campaign, ledger, today, times), list(chosen))
 
 
 def status(fingerprint: str, shown: Sequence[str]) -> Status:

@@ -37,7 +37,7 @@ findings = st.builds(
     blame=st.text(max_size=9),
     detail=st.text(max_size=9),
     log=st.text(max_size=9),
-    hits=st.integers(0, 2**60),
+    hits=st.integers(0, 2**40),
     ratio=st.none() | st.floats(0, 1e30),
     environment=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
 )

@@ -78,8 +78,16 @@ def test_replaying_a_finding_reproduces_it(first: Path) -> None:
         assert told["reproduced"] == 1
 
 
-def test_a_second_campaign_reports_nothing_as_new(first: Path) -> None:
+def test_the_same_command_again_runs_nothing_and_knows_what_it_found(first: Path) -> None:
     status, told = difftest("run", "--seed", "0", "--cases", "4", "--out", str(first))
-    assert status == 0
+    assert (status, told["cases"], told["resumed"]) == (0, 0, CASES)
+    assert told["new"] == []
+    assert told["known"]
+
+
+def test_another_campaign_reports_nothing_as_new(first: Path) -> None:
+    """The same cases, but none twice: a campaign of its own."""
+    status, told = difftest("run", "--seed", "0", "--cases", "4", "--twice-every", "0", "--out", str(first))
+    assert (status, told["cases"], told["resumed"]) == (0, 4, 0)
     assert told["new"] == []
     assert told["known"]

@@ -1,26 +1,27 @@
-"""`difftest run`: a campaign from generated cases to reports."""
+"""`difftest run`: a campaign from generated cases to reports. The same command again goes on where it was, or finds that it is done."""
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from difftest import known
+from difftest import known, plugins, resume
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import Duration, Names, json_option, most_ranks, print_json
+from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign
 from difftest.known import Entry, Ledger
+from difftest.resume import Definition, Recorded
 
 CASES = 40
 TWICE_EVERY = 8
@@ -38,36 +39,73 @@ FAIL_ON = ("new", "any", "infra", "never")
 @click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
 @click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/latest"), show_default=True, help="Where corpus and reports go.")
+@click.option("--out", type=Out(), default=Path("runs/latest"), show_default=True, help="Where corpus and reports go.")
 @click.option(
     "--twice-every", type=click.IntRange(min=0), default=TWICE_EVERY, show_default=True, help="Run each so-manieth case twice; 0: none."
 )
 @click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
+@click.option("--fresh", is_flag=True, help="Run every case again, though this campaign has runs in --out: they are set aside.")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
-    """Generate cases, run them on both sides, compare, and report what diverges."""
-    _check_ranks(options["max_world_size"])
-    corpus = Corpus(options["out"] / "corpus")
-    corpus.prepare()
-    corpus.require_readable()
+    """Generate cases, run them on both sides, compare, and report what diverges.
+
+    What an earlier run of the same campaign recorded in --out (the same seed, paths, backends, world size, --twice-every and
+    versions) is not run again.
+    """
+    check_world_size(options["max_world_size"])
+    with placed(options["out"]) as out:
+        return _command({**options, "out": out})
+
+
+def _command(options: Mapping[str, Any]) -> int:
+    corpus = prepared(options["out"])
     ledger = known.read(options["ledger"])
-    tally = _run(corpus, ledger, options)
-    return conclude(options, tally, known_upstream(corpus, ledger, tally))
+    defined = definition(options)
+    with resume.resumed(corpus, defined.name, fresh=options["fresh"]) as recorded:
+        defined.keep(corpus)
+        tally = _run(corpus, ledger, options, recorded)
+        tally.tell(resume.untold(corpus, defined.name))
+        return conclude(options, tally, known_upstream(corpus, ledger, tally))
 
 
-def _check_ranks(wanted: int) -> None:
+def check_world_size(wanted: int) -> None:
+    """Wrong usage where this machine does not allow meshes of so many ranks."""
     if not 2 <= wanted <= most_ranks():  # noqa: PLR2004  one rank shards nothing
         msg = f"--max-world-size is {wanted}; this machine allows 2 to {most_ranks()}"
         raise click.UsageError(msg)
 
 
+def prepared(out: Path) -> Corpus:
+    """The corpus of an output folder, which can be read and written; `UsageError` where not."""
+    corpus = Corpus(out / "corpus")
+    corpus.prepare()
+    corpus.require_readable()
+    return corpus
+
+
+def definition(options: Mapping[str, Any]) -> Definition:
+    """What defines the campaign that these options ask for."""
+    return Definition(
+        seed=options["seed"],
+        paths=tuple(sorted(options["paths"] or plugins.names("generators.paths"))),
+        backends=tuple(sorted(options["backends"] or set(plugins.names("workers.backends")) - {ORACLE})),
+        max_world_size=options["max_world_size"],
+        twice_every=options["twice_every"],
+        versions=resume.versions(),
+    )
+
+
 @dataclass(slots=True)
 class Tally:
-    """What a campaign came to; the runs' tensors are let go as soon as they are recorded."""
+    """What a campaign came to; the runs' tensors are let go as soon as they are recorded.
+
+    `resumed` are the cases that an earlier command had recorded; `cases` and `runs` are this one's.
+    """
 
     cases: int = 0
     runs: int = 0
+    resumed: int = 0
     new: dict[str, Finding] = field(default_factory=dict)
     known: dict[str, Finding] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
@@ -82,8 +120,13 @@ class Tally:
         if progress.examined.trouble:
             self.trouble.append(progress.examined.trouble)
 
+    def tell(self, findings: Iterable[Finding]) -> None:
+        """Adds what nobody was told of yet, as new, whichever command found it."""
+        self.new |= {finding.fingerprint: finding for finding in findings}
+        self.known = {name: finding for name, finding in self.known.items() if name not in self.new}
 
-def _run(corpus: Corpus, ledger: Ledger, options: dict[str, Any]) -> Tally:
+
+def _run(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> Tally:
     from workers import dispatch
     from workers.backends import candidates
 
@@ -92,24 +135,40 @@ def _run(corpus: Corpus, ledger: Ledger, options: dict[str, Any]) -> Tally:
         pool = dispatch.Pool(workers)
         for name in (ORACLE, *backends):
             pool.require(name)
-        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-seed{options['seed']}"
-        twice = options["twice_every"]
+        name, twice = definition(options).name, options["twice_every"]
         kept = known.guarded(backends, ledger, known.now())
         campaign = Campaign(name=name, backends=kept, execute=pool.execute, corpus=corpus, workers=workers, twice_every=twice)
-        with Meter(options["cases"] or (None if options["budget"] else CASES), options["budget"]) as meter:
-            tally, clock = Tally(), time.monotonic()
-            for progress in run_campaign(campaign, _cases(options)):
-                tally.count(progress)
-                meter.saw(progress)
-            tally.seconds = time.monotonic() - clock
-            return tally
+        return run_cases(campaign, options, recorded)
 
 
-def _cases(options: dict[str, Any]) -> Iterator[tuple[int, Case]]:
+def run_cases(campaign: Campaign, options: Mapping[str, Any], recorded: Recorded) -> Tally:
+    """Runs the cases that the options ask for and that are not `recorded`, with a meter."""
+    present = set(campaign.corpus.fingerprints())
+    seen = {name: campaign.corpus.finding(name) for name in recorded.sightings if name in present}
+    tally, clock = Tally(resumed=len(recorded.cases), known=seen), time.monotonic()
+    if recorded.cases:
+        click.echo(f"campaign {campaign.name}: goes on from {tally.resumed} recorded cases", err=True)
+    most = _most(options)
+    left = None if most is None else most - sum(index < most for index, _ in recorded.cases)
+    with Meter(left, options["budget"]) as meter:
+        for progress in run_campaign(campaign, _cases(options), recorded):
+            tally.count(progress)
+            meter.saw(progress)
+    tally.seconds = time.monotonic() - clock
+    return tally
+
+
+def _most(options: Mapping[str, Any]) -> int | None:
+    """How many cases at most; None where only the budget ends them."""
+    most: int | None = options["cases"] or (None if options["budget"] else CASES)
+    return most
+
+
+def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
     from generators.cases import case_at
 
     end = time.monotonic() + options["budget"] if options["budget"] else float("inf")
-    most = options["cases"] or (None if options["budget"] else CASES)
+    most = _most(options)
     for index in itertools.count() if most is None else range(most):
         if time.monotonic() > end:
             return
@@ -123,26 +182,43 @@ def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, En
     return {name: entry for name, entry in entries.items() if entry}
 
 
-def conclude(options: dict[str, Any], tally: Tally, upstream: dict[str, Entry]) -> int:
-    """Writes the reports and tells what was found; the exit status. What is known `upstream` is not new."""
-    from reports.write import write
+def conclude(
+    options: Mapping[str, Any],
+    tally: Tally,
+    upstream: Mapping[str, Entry],
+    formats: Iterable[str] = (),
+    more: Mapping[str, Any] | None = None,
+) -> int:
+    """Writes the reports and tells what was found; the exit status. What is known `upstream` is not new.
 
-    written = write(options["out"])
+    `formats` are written besides the usual ones, and the JSON object has what is in `more` too. What was told as new is known from
+    then on.
+    """
+    from reports.write import DEFAULT_FORMATS, write
+
+    corpus = Corpus(options["out"] / "corpus")
+    for name, finding in {**tally.new, **tally.known}.items():
+        if finding.upstream != (issue := upstream[name].upstream if name in upstream else ""):
+            corpus.amend(name, upstream=issue)
+    written = write(options["out"], (*DEFAULT_FORMATS, *formats))
     if options["as_json"]:
-        print_json(_summary(options, tally) | {"upstream": {name: entry.upstream for name, entry in sorted(upstream.items())}})
+        reported = {name: entry.upstream for name, entry in sorted(upstream.items())}
+        print_json(_summary(options, tally) | {"upstream": reported} | dict(more or {}))
     else:
         _tell(tally, written, upstream)
     if tally.trouble and len(tally.trouble) == tally.cases:
         msg = f"no case could be run: {tally.trouble[0]}"
         raise InfrastructureError(msg)
+    resume.told(corpus, tally.new)
     found = {"new": tally.new.keys() - upstream.keys(), "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
     return int(bool(found[options["fail_on"]]))
 
 
-def _summary(options: dict[str, Any], tally: Tally) -> dict[str, Any]:
+def _summary(options: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
     return {
         "seed": options["seed"],
         "cases": tally.cases,
+        "resumed": tally.resumed,
         "runs": tally.runs,
         "new": sorted(tally.new),
         "known": sorted(tally.known),
@@ -152,8 +228,10 @@ def _summary(options: dict[str, Any], tally: Tally) -> dict[str, Any]:
     }
 
 
-def _tell(tally: Tally, written: list[Path], upstream: dict[str, Entry]) -> None:
-    click.echo(f"{tally.cases} cases, {tally.runs} runs in {tally.seconds:.0f} s: {len(tally.new)} new findings, {len(tally.known)} known")
+def _tell(tally: Tally, written: Iterable[Path], upstream: Mapping[str, Entry]) -> None:
+    more = f" after {tally.resumed} recorded before" if tally.resumed else ""
+    head = f"{tally.cases} cases, {tally.runs} runs{more} in {tally.seconds:.0f} s"
+    click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.known)} known")
     for mark, findings in (("new", tally.new), ("known", tally.known)):
         for fingerprint, finding in sorted(findings.items()):
             reported = f"known upstream: {upstream[fingerprint].upstream}; " if fingerprint in upstream else ""

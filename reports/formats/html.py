@@ -16,6 +16,8 @@ from reports.report import CORPUS, Report, merged
 
 FILENAME = "report.html"
 GREATEST_TEXT = 20_000
+ANSWERS = ("disappears", "stays", "changes")
+"""Of an ablation; why others could not be told is in `finding.json`."""
 
 
 def render(report: Report) -> bytes:
@@ -55,6 +57,8 @@ def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
         "came back": f"{agreed} of {tried} times" if tried else "",
         "triage": f"{finding.status}, {again} of {times} times, {cells.moment(finding.checked)}" if finding.status else "",
         "needs": "; ".join(finding.conditions),
+        "first wrong at": "; ".join(finding.located),
+        **{f"{answer} when": _when(finding, answer) for answer in ANSWERS},
         "seen": " to ".join(dict.fromkeys(cells.moment(seen) for seen in (finding.first_seen, finding.last_seen) if seen)),
         **finding.evidence,
     }
@@ -67,6 +71,11 @@ def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
         "log": cells.cut(finding.log, GREATEST_TEXT, "see finding.json"),
         "folder": f"{CORPUS}/{quote(finding.fingerprint, safe='')}",
     }
+
+
+def _when(finding: Finding, answer: str) -> str:
+    """What was changed in the case where that made the finding do what `answer` says."""
+    return "; ".join(name for name, said in finding.ablations.items() if said.startswith(answer))
 
 
 def _matrix(t: pd.DataFrame) -> dict[str, Any]:

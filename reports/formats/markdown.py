@@ -25,7 +25,9 @@ def render(report: Report) -> bytes:
     """The verdict, the findings, the agreement and the findings' details, within `GREATEST_BYTES`."""
     shown = tables.findings(report.findings)[["fingerprint", "symptom", "stage", "backend", "paths", "blame", "hits", "status"]]
     shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
-    head = [f"# {cell(report.title)}", "", cell(report.verdict), "", f"Generated {report.generated:%Y-%m-%d %H:%M} UTC."]
+    campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
+    generated = f"{campaign}Generated {report.generated:%Y-%m-%d %H:%M} UTC."
+    head = [f"# {cell(report.title)}", "", cell(report.verdict), "", generated]
     blocks = (
         _fitting("head", head),
         *_block("Findings", "findings", _lines(shown)),

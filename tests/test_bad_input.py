@@ -1,0 +1,299 @@
+"""Ten thousand damaged files: each is read validly or refused in words, nothing is written elsewhere, and no finding is lost."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import mutations
+import pytest
+import test_bundle
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import DEEP, a_case, a_failure, oracle, tensor_parallel_case
+from test_campaign import a_campaign
+from test_resume import a_machine
+
+from difftest import files, known, plugins, traces
+from difftest.bundle import Joined, Recorder
+from difftest.campaign import run
+from difftest.case import Case, Training
+from difftest.corpus import Corpus, Observation, read_case, read_observation
+from difftest.divergence import Finding
+from difftest.errors import UsageError
+from difftest.examine import Campaign
+from difftest.outcome import Failure, Stage, Symptom, Trace
+from difftest.resume import resumed, untold
+from reports.write import FORMATS, write
+
+CASES = (
+    a_case(),
+    a_case(DEEP, mesh=(("dp", 2), ("tp", 3)), seed=5),
+    tensor_parallel_case(training=Training(optimizer="adam", steps=3, clip_norm=0.5)),
+)
+
+
+def shares(fast: int, slow: int) -> pytest.MarkDecorator:
+    """How many files are damaged in the fast tier, and how many at night."""
+    return pytest.mark.parametrize("count", [fast, pytest.param(slow, marks=pytest.mark.slow)])
+
+
+@contextmanager
+def damaged(rng: Random, file: Path) -> Iterator[bytes]:
+    """Damages a file for a while."""
+    whole = file.read_bytes()
+    content = mutations.of_file(rng, file.name, whole)
+    file.write_bytes(content)
+    try:
+        yield content
+    finally:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(whole)
+
+
+@shares(60, 5000)
+def test_damaged_cases(tmp_path: Path, count: int) -> None:
+    file, refused = tmp_path / "case.json", list[str]()
+    for number in range(count):
+        rng = mutations.numbered(number)
+        file.write_bytes(rng.choice(CASES).to_json())
+        with damaged(rng, file):
+            try:
+                case = read_case(file)
+            except UsageError as error:
+                refused.append(str(error))
+            else:
+                assert Case.from_json(case.to_json()) == case
+                assert (len(case.id), case.unsharded().world_size) == (12, 1)
+                assert set(known.facts(case)) == set(known.FACTS)
+    assert 0 < len(refused) < count
+    assert all(str(file) in told for told in refused)
+
+
+@shares(20, 1000)
+def test_damaged_runs(tmp_path: Path, count: int) -> None:
+    refused = list[str]()
+    for number in range(count):
+        rng = mutations.numbered(number)
+        outcome = rng.choice((oracle(CASES[0]), a_failure()))
+        traces.save(tmp_path / "run", outcome)
+        with damaged(rng, rng.choice(sorted(tmp_path.glob("run.*")))):
+            try:
+                assert isinstance(traces.load(tmp_path / "run"), Trace | Failure)
+            except UsageError as error:
+                refused.append(str(error))
+        for file in tmp_path.iterdir():
+            file.unlink()
+    assert 0 < len(refused) < count
+    assert all("run.json" in told for told in refused)
+
+
+@shares(10, 1500)
+def test_damaged_corpora(tmp_path: Path, count: int) -> None:
+    """A campaign that begins on one refuses it, or goes on, writes its reports, and keeps every finding that was there."""
+    out, refused = tmp_path / "out", list[str]()
+    whole = Corpus(tmp_path / "whole")
+    list(run(a_campaign(whole.root, a_machine()), enumerate(CASES[:1] + CASES[2:])))
+    names = whole.fingerprints()
+    assert names
+    for number in range(count):
+        rng = mutations.numbered(number)
+        shutil.rmtree(out, ignore_errors=True)
+        shutil.copytree(whole.root, out / "corpus")
+        corpus = Corpus(out / "corpus")
+        with damaged(rng, rng.choice([file for file in sorted(corpus.root.rglob("*.json*")) if file.is_file()])):
+            try:
+                corpus.require_readable()
+                with resumed(corpus, "one") as recorded:
+                    list(run(a_campaign(corpus.root, a_machine()), enumerate(CASES[:1]), recorded))
+                untold(corpus, "two")
+                write(out, plugins.names(FORMATS) if number % 8 == 0 else ("summary",))
+                corpus.require_readable()
+            except UsageError as error:
+                refused.append(str(error))
+            assert set(names) <= set(corpus.fingerprints())
+    assert 0 < len(refused) < count
+    assert all(str(out) in told for told in refused)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out", "whole"]
+
+
+def a_bundle(root: Path) -> Path:
+    """Two cases on two backends, one of which fails now and then."""
+    recorder = Recorder(root)
+    for index, case in enumerate(test_bundle.CASES[:2]):
+        for number, it in ((index, case), (-1, case.unsharded())):
+            for backend in ("oracle", "ddp", "spmd", "spmd"):
+                outcome = a_failure() if backend == "ddp" and index else test_bundle.answer(it, backend)
+                recorder.keep(number, it, (backend, test_bundle.SIDES[backend]), {}, outcome)
+    return root
+
+
+def told_of(root: Path, out: Path) -> None:
+    """Compares a bundle in a corpus of its own."""
+    joined, corpus = Joined([root], "oracle"), Corpus(out)
+    corpus.prepare()
+    for _ in run(Campaign(name="compare", backends=joined.backends, execute=joined.execute, corpus=corpus), joined.cases):
+        pass
+    corpus.require_readable()
+
+
+def signed(root: Path, file: Path, content: bytes) -> bytes:
+    """The lines of a bundle, with the digest that a damaged run has: what somebody writes who wants it to be read."""
+    lines = [json.loads(line) for line in (root / "runs.jsonl").read_bytes().splitlines()]
+    for line in lines:
+        if str(line["number"]) == file.stem:
+            line["digests"][file.suffix[1:]] = hashlib.sha256(content).hexdigest()
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+@shares(10, 2000)
+def test_damaged_bundles(tmp_path: Path, count: int) -> None:
+    """Whoever damaged them knows the digests."""
+    root, refused = a_bundle(tmp_path / "bundle"), list[str]()
+    kinds = {kind: sorted(root.glob(kind)) for kind in ("runs.jsonl", "cases/*", "runs/*.json", "runs/*.npz")}
+    lines = (root / "runs.jsonl").read_bytes()
+    for number in range(count):
+        rng = mutations.numbered(number)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        with damaged(rng, file := rng.choice(kinds[rng.choice(sorted(kinds))])) as content:
+            if file.parent.name == "runs":
+                (root / "runs.jsonl").write_bytes(signed(root, file, content))
+            try:
+                told_of(root, tmp_path / "out")
+            except UsageError as error:
+                refused.append(str(error))
+        (root / "runs.jsonl").write_bytes(lines)
+    assert 0 < len(refused) < count
+    assert all(str(root) in told for told in refused)
+    assert {file.name for file in tmp_path.iterdir()} <= {"bundle", "out"}
+
+
+@shares(30, 500)
+def test_damaged_ledgers(tmp_path: Path, count: int) -> None:
+    file, refused = tmp_path / "known.toml", list[str]()
+    for number in range(count):
+        shutil.copy(known.FILE, file)
+        with damaged(mutations.numbered(number), file):
+            try:
+                assert isinstance(known.read(file), known.Ledger)
+            except UsageError as error:
+                refused.append(str(error))
+    assert 0 < len(refused) < count
+    assert all(str(file) in told for told in refused)
+
+
+texts = st.text(max_size=12) | st.sampled_from(("schema", "mesh", "S", "layers", "linear", "tag", "fingerprint", "outcome"))
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.data())
+@settings(max_examples=100)
+def test_any_json_is_a_case_a_finding_or_an_observation_or_refused(data: st.DataObject) -> None:
+    """Any value at all, or a real one with any part of it replaced by any value."""
+    of, kind = data.draw(st.sampled_from(((CASES[1].to_json(), Case), (SAMPLE.to_json(), Finding), (b"{}", Observation))))
+    whole = json.loads(of)
+    if isinstance(whole, dict) and whole and data.draw(st.booleans()):
+        whole[data.draw(st.sampled_from(sorted(whole)))] = data.draw(values)
+    else:
+        whole = data.draw(values)
+    text = json.dumps(whole).encode()
+    try:
+        read = read_observation(text, "here") if kind is Observation else kind.from_json(text)
+    except UsageError:
+        return
+    assert isinstance(read, kind)
+
+
+SAMPLE = Finding(
+    fingerprint="a-b-mismatch-00000000",
+    symptom=Symptom.MISMATCH,
+    stage=Stage.UPDATE,
+    backend="a",
+    side="xla",
+    path="p",
+    check="b",
+    blame="",
+    hits=1,
+    case="0" * 12,
+)
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "case.json": ("MOST_CASE_BYTES", read_case),
+    "known.toml": ("MOST_LEDGER_BYTES", known.read),
+    "run.json": ("MOST_RUN_BYTES", lambda file: traces.load(file.with_suffix(""))),
+    "runs.jsonl": ("MOST_LINE_BYTES", lambda file: Joined([file.parent], "oracle")),
+    "one.jsonl": ("MOST_LINE_BYTES", lambda file: list(Corpus(file.parent.parent).observations())),
+    "finding.json": ("MOST_FINDING_BYTES", lambda file: Corpus(file.parent.parent).finding(file.parent.name)),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    limit, read = READERS[name]
+    monkeypatch.setattr(files, limit, 100)
+    file = tmp_path / "observations" / name
+    file.parent.mkdir()
+    file.write_bytes(b" " * 10**6)
+    with pytest.raises(UsageError, match="100 bytes, the most that is read of"):
+        read(file)
+
+
+def test_a_finding_under_another_name_is_refused(tmp_path: Path) -> None:
+    """Counting it once more would write where its name says."""
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.prepare()
+    corpus.save(SAMPLE, CASES[0])
+    file = corpus.root / SAMPLE.fingerprint / "finding.json"
+    file.write_bytes(file.read_bytes().replace(SAMPLE.fingerprint.encode(), b"../../escaped"))
+    with pytest.raises(UsageError, match=r"holds '../../escaped'; a finding's folder has its fingerprint's name"):
+        corpus.require_readable()
+
+
+@pytest.mark.parametrize("field", ["backend", "side"])
+def test_a_bundles_names_cannot_be_paths(tmp_path: Path, field: str) -> None:
+    root = a_bundle(tmp_path / "bundle")
+    line = json.loads((root / "runs.jsonl").read_bytes().splitlines()[1])
+    (root / "runs.jsonl").write_text(json.dumps(line | {field: "../../escaped"}) + "\n")
+    with pytest.raises(UsageError, match=r"\.\./\.\./escaped.*allowed: names of a-z, 0-9 and _"):
+        Joined([root], "oracle")
+
+
+def test_a_header_that_promises_more_than_there_is_is_refused_before_memory_is_taken(tmp_path: Path) -> None:
+    traces.save(tmp_path / "run", oracle(CASES[0]))
+    packed = tmp_path / "run.npz"
+    content = packed.read_bytes()
+    assert b"'shape': (2, 4), }    " in content
+    packed.write_bytes(content.replace(b"'shape': (2, 4), }         ", b"'shape': (2, 4000000000), }"))
+    with pytest.raises(UsageError, match=r"run\.json cannot be read"):
+        traces.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "events", [{"graphs": "many"}, {"graphs": [1, None]}, {"clients": [{}]}, {"clients": {"a": 1}}, {"in_range": "yes"}, {"graphs": [-1]}]
+)
+def test_events_that_checks_could_not_read_are_refused(tmp_path: Path, events: dict[str, object]) -> None:
+    traces.save(tmp_path / "run", oracle(CASES[0]))
+    known = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(known | {"events": events}))
+    with pytest.raises(UsageError, match=r"run\.json cannot be read: ValidationError"):
+        traces.load(tmp_path / "run")
+
+
+def test_an_oracle_that_does_not_fit_its_case_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "bundle"
+    Recorder(root).keep(0, CASES[0], ("oracle", "oracle"), {}, oracle(CASES[2]))
+    with pytest.raises(UsageError, match=r"has 3 steps; case \w+ has 1"):
+        Joined([root], "oracle").execute(CASES[0], "oracle", {})
+    truth = oracle(CASES[0])
+    other = tmp_path / "other"
+    Recorder(other).keep(0, CASES[0], ("oracle", "oracle"), {}, Trace(steps=truth.steps, environment=truth.environment))
+    with pytest.raises(UsageError, match="is no oracle's: every tensor must be whole, with its noise in its shape"):
+        Joined([other], "oracle").execute(CASES[0], "oracle", {})

@@ -1,0 +1,110 @@
+"""The deployment examples: every command of ours in them is one that the program has, with options that it takes."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from difftest import cli
+
+yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install 'difftest[cluster]'")
+
+GITHUB = Path(__file__).parent.parent / ".github"
+FILES = sorted(file for folder in ("deploy", "workflows") for file in (GITHUB / folder).iterdir())
+OURS = re.compile(r"\s*(?:\S*/|\S*python\d? -m )?difftest (.*)")
+CRON = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+)")
+RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+
+
+def texts(known: Any) -> Iterator[str]:  # noqa: ANN401  whatever YAML holds
+    if isinstance(known, dict):
+        known = list(known.values())
+    if isinstance(known, list):
+        for one in known:
+            yield from texts(one)
+    elif isinstance(known, str):
+        yield known
+
+
+def shell(file: Path) -> Iterator[str]:
+    """Every line of a file that may be a command, without what cron needs before it."""
+    if file.suffix in {".yaml", ".yml"}:
+        for document in yaml.safe_load_all(file.read_text()):
+            for text in texts(document):
+                yield from text.splitlines()
+    elif file.name == "crontab":
+        yield from (line.split(maxsplit=5)[5] for line in file.read_text().splitlines() if line and not line.startswith("#"))
+
+
+def commands(file: Path) -> Iterator[list[str]]:
+    for line in shell(file):
+        for part in re.split(r"&&|;|\|", line):
+            if ours := OURS.fullmatch(part):
+                yield shlex.split(ours[1])
+
+
+FOUND = [(file.name, words) for file in FILES for words in commands(file)]
+
+
+@pytest.mark.parametrize(("file", "words"), FOUND, ids=lambda value: value if isinstance(value, str) else " ".join(value))
+def test_every_command_is_one_of_the_program_with_options_that_it_takes(file: str, words: list[str]) -> None:
+    del file
+    command = cli.difftest.get_command(click.Context(cli.difftest), words[0])
+    assert command, f"there is no command {words[0]!r}"
+    command.make_context(words[0], words[1:])
+
+
+def test_wrong_options_would_be_noticed() -> None:
+    command = cli.difftest.get_command(click.Context(cli.difftest), "nightly")
+    assert command
+    for words in (["--bugdet", "1h"], ["--budget", "long"], ["--fail-on", "old"]):
+        with pytest.raises(click.UsageError):
+            command.make_context("nightly", words)
+
+
+def test_every_way_of_deployment_runs_the_nightly_command() -> None:
+    assert {file for file, words in FOUND if words[0] == "nightly"} == {"crontab", "rayjob.yaml", "nightly.yml"}
+
+
+def test_the_schedules_are_times() -> None:
+    lines = [line for line in (GITHUB / "deploy" / "crontab").read_text().splitlines() if not line.startswith("#")]
+    workflow = yaml.safe_load((GITHUB / "workflows" / "nightly.yml").read_text())
+    (cronjob,) = documents("cronjob.yaml", "CronJob")
+    for schedule in (*lines, workflow[True]["schedule"][0]["cron"], cronjob["spec"]["schedule"]):  # YAML takes `on` for a truth value
+        fields = CRON.match(schedule)
+        assert fields
+        for value, (least, most) in zip(fields.groups(), RANGES, strict=True):
+            assert value == "*" or least <= int(value) <= most
+
+
+def documents(name: str, kind: str) -> list[Any]:
+    return [one for one in yaml.safe_load_all((GITHUB / "deploy" / name).read_text()) if one["kind"] == kind]
+
+
+def test_the_manifests_name_one_another_and_what_they_need() -> None:
+    (job,), (cronjob,) = documents("rayjob.yaml", "RayJob"), documents("cronjob.yaml", "CronJob")
+    assert (job["apiVersion"], cronjob["apiVersion"]) == ("ray.io/v1", "batch/v1")
+    cluster = job["spec"]["rayClusterSpec"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert group["template"]["spec"]["containers"]
+    assert {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams"} <= set(cluster["workerGroupSpecs"][0])
+    pod = cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    account, role = documents("cronjob.yaml", "ServiceAccount")[0], documents("cronjob.yaml", "Role")[0]
+    binding, claim = documents("cronjob.yaml", "RoleBinding")[0], documents("cronjob.yaml", "PersistentVolumeClaim")[0]
+    assert pod["serviceAccountName"] == account["metadata"]["name"] == binding["subjects"][0]["name"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    volumes = cluster["headGroupSpec"]["template"]["spec"]["volumes"]
+    assert [volume["persistentVolumeClaim"]["claimName"] for volume in volumes] == [claim["metadata"]["name"]]
+    assert pod["containers"][0]["command"][-1] == "/manifests/rayjob.yaml"
+
+
+def test_the_job_keeps_its_files_where_the_claim_is_mounted() -> None:
+    (job,) = documents("rayjob.yaml", "RayJob")
+    words = shlex.split(job["spec"]["entrypoint"])
+    out = words[words.index("--out") + 1]
+    head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    assert any(out.startswith(mount["mountPath"] + "/") for mount in head["containers"][0]["volumeMounts"])

@@ -1,0 +1,63 @@
+"""JUnit reports: only what is new and unknown fails, and whatever a finding says stays text."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from test_reports import BEGAN, EVIL, found, frame, made, report, several
+
+from reports.formats import junit
+
+NEW = found(first_seen=BEGAN.isoformat())
+OLD = found(fingerprint="xla_spmd-loss-mismatch-00000000", first_seen="2020-01-01T00:00:00+00:00")
+
+
+def read(content: bytes) -> ET.Element:
+    return ET.fromstring(content)  # noqa: S314  we wrote it
+
+
+def rendered(tmp_path: Path, *findings: object) -> ET.Element:
+    return read(junit.render(report(frame.load(made(tmp_path, *several())), *findings)))  # type: ignore[arg-type]
+
+
+def results(root: ET.Element) -> dict[str, str]:
+    """Findings by fingerprint, with what became of each."""
+    return {case.get("name", ""): case[0].tag for case in root.iter("testcase") if case[0].tag != "system-out"}
+
+
+def test_only_what_is_new_and_not_known_upstream_fails(tmp_path: Path) -> None:
+    known = msgspec.structs.replace(NEW, fingerprint="xla_spmd-loss-mismatch-11111111", upstream="pytorch/xla#1")
+    untold = msgspec.structs.replace(OLD, fingerprint="xla_spmd-loss-mismatch-22222222", untold=("killed", 3))
+    root = rendered(tmp_path, NEW, OLD, known, untold)
+    assert results(root) == {
+        NEW.fingerprint: "failure",
+        OLD.fingerprint: "skipped",
+        known.fingerprint: "skipped",
+        untold.fingerprint: "failure",
+    }
+    assert [root.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["8", "2", "2", "0"]
+
+
+def test_paths_are_tests_that_pass_with_their_counts(tmp_path: Path) -> None:
+    root = rendered(tmp_path)
+    told = {(case.get("classname"), case.get("name")): case.findtext("system-out") for case in root.iter("testcase")}
+    assert told["torch_ddp", "data_parallel"] == "1 comparisons: 1 agree, 0 diverge, 0 inconclusive"
+    assert results(root) == {}
+
+
+def test_markup_and_control_characters_are_text(tmp_path: Path) -> None:
+    root = rendered(tmp_path, msgspec.structs.replace(NEW, detail=EVIL + "\x00\x1b", log="]]>" + EVIL))
+    (failure,) = root.iter("failure")
+    assert failure.text == "]]>" + EVIL
+    assert "</script>" in failure.get("message", "")
+    assert failure.get("message", "").endswith("\N{REPLACEMENT CHARACTER}" * 2)
+
+
+@given(st.text(), st.text())
+def test_any_text_can_be_read_back(detail: str, log: str) -> None:
+    finding = msgspec.structs.replace(NEW, detail=detail, log=log)
+    suite = ET.Element("testsuite")
+    junit._finding(suite, finding, new=True)  # noqa: SLF001
+    assert read(ET.tostring(suite))[0][0].tag == "failure"

@@ -1,0 +1,279 @@
+"""Whole nights on made-up backends: what is replayed, found, told once and turned red, and the files a scheduler reads."""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+from samples import tensor_parallel_case
+from test_campaign import Machine, a_campaign, never, sharded
+
+from difftest import cli, known
+from difftest.case import Case
+from difftest.commands import nightly
+from difftest.corpus import Corpus
+from difftest.errors import UsageError
+from difftest.known import Ledger
+from difftest.resume import Recorded
+
+CASES = 3
+DATE = "2026-11-21"
+
+
+class Sky:
+    """The machine that the nights run on; `cases` differ from seed to seed."""
+
+    def __init__(self) -> None:
+        self.machine = Machine(spmd=sharded)
+        self.killed = False
+
+    def on_a_cluster(self, corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> nightly.Night:
+        """Stands for the cluster."""
+        campaign = a_campaign(corpus.root, self.machine, name=nightly.definition(options).name)
+        night = nightly.nightly(campaign, ledger, options, recorded)
+        if self.killed:
+            raise KeyboardInterrupt
+        return night
+
+    @staticmethod
+    def cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
+        """The cases of a night."""
+        return ((index, tensor_parallel_case(seed=options["seed"] % 10**4 * 100 + index)) for index in range(CASES))
+
+
+@pytest.fixture
+def sky(monkeypatch: pytest.MonkeyPatch) -> Sky:
+    sky = Sky()
+    monkeypatch.setattr(nightly, "_on_a_cluster", sky.on_a_cluster)
+    monkeypatch.setattr("difftest.commands.run._cases", sky.cases)
+    return sky
+
+
+def night(out: Path, *words: str, date: str = DATE) -> Result:
+    return CliRunner().invoke(cli.difftest, ["nightly", "--out", str(out), "--date", date, *words], standalone_mode=False)
+
+
+def told(out: Path, *words: str, date: str = DATE) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(night(out, "--json", *words, date=date).stdout)
+    return result
+
+
+def junit(out: Path) -> Counter[str]:
+    """How many tests of each kind there are, counted by hand and as the file says."""
+    root = ET.parse(out / "junit.xml").getroot()  # noqa: S314  we wrote it
+    found = Counter(child.tag for case in root.iter("testcase") for child in case)
+    for name, tag in (("failures", "failure"), ("skipped", "skipped")):
+        assert int(root.get(name, "")) == found[tag] == sum(int(suite.get(name, "")) for suite in root)
+    assert int(root.get("tests", "")) == len(list(root.iter("testcase")))
+    return found
+
+
+def test_a_night_runs_new_cases_and_is_red_for_what_is_new(sky: Sky, tmp_path: Path) -> None:
+    done = night(tmp_path)
+    assert (done.exception, done.return_value) == (None, 1)
+    assert done.stdout.splitlines()[0] == "seed 20261121"
+    assert "1 new findings, 0 known" in done.stdout
+    assert "replayed 0 findings: none" in done.stdout
+    assert junit(tmp_path)["failure"] == 1
+    assert {"summary.md", "summary.json", "junit.xml", "table.parquet"} < {file.name for file in tmp_path.iterdir()}
+    assert (tmp_path / "summary.md").stat().st_size < 2**20
+    assert "seed20261121-" in (tmp_path / "summary.md").read_text()
+    (finding,) = Corpus(tmp_path / "corpus").findings()
+    assert (finding.status, finding.returned) == ("REPRODUCED", (3, 3)), "what is new is run again"
+    assert sky.machine.asked
+
+
+def test_the_next_night_replays_it_and_is_green(sky: Sky, tmp_path: Path) -> None:
+    night(tmp_path)
+    next_night = told(tmp_path, date="2026-11-22")
+    (finding,) = Corpus(tmp_path / "corpus").findings()
+    assert next_night["replayed"] == {finding.fingerprint: "REPRODUCED"}
+    assert (next_night["new"], next_night["known"], next_night["seed"]) == ([], [finding.fingerprint], 20261122)
+    assert finding.hits == 2 * CASES
+    assert junit(tmp_path)["skipped"] == 1
+    assert junit(tmp_path)["failure"] == 0
+    sky.machine.wrong = {"spmd": never}
+    assert told(tmp_path, date="2026-11-23")["replayed"] == {finding.fingerprint: "FIXED"}
+    assert night(tmp_path, date="2026-11-24").return_value == 0
+
+
+def test_the_same_night_again_goes_on_where_it_was(sky: Sky, tmp_path: Path) -> None:
+    night(tmp_path)
+    again = told(tmp_path)
+    assert (again["cases"], again["resumed"], again["new"], len(again["known"])) == (0, CASES, [], 1)
+    assert len({o.index for o in Corpus(tmp_path / "corpus").observations()}) == CASES
+    assert next(Corpus(tmp_path / "corpus").findings()).hits == CASES
+    assert sky.machine.asked
+
+
+def test_what_a_killed_night_found_and_never_told_the_next_one_tells(sky: Sky, tmp_path: Path) -> None:
+    sky.killed = True
+    assert night(tmp_path).return_value is None
+    sky.killed = False
+    assert len(told(tmp_path, date="2026-11-22")["new"]) == 1
+    assert told(tmp_path, date="2026-11-23")["new"] == []
+
+
+@pytest.mark.parametrize(("fail_on", "first", "second"), [("new", 1, 0), ("any", 1, 1), ("infra", 0, 0), ("never", 0, 0)])
+def test_what_turns_a_night_red(sky: Sky, tmp_path: Path, fail_on: str, first: int, second: int) -> None:
+    assert night(tmp_path, "--fail-on", fail_on).return_value == first
+    assert night(tmp_path, "--fail-on", fail_on, date="2026-11-22").return_value == second
+    assert sky.machine.asked
+
+
+def test_a_finding_that_cannot_be_run_again_is_infrastructure(sky: Sky, tmp_path: Path) -> None:
+    night(tmp_path)
+    sky.machine.spoiled = {"spmd": 2}  # the replay's two attempts
+    done = night(tmp_path, "--fail-on", "infra", "--json", date="2026-11-22")
+    assert done.return_value == 1
+    assert (json.loads(done.stdout)["trouble"], list(json.loads(done.stdout)["replayed"].values())) == (["a node was lost"], ["ERROR"])
+
+
+def test_replays_leave_half_of_the_budget_for_new_cases(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sky.machine = Machine(spmd=sharded, ddp=lambda case: sharded(case) and case.seed % 2 == 0)
+    night(tmp_path)
+    monkeypatch.setattr(nightly, "REPLAYED_SHARE", 0.0)
+    done = told(tmp_path, date="2026-11-22")
+    assert (len(done["replayed"]), done["left"], done["cases"]) == (1, 1, CASES)
+    first = set(done["replayed"])
+    corpus = Corpus(tmp_path / "corpus")
+    (other,) = set(corpus.fingerprints()) - first
+    corpus.amend(other, checked="2026-01-01T00:00:00+00:00")
+    assert set(told(tmp_path, date="2026-11-23")["replayed"]) == {other}, "what was not reached comes first in the next night"
+
+
+def test_a_finding_of_a_backend_that_is_not_asked_for_is_not_replayed(sky: Sky, tmp_path: Path) -> None:
+    night(tmp_path)
+    corpus = Corpus(tmp_path / "corpus")
+    (finding,) = corpus.findings()
+    corpus.amend(finding.fingerprint, backend="gone")
+    assert told(tmp_path, date="2026-11-22")["replayed"] == {}
+    assert sky.machine.asked
+
+
+@pytest.mark.slow
+def test_two_nights_at_once_tell_a_finding_once(sky: Sky, tmp_path: Path) -> None:
+    results: list[list[str]] = []
+
+    def one(date: str) -> None:
+        options = {"out": tmp_path, "date": date}
+        done = subprocess.run([sys.executable, "-c", PROGRAM, str(options["out"]), date], capture_output=True, text=True, check=False)  # noqa: S603
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads(done.stdout)["new"])
+
+    threads = [threading.Thread(target=one, args=(f"2026-11-{day}",)) for day in (21, 22)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (finding,) = Corpus(tmp_path / "corpus").findings()
+    assert sorted(results) == [[], [finding.fingerprint]]
+    assert finding.hits == 2 * CASES
+    assert json.loads((tmp_path / "summary.json").read_text())["findings"][0]["hits"] == finding.hits
+    assert sky
+
+
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from pathlib import Path
+import test_nightly
+from difftest.commands import nightly, run
+sky = test_nightly.Sky()
+nightly._on_a_cluster, run._cases = sky.on_a_cluster, sky.cases
+print(test_nightly.night(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
+"""
+
+
+def test_the_same_night_twice_at_once_is_refused(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def meanwhile(*words: Any) -> nightly.Night:  # noqa: ANN401
+        with pytest.raises(UsageError, match="is being run on"):
+            raise night(tmp_path).exception or AssertionError
+        return sky.on_a_cluster(*words)
+
+    monkeypatch.setattr(nightly, "_on_a_cluster", meanwhile)
+    assert night(tmp_path).return_value == 1
+
+
+def test_what_the_ledger_knows_is_not_red(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = tmp_path / "known.toml"
+    ledger.write_text('[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\nexpires = 2099-01-01\n')
+    assert known.read(ledger).known
+    assert night(tmp_path / "out", "--known", str(ledger)).return_value == 0
+    assert junit(tmp_path / "out") == {"skipped": 1, "system-out": 2}
+    assert "known upstream: an <issue> & more" in "".join(
+        case.get("message", "")
+        for case in ET.parse(tmp_path / "out" / "junit.xml").getroot().iter("skipped")  # noqa: S314
+    )
+    assert sky
+    del monkeypatch
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(sky: Sky, tmp_path: Path, scheme: str) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
+    out: Any = f"{scheme}://{tmp_path}/kept"
+    first, second = told(out), told(out, date="2026-11-22")
+    assert (len(first["new"]), second["new"], second["known"]) == (1, [], first["new"])
+    assert set(second["replayed"]) == set(first["new"])
+    files, root = fsspec.core.url_to_fs(out)
+    kept = {name.removeprefix(root).lstrip("/") for name in files.find(root)}
+    assert {"junit.xml", "summary.md", "table.parquet", f"corpus/{first['new'][0]}/finding.json"} <= kept
+    assert not any(name.rpartition("/")[2].startswith(".") for name in kept)
+    assert sky
+
+
+def test_a_killed_night_s_runs_are_in_storage_soon(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
+    monkeypatch.setattr("difftest.commands._out.EVERY_SECONDS", 0.01)
+    there = []
+
+    def slow(*words: Any) -> nightly.Night:  # noqa: ANN401
+        done = sky.on_a_cluster(*words)
+        while not list(tmp_path.glob("kept/corpus/observations/*.jsonl")):
+            time.sleep(0.01)
+        there.append(len(list(Corpus(tmp_path / "kept" / "corpus").observations())))
+        return done
+
+    monkeypatch.setattr(nightly, "_on_a_cluster", slow)
+    out: Any = f"file://{tmp_path}/kept"
+    assert night(out).return_value == 1
+    assert there
+
+
+def test_an_address_that_cannot_be_used_is_told(sky: Sky) -> None:
+    pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
+    with pytest.raises(UsageError, match=r"--out is 'nowhere://x/y', which cannot be used here: "):
+        raise night(Path("x"), "--out", "nowhere://x/y").exception or AssertionError
+    assert not sky.machine.asked
+
+
+def test_without_a_date_the_seed_is_todays(sky: Sky, tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.difftest, ["nightly", "--out", str(tmp_path)], standalone_mode=False)
+    assert re.fullmatch(r"seed 20\d{6}", done.stdout.splitlines()[0])
+    assert sky
+
+
+@pytest.mark.parametrize("date", ["2026-13-01", "yesterday", ""])
+def test_what_is_no_date_is_refused(tmp_path: Path, date: str) -> None:
+    assert "does not match the format" in str(night(tmp_path, date=date).exception)
+
+
+@pytest.mark.parametrize("command", [("run",), ("nightly",)])
+def test_a_folder_that_ends_with_its_ray_job_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+    copy = tmp_path / "session_1" / "runtime_resources" / "working_dir_files" / "_ray_pkg_0"
+    copy.mkdir(parents=True)
+    monkeypatch.chdir(copy)
+    for out in ("runs/x", str(copy / "runs"), "../elsewhere"):
+        done = CliRunner().invoke(cli.difftest, [*command, "--out", out])
+        assert done.exit_code == 2
+        assert "is inside this Ray job's copy of its working directory, which Ray removes after the job" in done.stderr

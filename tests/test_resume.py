@@ -1,0 +1,340 @@
+"""Campaigns that are killed anywhere and go on: nothing recorded is lost, nothing is run or counted twice, the tables come out the same."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from samples import tensor_parallel_case
+from test_campaign import Machine, a_campaign, sharded
+from test_divergence import FOUND
+
+from difftest import corpus as corpus_module
+from difftest import resume
+from difftest.campaign import Progress, run
+from difftest.case import Case
+from difftest.corpus import Corpus, Observation, read_observations
+from difftest.divergence import Finding
+from difftest.errors import InfrastructureError, UsageError
+from difftest.resume import Definition, resumed
+
+CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
+DEFINED = Definition(seed=0, paths=("a", "b"), backends=("ddp",), max_world_size=8, twice_every=8, versions={"torch": "2"})
+
+
+def odd(case: Case) -> bool:
+    """Two faults, so that findings are made and counted in turn."""
+    return case.seed % 2 == 1 and sharded(case)
+
+
+def a_machine() -> Machine:
+    return Machine(spmd=sharded, ddp=odd)
+
+
+def told_of(root: Path, machine: Machine | None = None, name: str = "one", *, fresh: bool = False) -> list[Progress]:
+    """The campaign, begun or gone on with, to its end."""
+    campaign = a_campaign(root, machine or a_machine(), name=name)
+    with resumed(campaign.corpus, name, fresh=fresh) as recorded:
+        return list(run(campaign, CASES, recorded))
+
+
+def tables(root: Path) -> tuple[list[Observation], list[Finding]]:
+    """What must not depend on when, and how often, a campaign was killed: all but times, and who was told meanwhile."""
+    corpus = Corpus(root)
+    runs = sorted(corpus.observations(), key=lambda run: (run.campaign, run.index, run.case, run.backend))
+    timeless = [msgspec.structs.replace(run, started="", seconds=0.0) for run in runs]
+    return timeless, [msgspec.structs.replace(f, first_seen="", last_seen="", untold=None) for f in corpus.findings()]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an undisturbed campaign leaves."""
+    root = tmp_path_factory.mktemp("whole")
+    assert len(told_of(root)) == len(CASES)
+    assert [finding.hits for finding in Corpus(root).findings()] == [2, 4]
+    return root
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing that catches errors catches it."""
+
+
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Kills before write number `step` counted from 0, half-way through it where it can be half done; says whether it has."""
+    steps = iter(range(10**6))
+    struck = []
+
+    def strike(half: Callable[[], object] = bool) -> None:
+        if next(steps) == step:
+            struck.append(half())
+            raise KilledError
+
+    def replace(file: Path, content: bytes, real: Callable[[Path, bytes], None] = corpus_module.replace_file) -> None:
+        strike(lambda: file.with_name(f".{file.name}.0").write_bytes(content[: len(content) // 2]))
+        real(file, content)
+
+    def observe(corpus: Corpus, *seen: Observation, real: Callable[..., None] = Corpus.observe) -> None:
+        text = b"".join(msgspec.json.encode(one) + b"\n" for one in seen)
+        for part in (text[: len(text) // 2], text[: text.index(b"\n") + 1], text[:-1], text):
+
+            def append(part: bytes = part) -> None:
+                with corpus.lines(seen[0].campaign).open("ab") as file:
+                    file.write(part)
+
+            strike(append)
+        real(corpus, *seen)
+
+    monkeypatch.setattr(corpus_module, "replace_file", replace)
+    monkeypatch.setattr(Corpus, "observe", observe)
+    return lambda: bool(struck)
+
+
+def test_a_campaign_killed_at_any_write_goes_on_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
+    for step in range(10**6):
+        root = tmp_path / str(step)
+        with pytest.MonkeyPatch.context() as patch:
+            struck = killed_at(step, patch)
+            try:
+                told_of(root)
+            except KilledError:
+                assert struck()
+            else:
+                assert step > 20, "there are more writes than that"
+                return
+        told_of(root)
+        assert tables(root) == tables(whole), f"killed at write {step}"
+        shutil.rmtree(root)
+
+
+def test_a_campaign_killed_at_every_write_in_turn_comes_to_its_end(whole: Path, tmp_path: Path) -> None:
+    """Each attempt gets a little further than the one before."""
+    for step in range(10**6):
+        with pytest.MonkeyPatch.context() as patch:
+            killed_at(step, patch)
+            try:
+                told_of(tmp_path)
+            except KilledError:
+                continue
+        break
+    assert tables(tmp_path) == tables(whole)
+
+
+@pytest.mark.parametrize("every", [101, pytest.param(1, marks=pytest.mark.slow)])
+def test_wherever_the_file_of_runs_ends_the_cases_that_are_whole_are_kept(whole: Path, tmp_path: Path, every: int) -> None:
+    text = Corpus(whole).lines("one").read_bytes()
+    ends = [run.index for run in read_observations(Corpus(whole).lines("one"))]
+    corpus = Corpus(tmp_path)
+    corpus.prepare()
+    for size in (*range(0, len(text), every), len(text)):
+        corpus.lines("one").write_bytes(text[:size])
+        complete = text[:size].count(b"\n")
+        expected = {index for index in range(len(CASES)) if ends[:complete].count(index) == ends.count(index)}
+        with resumed(corpus, "one") as recorded:
+            assert {index for index, _ in recorded.cases} == expected
+            assert recorded.runs == sum(ends.count(index) for index in expected)
+    assert {index for index, _ in recorded.cases} == {0, 1, 2, 3}
+
+
+def test_a_file_cut_off_anywhere_is_filled_up_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
+    text = Corpus(whole).lines("one").read_bytes()
+    boundaries = [place for place in range(len(text)) if text[place : place + 1] == b"\n"]
+    sizes = {0, 1, len(text), *range(0, len(text), 499), *(b + by for b in boundaries for by in (-1, 0, 1))}
+    for size in sorted(sizes):
+        root = tmp_path / str(size)
+        shutil.copytree(whole, root)
+        Corpus(root).lines("one").write_bytes(text[:size])
+        told_of(root)
+        assert tables(root) == tables(whole), f"cut off after {size} bytes"
+
+
+def test_nothing_that_is_recorded_is_run_again(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    machine = a_machine()
+    assert told_of(tmp_path, machine) == []
+    assert not machine.asked
+    lines = Corpus(tmp_path).lines("one")
+    lines.write_bytes(b"".join(lines.read_bytes().splitlines(keepends=True)[:-1]))
+    told_of(tmp_path, machine)
+    assert {case for case, _ in machine.asked} == {CASES[-1][1].id}
+    assert tables(tmp_path) == tables(whole)
+
+
+def test_a_case_that_infrastructure_spoiled_is_run_when_the_campaign_goes_on(whole: Path, tmp_path: Path) -> None:
+    machine = a_machine()
+    machine.spoiled = {"spmd": 2}
+    assert [p.examined.trouble for p in told_of(tmp_path, machine)] == ["a node was lost", "", "", ""]
+    assert [p.examined.index for p in told_of(tmp_path, machine)] == [0]
+    assert tables(tmp_path)[0] == tables(whole)[0]
+    assert [(f.fingerprint, f.hits) for f in tables(tmp_path)[1]] == [(f.fingerprint, f.hits) for f in tables(whole)[1]]
+
+
+def test_another_case_under_a_recorded_index_is_run(whole: Path, tmp_path: Path) -> None:
+    """The generators changed: what was recorded is not what is asked for."""
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    campaign = a_campaign(tmp_path, machine := a_machine())
+    with resumed(campaign.corpus, "one") as recorded:
+        list(run(campaign, [(0, tensor_parallel_case(seed=77))], recorded))
+    assert len(machine.asked) == 3
+
+
+def test_a_finding_is_new_to_the_command_that_goes_on_until_it_was_told(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        killed_at(3, patch)  # the finding and its case are written, and half of its runs
+        with pytest.raises(KilledError):
+            told_of(tmp_path)
+    (finding,) = Corpus(tmp_path).findings()
+    again = told_of(tmp_path)
+    assert finding.fingerprint in [f.fingerprint for f in again[0].new]
+    new = resume.untold(Corpus(tmp_path), "one")
+    assert len(new) == 2
+    resume.told(Corpus(tmp_path), [f.fingerprint for f in new])
+    assert resume.untold(Corpus(tmp_path), "one") == ()
+    assert not any(f.untold for f in Corpus(tmp_path).findings())
+
+
+def test_what_a_killed_campaign_never_told_the_next_one_tells_and_only_one(tmp_path: Path) -> None:
+    told_of(tmp_path, name="killed")
+    corpus = Corpus(tmp_path)
+    with resumed(corpus, "killed"):
+        assert resume.untold(corpus, "next") == (), "it still runs, and tells them itself"
+    barrier, said = threading.Barrier(4), Counter[str]()
+
+    def tell(name: str) -> None:
+        with resumed(corpus, name):
+            barrier.wait()
+            said.update(f.fingerprint for f in resume.untold(corpus, name))
+            barrier.wait()
+
+    threads = [threading.Thread(target=tell, args=(f"next{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(said.values()) == {1}
+    assert set(said) == set(corpus.fingerprints())
+
+
+def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    assert len(told_of(tmp_path, fresh=True)) == len(CASES)
+    assert tables(tmp_path) == tables(whole)
+    assert (tmp_path / "observations" / "one.jsonl.1").read_bytes() == Corpus(whole).lines("one").read_bytes()
+
+
+def test_two_processes_cannot_run_one_campaign(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path)
+    corpus.prepare()
+    with resumed(corpus, "one"), pytest.raises(UsageError, match=r"campaign one is being run on .* already; wait for it, or give another"):
+        told_of(tmp_path)
+    assert len(told_of(tmp_path)) == len(CASES)
+
+
+@pytest.mark.parametrize("rounds", range(3))
+def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(tmp_path: Path, rounds: int) -> None:
+    del rounds
+    told: list[Progress] = []
+    threads = [threading.Thread(target=lambda name=name: told.extend(told_of(tmp_path, name=name))) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    new = Counter(f.fingerprint for progress in told for f in progress.new)
+    assert set(new.values()) == {1}
+    assert [f.hits for f in Corpus(tmp_path).findings()] == [4, 8]
+    assert len(list(Corpus(tmp_path).observations())) == 2 * 3 * len(CASES)
+
+
+def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = "difftest.corpus._drop_half_a_line"
+    with monkeypatch.context() as patch:
+        patch.setattr(full, lambda _opened: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(InfrastructureError, match=r"cannot write '.*one\.jsonl': No space left on device"):
+            told_of(tmp_path)
+    told_of(tmp_path)
+    assert tables(tmp_path) == tables(whole)
+
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+import test_resume
+from test_campaign import Machine
+
+class Slow(Machine):
+    def answer(self, case, backend):
+        time.sleep(0.02)
+        return super().answer(case, backend)
+
+test_resume.told_of(Path(sys.argv[1]), Slow(spmd=test_resume.sharded, ddp=test_resume.odd))
+print("done")
+"""
+
+
+def attempts(root: Path) -> Iterator[int]:
+    """Runs the campaign in a process and kills it after a while, a longer one every time, until it ends by itself; exit statuses."""
+    tests = str(Path(__file__).parent)
+    for number in range(40):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((tests, str(Path(tests).parent)))}
+        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(root)], env=environment, stdout=subprocess.PIPE)  # noqa: S603
+        mark = root / "observations" / ".one.lock"
+        while process.poll() is None and not mark.exists():
+            time.sleep(0.005)
+        if number == 0 or process.poll() is None:
+            time.sleep(0.05 + 0.11 * number if number else 0.25)
+        process.send_signal(signal.SIGKILL) if process.poll() is None else None
+        process.communicate()
+        yield process.returncode
+        if process.returncode == 0:
+            return
+
+
+@pytest.mark.slow
+def test_a_process_killed_again_and_again_comes_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
+    statuses = list(attempts(tmp_path))
+    assert statuses[-1] == 0
+    assert -signal.SIGKILL in statuses
+    assert tables(tmp_path) == tables(whole)
+
+
+def test_a_campaign_is_named_by_what_defines_it() -> None:
+    names = {DEFINED.name}
+    for changes in (
+        {"seed": 1},
+        {"paths": ("a",)},
+        {"backends": ("spmd",)},
+        {"max_world_size": 4},
+        {"twice_every": 0},
+        {"versions": {"torch": "3"}},
+    ):
+        names.add(msgspec.structs.replace(DEFINED, **changes).name)
+    assert len(names) == 7
+    assert DEFINED.name == msgspec.structs.replace(DEFINED).name == "seed0-" + DEFINED.name[6:]
+    assert resume.versions()["hypothesis"][0].isdigit()
+
+
+def test_what_defines_a_campaign_stands_beside_its_runs(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path)
+    corpus.prepare()
+    DEFINED.keep(corpus)
+    kept = (tmp_path / "observations" / f"{DEFINED.name}.json").read_bytes()
+    assert msgspec.json.decode(kept, type=Definition) == DEFINED
+    assert list(corpus.observations()) == []
+
+
+def test_findings_of_older_programs_keep_their_count(tmp_path: Path) -> None:
+    told_of(tmp_path)
+    corpus = Corpus(tmp_path)
+    first = next(corpus.findings())
+    corpus.amend(first.fingerprint, seen={}, hits=FOUND.hits)
+    told_of(tmp_path, name="two")
+    assert corpus.finding(first.fingerprint).hits == FOUND.hits + 2
