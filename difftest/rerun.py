@@ -1,6 +1,6 @@
 """A case that is run again on one backend, and what it shows: what reduction and triage ask of the machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from difftest.case import Case
 from difftest.comparator import Comparison
@@ -13,14 +13,15 @@ AGREES = "agrees"
 """Stands for the fingerprint of a run that shows nothing."""
 
 
-def rerun(campaign: Campaign, case: Case, backend: str, *, twice: bool = False) -> Comparison:
+def rerun(campaign: Campaign, case: Case, backend: str, *, twice: bool = False, options: Mapping[str, str] | None = None) -> Comparison:
     """One run in fresh processes beside the oracle, compared; `twice` where nondeterminism is the question.
 
-    `InfrastructureError` where that could not be had.
+    `options` are further environment variables of the backend's processes, not of the oracle's. `InfrastructureError` where that could not
+    be had.
     """
     side = campaign.backends[backend].SIDE
-    runs = {name: attempt(campaign, case, name) for name in (ORACLE, backend)}
-    again = {backend: attempt(campaign, case, backend).outcome} if twice else {}
+    runs = {ORACLE: attempt(campaign, case, ORACLE), backend: attempt(campaign, case, backend, options)}
+    again = {backend: attempt(campaign, case, backend, options).outcome} if twice else {}
     return compare_all(campaign, case, runs, {backend: side}, again)[backend]
 
 

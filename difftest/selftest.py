@@ -47,7 +47,8 @@ def nothing_known(_divergence: Divergence) -> object:
 class Planted:
     """One defect on one backend.
 
-    `cases` counts generated cases until it was detected (or all that were tried); `floors` is its effect where measured.
+    `cases` counts generated cases until it was detected (or all that were tried); `floors` is its effect where measured. `hits` are path
+    and fingerprint of every case that showed it, some more than the first.
     """
 
     defect: str
@@ -58,6 +59,7 @@ class Planted:
     blame: str = ""
     symptom: str = ""
     floors: float | None = None
+    hits: tuple[tuple[str, str], ...] = ()
 
     @property
     def blamed(self) -> bool:
@@ -97,7 +99,30 @@ def planted_summary(results: Sequence[Planted]) -> dict[str, Any]:
         "detection_rate": len(found) / len(counted) if counted else 0.0,
         "blame_rate": sum(r.blamed for r in found) / len(found) if found else 0.0,
         "median_cases": statistics.median(r.cases for r in found) if found else None,
+        "fingerprints": identity(results),
         "by_defect": [asdict(r) | {"blamed": r.blamed} for r in results],
+    }
+
+
+def identity(results: Iterable[Planted]) -> dict[str, Any]:
+    """Whether fingerprints are causes.
+
+    `purity` is the share of fingerprints that one defect alone has, `completeness` the share of defects, each on one backend and path, that
+    have one fingerprint alone; None where nothing was hit. `merged` and `split` name the others.
+    """
+    causes: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
+    for result in results:
+        for path, fingerprint in result.hits:
+            causes.setdefault(fingerprint, set()).add(result.defect)
+            names.setdefault(f"{result.defect} on {result.backend}, {path}", set()).add(fingerprint)
+    merged = {fingerprint: sorted(found) for fingerprint, found in causes.items() if len(found) > 1}
+    split = {where: sorted(found) for where, found in names.items() if len(found) > 1}
+    return {
+        "purity": 1 - len(merged) / len(causes) if causes else None,
+        "completeness": 1 - len(split) / len(names) if names else None,
+        "merged": merged,
+        "split": split,
     }
 
 

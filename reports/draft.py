@@ -12,6 +12,7 @@ from functools import cache
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from difftest.ablate import BENIGN, DISAPPEARS
 from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Finding
@@ -87,8 +88,18 @@ class Draft:
         """What of the case is necessary."""
         return self.finding.conditions
 
+    def when(self, answer: str) -> tuple[str, ...]:
+        """What was changed in the case, one thing at a time, where the finding then does what `answer` says, with what there is to add."""
+        told = ((name, said.removeprefix(answer).lstrip(",: ")) for name, said in self.finding.ablations.items() if said.startswith(answer))
+        return tuple(f"{name} ({more})" if more else name for name, more in told)
+
     @property
-    def ablations(self) -> tuple[tuple[str, str], ...]:
+    def benign(self) -> tuple[str, ...]:
+        """The ablations that take a known benign cause away, and the finding with it."""
+        return tuple(one for one in self.when(DISAPPEARS) if BENIGN in one)
+
+    @property
+    def further(self) -> tuple[tuple[str, str], ...]:
         """What else the evidence holds."""
         return tuple((name, value) for name, value in self.finding.evidence.items() if name not in {*SQUARE, REPLAYED})
 

@@ -4,6 +4,7 @@ The one idea: a script is the case spelled out. `reports.script` says what of it
 used is a template, `reports/templates/reproducers/<backend>.py.jinja`, and there is no list of them.
 """
 
+import ast
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -23,6 +24,11 @@ LEAST_NEEDLE = 6
 """A piece of a message shorter than this identifies nothing."""
 
 MOST_NEEDLE = 100
+LEAST_RATIO = 100.0
+"""Errors of so many floors are shown by other numbers too: the tolerance then lies at ten floors or more."""
+
+ADAPTIVE = ("adam", "adamw")
+_GONE = "\0"
 _VARYING = re.compile(r"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|args_schema=.*|[\r\n]+")
 """What a message says of this case and this machine alone: numbers, addresses, folders, DTensor's argument lists."""
 
@@ -66,6 +72,20 @@ def tolerance(measurement: Measurement) -> float:
     return float(f"{(measurement.floor * measurement.greatest) ** 0.5:.3g}")
 
 
+def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
+    """Whether a script may draw numbers of the case's kind instead of the case's own, and yet show nothing but the fault.
+
+    Wrong numbers are told from rounding by the case's noise floor, which those of another draw share to a small factor: `ratio`, the error
+    in floors, must be far above. An adaptive optimizer makes much of a gradient that is nothing but rounding in one draw, not in another.
+    """
+    if shown.kind not in ("numbers", "nonfinite"):
+        return True
+    if case.data.learnable or (shown.kind == "numbers" and (ratio is None or ratio < LEAST_RATIO)):
+        return False
+    moved = shown.stage is Stage.UPDATE or shown.step > 0
+    return not (moved and case.training.optimizer in ADAPTIVE)
+
+
 def needle(message: str) -> str:
     """The longest piece of a message that does not change from case to case; empty when none is long enough."""
     said = message.partition("Check failed:")[2] or message  # the log's line begins with time and place
@@ -84,9 +104,11 @@ def refusal(case: Case, backend: str) -> str | None:
     """Why no script can be written for `case` on `backend`, or None."""
     if backend not in backends():
         return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
-    for path, layer in data.walk(case.model.layers):
-        if isinstance(layer, data.FlashAttention | data.Collective | data.Redistribute):
-            return f"layer {path} is a {type(layer).__name__}, which no template spells out yet"
+    flash = {layer for _, layer in data.walk(case.model.layers) if isinstance(layer, data.FlashAttention)}
+    if flash and not backend.startswith("torch"):
+        return "flash attention on XLA needs its Pallas kernels, which a CPU runs by an interpreter that is too long for a script"
+    if len(flash) > 1:
+        return "the case has several kinds of flash attention, and the templates spell out one"
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
         return f"the case accumulates by {case.start.accumulation!r}, which no template spells out yet"
     return None
@@ -102,7 +124,18 @@ def render(  # noqa: PLR0913  a case, who shows what of it, and how
     """
     script = Script(case=case, backend=backend, fault=shown, title=spelling.docstring(title), plan=plan or {}, plain=plain)
     text = _environment().get_template(f"{FOLDER}/{backend}{SUFFIX}").render(it=script, Stage=Stage)
-    return re.sub(r"\n{4,}", "\n\n\n", text).strip("\n") + "\n"
+    return re.sub(r"\n{4,}", "\n\n\n", _pruned(text)).strip("\n") + "\n"
+
+
+def _pruned(text: str) -> str:
+    """A script without the imports that it does not use: a template names all that it might."""
+    tree, lines = ast.parse(text), text.splitlines()
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            node.names = [alias for alias in node.names if (alias.asname or alias.name).partition(".")[0] in used]
+            lines[node.lineno - 1] = ast.unparse(node) if node.names else _GONE
+    return "\n".join(line for line in lines if line != _GONE)
 
 
 @cache

@@ -10,7 +10,7 @@ from difftest.case import Case
 from difftest.layout import Placements, Replicate, Shard, replicated
 from difftest.options import ACTS, Replication
 from difftest.outcome import Stage
-from reports import spelling
+from reports import literals, spelling
 
 Kind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "raises", "crash", "hang"]
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
@@ -67,6 +67,31 @@ class Script:
         return self.steps > 1 or self.fault.stage is Stage.UPDATE
 
     @property
+    def literal(self) -> bool:
+        """Whether the case's own numbers are so few that they are written down."""
+        return not self.plain and not self.extras and literals.few(self.case, self.steps)
+
+    @property
+    def draws(self) -> bool:
+        """Whether the case's own numbers are drawn as the service draws them."""
+        return not self.plain and not self.literal
+
+    @property
+    def early(self) -> bool:
+        """Whether the tensor is there before any loss; with the case's own numbers the whole step runs, as in the case."""
+        return self.plain and self.wants_output and self.steps == self.case.training.accumulation == 1
+
+    @property
+    def backward(self) -> bool:
+        """Whether gradients are needed."""
+        return not self.plain or self.steps > 1 or self.fault.stage is not Stage.FORWARD
+
+    @property
+    def all_floats(self) -> bool:
+        """Whether everything fed is a float."""
+        return not self.case.model.tokens and not self.case.model.segments and self.case.training.loss == "mse"
+
+    @property
     def dtype(self) -> str:
         """The type of weights and inputs."""
         return f"torch.{self.case.dtype}"
@@ -106,7 +131,34 @@ class Script:
     @property
     def model(self) -> str:
         """The module."""
-        return spelling.sequential(self.case.model)
+        return spelling.sequential(self.case, moves=bool(self.doors))
+
+    @property
+    def doors(self) -> tuple[str, ...]:
+        """How activations change their placements, on a backend whose activations have any."""
+        moves = self.backend.endswith("_dtensor")
+        walked = data.walk(self.case.model.layers) if moves else ()
+        return tuple(sorted({layer.by for _, layer in walked if isinstance(layer, data.Redistribute)}))
+
+    @property
+    def flash(self) -> data.FlashAttention:
+        """The model's flash attention, all of which are alike; only where `has("FlashAttention")`."""
+        return next(layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.FlashAttention))
+
+    @property
+    def collective(self) -> data.Collective:
+        """The model's collective, which it has one of; only where `has("Collective")`."""
+        return next(layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.Collective))
+
+    def placed_at(self, name: str) -> str:
+        """The placements of the parameter whose name is in the variable `name`."""
+        whole = spelling.placements(replicated(self.case.layout.mesh))
+        return f"PLACEMENTS.get({name}, {whole})" if self.sharded else whole
+
+    def batch_of(self, tensor: str) -> str:
+        """The partition spec of what is fed, which is in the variable `tensor`."""
+        spec = spelling.batch_spec(self.case)
+        return f"(*{spec}, *[None] * {tensor}.dim())[: {tensor}.dim()]"
 
     @property
     def ties(self) -> tuple[tuple[str, str], ...]:
@@ -174,11 +226,6 @@ class Script:
         """DTensor's placements."""
         return spelling.placements(at)
 
-    @property
-    def whole(self) -> Placements:
-        """Replicated over every axis."""
-        return replicated(self.case.layout.mesh)
-
     def spec(self, name: str) -> str:
         """torch_xla's partition spec of a parameter."""
         shape = self.case.model.parameters()[name]
@@ -188,6 +235,11 @@ class Script:
     def spelled(self) -> ModuleType:
         """The functions of `reports.spelling`."""
         return spelling
+
+    @property
+    def numbers(self) -> ModuleType:
+        """The functions of `reports.literals`."""
+        return literals
 
     @property
     def replication(self) -> str:
@@ -264,12 +316,3 @@ class Script:
     def renamed(self, axis: str) -> str:
         """The name of an axis in a mesh that has an axis `dp_shard` of one rank beside it."""
         return "dp_replicate" if axis == "dp_shard" else axis
-
-    @property
-    def loss_groups(self) -> list[list[int]]:
-        """The ranks whose shares of the loss add up to the whole."""
-        mesh, groups = self.case.layout.mesh, dict[tuple[int, ...], list[int]]()
-        for rank in range(self.case.world_size):
-            pairs = zip(mesh.names, mesh.coordinate(rank), strict=True)
-            groups.setdefault(tuple(at for name, at in pairs if name not in self.case.layout.batch_axes), []).append(rank)
-        return list(groups.values())

@@ -27,6 +27,9 @@ def _verdict(told: Mapping[str, Any]) -> str:
         said.append(
             f"{planted['detected']} of {planted['defects']} planted defects found, {planted['blame_rate']:.1%} of them blamed right."
         )
+        apart = planted["fingerprints"]
+        if apart["purity"] is not None:
+            said.append(f"Fingerprints: {apart['purity']:.1%} are one defect's, {apart['completeness']:.1%} of the defects have one.")
     if null := told["null"]:
         said.append(f"{null['false_findings'] or 'No'} false findings in {null['cases']:,} cases ({null['runs']:,} runs).")
     return " ".join(said)

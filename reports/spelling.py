@@ -1,12 +1,15 @@
 """A case's parts as Python source: layers, placements, partition specs, optimizers, and text that is safe inside a docstring."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from difftest import layers as data
 from difftest.case import Case, Training
-from difftest.layout import Placements, Shard
-from difftest.model import Model
+from difftest.layout import Placements, Replicate, Shard
 
 MOST_TITLE = 120
 ACTIVATIONS = {"relu": "nn.ReLU()", "gelu": "nn.GELU()", "silu": "nn.SiLU()", "tanh": "nn.Tanh()"}
@@ -15,9 +18,13 @@ LINE = 110
 """A longer list of layers is broken into lines."""
 
 
-def sequential(model: Model) -> str:
-    """The model as one expression, a layer a line where it is long."""
-    layers = [_layer(layer, model, str(number), 8) for number, layer in enumerate(model.layers)]
+DOORS = {"redistribute": "Redistribute", "full_tensor": "ByFullTensor", "to_local": "ByToLocal"}
+"""The modules that move activations, by the door that they take."""
+
+
+def sequential(case: Case, *, moves: bool) -> str:
+    """The model as one expression, a layer a line where it is long; `moves`: activations have placements that layers can change."""
+    layers = [_layer(layer, str(number), 8, moves=moves) for number, layer in enumerate(case.model.layers)]
     return _call("nn.Sequential", layers, 4)
 
 
@@ -29,7 +36,26 @@ def _call(name: str, arguments: list[str], indent: int) -> str:
     return f"{name}(\n" + "".join(f"{inner}{argument},\n" for argument in arguments) + " " * indent + ")"
 
 
-def _layer(layer: data.Layer, model: Model, path: str, indent: int) -> str:  # noqa: PLR0911  one a kind
+def _layer(layer: data.Layer, path: str, indent: int, *, moves: bool) -> str:
+    match layer:
+        case data.Residual():
+            inner = [_layer(one, f"{path}.{n}", indent + 4, moves=moves) for n, one in enumerate(layer.layers)]
+            return _call("Residual", inner, indent)
+        case data.Dropout():
+            return f'Dropout("mask {path}")'
+        case data.Attention():
+            flags = [f"{flag}=True" for flag in ("causal", "segments") if getattr(layer, flag)]
+            return f"Attention({', '.join([str(layer.width), str(layer.heads), str(layer.kv_heads), *flags])})"
+        case data.Collective() | data.FlashAttention():
+            return f"{type(layer).__name__}()"
+        case data.Redistribute():
+            at = tuple(Replicate() if dim is None else Shard(dim) for dim in layer.dims)
+            return f"{DOORS[layer.by]}({placements(at)})" if moves else "nn.Identity()"
+        case _:
+            return _torch_layer(layer, path)
+
+
+def _torch_layer(layer: data.Layer, path: str) -> str:
     match layer:
         case data.Linear():
             return f"nn.Linear({layer.inputs}, {layer.outputs}{'' if layer.bias else ', bias=False'})"
@@ -43,13 +69,6 @@ def _layer(layer: data.Layer, model: Model, path: str, indent: int) -> str:  # n
             return f"nn.Embedding({layer.vocabulary}, {layer.width})"
         case data.Conv():
             return f"SequenceConv({layer.inputs}, {layer.outputs}, {layer.kernel}, padding={layer.kernel // 2})"
-        case data.Dropout():
-            return f'Dropout("mask {path}")'
-        case data.Attention():
-            flags = [f"{flag}=True" for flag in ("causal", "segments") if getattr(layer, flag)]
-            return f"Attention({', '.join([str(layer.width), str(layer.heads), str(layer.kv_heads), *flags])})"
-        case data.Residual():
-            return _call("Residual", [_layer(one, model, f"{path}.{n}", indent + 4) for n, one in enumerate(layer.layers)], indent)
         case _:
             msg = f"layer {path} is a {type(layer).__name__}, which cannot be spelled out"
             raise ValueError(msg)
@@ -106,6 +125,30 @@ def batch_axes(case: Case) -> list[tuple[str, int]]:
     return [(name, size) for name, size in case.layout.mesh.axes if name in case.layout.batch_axes and size > 1]
 
 
+def groups(case: Case, axis: int) -> list[list[int]]:
+    """The ranks that differ along mesh axis number `axis` alone, group by group."""
+    return _apart(case, lambda at: at[:axis] + at[axis + 1 :])
+
+
+def pairs(case: Case, axis: int) -> list[tuple[int, int]]:
+    """Each rank with the next of its group."""
+    return [pair for group in groups(case, axis) for pair in zip(group, [*group[1:], group[0]], strict=True)]
+
+
+def loss_groups(case: Case) -> list[list[int]]:
+    """The ranks whose shares of the loss add up to the whole."""
+    copied = [number for number, name in enumerate(case.layout.mesh.names) if name not in case.layout.batch_axes]
+    return _apart(case, lambda at: tuple(at[number] for number in copied))
+
+
+def _apart(case: Case, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> list[list[int]]:
+    """The ranks, those of one `place` together."""
+    found = dict[tuple[int, ...], list[int]]()
+    for rank in range(case.world_size):
+        found.setdefault(place(case.layout.mesh.coordinate(rank)), []).append(rank)
+    return list(found.values())
+
+
 def residuals(case: Case) -> Iterator[str]:
     """The subscripts of the residual blocks that use no tied weight, innermost first: what FSDP gathers one at a time."""
     walked = list(data.walk(case.model.layers))
@@ -129,6 +172,13 @@ def docstring(text: str) -> str:
     plain = "".join(character if character.isascii() and character.isprintable() else " " for character in text)
     safe = " ".join(plain.replace("\\", "/").replace('"', "'").split())
     return safe if len(safe) <= MOST_TITLE else safe[: MOST_TITLE - 3] + "..."
+
+
+def numbers(values: npt.NDArray[Any]) -> str:
+    """Nested lists of an array's numbers, floats as short as they are told from all other float32."""
+    if values.ndim:
+        return f"[{', '.join(numbers(value) for value in values)}]"
+    return str(np.float32(values)) if values.dtype.kind == "f" else str(values)
 
 
 def table(entries: Mapping[str, str]) -> str:

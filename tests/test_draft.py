@@ -103,6 +103,33 @@ def test_a_draft_holds_all_that_maintainers_ask_for(name: str) -> None:
         assert part in text, part
 
 
+ABLATIONS = {
+    "it runs on one device, unsharded": "disappears",
+    "fast math is off": "disappears: a known benign cause, fast math reorders sums",
+    "the dtype is bfloat16": "stays, 12.7 noise floors",
+    "torch_ddp runs it": "changes: torch_ddp-completion-crash-00000000, SIGSEGV",
+    "torch_tp runs it": "no telling: tensor parallelism needs the mesh axis tp",
+}
+
+
+@pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
+def test_a_draft_tells_what_was_changed_and_where_it_first_shows(name: str) -> None:
+    text = drafted(a_finding(ablations=ABLATIONS, located=("forward, step 0: module 1 (RMSNorm)",)), name)
+    answers = ("disappears", "stays", "changes", "no telling")
+    assert [line for line in text.splitlines() if line in [f"* {answer} when" for answer in answers]] == [f"* {a} when" for a in answers]
+    assert "  * it runs on one device, unsharded\n" in text
+    assert "  * the dtype is bfloat16 (12.7 noise floors)\n" in text
+    assert "* forward, step 0: module 1 (RMSNorm)\n" in text
+    assert "It may be benign: it disappears when fast math is off (a known benign cause, fast math reorders sums)." in text
+
+
+def test_a_draft_without_ablations_says_nothing_of_them() -> None:
+    text = drafted(a_finding(), "pytorch")
+    assert "one thing changed" not in text
+    assert "may be benign" not in text
+    assert "first shows" not in text
+
+
 def test_a_script_that_was_not_run_is_replaced_by_the_case() -> None:
     text = drafted(a_finding(), "pytorch")
     assert "No stand-alone script shows it yet" in text

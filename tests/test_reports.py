@@ -303,6 +303,16 @@ def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> 
     assert not [link for link in page.links if "://" in link]
 
 
+def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_path: Path) -> None:
+    ablations = {"it runs on one device, unsharded": "disappears", f"{EVIL} runs it": "stays, 12.7 noise floors", "none": "no telling: why"}
+    made(tmp_path, *several(), findings=(found(ablations=ablations, located=("forward, step 0: module 1 (RMSNorm)",)),))
+    page = Page(write(tmp_path, ["html"])[0].read_text())
+    assert "script" not in page.tags
+    for told in ("disappears when", "it runs on one device", "stays when", f"{EVIL} runs it", "first wrong at", "module 1 (RMSNorm)"):
+        assert told in page.text, told
+    assert "no telling when" not in page.text
+
+
 def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
     known, new = found(), found(fingerprint="xla_spmd-loss-crash-00000000", first_seen=later.isoformat(), symptom=Symptom.CRASH)

@@ -34,6 +34,22 @@ def test_a_defect_never_found_lowers_the_detection_rate() -> None:
     assert planted_summary([planted(), planted(detected=False, blame="", floors=None)])["detection_rate"] == 0.5
 
 
+def test_fingerprints_that_merge_defects_or_split_them_are_named() -> None:
+    one = dataclasses.replace(planted(), hits=(("dp", "f"), ("dp", "f"), ("tp", "g")))
+    other = dataclasses.replace(planted(), defect="e", hits=(("dp", "f"), ("dp", "h"), ("tp", "i")))
+    told = planted_summary([one, other, planted(detected=False)])["fingerprints"]
+    assert (told["purity"], told["completeness"]) == (0.75, 0.75)
+    assert told["merged"] == {"f": ["d", "e"]}
+    assert told["split"] == {"e on b, dp": ["f", "h"]}
+    assert planted_summary([planted()])["fingerprints"]["purity"] is None
+
+
+def test_one_defect_on_two_backends_is_two_findings() -> None:
+    one, other = (dataclasses.replace(planted(), backend=name, hits=(("dp", f"{name}-f"),)) for name in ("b", "c"))
+    told = planted_summary([one, other])["fingerprints"]
+    assert (told["purity"], told["completeness"]) == (1.0, 1.0)
+
+
 def test_a_right_run_and_its_right_variant_make_no_false_finding() -> None:
     case = a_case()
     row = null(case, "ddp", "torch", oracle(case), candidate(case, None), {"again": candidate(case, None)})

@@ -18,7 +18,7 @@ from difftest import known
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
-from difftest.comparator import compare
+from difftest.comparator import Comparison, compare
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError
@@ -36,6 +36,9 @@ NULL_CASES = 20
 PLANTED_CASES = 100
 SWEEP_COUNT = 40
 TOLD_EVERY = 10
+FURTHER_CASES = 3
+"""How many more cases are run once a defect was found, to see whether its fingerprint is one."""
+
 PLANTED_DEADLINE_SECONDS = 30.0
 """Planted hangs are many, and each waits for it."""
 
@@ -166,12 +169,17 @@ def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: in
         corpus = Corpus(Path(folder))
         corpus.prepare()
         campaign = Campaign(name="planted", backends=sides, execute=execute, corpus=corpus)
-        effect = 0.0
+        effect, first, hits, left = 0.0, None, list[tuple[str, str]](), FURTHER_CASES
         for progress in run_campaign(campaign, _reached(pool, sides[name], planted, seed, most)):
-            if found := [finding for finding in progress.new if finding.backend == name]:
-                return _planted(fault, name, progress.examined.index + 1, found[0])
-            effect = max(effect, *(m.ratio for m in progress.examined.comparisons[name].measurements), 0.0)
-    return Planted(defect=fault.name, backend=name, detected=False, cases=most, expected_blame=fault.blame, floors=effect)
+            seen = progress.examined.comparisons.get(name, Comparison(verdict="inconclusive"))
+            hits += [(progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]]
+            if first is None and (found := [finding for finding in progress.new if finding.backend == name]):
+                first = _planted(fault, name, progress.examined.index + 1, found[0])
+            elif first and not (left := left - 1):
+                break
+            effect = max(effect, *(m.ratio for m in seen.measurements), 0.0)
+    missed = Planted(defect=fault.name, backend=name, detected=False, cases=most, expected_blame=fault.blame, floors=effect)
+    return replace(first or missed, hits=tuple(hits))
 
 
 def _reached(pool: "Pool", backend: ModuleType, planted: tuple["Fault", str], seed: int, most: int) -> Iterator[tuple[int, Case]]:
@@ -243,6 +251,8 @@ def _tell(told: Mapping[str, Any]) -> None:
     if planted := told.get("planted"):
         rates = f"detection {planted['detection_rate']:.1%}, blame {planted['blame_rate']:.1%}"
         click.echo(f"planted: {planted['detected']} of {planted['defects']} found; {rates}")
+        if (told_apart := planted["fingerprints"])["purity"] is not None:
+            click.echo(f"  fingerprints: purity {told_apart['purity']:.1%}, completeness {told_apart['completeness']:.1%}")
     if nothing := told.get("null"):
         click.echo(f"null: {nothing['false_findings']} false findings in {nothing['cases']} cases ({nothing['runs']} runs)")
         click.echo(f"  {sum(nothing['upstream_faults'].values())} runs showed upstream faults of their own")

@@ -1,0 +1,77 @@
+"""What a finding depends on: its case again with one thing changed at a time, each beside the oracle of the case as changed.
+
+The answers are words that begin with `stays`, `disappears`, `changes` or `no telling`, kept with the finding by the ablation's name.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from difftest.ablations import Ablation, Asked, ablations
+from difftest.case import Case
+from difftest.comparator import Comparison
+from difftest.divergence import Divergence, Finding
+from difftest.errors import InfrastructureError
+from difftest.examine import Campaign
+from difftest.rerun import rerun
+
+STAYS, DISAPPEARS, CHANGES, UNTOLD = "stays", "disappears", "changes", "no telling"
+BENIGN = "a known benign cause"
+UNSTEADY_TRIES = 3
+"""How often an ablation is run before a finding that comes and goes is said to disappear."""
+
+BENIGN_FLOORS = 1000.0
+"""No rounding reaches this: an error so large has no benign cause, whatever makes it disappear."""
+
+
+def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mapping[str, str]) -> Mapping[str, str] | None:
+    """By every ablation's name, what becomes of the finding; None where `case` does not show it as it is.
+
+    `environment` is what the backend's runs start with. Ablations run a few at a time. One that the backend cannot express, or that
+    infrastructure spoiled, is answered with the reason.
+    """
+    tries = 1 if finding.stable[0] == finding.stable[1] else UNSTEADY_TRIES
+    found = next((d for _ in range(tries) if (d := _first(campaign, case, finding))), None)
+    if found is None:
+        return None
+    siblings = tuple(name for name, one in campaign.backends.items() if finding.side == one.SIDE and name != finding.backend)
+    asked = Asked(case=case, backend=finding.backend, side=finding.side, siblings=siblings, environment=environment)
+    told = list(ablations(asked))
+    with ThreadPoolExecutor(campaign.workers) as pool:
+        answers = pool.map(partial(_answer, campaign, found, tries), told)
+        return {one.name: answer for one, answer in zip(told, answers, strict=True)}
+
+
+def _first(campaign: Campaign, case: Case, finding: Finding) -> Divergence | None:
+    """The finding's divergence in one run of its case as it is."""
+    first = rerun(campaign, case, finding.backend, twice=finding.check == "determinism").divergences[:1]
+    return next((d for d in first if d.fingerprint == finding.fingerprint), None)
+
+
+def _answer(campaign: Campaign, found: Divergence, tries: int, ablation: Ablation) -> str:
+    """What becomes of a divergence; one that comes and goes is gone only when it stays away in every one of `tries` runs."""
+    reason = ablation.reason or campaign.backends[ablation.backend].unsupported(ablation.case)
+    if reason:
+        return f"{UNTOLD}: {reason}"
+    answer = UNTOLD
+    for _ in range(tries):
+        try:
+            seen = rerun(campaign, ablation.case, ablation.backend, twice=found.check == "determinism", options=ablation.options)
+        except InfrastructureError as error:
+            return f"{UNTOLD}: {error}"
+        answer = _told(seen, found, ablation)
+        if not answer.startswith(DISAPPEARS):
+            break
+    return answer
+
+
+def _told(seen: Comparison, found: Divergence, ablation: Ablation) -> str:
+    if seen.verdict == "inconclusive":
+        return f"{UNTOLD}: {seen.reason}"
+    if not seen.divergences:
+        slight = found.ratio is not None and found.ratio < BENIGN_FLOORS
+        return f"{DISAPPEARS}: {BENIGN}, {ablation.benign}" if ablation.benign and slight else DISAPPEARS
+    first = seen.divergences[0]
+    if (first.check, first.symptom, first.cause) != (found.check, found.symptom, found.cause):
+        return f"{CHANGES}: {first.fingerprint}, {first.detail}"
+    return STAYS if first.ratio is None else f"{STAYS}, {first.ratio:.3g} noise floors"

@@ -1,0 +1,55 @@
+"""Where a finding first shows: the first module whose result, and whose gradient, is beyond rounding, from a run that keeps them all.
+
+Only a finding pays for it: the oracle, its noise known well, and the candidate run once more with `DIFFTEST_TRACE_MODULES=1`.
+A module is an operator of the model, or a block of them; what a rank holds of an activation that the layout does not speak of (a slice of
+the width, under tensor parallelism) is not compared, and counted.
+"""
+
+from difftest.case import Case
+from difftest.exact import inexact
+from difftest.examine import IN_DOUBT, ORACLE, Campaign, attempt
+from difftest.layers import walk
+from difftest.outcome import Failure, Stage
+from difftest.pair import Key, Pair, beyond, describe, pair
+
+VARIABLE = "DIFFTEST_TRACE_MODULES"
+"""The environment variable that makes workers keep every module's results."""
+
+MODULE = "module "
+"""How the names of such tensors begin; the module's path follows, and the accumulation part from the second on."""
+
+
+def locate(campaign: Campaign, case: Case, backend: str) -> tuple[str, ...]:
+    """The first module beyond rounding in the forward and in the backward pass, in words; empty where either run fails.
+
+    `InfrastructureError` where a run could not be had.
+    """
+    truth = attempt(campaign, case, ORACLE, {**IN_DOUBT, VARIABLE: "1"}).outcome
+    actual = attempt(campaign, case, backend, {VARIABLE: "1"}).outcome
+    if isinstance(truth, Failure) or isinstance(actual, Failure):
+        return ()
+    seen = pair(case, backend, campaign.backends[backend].SIDE, truth, actual, exact=inexact(case) is None)
+    return tuple(said for stage in (Stage.FORWARD, Stage.BACKWARD) if (said := first_beyond(seen, stage)))
+
+
+def first_beyond(seen: Pair, stage: Stage) -> str:
+    """The first module of one stage that is beyond rounding, in the order in which the oracle came to them; empty where none was traced."""
+    traced = [(step, at, name) for step, tensors in enumerate(seen.expected.steps) for at, name in tensors if name.startswith(MODULE)]
+    keys = [key for key in traced if key[1] is stage]
+    if not keys:
+        return ""
+    compared = [key for key in keys if key in seen.measured]
+    apart = f"; {len(keys) - len(compared)} of {len(keys)} could not be compared" if len(compared) < len(keys) else ""
+    for number, key in enumerate(compared):
+        if beyond(seen.measured[key]):
+            before = f"after {called(seen.case, compared[number - 1])}, which agrees" if number else "the first of all"
+            return f"{stage}, step {key[0]}: {called(seen.case, key)}, {before}: {describe(seen.measured[key])}{apart}"
+    return f"{stage}: no module is beyond rounding{apart}"
+
+
+def called(case: Case, key: Key) -> str:
+    """A module with its kind, `module 1.0 (Linear)`; one inside a layer with the layer's, `module 2.q (of Attention)`."""
+    name = key[2]
+    path = name.removeprefix(MODULE).partition(" ")[0]
+    kinds = {at: type(layer).__name__ for at, layer in walk(case.model.layers)}
+    return f"{name} ({kinds[path]})" if path in kinds else f"{name} (of {kinds.get(path.rpartition('.')[0], 'the model')})"

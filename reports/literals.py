@@ -1,0 +1,44 @@
+"""The numbers that a script is given: the case's own, written down where they are few; otherwise how torch draws some of their kind."""
+
+from typing import Literal
+
+from difftest import data, layers
+from difftest.case import Case
+from reports import spelling
+
+MOST, MOST_STEPS = 16, 2
+"""So many numbers of a tensor, four times as many in all, and so many steps of them are few."""
+
+
+def few(case: Case, steps: int) -> bool:
+    """Whether the numbers of `steps` steps are so few that a script may list them."""
+    if steps > MOST_STEPS:
+        return False
+    drawn = [data.batch(case, step) for step in range(steps)]
+    sizes = [array.size for array in (*data.weights(case).values(), *(a for batch in drawn for a in (batch.inputs, batch.targets)))]
+    return max(sizes) <= MOST and sum(sizes) <= 4 * MOST
+
+
+def weights(case: Case) -> str:
+    """The initial parameters by name, as a dict."""
+    return spelling.table({name: spelling.numbers(values) for name, values in data.weights(case).items()})
+
+
+def batch(case: Case, steps: int, what: Literal["inputs", "targets"]) -> str:
+    """What is fed, as a tensor; where there are several steps, of the one in the variable `step`."""
+    arrays = [getattr(data.batch(case, step), what) for step in range(steps)]
+    told = [spelling.numbers(array) for array in arrays]
+    half = f".to(torch.{case.dtype})" if case.dtype != "float32" and arrays[0].dtype.kind == "f" else ""
+    listed = told[0] if steps == 1 else f"[{', '.join(told)}][step]"
+    return f"torch.tensor({listed}){half}"
+
+
+def plain_weights(case: Case) -> tuple[str, ...]:
+    """The lines that make the case's kind of weights of torch's own initial ones; none for most kinds."""
+    if case.data.regime == "exact":
+        return ("for parameter in model.parameters():", "    parameter.data.copy_(torch.randint(-1, 2, parameter.shape))")
+    if case.data.regime != "sharp":
+        return ()
+    kinds = layers.Attention | layers.FlashAttention
+    found = [path for path, layer in layers.walk(case.model.layers) if isinstance(layer, kinds)]
+    return tuple(f"model{spelling.index(path)}.q.weight.data.mul_({data.SHARPNESS})" for path in found)

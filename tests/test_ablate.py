@@ -1,0 +1,193 @@
+"""Ablations: what each subject changes, and what is made of the answers, on made-up runs; one finding's on real ones."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from samples import DEEP, a_case, a_failure, candidate, oracle, tensor_parallel_case
+from test_campaign import WRONG, Machine, a_campaign, backend, examined, sharded, the_finding
+
+from difftest.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
+from difftest.ablations import Asked, ablations
+from difftest.ablations.precision import SAME_PRECISION
+from difftest.case import Case, Training
+from difftest.commands.ablate import command
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.errors import InfrastructureError
+from difftest.examine import Campaign
+from difftest.layers import FlashAttention, Linear
+from difftest.options import Start
+from difftest.outcome import Outcome, Symptom
+from workers.backends import candidates
+
+FUSION = f"{SAME_PRECISION} --xla_disable_hlo_passes=fusion"
+ON_XLA = {"XLA_FLAGS": SAME_PRECISION}
+
+
+def asked(case: Case, side: str, **rest: object) -> dict[str, object]:
+    told = ablations(Asked(case=case, backend=f"{side}_one", side=side, siblings=(f"{side}_other",), **rest))  # type: ignore[arg-type]
+    return {one.name: one for one in told}
+
+
+class Answers(Machine):
+    """A machine whose backend `spmd` is wrong, but for what a test changes."""
+
+    def __init__(self, **answers: object) -> None:
+        super().__init__(spmd=lambda _case: True)
+        self.answers, self.seen = answers, list[tuple[str, Mapping[str, str]]]()
+
+    def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """Right on whatever its `answers` name by an option, an option's value, or the case's dtype."""
+        self.seen.append((backend, options))
+        for name in (*options, *options.values(), case.dtype):
+            if backend != "oracle" and isinstance(answer := self.answers.get(name), Exception):
+                raise answer
+            if backend != "oracle" and name in self.answers:
+                return candidate(case) if answer is None else answer  # type: ignore[return-value]
+        return super().execute(case, backend, options)
+
+
+def answers(root: Path, machine: Machine, environment: Mapping[str, str] = ON_XLA) -> Mapping[str, str]:
+    campaign, finding, case = found(root, machine)
+    told = ablate(campaign, finding, case, environment)
+    assert told is not None
+    return told
+
+
+def found(root: Path, machine: Machine) -> tuple[Campaign, Finding, Case]:
+    campaign = a_campaign(root, machine, {"spmd": backend("xla"), "other": backend("xla", "it is another"), "ddp": backend("torch")})
+    examined(campaign, tensor_parallel_case())
+    finding = next(one for one in campaign.corpus.findings() if one.backend == "spmd")
+    return campaign, finding, campaign.corpus.simplest(finding.fingerprint)
+
+
+def test_one_thing_is_changed_at_a_time() -> None:
+    case = tensor_parallel_case()
+    told = asked(case, "xla", environment=ON_XLA)
+    alone = told["it runs on one device, unsharded"]
+    assert alone.case == case.unsharded()
+    one_rank = told["every mesh axis has one rank"].case
+    assert (one_rank.world_size, one_rank.layout.parameters) == (1, case.layout.parameters)
+    whole = told["every parameter is replicated"].case
+    assert (whole.world_size, whole.layout.batch) == (2, case.layout.batch)
+    assert "every parameter is replicated" not in asked(a_case(), "xla"), "nothing is sharded but the batch"
+    assert told["xla_other runs it"].backend == "xla_other"
+    assert {told[f"the dtype is {dtype}"].case.dtype for dtype in ("bfloat16", "float16")} == {"bfloat16", "float16"}
+    for ablation in told.values():
+        changed = (ablation.case != case) + (ablation.backend != "xla_one") + bool(ablation.options) + bool(ablation.reason)
+        assert changed == 1, ablation
+
+
+def test_flags_are_added_to_those_of_the_run() -> None:
+    told = asked(a_case(), "xla", environment=ON_XLA)
+    assert told["XLA's backend does not optimise"].options == {"XLA_FLAGS": f"{SAME_PRECISION} --xla_backend_optimization_level=0"}
+    assert told["XLA's pass algsimp is disabled"].options["XLA_FLAGS"].endswith(" --xla_disable_hlo_passes=algsimp")
+    assert told["functionalization is off"].options == {"XLA_DISABLE_FUNCTIONALIZATION": "1"}
+
+
+def test_what_every_run_has_already_is_not_changed() -> None:
+    told = asked(a_case(), "xla", environment=ON_XLA)
+    assert told["no excess precision is allowed"].reason == "every run forbids it"
+    allowing = asked(a_case(), "xla")["no excess precision is allowed"]
+    assert (allowing.options, bool(allowing.benign)) == ({"XLA_FLAGS": SAME_PRECISION}, True)
+    assert told["the client is synchronous"].case.start.asynchronous is False
+    always = asked(a_case(), "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})["the client is synchronous"]
+    assert always.reason == "that of xla_one always is"
+    synchronous = a_case(start=Start(asynchronous=False))
+    assert asked(synchronous, "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})["the client is asynchronous"].case.start.asynchronous
+
+
+def test_torch_is_asked_for_other_threads_and_kernels() -> None:
+    told = asked(a_case(), "torch")
+    assert told["an operator has two threads"].options == {"DIFFTEST_THREADS": "2"}
+    assert told["oneDNN's kernels are off"].benign
+    assert not any("XLA" in name or "client" in name for name in told)
+    flash = (FlashAttention(width=4, heads=1, head_dim=4, length=4, keys=4), Linear(inputs=4, outputs=2))
+    assert "attention uses the math kernel" not in told
+    assert "attention uses the math kernel" in asked(a_case(flash, sequence=4), "torch")
+
+
+def test_the_answers_say_what_becomes_of_the_finding(tmp_path: Path) -> None:
+    lost = InfrastructureError("a node was lost")
+    machine = Answers(**{FUSION: None}, float16=a_failure(), XLA_DISABLE_FUNCTIONALIZATION=lost)
+    told = answers(tmp_path, machine)
+    assert told["XLA's pass fusion is disabled"] == DISAPPEARS
+    assert told["the dtype is float16"].startswith(f"{CHANGES}: spmd-completion-exception-")
+    assert told["XLA's backend does not optimise"].startswith(f"{STAYS}, ")
+    assert told["functionalization is off"] == f"{UNTOLD}: a node was lost"
+    assert told["other runs it"] == f"{UNTOLD}: it is another"
+    assert "ddp runs it" not in told, "the other side is no sibling"
+    assert not any("XLA_FLAGS" in options for name, options in machine.seen if name == "oracle")
+
+
+def test_a_slight_error_that_a_benign_cause_explains_is_called_benign(tmp_path: Path) -> None:
+    flags = f"{SAME_PRECISION} --xla_cpu_enable_fast_math=false --xla_cpu_enable_fast_min_max=false"
+    assert answers(tmp_path / "great", Answers(**{flags: None}))["fast math is off"] == DISAPPEARS, "no rounding is so large"
+
+    class Slight(Answers):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            wrong = candidate(case, lambda _step, _key, value: value * (1 + 3e-6))
+            return oracle(case) if backend == "oracle" else wrong
+
+    assert BENIGN in answers(tmp_path / "slight", Slight(**{flags: None}))["fast math is off"]
+
+
+def test_what_comes_and_goes_is_gone_only_when_it_stays_away(tmp_path: Path) -> None:
+    class Flaky(Answers):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            often = self.asked[case.id, backend] % 3 == 1
+            return oracle(case) if backend == "oracle" else candidate(case, WRONG if often or backend != "spmd" else None)
+
+    campaign, finding, case = found(tmp_path, Flaky())
+    assert finding.stable[0] < finding.stable[1]
+    told = ablate(campaign, finding, case, ON_XLA)
+    assert told is not None
+    assert told["XLA's backend does not optimise"].startswith(STAYS)
+
+
+def test_a_case_that_does_not_show_it_is_not_ablated(tmp_path: Path) -> None:
+    machine = Answers()
+    campaign, finding, case = found(tmp_path, machine)
+    machine.wrong = {}
+    assert ablate(campaign, finding, case, ON_XLA) is None
+
+
+def test_findings_written_before_there_were_ablations_are_read(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, Machine(spmd=sharded))
+    examined(campaign)
+    finding = the_finding(campaign)
+    old = {name: value for name, value in json.loads(finding.to_json()).items() if name not in {"ablations", "located"}}
+    assert Finding.from_json(json.dumps(old)) == finding
+    kept = campaign.corpus.amend(finding.fingerprint, ablations={"fast math is off": STAYS}, located=("forward: here",))
+    assert campaign.corpus.finding(finding.fingerprint) == kept
+
+
+@pytest.mark.slow
+def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alone(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    from difftest.commands.reproducer import seen_now  # noqa: PLC0415
+    from workers import sandbox  # noqa: PLC0415
+
+    case = a_case(DEEP, training=Training(clip_norm=0.25))
+    campaign = Campaign(
+        name="real",
+        backends=candidates(("torch_ddp", "torch_dtensor")),
+        execute=lambda case, name, options: sandbox.run(case, name, options=options),
+        corpus=Corpus(tmp_path),
+        workers=1,
+    )
+    campaign.corpus.prepare()
+    examined(campaign, case)
+    finding = the_finding(campaign)
+    assert (finding.backend, finding.symptom) == ("torch_dtensor", Symptom.MISMATCH)
+    assert seen_now(finding, case)
+    told = CliRunner().invoke(command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False)
+    said = json.loads(told.stdout)["ablations"]
+    assert said["it runs on one device, unsharded"] == said["torch_ddp runs it"] == DISAPPEARS
+    assert said["the dtype is bfloat16"].startswith(STAYS)
+    kept = msgspec.json.decode((tmp_path / finding.fingerprint / "finding.json").read_bytes(), type=dict)
+    assert kept["ablations"] == said

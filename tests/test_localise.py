@@ -1,0 +1,125 @@
+"""Where a finding first shows: on made-up traces, and on real modules with hooks."""
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from samples import DEEP, NOISE, a_case, a_failure
+from samples import candidate as right
+from samples import oracle as truth
+from test_campaign import backend
+
+from difftest.case import Case
+from difftest.corpus import Corpus
+from difftest.examine import Campaign
+from difftest.layers import Activation, Attention, Linear, Residual
+from difftest.localise import MODULE, VARIABLE, called, first_beyond, locate
+from difftest.outcome import Outcome, Sharded, Stage, Trace
+from difftest.pair import pair
+
+NAMES = ("module 0", "module 1", "module 2")
+
+
+def traced(trace: Trace, case: Case, wrong: Mapping[tuple[Stage, str], float], noise: float = NOISE) -> Trace:
+    """The trace with (4, 2) of ones for every module, forwards and then backwards; those of `wrong` by so much off."""
+    mesh, layout = case.layout.mesh, case.layout.batch
+    keys = [*((Stage.FORWARD, name) for name in NAMES), *((Stage.BACKWARD, name) for name in reversed(NAMES))]
+    whole = {key: np.ones((4, 2)) + wrong.get(key, 0.0) for key in keys}
+    if trace.noise:
+        mesh, layout = case.unsharded().layout.mesh, case.unsharded().layout.batch
+    cut = {key: _sharded(value, layout, mesh.world_size) for key, value in whole.items()}
+    floors = {key: _sharded(np.full((4, 2), noise), layout, mesh.world_size) for key in keys} if trace.noise else {}
+    return dataclasses.replace(
+        trace,
+        steps=tuple({**cut, **step} for step in trace.steps),
+        noise=tuple({**floors, **step} for step in trace.noise),
+    )
+
+
+def _sharded(whole: np.ndarray, placements: tuple[object, ...], ranks: int) -> Sharded:  # type: ignore[type-arg]
+    pieces = dict(enumerate(np.split(whole, ranks)))
+    return Sharded(shape=whole.shape, dtype="float32", placements=placements, pieces=pieces)  # type: ignore[arg-type]
+
+
+def said(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:
+    case = a_case(DEEP)
+    expected, actual = traced(truth(case), case, {}), traced(right(case), case, wrong)
+    return first_beyond(pair(case, "spmd", "xla", expected, actual), stage)
+
+
+def test_the_first_module_beyond_rounding_is_named_with_the_last_that_agrees() -> None:
+    wrong = {(Stage.FORWARD, "module 1"): 0.5, (Stage.FORWARD, "module 2"): 0.5}
+    told = said(wrong, Stage.FORWARD)
+    assert told.startswith("forward, step 0: module 1 (Activation), after module 0 (Linear), which agrees: 8 / 8 elements")
+    assert said(wrong, Stage.BACKWARD) == "backward: no module is beyond rounding"
+
+
+def test_gradients_are_looked_at_from_the_last_module_to_the_first() -> None:
+    wrong = {(Stage.BACKWARD, "module 2"): 0.5, (Stage.BACKWARD, "module 0"): 0.5}
+    assert said(wrong, Stage.BACKWARD).startswith("backward, step 0: module 2 (Linear), the first of all: ")
+
+
+def test_rounding_is_no_first_place() -> None:
+    assert said({(Stage.FORWARD, "module 0"): 2 * NOISE}, Stage.FORWARD) == "forward: no module is beyond rounding"
+
+
+def test_what_a_rank_holds_in_another_shape_is_counted_and_not_compared() -> None:
+    case = a_case(DEEP)
+    actual = traced(right(case), case, {(Stage.FORWARD, "module 1"): 0.5})
+    narrow = dataclasses.replace(actual.steps[0][Stage.FORWARD, "module 0"], shape=(4, 1))
+    steps = ({**actual.steps[0], (Stage.FORWARD, "module 0"): narrow},)
+    seen = pair(case, "spmd", "xla", traced(truth(case), case, {}), dataclasses.replace(actual, steps=steps))
+    assert first_beyond(seen, Stage.FORWARD).endswith("; 1 of 3 could not be compared")
+
+
+def test_modules_are_called_by_their_kind_or_by_the_layer_they_are_in() -> None:
+    attention = Attention(width=4, heads=1, kv_heads=1)
+    case = a_case((Residual(layers=(attention, Linear(inputs=4, outputs=4))), Activation(function="relu")), sequence=4)
+    assert called(case, (0, Stage.FORWARD, "module 0.1")) == "module 0.1 (Linear)"
+    assert called(case, (0, Stage.FORWARD, "module 0.0.q part 1")) == "module 0.0.q part 1 (of Attention)"
+
+
+def test_oracle_and_candidate_are_asked_once_for_their_modules(tmp_path: Path) -> None:
+    case, asked = a_case(DEEP), []
+
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        asked.append((name, options[VARIABLE]))
+        return traced(truth(case), case, {}) if name == "oracle" else traced(right(case), case, {(Stage.FORWARD, "module 0"): 0.5})
+
+    def fails(_case: Case, name: str, _options: Mapping[str, str]) -> Outcome:
+        return traced(truth(case), case, {}) if name == "oracle" else a_failure()
+
+    campaign = Campaign(name="one", backends={"spmd": backend("xla")}, execute=execute, corpus=Corpus(tmp_path))
+    forward, backward = locate(campaign, case, "spmd")
+    assert asked == [("oracle", "1"), ("spmd", "1")]
+    assert forward.startswith("forward, step 0: module 0 (Linear), the first of all")
+    assert backward == "backward: no module is beyond rounding"
+    assert locate(dataclasses.replace(campaign, execute=fails), case, "spmd") == ()
+
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@pytest.mark.slow
+@needs_torch
+def test_an_ordinary_run_keeps_no_module_and_a_traced_one_all_of_them() -> None:
+    from workers import sandbox  # noqa: PLC0415
+
+    case = a_case(DEEP)
+    ordinary, traces = (sandbox.run(case, "torch_ddp", options=options) for options in ({}, {VARIABLE: "1"}))
+    assert isinstance(ordinary, Trace)
+    assert isinstance(traces, Trace)
+    assert not [name for _, name in ordinary.steps[0] if name.startswith(MODULE)]
+    kept = {key: tensor for key, tensor in traces.steps[0].items() if key[1].startswith(MODULE)}
+    assert set(kept) == {(stage, name) for stage in (Stage.FORWARD, Stage.BACKWARD) for name in NAMES}
+    expected = sandbox.run(case, "oracle", options={VARIABLE: "1"})
+    seen = pair(case, "torch_ddp", "torch", expected, traces)  # type: ignore[arg-type]
+    assert {key for key in seen.measured if key[2].startswith(MODULE)} == {(0, *key) for key in kept}
+    assert first_beyond(seen, Stage.FORWARD) == "forward: no module is beyond rounding"
+    assert first_beyond(seen, Stage.BACKWARD) == "backward: no module is beyond rounding", "gradients are those of the whole batch's loss"
+    assert {key: value.pieces[0].tolist() for key, value in ordinary.steps[0].items()} == {
+        key: value.pieces[0].tolist() for key, value in traces.steps[0].items() if key in ordinary.steps[0]
+    }
