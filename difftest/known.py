@@ -25,7 +25,7 @@ from difftest.reduce.measure import uneven_cuts
 FILE = Path(__file__).with_name("known.toml")
 """The project's own ledger."""
 
-FACTS = ("path", "mesh", "dtype", "optimizer", "loss", "regime", "layers", "clipping", "cuts", "kernels")
+FACTS = ("path", "mesh", "dtype", "optimizer", "loss", "regime", "layers", "clipping", "cuts", "kernels", "bucket_view")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,7 +118,7 @@ def guarded(backends: Mapping[str, Described], ledger: Ledger, today: date) -> M
 def facts(case: Case) -> Mapping[str, str]:
     """What an entry may ask of a case: `FACTS`, as words. `layers` are kinds with a space between.
 
-    `clipping` is `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of convolutions `whole` or `cut`.
+    `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of convolutions `whole` or `cut`.
     """
     parameters = case.layout.parameters
     kernels = [parameters[f"{path}.weight"] for path, layer in walk(case.model.layers) if isinstance(layer, Conv)]
@@ -132,6 +132,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "layers": " ".join(type(layer).__name__ for _, layer in walk(case.model.layers)),
         "clipping": "off" if case.training.clip_norm is None else "on",
         "cuts": "uneven" if uneven_cuts(case) else "even",
+        "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
     }
 
