@@ -38,7 +38,7 @@ CASES = (
 
 def shares(fast: int, slow: int) -> pytest.MarkDecorator:
     """How many files are damaged in the fast tier, and how many at night."""
-    return pytest.mark.parametrize("count", [fast, pytest.param(slow, marks=pytest.mark.slow)])
+    return pytest.mark.parametrize("count", [fast, pytest.param(slow, marks=[pytest.mark.slow, pytest.mark.nightly])])
 
 
 @contextmanager

@@ -127,7 +127,7 @@ def test_a_campaign_killed_at_every_write_in_turn_comes_to_its_end(whole: Path, 
     assert tables(tmp_path) == tables(whole)
 
 
-@pytest.mark.parametrize("every", [101, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [101, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_wherever_the_file_of_runs_ends_the_cases_that_are_whole_are_kept(whole: Path, tmp_path: Path, every: int) -> None:
     text = Corpus(whole).lines("one").read_bytes()
     ends = [run.index for run in read_observations(Corpus(whole).lines("one"))]

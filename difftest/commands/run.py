@@ -86,10 +86,12 @@ def prepared(out: Path) -> Corpus:
 
 def definition(options: Mapping[str, Any]) -> Definition:
     """What defines the campaign that these options ask for."""
+    from workers.backends import candidates
+
     return Definition(
         seed=options["seed"],
         paths=tuple(sorted(options["paths"] or plugins.names("generators.paths"))),
-        backends=tuple(sorted(options["backends"] or set(plugins.names("workers.backends")) - {ORACLE})),
+        backends=tuple(sorted(candidates(options["backends"] or ()))),
         max_world_size=options["max_world_size"],
         twice_every=options["twice_every"],
         versions=resume.versions(),
