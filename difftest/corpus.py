@@ -9,6 +9,7 @@ import fcntl
 import io
 import os
 import re
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -108,9 +109,8 @@ class Corpus:
         """Makes the folder and shows that it can be written; `UsageError` when it cannot."""
         try:
             (self.root / OBSERVATIONS).mkdir(parents=True, exist_ok=True)
-            probe = self.root / f".writable-{os.getpid()}"
-            probe.touch()
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=self.root):
+                pass
         except OSError as error:
             msg = f"cannot write to {str(self.root)!r}: {error.strerror}; give a folder that can be made and written"
             raise UsageError(msg) from error
