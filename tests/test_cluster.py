@@ -78,6 +78,7 @@ def test_what_no_node_has_is_said(tmp_path: Path) -> None:
         pool.execute(case(), "xla_spmd")
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("nodes")
 def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Path) -> None:
     """Another environment that sees this one's packages, and writes down what it is started for."""
@@ -93,6 +94,7 @@ def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Pa
     assert any("workers.zygote" in line and line.startswith(str(folder)) for line in started.read_text().splitlines())
 
 
+@pytest.mark.nightly
 def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes: dict[str, Any]) -> None:
     cluster = nodes["cluster"]
     node = cluster.add_node(num_cpus=1, resources={"brief": 1})
@@ -111,6 +113,7 @@ def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes:
     assert isinstance(pool.execute(case(), DDP), Trace), "a node that comes back is used again"
 
 
+@pytest.mark.nightly
 def test_the_ranks_of_a_case_are_shared_by_the_nodes_of_a_group(nodes: dict[str, Any]) -> None:
     cluster = nodes["cluster"]
     pair = {cluster.add_node(num_cpus=1, resources={"pair": 1}).node_id for _ in range(2)}

@@ -42,6 +42,7 @@ def kill_after(lines: int, out: Path) -> None:
     process.wait()
 
 
+@pytest.mark.nightly
 def test_a_killed_campaign_goes_on_and_ends_with_the_tables_of_an_undisturbed_one(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     kill_after(1, killed)
