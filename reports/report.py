@@ -40,11 +40,12 @@ class Report:
 
     @cached_property
     def new(self) -> frozenset[str]:
-        """The fingerprints first seen in the last campaign."""
+        """The fingerprints first seen in the last campaign, and in no other that began in the same second."""
         began = _began(self.frame)
         seen = pd.to_datetime(pd.Series([f.first_seen for f in self.findings], dtype="str"), utc=True, format="ISO8601", errors="coerce")
         since = (seen >= began.iloc[-1]).tolist() if len(began) else [False] * len(seen)
-        return frozenset(f.fingerprint for f, is_new in zip(self.findings, since, strict=True) if is_new)
+        alone = [set(f.seen) <= {self.last_campaign} for f in self.findings]
+        return frozenset(f.fingerprint for f, late, own in zip(self.findings, since, alone, strict=True) if late and own)
 
     @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:

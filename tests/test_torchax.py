@@ -16,7 +16,9 @@ from workers import sandbox
 from workers.backends import candidates, torchax
 
 LARGEST = 4
-needs_torchax = pytest.mark.skipif(importlib.util.find_spec("torchax") is None, reason="needs torchax: pip install 'difftest[torchax]'")
+needs_torchax = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torchax", "flax"))), reason="needs torchax: pip install 'difftest[torchax]'"
+)
 
 
 def test_it_runs_where_it_is_named() -> None:

@@ -27,7 +27,7 @@ def test_the_fault_is_still_there(script: Path) -> None:
     """When this fails, upstream may have mended it: good news, and the table in the README needs a line less."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     if "import torchax" in script.read_text():
-        pytest.importorskip("torchax", reason="needs torchax: pip install 'difftest[torchax]'")
+        pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=180)  # noqa: S603
     assert done.returncode == 0, done.stdout + done.stderr
     assert "expected" in done.stdout
