@@ -24,12 +24,13 @@ def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, 
     ended = [comparison for comparison in repeats if comparison is not None]
     stable = (sum(_shows(comparison, divergence) for comparison in ended), len(ended))
     square = _square(campaign, examined, divergence)
+    around = _consequences(examined, divergence) | _beside(campaign, examined, divergence)
     named = {f: getattr(divergence, f) for f in Divergence.__struct_fields__ if f in Finding.__struct_fields__}
     return Finding(
         **named,
         fingerprint=divergence.fingerprint,
         blame=verdict(divergence.side, square, stable=stable),
-        evidence=_told(square) | _deciding(campaign, case, divergence, stable) | _around(campaign, examined, divergence),
+        evidence=_told(square) | _deciding(campaign, case, divergence, stable) | around,
         hits=1,
         case=case.id,
         paths=(case.path,),
@@ -50,10 +51,6 @@ def _deciding(campaign: Campaign, case: Case, divergence: Divergence, stable: tu
         return {}
     deciding = [option for option, plain in case.put_back() if _bad(campaign, plain, divergence.backend, divergence) is False]
     return {"decided by": ", ".join(deciding)} if deciding else {}
-
-
-def _around(campaign: Campaign, examined: Examined, divergence: Divergence) -> dict[str, str]:
-    return _consequences(examined, divergence) | _beside(campaign, examined, divergence)
 
 
 def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:

@@ -22,10 +22,11 @@ Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
 
 def refusal(case: Case) -> str | None:
     """Why flash attention in `case` cannot run with what is installed here, or None."""
-    return pallas.refusal(xla_side.device_kind()) if _attends(case) else None
+    return pallas.refusal(xla_side.device_kind()) if attends(case) else None
 
 
-def _attends(case: Case) -> bool:
+def attends(case: Case) -> bool:
+    """Whether a model has flash attention."""
     return any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers))
 
 
@@ -36,7 +37,7 @@ def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
     """
     from workers.operators import Operators
 
-    if not _attends(world.case):
+    if not attends(world.case):
         return Operators(), {}
     how = pallas.install(xla_side.device_kind())
     spec = partition_spec(world.case) if world.case.world_size > 1 else None

@@ -9,7 +9,7 @@ into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from difftest.case import Case
-from difftest.layout import Placements, Shard, local_slices
+from difftest.layout import Mesh, Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded
 from workers import xla_start
 
@@ -224,13 +224,23 @@ def _pieces(tensor: "Tensor", placements: Placements, world: World) -> dict[int,
     from torch_xla.distributed.spmd import XLAShardedTensor
 
     shards = [(tuple(s.indices) if s.indices is not ... else ..., s.replica_id, _array(s)) for s in XLAShardedTensor(tensor).local_shards]
-    mesh, pieces = world.case.layout.mesh, {}
+    return cut(tuple(tensor.shape), shards, placements, world.case.layout.mesh, world.spare)
+
+
+def cut(
+    shape: tuple[int, ...], shards: Sequence[tuple[Any, int, Array]], placements: Placements, mesh: Mesh, spare: int = 1
+) -> dict[int, Array]:
+    """Every rank's piece of a tensor of `shape`, from its own device's shard where that holds it.
+
+    `shards` are place, replica and values, a shard a device in the devices' order; every rank has `spare` devices.
+    """
+    pieces = {}
     for rank in range(mesh.world_size):
-        _, replica, own = shards[rank * world.spare]
-        whole = np.zeros(tuple(tensor.shape), own.dtype)
+        _, replica, own = shards[rank * spare]
+        whole = np.zeros(shape, own.dtype)
         for place, _, array in sorted(shards, key=lambda shard: (shard[2] is own, shard[1] == replica)):
             whole[place] = array
-        pieces[rank] = whole[local_slices(whole.shape, placements, mesh, rank)].copy()
+        pieces[rank] = whole[local_slices(shape, placements, mesh, rank)].copy()
     return pieces
 
 

@@ -23,6 +23,7 @@ from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import IN_DOUBT, ORACLE, Campaign
+from difftest.known import Ledger
 from difftest.outcome import Failure, Outcome, Trace
 from difftest.selftest import BLAMED_LEAST, DETECTED_LEAST, Null, Planted, detection_curve, null, null_summary, planted_summary, sweep
 
@@ -83,7 +84,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             told["planted"] = planted_summary(_watched(threads.map(plan, chosen)))
         if options["part"] != "planted":
             cases = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
-            held = list(_told(threads.map(partial(_null, pool, backends), cases)))
+            held = list(_told(threads.map(partial(_null, pool, backends, known.read()), cases)))
             told["null"] = null_summary(list(itertools.chain.from_iterable(rows for rows, _ in held)))
             told["sweep"] = detection_curve(itertools.chain.from_iterable(curve for _, curve in held))
         told["environment"] = dict(pool.execute(_case(options["seed"], 0), ORACLE).environment)
@@ -205,10 +206,11 @@ def _planted(fault: "Fault", backend: str, cases: int, finding: Finding) -> Plan
     )
 
 
-def _null(pool: "Pool", backends: Mapping[str, ModuleType], numbered: tuple[int, Case]) -> tuple[list[Null], list[tuple[float, bool]]]:
+def _null(
+    pool: "Pool", backends: Mapping[str, ModuleType], ledger: Ledger, numbered: tuple[int, Case]
+) -> tuple[list[Null], list[tuple[float, bool]]]:
     """One case on a backend of either side, against the oracle and against one of its own legal variants, in turn; and the sweep."""
     index, case = numbered
-    ledger, today = known.read(), known.now()
     truth, cost = _timed(pool, case, ORACLE)
     if isinstance(truth, Failure):
         return [], []
@@ -221,7 +223,7 @@ def _null(pool: "Pool", backends: Mapping[str, ModuleType], numbered: tuple[int,
     def held(truth: Trace) -> list[Null]:
         return [
             replace(
-                null(case, name, backends[name].SIDE, truth, plain, variants, lambda seen: ledger.entry(seen, case, today)),
+                null(case, name, backends[name].SIDE, truth, plain, variants, lambda seen: ledger.entry(seen, case, known.now())),
                 seconds=seconds,
                 oracle_seconds=cost,
             )

@@ -19,8 +19,8 @@ import numpy as np
 
 from difftest.case import Case
 from difftest.layers import Collective, FlashAttention, Redistribute, walk
-from difftest.layout import Placements, Shard, local_slices
-from difftest.outcome import Array, Sharded
+from difftest.layout import Placements, Shard
+from difftest.outcome import Sharded
 from workers import xla_side
 
 if TYPE_CHECKING:
@@ -162,18 +162,12 @@ def _differentiate(
 def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
     """Every rank's piece, from the shard on its own device where that holds it."""
     array: Any = tensor.jax()  # type: ignore[attr-defined]
-    shards = {shard.device.id: (shard.index, np.asarray(shard.data)) for shard in array.addressable_shards}
-    mesh, pieces = world.case.layout.mesh, {}
-    for rank, device in enumerate(world.mesh.devices.flat):
-        whole = np.zeros(array.shape, np.float32)
-        for index, piece in (*shards.values(), shards[device.id]):
-            whole[index] = piece.astype(np.float32)
-        pieces[rank] = _own(whole, local_slices(array.shape, placements, mesh, rank))
+    held = {
+        shard.device.id: (shard.index, shard.replica_id, np.asarray(shard.data).astype(np.float32)) for shard in array.addressable_shards
+    }
+    shards = [held[device.id] for device in world.mesh.devices.flat]
+    pieces = xla_side.cut(array.shape, shards, placements, world.case.layout.mesh)
     return Sharded(shape=tuple(array.shape), dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces)
-
-
-def _own(whole: Array, place: tuple[slice, ...]) -> Array:
-    return np.array(whole[place])
 
 
 def _describe() -> dict[str, str]:

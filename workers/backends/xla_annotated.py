@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from difftest import layers
 from difftest.case import Case
-from workers import xla_side
+from workers import xla_flash, xla_side
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -24,7 +23,7 @@ environment = xla_side.environment
 
 def unsupported(case: Case) -> str | None:
     """Every layout can be annotated; a kernel must be told its sharding itself, which is another backend's way."""
-    if any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers)):
+    if xla_flash.attends(case):
         return "an annotation does not reach into a Pallas kernel; xla_spmd names its partition_spec"
     return None
 
