@@ -58,6 +58,8 @@ def main() -> NoReturn:
         _say(error, INFRASTRUCTURE)
     except ModuleNotFoundError as error:
         _say(_missing(error), INFRASTRUCTURE)
+    except OSError as error:  # a full disk, a folder that may not be written
+        _say(error, INFRASTRUCTURE)
 
 
 def _missing(error: ModuleNotFoundError) -> Exception:

@@ -167,6 +167,7 @@ def test_a_case_too_large_for_this_machine_is_told(
     [
         (UsageError("what is 1; allowed: 2"), 2, "difftest: what is 1; allowed: 2\n"),
         (InfrastructureError("no node"), 3, "difftest: no node\n"),
+        (OSError(28, "No space left on device", "corpus"), 3, "difftest: [Errno 28] No space left on device: 'corpus'\n"),
         (KeyboardInterrupt(), 130, "\n"),
     ],
 )
