@@ -47,8 +47,9 @@ def nothing_known(_divergence: Divergence) -> object:
 class Planted:
     """One defect on one backend.
 
-    `cases` counts generated cases until it was detected (or all that were tried); `floors` is its effect where measured. `hits` are path
-    and fingerprint of every case that showed it, some more than the first.
+    `cases` counts generated cases until it was detected (or all that were tried), and `seconds` is the wall time of that, other defects
+    being looked for beside it; `floors` is its effect where measured. `hits` are path and fingerprint of every case that showed it, some
+    more than the first.
     """
 
     defect: str
@@ -59,6 +60,7 @@ class Planted:
     blame: str = ""
     symptom: str = ""
     floors: float | None = None
+    seconds: float = 0.0
     hits: tuple[tuple[str, str], ...] = ()
 
     @property

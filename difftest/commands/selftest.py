@@ -1,7 +1,6 @@
 """`difftest selftest`: the service measured on itself: planted defects it must find, and correct runs it must not blame."""
 
 import itertools
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +14,11 @@ import click
 import msgspec
 
 from difftest import known
-from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
-from difftest.comparator import Comparison, compare
-from difftest.corpus import Corpus
-from difftest.divergence import Finding
+from difftest.commands._planting import Once, Planting
 from difftest.errors import UsageError
-from difftest.examine import IN_DOUBT, ORACLE, Campaign
+from difftest.examine import IN_DOUBT, ORACLE
 from difftest.known import Ledger
 from difftest.outcome import Failure, Outcome, Trace
 from difftest.selftest import BLAMED_LEAST, DETECTED_LEAST, Null, Planted, detection_curve, null, null_summary, planted_summary, sweep
@@ -37,17 +33,11 @@ NULL_CASES = 20
 PLANTED_CASES = 100
 SWEEP_COUNT = 40
 TOLD_EVERY = 10
-FURTHER_CASES = 3
-"""How many more cases are run once a defect was found, to see whether its fingerprint is one."""
-
 PLANTED_DEADLINE_SECONDS = 30.0
 """Planted hangs are many, and each waits for it."""
 
 NULL_DEADLINE_SECONDS = 240.0
 """Correct runs never hang; one that is slow on a busy machine must not look as if it did."""
-
-HEALTHY = {"torch": "xla_spmd", "xla": "torch_dtensor"}
-"""Who stands for the other side of a backend with a planted defect."""
 
 VARIANTS = {
     "torch": (("again", {}), ("threads", {"DIFFTEST_THREADS": "2"}), ("kernels", {"DIFFTEST_MKLDNN": "0"})),
@@ -80,11 +70,13 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
         pool = dispatch.Pool(workers, deadline=NULL_DEADLINE_SECONDS)
         if options["part"] != "null":
             impatient = dispatch.Pool(workers, deadline=PLANTED_DEADLINE_SECONDS)
-            plan = partial(_plant, impatient, backends, options["seed"], options["cases"] or PLANTED_CASES)
-            told["planted"] = planted_summary(_watched(threads.map(plan, chosen)))
+            most = options["cases"] or PLANTED_CASES
+            cases = partial(_cases, options["seed"], most)
+            planting = Planting(backends=backends, cases=cases, most=most, execute=impatient.execute, correct=Once(impatient.execute))
+            told["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if options["part"] != "planted":
-            cases = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
-            held = list(_told(threads.map(partial(_null, pool, backends, known.read()), cases)))
+            numbered = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
+            held = list(_told(threads.map(partial(_null, pool, backends, known.read()), numbered)))
             told["null"] = null_summary(list(itertools.chain.from_iterable(rows for rows, _ in held)))
             told["sweep"] = detection_curve(itertools.chain.from_iterable(curve for _, curve in held))
         told["environment"] = dict(pool.execute(_case(options["seed"], 0), ORACLE).environment)
@@ -140,8 +132,8 @@ def _watched(results: Iterable[Planted]) -> list[Planted]:
     seen = []
     for result in results:
         seen.append(result)
-        told = f"found after {result.cases} cases, {result.blame}" if result.detected else f"not found in {result.cases} cases"
-        click.echo(f"{result.defect} on {result.backend}: {told}", err=True)
+        found = f"found after {result.cases} cases and {result.seconds:.0f} s, {result.blame}"
+        click.echo(f"{result.defect} on {result.backend}: {found if result.detected else f'not found in {result.cases} cases'}", err=True)
     return seen
 
 
@@ -154,56 +146,6 @@ def _told(held: Iterable[tuple[list[Null], T]]) -> Iterator[tuple[list[Null], T]
         if not count % TOLD_EVERY:
             click.echo(f"{count} cases held", err=True)
         yield rows, curve
-
-
-def _plant(pool: "Pool", backends: Mapping[str, ModuleType], seed: int, most: int, planted: tuple["Fault", str]) -> Planted:
-    """Runs cases with one defect planted into one backend until it is found."""
-    from workers.faults import VARIABLE
-
-    fault, name = planted
-    sides = {backend: backends[backend] for backend in (name, HEALTHY[backends[name].SIDE])}
-
-    def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        return pool.execute(case, backend, {**options, VARIABLE: fault.name} if backend == name else options)
-
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = Corpus(Path(folder))
-        corpus.prepare()
-        campaign = Campaign(name="planted", backends=sides, execute=execute, corpus=corpus)
-        effect, first, hits, left = 0.0, None, list[tuple[str, str]](), FURTHER_CASES
-        for progress in run_campaign(campaign, _reached(pool, sides[name], planted, seed, most)):
-            seen = progress.examined.comparisons.get(name, Comparison(verdict="inconclusive"))
-            hits += [(progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]]
-            if first is None and (found := [finding for finding in progress.new if finding.backend == name]):
-                first = _planted(fault, name, progress.examined.index + 1, found[0])
-            elif first and not (left := left - 1):
-                break
-            effect = max(effect, *(m.ratio for m in seen.measurements), 0.0)
-    missed = Planted(defect=fault.name, backend=name, detected=False, cases=most, expected_blame=fault.blame, floors=effect)
-    return replace(first or missed, hits=tuple(hits))
-
-
-def _reached(pool: "Pool", backend: ModuleType, planted: tuple["Fault", str], seed: int, most: int) -> Iterator[tuple[int, Case]]:
-    """The cases that can show the defect, and that the backend computes rightly without it: upstream's own faults must not hide it."""
-    fault, name = planted
-    for index, case in enumerate(_cases(seed, most)):
-        if not backend.unsupported(case) and fault.reaches(case):
-            healthy = compare(case, name, backend.SIDE, pool.execute(case, ORACLE), pool.execute(case, name))
-            if healthy.verdict == "agree":
-                yield index, case
-
-
-def _planted(fault: "Fault", backend: str, cases: int, finding: Finding) -> Planted:
-    return Planted(
-        defect=fault.name,
-        backend=backend,
-        detected=True,
-        cases=cases,
-        expected_blame=fault.blame,
-        blame=finding.blame,
-        symptom=finding.symptom,
-        floors=finding.ratio,
-    )
 
 
 def _null(

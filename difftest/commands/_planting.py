@@ -1,0 +1,118 @@
+"""Looking for one planted defect: cases that can show it, on a backend that has it, until a campaign finds it and some more."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from difftest.campaign import Progress
+from difftest.campaign import run as run_campaign
+from difftest.case import Case
+from difftest.comparator import Comparison, compare
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.examine import ORACLE, Campaign, Execute
+from difftest.outcome import Outcome
+from difftest.selftest import Planted
+
+if TYPE_CHECKING:
+    from workers.faults import Fault
+
+FURTHER_CASES = 3
+"""How many more cases are run once a defect was found, to see whether its fingerprint is one."""
+
+HEALTHY = {"torch": "xla_spmd", "xla": "torch_dtensor"}
+"""Who stands for the other side of a backend with a planted defect."""
+
+
+class Once:
+    """Runs every case once on a backend in one way, whoever asks and however often: the defects share their cases and the correct runs."""
+
+    def __init__(self, execute: Execute) -> None:
+        self._execute = execute
+        self._asked: dict[tuple[str, str, tuple[tuple[str, str], ...]], Future[Outcome]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
+        """The outcome, as the first who asked got it; a failure of infrastructure is kept for nobody."""
+        key = (case.id, backend, tuple(sorted((options or {}).items())))
+        with self._lock:
+            mine = key not in self._asked
+            asked = self._asked.setdefault(key, Future())
+        if mine:
+            try:
+                asked.set_result(self._execute(case, backend, options or {}))
+            except BaseException as error:
+                with self._lock:
+                    del self._asked[key]
+                asked.set_exception(error)
+                raise
+        return asked.result()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planting:
+    """What every search for a planted defect shares. `cases` gives them anew each time; `execute` runs the defect, `correct` the rest."""
+
+    backends: Mapping[str, ModuleType]
+    cases: Callable[[], Iterator[Case]]
+    most: int
+    execute: Execute
+    correct: Execute
+
+    def find(self, planted: tuple["Fault", str]) -> Planted:
+        """Runs cases with one defect planted into one backend until it is found, and some more for its fingerprint."""
+        fault, name = planted
+        began, effect, first, hits, left = time.monotonic(), 0.0, None, list[tuple[str, str]](), FURTHER_CASES
+        for progress in self._campaign(fault, name):
+            seen = progress.examined.comparisons.get(name, Comparison(verdict="inconclusive"))
+            hits += [(progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]]
+            if first is None and (found := [finding for finding in progress.new if finding.backend == name]):
+                first = replace(_found(fault, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began)
+            elif first and not (left := left - 1):
+                break
+            effect = max(effect, *(m.ratio for m in seen.measurements), 0.0)
+        missed = Planted(defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=fault.blame, floors=effect)
+        return replace(first or missed, hits=tuple(hits))
+
+    def _campaign(self, fault: "Fault", name: str) -> Iterator[Progress]:
+        from workers.faults import VARIABLE
+
+        def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            if backend == name:
+                return self.execute(case, backend, {**options, VARIABLE: fault.name})
+            return self.correct(case, backend, options)
+
+        sides = {backend: self.backends[backend] for backend in (name, HEALTHY[self.backends[name].SIDE])}
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Corpus(Path(folder))
+            corpus.prepare()
+            yield from run_campaign(
+                Campaign(name="planted", backends=sides, execute=execute, corpus=corpus), self._reached(fault, sides[name], name)
+            )
+
+    def _reached(self, fault: "Fault", backend: ModuleType, name: str) -> Iterator[tuple[int, Case]]:
+        """The cases that can show the defect, and that the backend computes rightly without it: upstream's own faults must not hide it."""
+        for index, case in enumerate(self.cases()):
+            if not backend.unsupported(case) and fault.reaches(case):
+                healthy = compare(case, name, backend.SIDE, self.correct(case, ORACLE, {}), self.correct(case, name, {}))
+                if healthy.verdict == "agree":
+                    yield index, case
+
+
+def _found(fault: "Fault", cases: int, finding: Finding) -> Planted:
+    return Planted(
+        defect=fault.name,
+        backend=finding.backend,
+        detected=True,
+        cases=cases,
+        expected_blame=fault.blame,
+        blame=finding.blame,
+        symptom=finding.symptom,
+        floors=finding.ratio,
+    )
