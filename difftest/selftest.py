@@ -48,8 +48,8 @@ class Planted:
     """One defect on one backend.
 
     `cases` counts generated cases until it was detected (or all that were tried), and `seconds` is the wall time of that, other defects
-    being looked for beside it; `floors` is its effect where measured. `hits` are path and fingerprint of every case that showed it, some
-    more than the first.
+    being looked for beside it; `floors` is its effect where measured, and None also where no case could show it. `hits` are path and
+    fingerprint of every case that showed it, some more than the first.
     """
 
     defect: str

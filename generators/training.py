@@ -72,7 +72,7 @@ def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[R
     if purpose == "learnable":
         return st.just("normal")
     attends = any(isinstance(layer, Attention | FlashAttention) for _, layer in walk(model.layers))
-    sharp: tuple[tuple[int, Regime], ...] = ((1, "sharp"),) if attends and dtype != "float16" else ()
+    sharp: tuple[tuple[int, Regime], ...] = ((2, "sharp"),) if attends and dtype != "float16" else ()
     if model.tokens:
         return weighted((7, "normal"), *sharp)
     wide: tuple[tuple[int, Regime], ...] = ((2, "tiny"),) if dtype != "float16" and not scores(model=model) else ()

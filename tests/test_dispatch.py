@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -56,8 +57,8 @@ def test_a_worker_lost_while_idle_costs_no_run(pool: dispatch.Pool) -> None:
     team = pool.team("oracle")
     actor = team.take()
     ray.kill(actor)
-    while dispatch._answers(actor):  # Ray kills in its own time, and would take one more task meanwhile
-        time.sleep(0.1)
+    with pytest.raises(ray.exceptions.RayActorError):  # Ray kills in its own time, and would take some more tasks meanwhile
+        _ask_until_gone(actor)
     team.give_back(actor)
     assert isinstance(pool.execute(case(), "oracle"), Trace)
 
@@ -71,6 +72,11 @@ def test_a_worker_lost_in_a_run_is_infrastructure_and_is_replaced(pool: dispatch
             running.result()
     assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their worker"
     assert isinstance(pool.execute(case(), DDP), Trace)
+
+
+def _ask_until_gone(actor: Any) -> NoReturn:  # noqa: ANN401
+    while True:
+        ray.get(actor.ready.remote(), timeout=DEADLINE_SECONDS)
 
 
 def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:

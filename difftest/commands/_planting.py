@@ -68,7 +68,8 @@ class Planting:
     def find(self, planted: tuple["Fault", str]) -> Planted:
         """Runs cases with one defect planted into one backend until it is found, and some more for its fingerprint."""
         fault, name = planted
-        began, effect, first, hits, left = time.monotonic(), 0.0, None, list[tuple[str, str]](), FURTHER_CASES
+        began, first, left = time.monotonic(), None, FURTHER_CASES
+        effects, hits = list[float](), list[tuple[str, str]]()
         for progress in self._campaign(fault, name):
             seen = progress.examined.comparisons.get(name, Comparison(verdict="inconclusive"))
             hits += [(progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]]
@@ -76,8 +77,10 @@ class Planting:
                 first = replace(_found(fault, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began)
             elif first and not (left := left - 1):
                 break
-            effect = max(effect, *(m.ratio for m in seen.measurements), 0.0)
-        missed = Planted(defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=fault.blame, floors=effect)
+            effects += [m.ratio for m in seen.measurements]
+        missed = Planted(
+            defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=fault.blame, floors=max(effects, default=None)
+        )
         return replace(first or missed, hits=tuple(hits))
 
     def _campaign(self, fault: "Fault", name: str) -> Iterator[Progress]:
