@@ -15,7 +15,7 @@ from difftest.outcome import Outcome
 
 ORACLE = "oracle"
 
-TRIES = 2
+TRIES = 3
 """How often a run that infrastructure spoiled is attempted before the campaign gives it up."""
 
 Execute: TypeAlias = Callable[[Case, str, Mapping[str, str]], Outcome]

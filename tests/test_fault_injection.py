@@ -64,16 +64,16 @@ class Disturbed:
         end = time.monotonic() + SEEN_WITHIN_SECONDS
         while time.monotonic() < end and not done.is_set():
             for process in psutil.Process().children(recursive=True):
-                if lineage := _lineage(process):
+                if found := lineage(process):
                     time.sleep(after)
-                    if not done.is_set() and lineage[victim].is_running():
-                        lineage[victim].kill()
+                    if not done.is_set() and found[victim].is_running():
+                        found[victim].kill()
                         self.killed[victim] += 1
                     return
             time.sleep(0.01)
 
 
-def _lineage(process: psutil.Process) -> dict[str, psutil.Process] | None:
+def lineage(process: psutil.Process) -> dict[str, psutil.Process] | None:
     """A rank with its zygote and its worker; None for another process."""
     try:
         zygote = process.parent()
