@@ -13,7 +13,7 @@ from difftest.corpus import Measurement
 from difftest.divergence import Divergence
 from difftest.exact import inexact
 from difftest.noise import THRESHOLD
-from difftest.outcome import STAGES, Array, Failure, Outcome, Stage, Trace
+from difftest.outcome import STAGES, Array, Failure, Outcome, Stage, Symptom, Trace
 from difftest.pair import FLOORS_MOST, Pair, pair
 
 VAGUE = 0.25
@@ -23,6 +23,8 @@ LEAST_DENSITY = 0.02
 """A tensor with a smaller share of values other than zero shows nothing."""
 
 CHECKS = "difftest.checks"
+REPLICAS = "replicas"
+"""The check whose word belongs to the nature of what else is wrong in a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,18 @@ def first_things_first(seen: Pair) -> tuple[Divergence, ...]:
     """What every check says, in the order of the run; at one step and stage, in the order of the checks."""
     checks = sorted((plugins.load(CHECKS, name) for name in plugins.names(CHECKS)), key=lambda check: check.ORDER)
     said = [divergence for check in checks for divergence in check.check(seen)]
-    return tuple(sorted(said, key=lambda divergence: (divergence.step, STAGES.index(divergence.stage))))
+    apart = {divergence.step for divergence in said if divergence.check == REPLICAS}
+    told = [_natured(divergence, apart=divergence.step in apart) for divergence in said]
+    return tuple(sorted(told, key=lambda divergence: (divergence.step, STAGES.index(divergence.stage))))
+
+
+def _natured(divergence: Divergence, *, apart: bool) -> Divergence:
+    """A mismatch with what the rest of the run says of its nature: whether ranks part in the same step, and whether the first was right."""
+    if divergence.symptom is not Symptom.MISMATCH:
+        return divergence
+    parts, late = apart and divergence.check != REPLICAS, divergence.step > 0
+    words = (divergence.nature, "ranks part" if parts else "", "after the first step" if late else "")
+    return msgspec.structs.replace(divergence, nature=", ".join(filter(None, words)))
 
 
 def worst(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:

@@ -1,7 +1,8 @@
 """A divergence, what identifies it, and the finding that collects every case it was seen in.
 
 The one idea: identity is free of numbers. A failure is the same wherever its type, its message without digits and the
-framework's frame are the same, whatever layout led to it; a mismatch is the same where backend, path, check and stage are.
+framework's frame are the same, whatever layout led to it; a mismatch is the same where backend, path, check and stage
+are, and the damage looks alike.
 """
 
 import hashlib
@@ -34,7 +35,8 @@ _FOLDERS = re.compile(r"(/[\w.+-]+)+/")
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """One place where a candidate parts from the oracle.
 
-    `cause` identifies the fault beyond backend, path, check, symptom and stage: a failure's `identity`, empty for a mismatch.
+    `cause` identifies the fault beyond backend, path, check, symptom and stage: a failure's `identity`, empty for a mismatch, which has its
+    `nature` (`difftest.nature`) instead where there is a word for it.
     `ratio` is the greatest error in units of the noise floor, None where nothing was measured. `detail` is for people and never
     identifies.
     """
@@ -48,6 +50,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
     tensor: str = ""
     cause: str = ""
+    nature: str = ""
     detail: str = ""
     log: str = ""
     ratio: float | None = None
@@ -55,7 +58,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fingerprint(self) -> str:
         """`backend-check-symptom-hash`: equal for equal faults. Failures do not depend on the path they were met on."""
-        parts = (self.cause,) if self.cause else (self.path, self.stage)
+        parts = (self.cause,) if self.cause else tuple(filter(None, (self.path, self.stage, self.nature)))
         digest = hashlib.sha256("\n".join((self.backend, self.check, self.symptom, *parts)).encode()).hexdigest()
         return f"{self.backend}-{self.check}-{self.symptom}-{digest[:HASH_LENGTH]}"
 

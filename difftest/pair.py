@@ -11,6 +11,7 @@ from difftest import noise
 from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence
+from difftest.nature import nature
 from difftest.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
 
 Key: TypeAlias = tuple[int, Stage, str]
@@ -38,7 +39,9 @@ class Pair:
     measured: Mapping[Key, Measurement]
     again: Outcome | None = None
 
-    def diverges(self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None) -> Divergence:
+    def diverges(  # noqa: PLR0913, PLR0917  what a divergence is made of
+        self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None, nature: str = ""
+    ) -> Divergence:
         """A divergence of this pair at one tensor."""
         step, stage, tensor = at
         return Divergence(
@@ -50,6 +53,7 @@ class Pair:
             stage=stage,
             step=step,
             tensor=tensor,
+            nature=nature,
             detail=f"step {step}, {stage}, {tensor}: {detail}",
             ratio=ratio,
         )
@@ -75,7 +79,17 @@ def mismatches(seen: Pair, check: str, stage: Stage) -> Iterator[Divergence]:
     """The tensors of one stage whose error is beyond rounding, first in the run first."""
     for key, measurement in seen.measured.items():
         if key[1] is stage and beyond(measurement):
-            yield seen.diverges(check, Symptom.MISMATCH, key, describe(measurement), measurement.ratio)
+            word = _nature(seen, key)
+            said = describe(measurement) + (f"; {word}" if word else "")
+            yield seen.diverges(check, Symptom.MISMATCH, key, said, measurement.ratio, word)
+
+
+def _nature(seen: Pair, key: Key) -> str:
+    """The word for the damage to one tensor that was measured."""
+    step, stage, name = key
+    alone, truth = seen.case.unsharded().layout.mesh, seen.expected.steps[step][stage, name]
+    floors = noise.floor(seen.expected.noise[step][stage, name].full(alone))
+    return nature(truth.full(alone), floors, dict(seen.tensors())[key], seen.case.layout.mesh, output=stage is Stage.FORWARD)
 
 
 def beyond(measurement: Measurement) -> bool:

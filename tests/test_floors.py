@@ -17,7 +17,7 @@ FLOORS = (
     ("difftest.model",),
     ("difftest.case", "difftest.outcome"),
     ("difftest.data", "difftest.divergence", "difftest.noise", "difftest.traces"),
-    ("difftest.exact", "difftest.corpus", "difftest.reduce", "difftest.ablations"),
+    ("difftest.exact", "difftest.nature", "difftest.corpus", "difftest.reduce", "difftest.ablations"),
     ("difftest.pair", "difftest.bundle", "difftest.resume"),
     ("difftest.checks", "difftest.comparator", "difftest.blame"),
     ("difftest.examine",),

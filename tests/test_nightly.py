@@ -22,6 +22,7 @@ from difftest.case import Case
 from difftest.commands import nightly
 from difftest.corpus import Corpus
 from difftest.errors import UsageError
+from difftest.examine import TRIES
 from difftest.known import Ledger
 from difftest.resume import Recorded
 
@@ -132,7 +133,7 @@ def test_what_turns_a_night_red(sky: Sky, tmp_path: Path, fail_on: str, first: i
 
 def test_a_finding_that_cannot_be_run_again_is_infrastructure(sky: Sky, tmp_path: Path) -> None:
     night(tmp_path)
-    sky.machine.spoiled = {"spmd": 2}  # the replay's two attempts
+    sky.machine.spoiled = {"spmd": TRIES}  # all that the replay makes
     done = night(tmp_path, "--fail-on", "infra", "--json", date="2026-11-22")
     assert done.return_value == 1
     assert (json.loads(done.stdout)["trouble"], list(json.loads(done.stdout)["replayed"].values())) == (["a node was lost"], ["ERROR"])

@@ -24,6 +24,7 @@ from difftest.case import Case
 from difftest.corpus import Corpus, Observation, read_observations
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError, UsageError
+from difftest.examine import TRIES
 from difftest.resume import Definition, resumed
 
 CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
@@ -169,7 +170,7 @@ def test_nothing_that_is_recorded_is_run_again(whole: Path, tmp_path: Path) -> N
 
 def test_a_case_that_infrastructure_spoiled_is_run_when_the_campaign_goes_on(whole: Path, tmp_path: Path) -> None:
     machine = a_machine()
-    machine.spoiled = {"spmd": 2}
+    machine.spoiled = {"spmd": TRIES}
     assert [p.examined.trouble for p in told_of(tmp_path, machine)] == ["a node was lost", "", "", ""]
     assert [p.examined.index for p in told_of(tmp_path, machine)] == [0]
     assert tables(tmp_path)[0] == tables(whole)[0]

@@ -40,6 +40,10 @@ def case(world_size: int = 2) -> Case:
     return Case(path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=8), seed=1)
 
 
+WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
+"""Where the first rank is that does not end: in the planted sleep, and waiting for the other one at the end."""
+
+
 def spoiled(fault: str) -> Failure:
     assert fault in all_faults()
     outcome = sandbox.run(case(), DDP, deadline=DEADLINE_SECONDS, options={VARIABLE: fault})
@@ -61,6 +65,8 @@ def test_every_way_to_end_is_data(fault: str, symptom: Symptom, kind: str) -> No
     failure = spoiled(fault)
     assert (failure.symptom, failure.kind) == (symptom, kind)
     assert failure.stage in (Stage.BACKWARD, Stage.UPDATE)
+    if symptom is Symptom.HANG:
+        assert failure.frame == WAITS_IN[fault]
 
 
 def test_a_crash_leaves_its_native_signal_in_the_log() -> None:

@@ -1,7 +1,7 @@
 """What one forked rank does: join a backend, train, leave the result in the run's folder, and die.
 
 Everything that can be known of a death is left behind as it happens: the stage in `rankN.stage`, standard error (with the frames of a fatal
-signal, Python's by faulthandler and native ones) in `rankN.err`.
+signal, Python's by faulthandler and native ones, and those of a rank that was asked where it hangs) in `rankN.err`.
 """
 
 import dataclasses
@@ -138,5 +138,6 @@ def _redirect(file: Path) -> None:
     os.dup2(out, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     faulthandler.enable(sys.stderr)
+    faulthandler.register(spool.WHERE_SIGNAL, sys.stderr, all_threads=False)
     if handler := native.compiled():
         handler.watch()  # after faulthandler, which it hands the signal on to

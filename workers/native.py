@@ -33,7 +33,7 @@ SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section",
 
 _STACK = re.compile(r"^Native frames, innermost first:\n(?P<frames>(?:.*\[0x[0-9a-f]+\]\n)*)", re.MULTILINE)
 _FRAME = re.compile(r"^(?P<library>[^(\n]*)\((?P<name>[^+)\n]*)\+0x(?P<offset>[0-9a-f]+)\) ?\[", re.MULTILINE)
-_PYTHON = re.compile(r'^(?:Current thread|Thread) .*\n  File "(?P<file>[^"]*)", line \d+ in (?P<name>\S+)', re.MULTILINE)
+_PYTHON = re.compile(r'^(?:Current thread|Thread|Stack) .*\n  File "(?P<file>[^"]*)", line \d+ in (?P<name>\S+)', re.MULTILINE)
 _HANDLER_FRAMES = 2
 """The handler's own, and the kernel's way into it."""
 
@@ -73,9 +73,13 @@ def compiled() -> ctypes.CDLL | None:
 def where(log: str) -> str:
     """The innermost function of the framework's own in the thread that died; without one, its Python frame, or nothing."""
     own = (plain(frame.function()) for frame in _frames(log) if not _INTERPRETER.match(Path(frame.library).name))
+    return next((name for name in own if not _PLUMBING.match(name)), called(log))
+
+
+def called(log: str) -> str:
+    """The innermost Python frame that faulthandler left in `log`, as `file:function`; empty where it left none."""
     python = _PYTHON.search(log)
-    called = f"{Path(python['file']).name}:{python['name']}" if python else ""
-    return next((name for name in own if not _PLUMBING.match(name)), called)
+    return f"{Path(python['file']).name}:{python['name']}" if python else ""
 
 
 def readable(log: str) -> str:

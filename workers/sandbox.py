@@ -26,6 +26,9 @@ from workers.limits import Excess, Limits
 from workers.zygotes import Zygote, zygote_with
 
 DEADLINE_SECONDS = limits.DEADLINE_SECONDS
+WHERE_SECONDS = 0.5
+"""How long ranks that hang have to say where."""
+
 GRACE_SECONDS = 3.0
 """How long the other ranks may go on once one has failed: enough to fail by themselves, not to wait out a collective."""
 
@@ -87,6 +90,13 @@ class _Ranks:
             if status == spool.MACHINE_STATUS:
                 msg = f"the machine failed rank {rank}: {(_log(folder, rank).strip().splitlines() or ['no reason given'])[-1]}"
                 raise InfrastructureError(msg)
+
+    def ask_where(self) -> None:
+        """Makes ranks that hang leave their Python frames in their logs."""
+        for pid in self.running():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, spool.WHERE_SIGNAL)
+        time.sleep(WHERE_SECONDS)
 
     def kill(self) -> None:
         for pid in self.pids:
@@ -154,6 +164,8 @@ def _attend(zygote: Zygote, request: Mapping[str, Any], asked: range | Share, fo
             zygote.kill()
             msg = f"the process that forks workers forked {len(ranks.pids)} of {len(ranks.wanted)} ranks in {allowed.seconds:g} s"
             raise InfrastructureError(msg)
+        if not ranks.done and not ranks.excess and ranks.first_failed is None:
+            ranks.ask_where()
     finally:
         ranks.kill()
         zygote.close(number)
@@ -195,13 +207,12 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
 
 
 def _hang(folder: Path, ranks: _Ranks, deadline: float) -> Failure:
-    """The run's first rank that did not end stands for it; which rank waits for which cannot be seen from outside."""
+    """The run's first rank that did not end stands for it, with where it was; which rank waits for which cannot be seen from outside."""
     rank = min(set(ranks.wanted) - set(ranks.statuses))
     stage, step = _stage(folder, rank)
-    message = f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}"
-    return Failure(
-        symptom=Symptom.HANG, stage=stage, step=step, kind="deadline", message=message, log=_log(folder, rank)[-LOG_CHARACTERS:], rank=rank
-    )
+    message, log = f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}", _log(folder, rank)
+    where: dict[str, Any] = {"frame": native.called(log), "log": log[-LOG_CHARACTERS:]}
+    return Failure(symptom=Symptom.HANG, stage=stage, step=step, kind="deadline", message=message, rank=rank, **where)
 
 
 def _stage(folder: Path, rank: int) -> tuple[Stage, int]:

@@ -1,5 +1,6 @@
 """One rank's result as files in its run's folder: how it gets from the process that trained to the one that waits."""
 
+import signal
 from pathlib import Path
 
 from difftest import traces
@@ -8,6 +9,9 @@ from difftest.outcome import Outcome
 
 MACHINE_STATUS = 75
 """What a rank exits with that the machine failed, not the framework: `EX_TEMPFAIL` of sysexits.h."""
+
+WHERE_SIGNAL = signal.SIGUSR1
+"""Makes a rank leave its Python frames in its log, and go on."""
 
 
 def write(folder: Path, rank: int, outcome: Outcome) -> None:

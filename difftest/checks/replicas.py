@@ -19,7 +19,9 @@ def check(seen: Pair) -> Iterator[Divergence]:
             continue
         for ranks in replica_groups(tensor.placements, seen.case.layout.mesh):
             if odd := [rank for rank in ranks if not _same(tensor, ranks[0], rank)]:
-                yield seen.diverges("replicas", Symptom.MISMATCH, key, _describe(tensor, ranks, odd))
+                finite = all(np.isfinite(tensor.pieces[rank]).all() for rank in ranks)
+                nature = "" if finite else "not finite"
+                yield seen.diverges("replicas", Symptom.MISMATCH, key, _describe(tensor, ranks, odd), nature=nature)
                 break
 
 

@@ -16,22 +16,25 @@ def check(seen: Pair) -> Iterator[Divergence]:
         for (stage, name), truth in tensors.items():
             key = (step, stage, name)
             if wrong := _wrong(seen, key, truth, actual.get(key)):
-                yield seen.diverges("shape", Symptom.MISMATCH, key, wrong)
+                nature, detail = wrong
+                yield seen.diverges("shape", Symptom.MISMATCH, key, detail, nature=nature)
 
 
-def _wrong(seen: Pair, key: Key, truth: Sharded, tensor: Sharded | None) -> str:
+def _wrong(seen: Pair, key: Key, truth: Sharded, tensor: Sharded | None) -> tuple[str, str] | None:
+    """What is wrong, as a word and for people; None where nothing is."""
     if tensor is None:
-        return "is missing"
+        return "missing", "is missing"
     if tensor.shape != truth.shape:
-        return f"has shape {tensor.shape}, expected {truth.shape}"
+        return "shape", f"has shape {tensor.shape}, expected {truth.shape}"
     _, stage, name = key
     dtype = "float32" if name == "loss" else seen.case.dtype
     if tensor.dtype != dtype:
-        return f"has dtype {tensor.dtype}, expected {dtype}"
+        return "dtype", f"has dtype {tensor.dtype}, expected {dtype}"
     placements = seen.case.layout.parameters.get(name)
     if stage is Stage.UPDATE and placements is not None and tensor.placements != placements:
-        return f"has placements {_words(tensor.placements)}, expected {_words(placements)}"
-    return "; ".join(tensor.misfits(seen.case.layout.mesh))
+        return "placements", f"has placements {_words(tensor.placements)}, expected {_words(placements)}"
+    misfits = tensor.misfits(seen.case.layout.mesh)
+    return ("pieces", "; ".join(misfits)) if misfits else None
 
 
 def _words(placements: tuple[object, ...]) -> str:

@@ -1,0 +1,88 @@
+"""The words for what a mismatch looks like: said only where every element fits, and the same for one fault from case to case."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import a_case, candidate, oracle, wrong_at
+
+from difftest.case import Training
+from difftest.comparator import compare
+from difftest.layout import Mesh, Placements, Replicate, Shard, local_slices
+from difftest.nature import ALONE, COARSE, COUNTED, NEGATED, SCALED, UNMASKED, ZERO, Floats, nature
+from difftest.outcome import Sharded, Stage
+
+MESH = Mesh(axes=(("dp", 4),))
+NOISE = 1e-6
+
+
+def held(value: Floats, *placements: Shard | Replicate) -> Sharded:
+    placed: Placements = placements
+    pieces = {rank: value[local_slices(value.shape, placed, MESH, rank)] for rank in range(MESH.world_size)}
+    return Sharded(shape=value.shape, dtype="float32", placements=placed, pieces=pieces)
+
+
+def truth(*shape: int) -> Floats:
+    return np.random.default_rng(1).normal(size=shape)
+
+
+def of_output(expected: Floats, value: Floats) -> str:
+    return nature(expected, np.full(expected.shape, NOISE), held(value, Shard(0)), MESH, output=True)
+
+
+def of_gradient(value: Floats) -> str:
+    return nature(truth(8, 3), np.full((8, 3), NOISE), held(value, Replicate()), MESH, output=False)
+
+
+@pytest.mark.parametrize(("factor", "word"), [(-1.0, NEGATED), (4.0, COUNTED), (0.25, COUNTED), (3.0, SCALED), (1.01, SCALED), (0.0, ZERO)])
+def test_a_gradient_times_a_constant_is_told_from_another(factor: float, word: str) -> None:
+    assert of_gradient(factor * truth(8, 3)) == word
+
+
+@given(st.integers(0, 7), st.integers(0, 2), st.floats(1e-3, 1e3))
+def test_no_word_is_said_of_a_gradient_that_one_element_does_not_fit(row: int, column: int, error: float) -> None:
+    value = 4.0 * truth(8, 3)
+    value[row, column] += error
+    assert not of_gradient(value)
+
+
+def test_an_output_that_is_right_on_the_first_rank_alone_is_told() -> None:
+    expected = truth(8, 3)
+    value = expected + 1.0
+    value[:2] = expected[:2]
+    assert of_output(expected, value) == ALONE
+    value[2:4] = expected[2:4]
+    assert not of_output(expected, value)
+
+
+def test_a_causal_mask_leaves_the_last_position_as_it_was() -> None:
+    expected = truth(8, 5, 3)
+    value = expected + 1.0
+    value[:, -1] = expected[:, -1]
+    assert of_output(expected, value) == UNMASKED
+    value[:, 0] = expected[:, 0]
+    assert not of_output(expected, value)
+
+
+def test_an_output_off_by_what_bfloat16_rounds_is_coarse_and_one_off_by_more_is_not() -> None:
+    expected = truth(64, 8)
+    off = np.random.default_rng(2).choice((-1.0, 1.0), expected.shape)
+    assert of_output(expected, expected * (1.0 + off * 2.0**-9)) == COARSE
+    assert not of_output(expected, expected * (1.0 + off * 0.5))
+    assert not of_output(expected, expected * np.where(off > 0, 1.0, 1.0 + 2.0**-9)), "half of it is right"
+
+
+def test_what_is_not_finite_has_no_word() -> None:
+    value = truth(8, 3)
+    value[0, 0] = np.nan
+    assert not of_gradient(value)
+
+
+def test_a_fault_that_begins_with_the_second_step_is_another_one() -> None:
+    case = a_case(training=Training(steps=2))
+    first, late = (
+        compare(case, "ddp", "torch", oracle(case), candidate(case, wrong_at(Stage.UPDATE, "0.weight", step=step))).divergences[0]
+        for step in (0, 1)
+    )
+    assert (first.nature, late.nature) == ("", "after the first step")
+    assert first.fingerprint != late.fingerprint
