@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, wrong_at
@@ -13,6 +14,7 @@ from samples import a_case, candidate, oracle, wrong_at
 from difftest.bundle import EVIDENCE, Joined, Recorder
 from difftest.campaign import run
 from difftest.case import Case
+from difftest.commands import compare
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
@@ -68,6 +70,18 @@ def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
     assert apart == findings(tmp_path / "together", together)  # type: ignore[arg-type]
     assert [blame for blame, _, _ in apart.values()] == ["xla sharding fault"]
     assert [hits for _, _, hits in apart.values()] == [3]
+
+
+def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> None:
+    bundles = [str(recorded(tmp_path / "torch", "ddp")), str(recorded(tmp_path / "xla", "spmd"))]
+    told = []
+    for _ in range(2):
+        done = CliRunner().invoke(compare.command, [*bundles, "--out", str(tmp_path / "out"), "--fail-on", "never"], standalone_mode=False)
+        assert not done.exception, done.output
+        corpus = Corpus(tmp_path / "out" / "corpus")
+        told.append(([run.case for run in corpus.observations()], [finding.hits for finding in corpus.findings()]))
+    assert told[0] == told[1]
+    assert told[0][1] == [3]
 
 
 def test_a_run_is_used_once_so_that_it_cannot_stand_for_its_own_repetition(tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
-"""The faults the service was made for: those alive in torch_xla 2.9.0 come out of generated cases, under the fingerprints of the README."""
+"""The faults the service was made for: every row of the README's table comes out of the generated case that it names, blamed as it says."""
 
 import importlib.util
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from difftest import plugins
-from difftest.comparator import compare
+from difftest.campaign import run
+from difftest.case import Case
+from difftest.corpus import Corpus
+from difftest.divergence import Finding
+from difftest.examine import Campaign
+from difftest.outcome import Outcome
 from generators.cases import case_at
 from workers import sandbox
 
@@ -19,23 +25,70 @@ pytestmark = [
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 TABLE = README[README.index("## The faults it was made for") :].split("\n## ")[0]
-FOUND = re.findall(r"`((xla_\w+)-\w+-\w+-[0-9a-f]{8})`", TABLE)
 MOST_CASES = 200
-PATHS = {"xla_ddp": ("data_parallel",), "xla_tp": ("tensor_parallel",)}
-"""Where a backend takes few of the cases of all paths, its own."""
+ISSUES = ("#8396", "#8334", "#9735", "#8812", "#8534")
+OTHER_SIDE = "torch_dtensor"
 
 
-def test_the_table_names_what_is_alive() -> None:
-    assert {backend for _, backend in FOUND} == {"xla_ddp", "xla_spmd", "xla_dtensor", "xla_tp"}
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row: the case's number from 1, of `path` alone or of all, and what it gives with the `defect` planted, if any."""
+
+    number: int
+    path: str
+    defect: str
+    fingerprint: str
+    decided: str
+    blame: str
 
 
-@pytest.mark.parametrize(("fingerprint", "backend"), FOUND, ids=[fingerprint for fingerprint, _ in FOUND])
-def test_a_fault_alive_upstream_comes_out_of_generated_cases(fingerprint: str, backend: str) -> None:
-    module = plugins.load("workers.backends", backend)
-    for index in range(MOST_CASES):
-        case = case_at(0, index, paths=PATHS.get(backend), max_world_size=4)
-        if not module.unsupported(case):
-            told = compare(case, backend, module.SIDE, sandbox.run(case, "oracle"), sandbox.run(case, backend))
-            if fingerprint in [divergence.fingerprint for divergence in told.divergences[:1]]:
-                return
-    pytest.fail(f"{fingerprint} did not come out of {MOST_CASES} cases")
+def rows() -> list[Row]:
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines() if line.startswith("| ")][1:]
+    return [row(*cells) for cells in lines if set(cells[0]) != {"-"}]
+
+
+def row(_issue: str, state: str, case: str, _minutes: str, finding: str, blame: str) -> Row:
+    number, path = re.fullmatch(r"(\d+)(?: of `(\w+)`)?", case).groups()  # type: ignore[union-attr]  a malformed table is an error
+    defect, decided = re.search(r"planted `(\w+)`", state), re.search(r"decided by `([^`]+)`", finding)
+    fingerprint = finding.split("`")[1]
+    return Row(
+        number=int(number),
+        path=path or "",
+        defect=defect[1] if defect else "",
+        fingerprint=fingerprint,
+        decided=decided[1] if decided else "",
+        blame=blame,
+    )
+
+
+def found(told: Row, folder: Path) -> Finding | None:
+    """What a campaign of the row's case alone finds on the row's backend."""
+    from workers.backends import candidates  # noqa: PLC0415
+    from workers.faults import VARIABLE  # noqa: PLC0415
+
+    backend = told.fingerprint.partition("-")[0]
+
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        planted = {VARIABLE: told.defect} if told.defect and name == backend else {}
+        return sandbox.run(case, name, options={**options, **planted})
+
+    corpus = Corpus(folder)
+    corpus.prepare()
+    campaign = Campaign(name="mission", backends=candidates((backend, OTHER_SIDE)), execute=execute, corpus=corpus)
+    case = case_at(0, told.number - 1, paths=(told.path,) if told.path else None)
+    (progress,) = run(campaign, [(told.number - 1, case)])
+    return next((finding for finding in progress.new if finding.backend == backend), None)
+
+
+def test_the_table_has_every_fault() -> None:
+    assert all(issue in TABLE for issue in ISSUES)
+    assert max(told.number for told in rows()) <= MOST_CASES
+
+
+@pytest.mark.parametrize("told", rows(), ids=lambda told: told.defect or told.fingerprint)
+def test_a_fault_comes_out_of_the_generated_case_that_the_table_names(told: Row, tmp_path: Path) -> None:
+    finding = found(told, tmp_path)
+    assert finding is not None
+    assert (finding.fingerprint, finding.blame) == (told.fingerprint, told.blame)
+    if told.decided:
+        assert finding.evidence["decided by"] == told.decided

@@ -13,6 +13,7 @@ from difftest.commands._options import json_option
 from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
 from difftest.corpus import Corpus
 from difftest.examine import ORACLE, Campaign
+from difftest.resume import resumed
 
 
 @click.command("compare")
@@ -30,7 +31,8 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     name = "-".join(["compare", *(bundle.resolve().name for bundle in options["bundles"])])
     campaign = Campaign(name=name, backends=joined.backends, execute=joined.execute, corpus=corpus)
     tally, began = Tally(), time.monotonic()
-    for progress in run_campaign(campaign, joined.cases):
-        tally.count(progress)
+    with resumed(corpus, name, fresh=True) as recorded:  # the same bundles compared again are the same campaign, and no more runs
+        for progress in run_campaign(campaign, joined.cases, recorded):
+            tally.count(progress)
     tally.seconds = time.monotonic() - began
     return conclude({**options, "seed": None}, tally, known_upstream(corpus, ledger, tally))
