@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from samples import a_case
 
 from difftest.case import Case, Data, DType, Training
-from difftest.layers import FlashAttention, Linear, Residual, walk
+from difftest.comparator import compare
+from difftest.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual, walk
 from difftest.layout import Placements, Replicate, Shard
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
@@ -274,6 +275,18 @@ def test_a_task_is_not_learned_when_the_backward_kernels_get_ids_that_were_not_c
     assert healthy[-1] < 0.1 * healthy[0]
     assert spoiled[0] == healthy[0]
     assert not spoiled[-1] < 3 * healthy[-1]
+
+
+@pytest.mark.slow
+@torch_needed
+def test_scores_that_the_backward_pass_computes_again_differ_by_rounding_alone() -> None:
+    """As long as the oracle computed sharp scores once for both passes, the gradient of the values was 82 floors off."""
+    attention = FlashAttention(width=8, heads=4, head_dim=128, length=256, keys=128)
+    layers = (Embedding(vocabulary=16, width=8), Residual(layers=(LayerNorm(width=8), attention)), Linear(inputs=8, outputs=8))
+    training = Training(loss="cross_entropy", learning_rate=0.0625)
+    case = a_case(layers, sequence=256, training=training, fed=Data(batch=4, regime="sharp"), path="flash_attention", seed=2)
+    told = compare(case, "torch_ddp", "torch", sandbox.run(case, "oracle"), sandbox.run(case, "torch_ddp"))
+    assert told.verdict == "agree", told.divergences[:1]
 
 
 @pytest.mark.slow

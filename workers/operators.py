@@ -35,13 +35,19 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
     Causal: query i sees keys up to i, whatever their number, as in SDPA and in Pallas. A query without any key of its segment gives zeros,
     as in SDPA; Pallas gives the mean of the values there, so the generators make no such case.
     """
+    hidden = forbidden(scores, query, key)
+    weights = _weights(query, key, scores, hidden)
+    with torch.no_grad():  # in another order: kernels add up otherwise in their backward pass
+        again = _weights(query.flip(-1), key.flip(-1), scores, hidden)
+    return cast("Tensor", _Mixed.apply(weights, again, value, hidden))  # type: ignore[no-untyped-call]
+
+
+def _weights(query: Tensor, key: Tensor, scores: Scores, hidden: Tensor | None) -> Tensor:
+    """The scores, before the softmax."""
     weights = query @ key.transpose(-1, -2) * scores.scale
     if scores.ab is not None:
         weights = weights + scores.ab
-    hidden = forbidden(scores, query, key)
-    if hidden is not None:
-        weights = weights.masked_fill(hidden, torch.finfo(weights.dtype).min)
-    return cast("Tensor", _Mixed.apply(weights, value, hidden))  # type: ignore[no-untyped-call]
+    return weights if hidden is None else weights.masked_fill(hidden, torch.finfo(weights.dtype).min)
 
 
 class _Mixed(torch.autograd.Function):
@@ -49,24 +55,25 @@ class _Mixed(torch.autograd.Function):
 
     They take the softmax's row sums from the output, `sum(gradient * output)`. With an output in a half type all of a row's weights then
     share one error, which the gradient of the queries adds up, where the textbook's sums cancel. And they keep of the softmax only each
-    row's log-sum-exp, in float32 at least: where scores are large, its rounding moves all of a row's weights.
+    row's log-sum-exp, in float32 at least, and compute the weights `again`: where scores are large, the rounding of either moves
+    weights that are nearly 1, and in the textbook stay there.
     """
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:  # noqa: ANN401  torch has no type for it
+    def forward(ctx: Any, weights: Tensor, again: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:  # noqa: ANN401
         mixed = _shown(torch.softmax(weights, dim=-1), hidden) @ value
-        ctx.save_for_backward(weights, torch.logsumexp(_wide(weights), -1, keepdim=True), value, mixed, hidden)
+        ctx.save_for_backward(again, torch.logsumexp(_wide(weights), -1, keepdim=True), value, mixed, hidden)
         return mixed
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:  # noqa: ANN401
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, Tensor, None]:  # noqa: ANN401
         (gradient,) = gradients
-        weights, normalizer, value, mixed, hidden = ctx.saved_tensors
-        seen = _wide(weights) if hidden is None else torch.where(hidden, normalizer, _wide(weights))
-        shares = _shown(torch.exp(seen - normalizer).to(weights.dtype), hidden)
+        again, normalizer, value, mixed, hidden = ctx.saved_tensors
+        seen = _wide(again) if hidden is None else torch.where(hidden, normalizer, _wide(again))
+        shares = _shown(torch.exp(seen - normalizer).to(again.dtype), hidden)
         own = gradient @ value.transpose(-1, -2)
         common = (gradient * mixed).sum(-1, keepdim=True)
-        return shares * (own - common), shares.transpose(-1, -2) @ gradient, None
+        return shares * (own - common), None, shares.transpose(-1, -2) @ gradient, None
 
 
 def _shown(shares: Tensor, hidden: Tensor | None) -> Tensor:
