@@ -32,12 +32,13 @@ Cut: TypeAlias = Literal["columns", "rows", "whole"]
 
 @functools.cache
 def meshes(*, axes: tuple[str, ...], max_world_size: int = 8) -> SearchStrategy[Mesh]:
-    """Meshes with these axes and 2 to `max_world_size` ranks: mostly 2 or 4, axes of one rank seldom."""
-    if not LEAST_RANKS <= max_world_size <= MOST_RANKS:
-        msg = f"max_world_size is {max_world_size}; allowed: {LEAST_RANKS} to {MOST_RANKS}"
+    """Meshes with these axes and 2 to `max_world_size` ranks: mostly 2 or 4, axes of one rank seldom. At most 1 is a machine's one card."""
+    if not 1 <= max_world_size <= MOST_RANKS:
+        msg = f"max_world_size is {max_world_size}; allowed: 1 to {MOST_RANKS}"
         raise UsageError(msg)
+    least = min(LEAST_RANKS, max_world_size)
     sizes = range(1, min(MOST_AXIS_SIZE, max_world_size) + 1)
-    shapes_ = [s for s in itertools.product(sizes, repeat=len(axes)) if LEAST_RANKS <= math.prod(s) <= max_world_size]
+    shapes_ = [s for s in itertools.product(sizes, repeat=len(axes)) if least <= math.prod(s) <= max_world_size]
     ordered = sorted(shapes_, key=lambda shape: (math.prod(shape), -min(shape), shape))
     return weighted(*((_mesh_weight(s), Mesh(tuple(zip(axes, s, strict=True)))) for s in ordered))
 

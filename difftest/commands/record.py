@@ -26,7 +26,7 @@ CASES = 40
 @click.option("--cases", type=click.IntRange(min=1), default=CASES, show_default=True, help="How many cases to generate.")
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
 @click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), required=True, help="The backends of this machine.")
-@click.option("--max-world-size", type=click.IntRange(min=2), default=8, show_default=True, help="The most ranks a case may have.")
+@click.option("--max-world-size", type=click.IntRange(min=1), default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many cases run at a time.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The bundle: a new folder.")
 @json_option

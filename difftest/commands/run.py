@@ -71,8 +71,8 @@ def _command(options: Mapping[str, Any]) -> int:
 
 def check_world_size(wanted: int) -> None:
     """Wrong usage where this machine does not allow meshes of so many ranks."""
-    if not 2 <= wanted <= most_ranks():  # noqa: PLR2004  one rank shards nothing
-        msg = f"--max-world-size is {wanted}; this machine allows 2 to {most_ranks()}"
+    if not 1 <= wanted <= most_ranks():
+        msg = f"--max-world-size is {wanted}; this machine allows 1 to {most_ranks()}"
         raise click.UsageError(msg)
 
 
