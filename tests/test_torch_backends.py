@@ -15,7 +15,7 @@ from difftest.layers import Activation, Attention, Conv, Embedding, LayerNorm, L
 from difftest.layout import Replicate, Shard
 from difftest.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
-from workers import sandbox
+from workers import sandbox, torch_side
 
 BACKENDS = ("torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp")
 PAIRS = (
@@ -147,3 +147,29 @@ def test_a_supported_case_is_supported_on_one_device_too() -> None:
 
 def test_backends_of_one_side_share_a_zygote() -> None:
     assert len({plugins.load("workers.backends", name).PRELOAD for name in (*BACKENDS, "oracle")}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cards", "share", "devices", "transport"),
+    [
+        (0, "1", ["cpu"] * 4, "gloo"),
+        (2, "", ["cpu"] * 4, "gloo"),
+        (4, "", ["cuda:0", "cuda:1", "cuda:2", "cuda:3"], "nccl"),
+        (2, "1", ["cuda:0", "cuda:1", "cuda:0", "cuda:1"], "gloo"),
+        (1, "1", ["cuda:0"] * 4, "gloo"),
+    ],
+)
+def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
+    monkeypatch: pytest.MonkeyPatch, cards: int, share: str, devices: list[str], transport: str
+) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setenv(torch_side.SHARE_VARIABLE, share)
+    case = a_case(mesh=(("dp", 4),))
+    found = [torch_side._find_device(case, rank) for rank in range(4)]  # noqa: SLF001
+    assert [str(device) for device in found] == devices
+    assert torch_side._transport(case, found[0]) == transport  # noqa: SLF001

@@ -1,7 +1,7 @@
 """What the backends over torch's own process groups share: joining, cutting the batch, reading the pieces.
 
-The device is found, not named: NCCL and one GPU a rank where there are enough of them, else gloo on the CPU. The framework is imported
-inside functions, because backends are listed on machines that have none.
+The device is found, not named: NCCL and one GPU a rank where there are enough of them, else gloo on the CPU, or over the tensors of shared
+GPUs. The framework is imported inside functions, because backends are listed on machines that have none.
 """
 
 import os
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import Shard as TorchShard
 
     from workers.session import Session
+
+SHARE_VARIABLE = "DIFFTEST_SHARE_GPUS"
+"""The environment variable that, at 1, lets ranks share GPUs where there are fewer; gloo lacks some collectives for CUDA's tensors."""
 
 PRELOAD = (
     "torch",
@@ -82,7 +85,7 @@ def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> 
 
     device, mesh = _find_device(case, rank), mesh or case.layout.mesh
     timeout = timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
-    distributed.init_process_group(_transport(device), init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout)
+    distributed.init_process_group(_transport(case, device), init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout)
     yield Member(case=case, rank=rank, device=device, mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names))
     distributed.barrier()
     distributed.destroy_process_group()
@@ -125,7 +128,7 @@ def environment(member: Member) -> dict[str, str]:
     return {
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name(member.device) if member.device.type == "cuda" else "cpu",
-        "transport": _transport(member.device),
+        "transport": _transport(member.case, member.device),
         "world_size": str(member.case.world_size),
         "threads": str(torch.get_num_threads()),
         "denormals": "kept",
@@ -150,22 +153,27 @@ def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
 
 
 def _find_device(case: Case, rank: int) -> "torch.device":
-    """A GPU of its own where every rank of this node can have one, else the CPU; a GPU is told to multiply in full precision."""
+    """A GPU of its own where every rank of this node can have one, or a shared one, else the CPU; GPUs multiply in full precision."""
     import torch
 
     rank, here = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
-    if torch.cuda.is_available() and torch.cuda.device_count() >= here:
-        torch.set_float32_matmul_precision("highest")
-        torch.backends.cudnn.allow_tf32 = False
-        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-        torch.cuda.set_device(rank)
-        return torch.device("cuda", rank)
-    return torch.device("cpu")
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not cards or (cards < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
+        return torch.device("cpu")
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.cuda.set_device(rank % cards)
+    return torch.device("cuda", rank % cards)
 
 
-def _transport(device: "torch.device") -> str:
-    return "nccl" if device.type == "cuda" else "gloo"
+def _transport(case: Case, device: "torch.device") -> str:
+    """NCCL takes one rank a GPU; gloo carries the tensors of ranks that share one, and the CPU's."""
+    import torch
+
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
+    return "nccl" if device.type == "cuda" and torch.cuda.device_count() >= here else "gloo"
 
 
 def _rows(member: Member, tensor: "Tensor") -> "Tensor":
