@@ -29,7 +29,7 @@ def _attend(environment: dict[str, str], query: "Tensor", key: "Tensor", value: 
     from torch.nn.attention import sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
-    mask = _mask(query, key, scores)
+    mask = allowed(query, key, scores)
     chosen = kernel(query, mask)
     environment["sdpa"] = chosen.name.lower()
     with sdpa_kernel(chosen):
@@ -37,7 +37,7 @@ def _attend(environment: dict[str, str], query: "Tensor", key: "Tensor", value: 
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale)
 
 
-def _mask(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None":
+def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None":
     """None where the kernel's own causal mask says it all; else which keys are seen, or what is added to the scores."""
     from workers.operators import forbidden
 

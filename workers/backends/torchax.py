@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from difftest.case import Case
-from difftest.layers import Collective, FlashAttention, Redistribute, walk
+from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Placements, Shard
 from difftest.outcome import Sharded
 from workers import xla_side
@@ -26,13 +26,14 @@ from workers import xla_side
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from workers.operators import Scores
     from workers.session import Forward, Session
 
 SIDE = "xla"
 ON_REQUEST = True
 PRELOAD = ("torch", "torch._dynamo", "torchax", "torchax.interop")
 
-NO_DOOR = (FlashAttention, Collective, Redistribute)
+NO_DOOR = (Collective, Redistribute)
 """Layers that ask for a framework's own operator, which torchax has not or not on every device."""
 
 
@@ -101,6 +102,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     import torch
     import torchax
 
+    from workers.operators import Operators
     from workers.session import Session
 
     torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise
@@ -113,8 +115,19 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
             feed=lambda tensor: world.put(tensor, case.layout.batch),
             read=partial(_read, world),
             accumulate=partial(_differentiate, world),
+            operators=Operators(attend=_attend),
             environment=_describe(),
         )
+
+
+def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
+    """Torch's operator, as torchax has it of JAX: there is no flash kernel outside TPUs."""
+    from torch.nn.functional import scaled_dot_product_attention
+
+    from workers.torch_flash import allowed
+
+    mask = allowed(query, key, scores)
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=scores.causal and mask is None, scale=scores.scale)
 
 
 def _place(world: _World, module: "nn.Module") -> "nn.Module":
