@@ -24,9 +24,17 @@ SCALED = "times a constant"
 COARSE = "rounded coarsely"
 ALONE = "right on the first rank alone"
 UNMASKED = "right at the last position alone"
+MOVED = "a parameter's elements changed places"
+LONELY = "wrong on one rank alone"
 
 COARSEST, FINEST = 2.0**-6, 2.0**-11
 """Between these shares of the greatest value lies the greatest error of what was kept in bfloat16 on its way."""
+
+PERMUTED = 0.1
+"""Sorted values that are nearer than this share of the unsorted ones' distance are the same values in other places."""
+
+DISPLACED = 2.0
+"""Times as far as its update a parameter's values are where they are in other places."""
 
 SEQUENCES = 3
 """The dims of a sequence's tensor."""
@@ -49,6 +57,23 @@ def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output
         return _multiple(truth, floors, value, mesh) if value.any() else ZERO
     right = _within(truth, floors, value)
     return _alone(right, actual, mesh) or _unmasked(right) or _coarse(truth, value, right)
+
+
+def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
+    """Whether a parameter was laid down with elements in each other's places, seen after its first update, which should be `truth`.
+
+    Its sorted values are still near the initial ones and the values are not, by more than an update moves them: among many values, moves
+    of any kind leave the sorted ones nearly where they were.
+    """
+    distance = np.abs(updated - initial).max(initial=0.0)
+    sorts = np.abs(np.sort(updated, None) - np.sort(initial, None)).max(initial=0.0)
+    return bool(sorts < PERMUTED * distance and distance > DISPLACED * np.abs(truth - initial).max(initial=0.0))
+
+
+def wrong_ranks(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> set[int]:
+    """The ranks whose own piece of a tensor without `misfits` is not `truth`'s."""
+    places = {rank: local_slices(actual.shape, actual.placements, mesh, rank) for rank in actual.pieces}
+    return {rank for rank, at in places.items() if not _within(truth[at], floors[at], np.asarray(actual.pieces[rank], np.float64)).all()}
 
 
 def _multiple(truth: Floats, floors: Floats, value: Floats, mesh: Mesh) -> str:

@@ -7,11 +7,11 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest import noise
+from difftest import data, noise
 from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence
-from difftest.nature import nature
+from difftest.nature import LONELY, MOVED, moved, nature, wrong_ranks
 from difftest.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
 
 Key: TypeAlias = tuple[int, Stage, str]
@@ -86,10 +86,37 @@ def mismatches(seen: Pair, check: str, stage: Stage) -> Iterator[Divergence]:
 
 def _nature(seen: Pair, key: Key) -> str:
     """The word for the damage to one tensor that was measured."""
+    step, stage, _ = key
+    if stage is Stage.FORWARD and step == 0 and _misplaced(seen):
+        return MOVED
+    if stage is Stage.UPDATE and len(_wrong_ranks(seen, step)) == 1 < seen.case.world_size:
+        return LONELY
+    truth, floors, actual = _beside(seen, key)
+    return nature(truth, floors, actual, seen.case.layout.mesh, output=stage is Stage.FORWARD)
+
+
+def _beside(seen: Pair, key: Key) -> tuple[Floats, Floats, Sharded]:
+    """A tensor's truth, the floors of its rounding, and what the candidate has."""
     step, stage, name = key
     alone, truth = seen.case.unsharded().layout.mesh, seen.expected.steps[step][stage, name]
     floors = noise.floor(seen.expected.noise[step][stage, name].full(alone))
-    return nature(truth.full(alone), floors, dict(seen.tensors())[key], seen.case.layout.mesh, output=stage is Stage.FORWARD)
+    return truth.full(alone), floors, dict(seen.tensors())[key]
+
+
+def _misplaced(seen: Pair) -> bool:
+    """Whether a parameter was laid down with its elements in other places, as the first update shows."""
+    for name, initial in data.weights(seen.case).items():
+        if (key := (0, Stage.UPDATE, name)) in seen.measured:
+            truth, _, actual = _beside(seen, key)
+            if moved(initial, truth, actual.full(seen.case.layout.mesh)):
+                return True
+    return False
+
+
+def _wrong_ranks(seen: Pair, step: int) -> set[int]:
+    """The ranks that hold a wrong piece of any parameter after one step's update."""
+    updated = [key for key in seen.measured if key[:2] == (step, Stage.UPDATE)]
+    return set[int]().union(*(wrong_ranks(*_beside(seen, key), seen.case.layout.mesh) for key in updated))
 
 
 def beyond(measurement: Measurement) -> bool:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import a_case, candidate, oracle, wrong_at
+from samples import Key, a_case, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
 
 from difftest.case import Training
 from difftest.comparator import compare
 from difftest.layout import Mesh, Placements, Replicate, Shard, local_slices
-from difftest.nature import ALONE, COARSE, COUNTED, NEGATED, SCALED, UNMASKED, ZERO, Floats, nature
+from difftest.nature import ALONE, COARSE, COUNTED, LONELY, MOVED, NEGATED, SCALED, UNMASKED, ZERO, Floats, moved, nature
 from difftest.outcome import Sharded, Stage
 
 MESH = Mesh(axes=(("dp", 4),))
@@ -86,3 +86,42 @@ def test_a_fault_that_begins_with_the_second_step_is_another_one() -> None:
     )
     assert (first.nature, late.nature) == ("", "after the first step")
     assert first.fingerprint != late.fingerprint
+
+
+@given(st.integers(0, 7), st.integers(1, 7), st.floats(0.0, 0.01))
+def test_rows_that_changed_places_are_told_through_a_small_update(row: int, further: int, rate: float) -> None:
+    initial, update = truth(8, 3), rate * np.random.default_rng(2).normal(size=(8, 3))
+    swapped = np.array(initial)
+    swapped[[row, (row + further) % 8]] = initial[[(row + further) % 8, row]]
+    assert moved(initial, initial + update, swapped + update)
+
+
+@given(st.integers(2, 2000), st.floats(-4.0, 4.0))
+def test_a_wrong_update_changes_no_places(size: int, factor: float) -> None:
+    random = np.random.default_rng(size)
+    initial, update = random.normal(size=size), 0.1 * random.choice((-1.0, 1.0), size)
+    assert not moved(initial, initial + update, initial + update * np.sign(factor))
+    assert not moved(initial, initial + update, initial + update + factor)
+
+
+def test_an_output_of_a_parameter_with_swapped_rows_says_so() -> None:
+    case = a_case(training=Training(learning_rate=2.0**-10))
+
+    def swap(_step: int, key: Key, value: Floats) -> Floats:
+        if key == (Stage.UPDATE, "0.weight"):
+            return value[::-1]
+        return value + 1.0 if key == (Stage.FORWARD, "output") else value
+
+    first, *_ = compare(case, "ddp", "torch", oracle(case), candidate(case, swap)).divergences
+    assert (first.tensor, first.nature) == ("output", MOVED)
+
+
+def test_a_parameter_that_one_rank_alone_has_wrong_is_another_fault_than_one_wrong_everywhere() -> None:
+    case = tensor_parallel_case()
+    right = candidate(case)
+    pieces = right.steps[0][Stage.UPDATE, "0.weight"].pieces
+    lone = with_pieces(right, 0, (Stage.UPDATE, "0.weight"), {1: pieces[1] + 1.0})
+    everywhere = with_pieces(lone, 0, (Stage.UPDATE, "0.weight"), {0: pieces[0] - 1.0})
+    said = [compare(case, "fsdp", "torch", oracle(case), actual).divergences[0] for actual in (lone, everywhere)]
+    assert [divergence.nature for divergence in said] == [LONELY, ""]
+    assert said[0].fingerprint != said[1].fingerprint

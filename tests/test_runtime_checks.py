@@ -53,6 +53,12 @@ def test_the_same_client_twice_diverges_even_when_guarded() -> None:
     assert "jax creates a second cpu client" in divergence.detail
 
 
+def test_a_second_client_without_the_guard_is_told_by_the_guard_first() -> None:
+    first, second = said(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax")])
+    assert "without the guard" in first.detail
+    assert "a second cpu client" in second.detail
+
+
 def test_a_runtime_divergence_counts_although_the_numbers_agree() -> None:
     actual = dataclasses.replace(candidate(CASE), events={"clients": [OWN, a_client("jax")]})
     comparison = compare(CASE, "xla_spmd", "xla", oracle(CASE), actual)

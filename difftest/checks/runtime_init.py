@@ -21,16 +21,16 @@ def check(seen: Pair) -> Iterator[Divergence]:
     if isinstance(seen.actual, Failure):
         return
     clients: list[Client] = list(seen.actual.events.get("clients", ()))
+    if any(client["library"] == "torch_xla" for client in clients):  # first, for a client without the guard may be a second one too
+        yield from (
+            _divergence(seen, client, f"jax creates a {client['platform']} client without the guard") for client in _unguarded(clients)
+        )
     times: Counter[tuple[str, str]] = Counter()
     for client in clients:
         library, platform = client["library"], client["platform"]
         times[library, platform] += 1
         if times[library, platform] == 2:  # noqa: PLR2004  the second is one too many
             yield _divergence(seen, client, f"{library} creates a second {platform} client")
-    if any(client["library"] == "torch_xla" for client in clients):
-        yield from (
-            _divergence(seen, client, f"jax creates a {client['platform']} client without the guard") for client in _unguarded(clients)
-        )
 
 
 def _unguarded(clients: list[Client]) -> list[Client]:
