@@ -117,7 +117,7 @@ def test_cases_differ_within_a_seed_and_between_seeds() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "index", "paths", "size"),
-    [(-1, 0, None, 8), (2**63, 0, None, 8), (0, -1, None, 8), (0, 0, ("sideways",), 8), (0, 0, (), 8), (0, 0, None, 1), (0, 0, None, 65)],
+    [(-1, 0, None, 8), (2**63, 0, None, 8), (0, -1, None, 8), (0, 0, ("sideways",), 8), (0, 0, (), 8), (0, 0, None, 0), (0, 0, None, 65)],
 )
 def test_a_number_or_path_out_of_range_is_a_usage_error(seed: int, index: int, paths: tuple[str, ...] | None, size: int) -> None:
     with pytest.raises(UsageError, match="allowed"):
