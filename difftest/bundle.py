@@ -28,7 +28,7 @@ EVIDENCE = -1
 """The index of a case that was run for a finding's sake and is none of the campaign's own."""
 
 _ID = re.compile(r"[0-9a-f]{12}")
-_NAME = re.compile(r"[a-z0-9_]{1,60}")
+_NAME = re.compile(r"[a-z0-9_]{1,60}(@[A-Za-z0-9_.]{1,30})?")
 """Of a backend or a side: a finding's folder is called by it."""
 
 _FILES = frozenset({"json", "npz"})

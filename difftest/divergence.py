@@ -14,6 +14,7 @@ import msgspec
 
 from difftest.errors import UsageError
 from difftest.outcome import Failure, Stage, Symptom
+from difftest.plugins import plain
 
 SCHEMA = 1
 HASH_LENGTH = 8
@@ -57,9 +58,12 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """`backend-check-symptom-hash`: equal for equal faults. Failures do not depend on the path they were met on."""
+        """`backend-check-symptom-hash`: equal for equal faults, the hash in every environment of a backend.
+
+        Failures do not depend on the path they were met on.
+        """
         parts = (self.cause,) if self.cause else tuple(filter(None, (self.path, self.stage, self.nature)))
-        digest = hashlib.sha256("\n".join((self.backend, self.check, self.symptom, *parts)).encode()).hexdigest()
+        digest = hashlib.sha256("\n".join((plain(self.backend), self.check, self.symptom, *parts)).encode()).hexdigest()
         return f"{self.backend}-{self.check}-{self.symptom}-{digest[:HASH_LENGTH]}"
 
 

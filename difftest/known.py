@@ -20,6 +20,7 @@ from difftest.errors import UsageError
 from difftest.examine import Described
 from difftest.layers import Conv, walk
 from difftest.layout import Shard
+from difftest.plugins import plain
 from difftest.reduce.measure import uneven_cuts
 
 FILE = Path(__file__).with_name("known.toml")
@@ -59,7 +60,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def matches(self, finding: Finding | Divergence, case: Case) -> bool:
         """Whether it is about this finding, which `case` showed."""
-        told = fnmatchcase(finding.fingerprint, self.fingerprint) and fnmatchcase(finding.detail, self.detail)
+        fingerprint = finding.fingerprint.replace(finding.backend, plain(finding.backend), 1)  # it is known in every environment
+        told = fnmatchcase(fingerprint, self.fingerprint) and fnmatchcase(finding.detail, self.detail)
         return told and self.covers(case)
 
     def covers(self, case: Case) -> bool:
@@ -79,7 +81,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The entry for which a case is not launched on a backend, or None."""
-        kept = (entry for entry in self._counting(today) if entry.quarantine and fnmatchcase(backend, entry.backend))
+        kept = (entry for entry in self._counting(today) if entry.quarantine and fnmatchcase(plain(backend), entry.backend))
         return next((entry for entry in kept if entry.covers(case)), None)
 
     def expired(self, today: date) -> tuple[Entry, ...]:

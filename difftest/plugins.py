@@ -2,6 +2,8 @@
 
 The folders are `difftest.checks`, `generators.paths`, `workers.backends` and `reports.formats`; what a module in one of
 them must offer is the `Protocol` in the folder's `__init__`. Names are read from the folder without importing anything.
+
+A backend may be named with an environment: `xla_spmd@2.8` is `xla_spmd`, run where `workers.environments` finds one of that name.
 """
 
 import importlib
@@ -13,6 +15,9 @@ from pathlib import Path
 from types import ModuleType
 
 from difftest.errors import UsageError
+
+IN = "@"
+"""Between a backend and its environment."""
 
 
 @cache
@@ -28,9 +33,14 @@ def file(package: str, name: str) -> Path:
 
 
 def load(package: str, name: str) -> ModuleType:
-    """The plug-in called `name`; `UsageError` when there is none."""
-    require(package, [name])
-    return importlib.import_module(f"{package}.{name}")
+    """The plug-in called `name`, in whatever environment; `UsageError` when there is none."""
+    require(package, [plain(name)])
+    return importlib.import_module(f"{package}.{plain(name)}")
+
+
+def plain(name: str) -> str:
+    """A backend's name without its environment's."""
+    return name.partition(IN)[0]
 
 
 def require(package: str, wanted: Iterable[str], allowed: Iterable[str] = ()) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence
 from difftest.outcome import Failure, Outcome, Stage, Symptom
+from difftest.plugins import IN
 from reports import spelling
 from reports.script import Fault, Kind, Plan, Script
 
@@ -102,6 +103,8 @@ def backends() -> tuple[str, ...]:
 
 def refusal(case: Case, backend: str) -> str | None:
     """Why no script can be written for `case` on `backend`, or None."""
+    if IN in backend:
+        return f"{backend} runs in an environment of its own; `difftest bisect` asks several versions with one script"
     if backend not in backends():
         return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
     flash = {layer for _, layer in data.walk(case.model.layers) if isinstance(layer, data.FlashAttention)}

@@ -58,6 +58,11 @@ def test_a_mismatch_is_told_apart_by_path_backend_check_stage_and_symptom(change
     assert msgspec.structs.replace(MISMATCH, **changes).fingerprint != MISMATCH.fingerprint
 
 
+def test_a_fault_has_one_hash_in_every_environment_of_a_backend() -> None:
+    here, there = (msgspec.structs.replace(MISMATCH, backend=name).fingerprint for name in ("xla_spmd", "xla_spmd@2.8"))
+    assert there == here.replace("xla_spmd", "xla_spmd@2.8")
+
+
 def test_a_failure_is_the_same_on_every_path_and_stage() -> None:
     assert msgspec.structs.replace(FAILED, path="data_parallel", stage=Stage.UPDATE).fingerprint == FAILED.fingerprint
     assert msgspec.structs.replace(FAILED, backend="xla_ddp").fingerprint != FAILED.fingerprint

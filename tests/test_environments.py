@@ -51,6 +51,25 @@ def test_an_environment_says_what_ray_is_asked_for(tmp_path: Path) -> None:
     assert not ddp.plain
 
 
+VERSIONS = """
+[[environment]]
+backends = "*"
+workers = 1
+
+[[environment]]
+backends = "xla_*@2.8"
+python = "/opt/old/bin/python"
+"""
+
+
+def test_a_backend_named_with_an_environment_runs_in_that_one_and_others_never(tmp_path: Path) -> None:
+    read = environments.read(written(tmp_path, VERSIONS))
+    assert environments.of("xla_spmd@2.8", read).python == "/opt/old/bin/python"
+    assert environments.of("xla_spmd", read).python is None
+    with pytest.raises(UsageError, match=r"backend 'xla_spmd@2\.7' names an environment"):
+        environments.of("xla_spmd@2.7", read)
+
+
 def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert environments.given() is None

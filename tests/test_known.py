@@ -35,6 +35,15 @@ def test_a_finding_is_known_by_fingerprint_detail_and_facts_of_its_case() -> Non
     assert not msgspec.structs.replace(ENTRY, fingerprint="xla_tp-*").matches(FOUND, EVEN)
 
 
+def test_what_is_known_is_known_in_every_environment() -> None:
+    elsewhere = msgspec.structs.replace(
+        FOUND, backend=f"{FOUND.backend}@2.8", fingerprint=FOUND.fingerprint.replace(FOUND.backend, f"{FOUND.backend}@2.8")
+    )
+    assert ENTRY.matches(elsewhere, EVEN)
+    kept = Entry(fingerprint="xla_spmd-*", upstream="x", reason="y", expires=TODAY, quarantine=True, where={"path": "data_parallel"})
+    assert Ledger(known=(kept,)).quarantine("xla_spmd@2.8", EVEN, TODAY) == kept
+
+
 def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
     ledger, tomorrow = Ledger(known=(ENTRY,)), date(2026, 11, 22)
     assert (ledger.entry(FOUND, EVEN, TODAY), ledger.expired(TODAY)) == (ENTRY, ())

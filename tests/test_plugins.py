@@ -7,6 +7,7 @@ import pytest
 
 from difftest import plugins
 from difftest.errors import UsageError
+from workers.backends import candidates
 
 CHECKS = "difftest.checks"
 
@@ -44,3 +45,23 @@ def test_the_first_name_that_is_not_allowed_is_told() -> None:
     assert plugins.require(CHECKS, ["loss", "finite"]) == ("loss", "finite")
     with pytest.raises(UsageError, match="unknown check 'finite'; allowed: loss"):
         plugins.require(CHECKS, ["loss", "finite", "shape"], ["loss"])
+
+
+def test_a_backend_may_be_named_with_an_environment() -> None:
+    chosen = candidates(("xla_spmd@2.8", "xla_spmd"))
+    assert list(chosen) == ["xla_spmd@2.8", "xla_spmd"]
+    assert chosen["xla_spmd@2.8"] is chosen["xla_spmd"]
+    assert plugins.plain("xla_spmd@2.8") == plugins.plain("xla_spmd") == "xla_spmd"
+
+
+@pytest.mark.parametrize("name", ["xla_spmd@", "xla_spmd@a-b", "xla_spmd@../x", "xla_spmd@a@b", f"xla_spmd@{'a' * 31}"])
+def test_an_environment_whose_name_cannot_be_is_told(name: str) -> None:
+    with pytest.raises(UsageError, match="allowed: 1 to 30 letters"):
+        candidates((name,))
+
+
+def test_an_environment_makes_no_backend_known() -> None:
+    with pytest.raises(UsageError, match="unknown backend 'sideways'"):
+        candidates(("sideways@2.8",))
+    with pytest.raises(UsageError, match="unknown backend 'oracle'"):
+        candidates(("oracle@2.8",))

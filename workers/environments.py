@@ -11,6 +11,9 @@ The environment variable `DIFFTEST_ENVIRONMENTS` names a TOML file; the first en
     workers = 1                                     # at most so many; as many as --workers says otherwise
     seconds_to_place = 900                          # a cloud's machines start slowly
 
+A backend may be named with its environment, so that one version is held against another: `--backends xla_spmd@2.8,xla_spmd@2.9`. Such names
+fit patterns with an `@` alone, as `*@2.8`, and those without one no others.
+
 Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's run
 on the nodes with GPUs and XLA's on those with TPU chips, each worker with all of its node's.
 """
@@ -25,6 +28,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from difftest.errors import UsageError
+from difftest.plugins import IN
 
 VARIABLE = "DIFFTEST_ENVIRONMENTS"
 
@@ -114,5 +118,11 @@ def found(nodes: Iterable[Resources]) -> tuple[Environment, ...]:
 
 
 def of(backend: str, environments: Iterable[Environment]) -> Environment:
-    """The first environment whose pattern fits `backend`; the plain one where none does."""
-    return next((environment for environment in environments if fnmatchcase(backend, environment.backends)), PLAIN)
+    """The first environment whose pattern fits `backend`; the plain one where none does. `UsageError` where it names a missing one."""
+    named = IN in backend
+    fitting = (one for one in environments if (IN in one.backends) == named and fnmatchcase(backend, one.backends))
+    environment = next(fitting, PLAIN)
+    if named and environment is PLAIN:
+        msg = f'backend {backend!r} names an environment; the file in {VARIABLE} must have one whose `backends` fits it, as "*{IN}..."'
+        raise UsageError(msg)
+    return environment

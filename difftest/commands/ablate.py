@@ -45,7 +45,7 @@ def _run(finding: Finding, case: Case, corpus: Corpus, workers: int | None) -> t
         pool = dispatch.Pool(count)
         for name in (ORACLE, finding.backend):
             pool.require(name)
-        backends = candidates(())
+        backends = candidates() | candidates((finding.backend,))
         campaign = Campaign(name="ablate", backends=backends, execute=pool.execute, corpus=corpus, workers=count)
         answers = ablate(campaign, finding, case, backends[finding.backend].environment(case))
         measured = finding.symptom in {Symptom.MISMATCH, Symptom.NONFINITE}

@@ -19,6 +19,7 @@ from difftest.corpus import Corpus, read_case
 from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import ORACLE
+from difftest.plugins import IN, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,11 @@ def _replays(what: Target, wanted: tuple[str, ...] | None, times: int, load: int
     from workers.backends import candidates
 
     deadline = sandbox.DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))  # who is given less of the machine needs longer
-    chosen = candidates(wanted or ((what.finding.backend,) if what.finding else ()))
+    names = wanted or ((what.finding.backend,) if what.finding else ())
+    if elsewhere := [name for name in names if IN in name]:
+        msg = f"{elsewhere[0]} runs in an environment of its own, and a replay in this one; give --backends {plain(elsewhere[0])}"
+        raise UsageError(msg)
+    chosen = candidates(names)
     truth = sandbox.run(what.case, ORACLE, deadline=deadline)
     for _ in range(times):
         for name, backend in chosen.items():

@@ -12,6 +12,7 @@ from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
 from difftest.known import Entry
+from difftest.plugins import IN
 from difftest.triage import TIMES, Status, Triaged, triage
 
 
@@ -32,7 +33,9 @@ def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_j
 
         with dispatch.cluster(None, workers) as count:
             pool = dispatch.Pool(count)
-            campaign = Campaign(name="triage", backends=candidates(()), execute=pool.execute, corpus=corpus, workers=count)
+            elsewhere = tuple(finding.backend for finding in corpus.findings() if IN in finding.backend)
+            backends = candidates() | (candidates(elsewhere) if elsewhere else {})
+            campaign = Campaign(name="triage", backends=backends, execute=pool.execute, corpus=corpus, workers=count)
             for one in triage(campaign, entries, today, times):
                 found.append(one)
                 click.echo(_line(one), err=as_json)
