@@ -87,10 +87,12 @@ def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Pa
     (packages,) = (folder / "lib").glob("python*/site-packages")
     (packages / "these.pth").write_text("\n".join(site.getsitepackages()))
     (packages / "sitecustomize.py").write_text(STARTED.format(file=str(started)))
-    other = Environment(backends="torch_*", python=str(folder / "bin" / "python"))
+    other = Environment(backends="*@other", python=str(folder / "bin" / "python"))
     pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS, places=[other])
-    assert place(pool, DDP)[1] == str(folder)
-    assert isinstance(pool.execute(case(), DDP), Trace)
+    assert place(pool, f"{DDP}@other")[1] == str(folder)
+    pool.require(f"{DDP}@other")
+    assert isinstance(pool.execute(case(), f"{DDP}@other"), Trace)
+    assert place(pool, DDP)[1] != str(folder)
     assert any("workers.zygote" in line and line.startswith(str(folder)) for line in started.read_text().splitlines())
 
 

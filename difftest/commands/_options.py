@@ -26,18 +26,32 @@ class Names(click.ParamType[tuple[str, ...]]):
 
     name = "a,b"
 
-    def __init__(self, package: str, *, leave_out: str = "") -> None:
-        self._package, self._leave_out = package, leave_out
+    def __init__(self, package: str) -> None:
+        self._package = package
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ANN401
         """The names, all known; wrong usage otherwise."""
         if isinstance(value, tuple):
             return value
-        allowed = [name for name in plugins.names(self._package) if name != self._leave_out]
         try:
-            return plugins.require(self._package, (part.strip() for part in value.split(",")), allowed)
+            return self._known(tuple(part.strip() for part in value.split(",")))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+    def _known(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return plugins.require(self._package, names)
+
+
+class Backends(Names):
+    """A comma-separated list of backends, each with its environment where it has one (`xla_spmd@2.8`)."""
+
+    def __init__(self) -> None:
+        super().__init__("workers.backends")
+
+    def _known(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        from workers.backends import candidates
+
+        return tuple(candidates(names))
 
 
 class Duration(click.ParamType[float]):

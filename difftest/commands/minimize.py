@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from difftest.case import Case
-from difftest.commands._options import Names, check_ranks, json_option, print_json
+from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.commands.replay import read_target
 from difftest.corpus import REDUCED, Corpus, write_case
 from difftest.errors import UsageError
@@ -39,7 +39,7 @@ class Task:
 
 @click.command("minimize")
 @click.argument("target", metavar="FINDING|CASE", type=click.Path(path_type=Path))
-@click.option("--backend", type=Names("workers.backends", leave_out=ORACLE), help="Which shows it.  [default: the finding's]")
+@click.option("--backend", type=Backends(), help="Which shows it.  [default: the finding's]")
 @click.option("--budget", type=click.IntRange(min=1), default=BUDGET, show_default=True, help="The most cases to run.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many run at a time.  [default: the CPUs]")
 @click.option("--out", type=click.Path(path_type=Path), help="Where the reduced case goes.  [default: reduced.json beside the case]")

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from difftest import known, resume
-from difftest.commands._options import Duration, Names, json_option, most_ranks
+from difftest.commands._options import Backends, Duration, Names, json_option, most_ranks
 from difftest.commands._out import Out, placed
 from difftest.commands.run import (
     FAIL_ON,
@@ -49,7 +49,7 @@ REPLAYS = 1
 @click.option("--cases", type=click.IntRange(min=1), help="At most so many new cases.  [default: as many as --budget allows]")
 @click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="The date that the seed is made of.  [default: today, UTC]")
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
-@click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), help="Only these backends.  [default: all]")
+@click.option("--backends", type=Backends(), help="Only these backends.  [default: all]")
 @click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
 @click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")

@@ -11,7 +11,7 @@ import click
 from difftest.bundle import EVIDENCE, Recorder
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
-from difftest.commands._options import Names, check_ranks, json_option, print_json
+from difftest.commands._options import Backends, Names, check_ranks, json_option, print_json
 from difftest.corpus import Corpus, read_case
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign, Described
@@ -25,7 +25,7 @@ CASES = 40
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of generated cases, without CASE files.")
 @click.option("--cases", type=click.IntRange(min=1), default=CASES, show_default=True, help="How many cases to generate.")
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
-@click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), required=True, help="The backends of this machine.")
+@click.option("--backends", type=Backends(), required=True, help="The backends of this machine.")
 @click.option("--max-world-size", type=click.IntRange(min=1), default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many cases run at a time.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The bundle: a new folder.")

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from difftest.case import Case
-from difftest.commands._options import Names, check_ranks, json_option, print_json
+from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.comparator import Comparison, compare
 from difftest.corpus import Corpus, read_case
 from difftest.divergence import Finding
@@ -32,7 +32,7 @@ class Target:
 
 @click.command("replay")
 @click.argument("target", metavar="CASE_OR_FINDING", type=click.Path(path_type=Path))
-@click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), help="Which to run.  [default: the finding's, or all]")
+@click.option("--backends", type=Backends(), help="Which to run.  [default: the finding's, or all]")
 @click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often.")
 @click.option("--load", type=click.IntRange(min=0), default=0, show_default=True, help="How many busy processes run beside it.")
 @json_option

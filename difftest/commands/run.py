@@ -13,7 +13,7 @@ from difftest import known, plugins, resume
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
-from difftest.commands._options import Duration, Names, json_option, most_ranks, print_json
+from difftest.commands._options import Backends, Duration, Names, json_option, most_ranks, print_json
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
 from difftest.corpus import Corpus
@@ -35,7 +35,7 @@ FAIL_ON = ("new", "any", "infra", "never")
 @click.option("--cases", type=click.IntRange(min=1), help=f"How many cases to run.  [default: {CASES}, or as many as --budget allows]")
 @click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
-@click.option("--backends", type=Names("workers.backends", leave_out=ORACLE), help="Only these backends.  [default: all]")
+@click.option("--backends", type=Backends(), help="Only these backends.  [default: all]")
 @click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
 @click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
