@@ -57,7 +57,8 @@ class Draft:
         """What fails, where, in a line that a tracker shows as it is."""
         finding = self.finding
         what = spelling.brief(finding.detail).partition(": ")[2] if self.fails else f"{finding.check} of {finding.tensor}"
-        line = spelling.docstring(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}")[:MOST_TITLE]
+        by = f" with {decided}" if (decided := finding.evidence.get("decided by")) else ""
+        line = spelling.docstring(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}{by}")[:MOST_TITLE]
         return re.sub("[@#<>`]", " ", line)
 
     @property

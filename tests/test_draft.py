@@ -103,6 +103,11 @@ def test_a_draft_holds_all_that_maintainers_ask_for(name: str) -> None:
         assert part in text, part
 
 
+def test_the_title_names_the_option_that_decides() -> None:
+    first, *_ = drafted(a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"}), "xla").splitlines()
+    assert first == "# [torch_dtensor] mismatch in update: parameters of 0.weight with replication.gradient_as_bucket_view=True"
+
+
 ABLATIONS = {
     "it runs on one device, unsharded": "disappears",
     "fast math is off": "disappears: a known benign cause, fast math reorders sums",
