@@ -30,6 +30,9 @@ _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
 _SCHEMA = re.compile(r"args_schema=.*")
 """DTensor's messages list an operator's arguments with their shapes and placements: what differs from case to case."""
 
+_TYPE = re.compile(r"\bbf(?=16\[)")
+"""XLA's messages give a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type."""
+
 _FOLDERS = re.compile(r"(/[\w.+-]+)+/")
 
 
@@ -75,7 +78,7 @@ def identity(failure: Failure) -> str:
 
 def without_numbers(text: str) -> str:
     """`text` with numbers, lists of numbers, folders and DTensor's argument lists taken out, so that two cases write the same."""
-    return _NUMBERS.sub("#", _NUMBER.sub("#", _FOLDERS.sub("", _SCHEMA.sub("args", text)))).strip()
+    return _NUMBERS.sub("#", _NUMBER.sub("#", _TYPE.sub("f", _FOLDERS.sub("", _SCHEMA.sub("args", text))))).strip()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -92,6 +92,7 @@ def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float,
         ("at 0x7ffe1234abcd", "at 0x55aa"),
         ("index -1 is out of range", "index 5 is out of range"),
         ("no file /home/me/venv/lib/x.so", "no file /opt/lib/python3/x.so"),
+        ("not compatible: f32[3,128,8] vs. f32[4,128,8]", "not compatible: bf16[5,128] vs. bf16[6,128]"),
         ('File "/a/b/torch/nn.py", line 3', 'File "/c/torch/nn.py", line 1234'),
     ],
 )
