@@ -93,6 +93,15 @@ def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:
     pytest.fail("no run began")
 
 
+@pytest.mark.usefixtures("pool")
+def test_what_ray_tells_of_lost_workers_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--json` promises one object on standard output."""
+    dispatch.ray_worker.print_to_stdstream({"lines": ["A worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    said = capsys.readouterr()
+    assert not said.out
+    assert "A worker died" in said.err
+
+
 def test_what_is_started_here_listens_on_loopback_alone(pool: dispatch.Pool) -> None:
     del pool
     listening = {

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray._private import ray_constants
+from ray._private import worker as ray_worker
 
 from difftest import plugins
 from difftest.case import Case
@@ -49,6 +50,7 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
     What is started here listens on the loopback interface only. `InfrastructureError` when there is no cluster at the address.
     """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray_worker.print_to_stdstream = _on_stderr
     address = address or os.environ.get(ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE)
     try:
         with contextlib.nullcontext() if address else _local_only():
@@ -61,6 +63,14 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
         yield workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     finally:
         ray.shutdown()
+
+
+_PRINT = ray_worker.print_to_stdstream
+
+
+def _on_stderr(data: dict[str, Any], ignore_prefix: bool) -> None:  # noqa: FBT001  Ray's own signature
+    """Ray tells of lost workers on standard output, whatever `log_to_driver` is, and there a command's JSON goes."""
+    _PRINT({**data, "is_err": True}, ignore_prefix=ignore_prefix)
 
 
 @contextmanager
