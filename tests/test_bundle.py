@@ -93,6 +93,15 @@ def test_a_run_is_used_once_so_that_it_cannot_stand_for_its_own_repetition(tmp_p
     assert isinstance(joined.execute(CASES[0], "oracle", {}), Trace)
 
 
+def test_what_was_run_for_evidence_serves_every_finding_that_asks(tmp_path: Path) -> None:
+    """The other side's finding on the same case took it, and this one's blame was left untold."""
+    joined, single = Joined([recorded(tmp_path / "xla", "spmd", repeats=1)], "oracle"), CASES[0].unsharded()
+    first, second = (joined.execute(single, "spmd", {}) for _ in range(2))
+    assert isinstance(first, Trace)
+    assert isinstance(second, Trace)
+    assert first.steps[0].keys() == second.steps[0].keys()
+
+
 def test_a_folder_that_holds_something_is_not_recorded_into(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"is not empty; a bundle is recorded into a folder of its own"):
