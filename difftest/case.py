@@ -14,7 +14,7 @@ from difftest.errors import UsageError
 from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Layout, Mesh, Replicate, Shard, replicated
 from difftest.model import Model
-from difftest.options import Replication, Start, put_back
+from difftest.options import Replication, SdpaKernel, Start, put_back
 
 SCHEMA = 2
 MOST_STEPS = 200
@@ -69,7 +69,11 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One training configuration. `ValueError` where its parts contradict each other."""
+    """One training configuration. `ValueError` where its parts contradict each other.
+
+    `sdpa` is the kernel that flash attention on torch's side uses where its device has it and it takes the tensors; unset, the backend
+    chooses.
+    """
 
     path: str
     model: Model
@@ -79,6 +83,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     dtype: DType = "float32"
     replication: Replication = Replication()
     start: Start = Start()
+    sdpa: SdpaKernel | msgspec.UnsetType = msgspec.UNSET
     seed: int = 0
     schema: int = SCHEMA
 
@@ -148,6 +153,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield f"replication.{name}", msgspec.structs.replace(self, replication=replication)
         for name, start in put_back(self.start):
             yield f"start.{name}", msgspec.structs.replace(self, start=start)
+        if self.sdpa is not msgspec.UNSET:
+            yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
 
 
 def _explain(text: bytes | str, error: Exception) -> UsageError:

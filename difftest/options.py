@@ -10,6 +10,17 @@ import msgspec
 
 Act: TypeAlias = Literal["spmd", "mesh", "device", "seed"]
 ACTS: tuple[Act, ...] = ("spmd", "mesh", "device", "seed")
+SdpaKernel: TypeAlias = Literal["flash", "efficient", "cudnn", "math"]
+"""The kernels of torch's `scaled_dot_product_attention`."""
+TORCH_KERNELS: dict[SdpaKernel, str] = {
+    "flash": "FLASH_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+    "math": "MATH",
+}
+"""By torch's names, members of `SDPBackend`."""
+USUAL_KERNELS: tuple[SdpaKernel, ...] = ("flash", "efficient", "math")
+"""Of which the first that takes the tensors is used; the last takes all."""
 MOST_BUCKET_MEGABYTES = 64.0
 
 

@@ -20,7 +20,7 @@ from difftest import plugins
 from difftest.case import Case, Data
 from difftest.errors import UsageError
 from generators.explore import BLOCK, POOL, Walk
-from generators.options import replications, starts
+from generators.options import kernels, replications, starts
 from generators.training import batches, dtypes, ignored_shares, purposes, regimes, trainings, wired
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size
     start = draw(starts(accumulation=training.accumulation))
     seed = draw(st.integers(0, MOST_SEED))
     case = Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
-    return msgspec.structs.replace(draw(wired(case=case)), replication=replication, start=start)
+    case = draw(wired(case=case))
+    return msgspec.structs.replace(case, replication=replication, start=start, sdpa=draw(kernels(model=case.model)))
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:

@@ -1,15 +1,19 @@
-"""Choices only some backends have: how replicas are kept alike (`Replication`), and how a run starts (`Start`).
+"""Choices only some backends have: how replicas are kept alike (`Replication`), how a run starts (`Start`), which kernel attends.
 
 The one idea: nearly always everything is at its default, so that what a finding does not depend on is not in its case; else mostly one
 option alone is not.
 """
 
+from typing import get_args
+
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from difftest.layers import FlashAttention, walk
 from difftest.layout import Layout, Replicate
-from difftest.options import ACTS, Act, Replication, Start
+from difftest.model import Model
+from difftest.options import ACTS, Act, Replication, SdpaKernel, Start
 from generators.chances import mixed, sometimes, weighted
 
 SMALL_BUCKETS_MEGABYTES = (2.0**-16, 2.0**-12)
@@ -85,3 +89,10 @@ def starts(draw: st.DrawFn, *, accumulation: int) -> Start:
         asynchronous=draw(st.booleans()),
         accumulation=draw(st.sampled_from(("loop", "scan"))) if accumulation > 1 else "loop",
     )
+
+
+def kernels(*, model: Model) -> SearchStrategy[SdpaKernel | msgspec.UnsetType]:
+    """The kernel for `scaled_dot_product_attention`: the backend's choice in half of the cases with flash attention, and in all others."""
+    if not any(isinstance(layer, FlashAttention) for _, layer in walk(model.layers)):
+        return st.just(msgspec.UNSET)
+    return mixed((4, st.just(msgspec.UNSET)), (4, st.sampled_from(get_args(SdpaKernel))))

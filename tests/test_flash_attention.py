@@ -12,6 +12,7 @@ from difftest.case import Case, Data, DType, Training
 from difftest.comparator import compare
 from difftest.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual, walk
 from difftest.layout import Placements, Replicate, Shard
+from difftest.options import TORCH_KERNELS, SdpaKernel
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
 from generators.paths import flash_attention
@@ -19,7 +20,6 @@ from generators.training import MOST_SCORES, scores
 from workers import pallas, sandbox, tp_plan, xla_flash
 from workers.backends import xla_spmd
 from workers.faults import all_faults
-from workers.torch_flash import VARIABLE
 
 S0, S1, R = Shard(0), Shard(1), Replicate()
 BY_HEADS = {"q.weight": S0, "k.weight": S0, "v.weight": S0, "o.weight": S1, "ab": S0}
@@ -118,6 +118,12 @@ def test_a_hundred_cases_show_every_kind_of_flash_attention() -> None:
         assert {getattr(layer, field) for layer in layers} == {True, False}
     assert {case.dtype for case in drawn} == {"float32", "bfloat16", "float16"}
     assert sum(any(layer.segments for layer in attentions(case)) for case in drawn) > 40
+    assert {case.sdpa for case in drawn} == {msgspec.UNSET, *TORCH_KERNELS}
+
+
+def test_a_case_without_flash_attention_names_no_kernel() -> None:
+    drawn = [case_at(0, index) for index in range(200)]
+    assert all(case.sdpa is msgspec.UNSET for case in drawn if not attentions(case))
 
 
 def test_the_wrapper_is_told_which_axes_cut_the_batch_and_which_the_heads() -> None:
@@ -196,13 +202,22 @@ def test_sdpa_agrees_with_the_oracle_by_its_flash_kernel_and_by_plain_mathematic
     backend = "torch_tp" if "tp" in case.layout.mesh.names else "torch_ddp"
     case = case.unsharded() if tp_plan.refusal(case) and backend == "torch_tp" else case
     backend = "torch_ddp" if case.world_size == 1 else backend
-    chosen, plain = sandbox.run(case, backend), sandbox.run(case, backend, options={VARIABLE: "MATH"})
+    chosen, plain = sandbox.run(case, backend), sandbox.run(msgspec.structs.replace(case, sdpa="math"), backend)
     assert agrees(case, chosen)
     assert agrees(case, plain)
     assert isinstance(chosen, Trace)
     assert isinstance(plain, Trace)
     assert chosen.environment["sdpa"] == ("math" if attentions(case)[0].bias else "flash_attention")
     assert plain.environment["sdpa"] == "math"
+
+
+@pytest.mark.slow
+@torch_needed
+@pytest.mark.parametrize(("sdpa", "used"), [("math", "math"), ("flash", "flash_attention"), ("cudnn", "flash_attention")])
+def test_the_kernel_that_a_case_names_is_used_where_the_cpu_has_it(sdpa: SdpaKernel, used: str) -> None:
+    outcome = sandbox.run(msgspec.structs.replace(CASES["segments"], sdpa=sdpa), "torch_ddp", options={"CUDA_VISIBLE_DEVICES": ""})
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["sdpa"] == used
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from difftest.campaign import run
 from difftest.case import Case
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
+from difftest.errors import UsageError
 from difftest.examine import ORACLE, Campaign
 from difftest.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
 from difftest.outcome import Outcome, Stage
@@ -40,6 +41,15 @@ def test_each_option_is_put_back_alone_under_its_name_and_value() -> None:
         "replication.no_sync=False": a_case(start=Start(marked="before")),
         "start.marked=before": a_case(replication=Replication(no_sync=False)),
     }
+
+
+def test_a_kernel_is_part_of_a_case_that_names_one_alone() -> None:
+    case = a_case(sdpa="cudnn")
+    assert dict(case.put_back()) == {"sdpa=cudnn": a_case()}
+    assert Case.from_json(case.to_json()) == case
+    assert b"sdpa" not in a_case().to_json(), "cases from before there was a choice keep their names"
+    with pytest.raises(UsageError, match="vector"):
+        Case.from_json(case.to_json().replace(b"cudnn", b"vector"))
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 2 * MOST_BUCKET_MEGABYTES])

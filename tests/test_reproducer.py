@@ -242,11 +242,14 @@ def test_a_collective_is_spelled_out_as_each_side_asks_for_it(operation: str, fo
 
 def test_flash_attention_is_spelled_out_where_its_kernel_is_torchs() -> None:
     flash = FlashAttention(width=8, heads=2, head_dim=4, length=8, keys=5, causal=True, segments=True, bias=True, scale=0.5)
-    for spec, kernel in ((flash, "MATH"), (msgspec.structs.replace(flash, bias=False), "FLASH_ATTENTION")):
+    usual = "[SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]"
+    for spec, kernel in ((flash, "sdpa_kernel(SDPBackend.MATH)"), (msgspec.structs.replace(flash, bias=False), usual)):
         case = a_case((spec, Linear(inputs=8, outputs=2)), sequence=8)
         text = render(case, "torch_ddp", LEARNED, "flash")
         compile(text, kernel, "exec")
-        assert f"SDPBackend.{kernel})" in text
+        assert kernel in text
+        named = render(msgspec.structs.replace(case, sdpa="cudnn"), "torch_ddp", LEARNED, "flash")
+        assert named == text.replace("[SDPBackend.FLASH", "[SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH")
         assert "known = x[:, :5]" in text
         assert "interpreter" in (refusal(case, "xla_spmd") or "")
     several = a_case((flash, FlashAttention(width=8, heads=1, head_dim=8, length=8, keys=8)), sequence=8)

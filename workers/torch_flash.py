@@ -1,40 +1,53 @@
 """Flash attention on torch's side: `scaled_dot_product_attention` with one kernel allowed, and the run's environment says which.
 
-On the CPU that is the flash kernel, masks included; what it cannot do goes to the math kernel: a learned bias, because it gives a mask no
-gradient, and DTensors, which have no rule for it. On CUDA the flash kernel takes half types and no mask; what it does not take goes to the
-memory-efficient kernel. `DIFFTEST_SDPA` names another (`MATH`, `EFFICIENT_ATTENTION`, ...) for a whole run: the further reference.
+That is the kernel that the case names, where the device has it and it takes the tensors; else the first that does of flash,
+memory-efficient and math. On the CPU there are flash, masks included, and math, which alone gives a mask its gradient (a learned bias) and
+has rules for DTensors. On CUDA torch itself is asked: flash takes half types and no mask, cuDNN half types, memory-efficient most.
 """
 
-import os
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from difftest.case import Case
+from difftest.options import TORCH_KERNELS, USUAL_KERNELS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
     from torch.nn.attention import SDPBackend
 
     from workers.operators import Operators, Scores
 
-VARIABLE = "DIFFTEST_SDPA"
 
-
-def operators(environment: dict[str, str]) -> "Operators":
-    """The operators of a backend of plain tensors; what they used is written into `environment`."""
+def operators(case: Case, environment: dict[str, str]) -> "Operators":
+    """The operators of a backend of torch's side; what they used is written into `environment`."""
     from workers.operators import Operators
 
-    return Operators(attend=partial(_attend, environment))
+    return Operators(attend=_Attention(case, environment))
 
 
-def _attend(environment: dict[str, str], query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
-    from torch.nn.attention import sdpa_kernel
-    from torch.nn.functional import scaled_dot_product_attention
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """Attends by the first wanted kernel that takes the tensors, and notes which that was."""
 
-    mask = allowed(query, key, scores)
-    chosen = kernel(query, mask)
-    environment["sdpa"] = chosen.name.lower()
-    with sdpa_kernel(chosen):
+    case: Case
+    environment: dict[str, str]
+
+    def __call__(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
+        from torch.backends import cuda
+        from torch.nn.attention import sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention
+
+        mask = allowed(query, key, scores)
         causal = scores.causal and mask is None
-        return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale)
+        asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, False)  # noqa: FBT003
+        chosen = next(kernel for kernel in _wanted(self.case) if takes(kernel, asked))
+        self.environment["sdpa"] = chosen.name.lower()
+        with sdpa_kernel(chosen):
+            return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale)
 
 
 def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None":
@@ -49,16 +62,28 @@ def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None"
     return scores.ab if hidden is None else scores.ab.masked_fill(hidden, float("-inf"))
 
 
-def kernel(query: "Tensor", mask: "Tensor | None") -> "SDPBackend":
-    """The one kernel that is allowed."""
-    import torch
+def _wanted(case: Case) -> "Iterator[SDPBackend]":
+    """From the one that is to be used if it can be."""
+    from torch.nn.attention import SDPBackend
+
+    named = () if case.sdpa is msgspec.UNSET else (case.sdpa,)
+    return (SDPBackend.__members__[TORCH_KERNELS[name]] for name in (*named, *USUAL_KERNELS))
+
+
+def takes(kernel: "SDPBackend", asked: Any) -> bool:  # noqa: ANN401  torch declares no type for them
+    """Whether the device has `kernel`, and it takes what is asked: torch's `SDPAParams`."""
+    from torch.backends import cuda
     from torch.distributed.tensor import DTensor
     from torch.nn.attention import SDPBackend
 
-    if name := os.environ.get(VARIABLE):
-        return SDPBackend.__members__[name]
-    if query.device.type == "cpu":
-        learned = mask is not None and mask.requires_grad
-        return SDPBackend.MATH if learned or isinstance(query, DTensor) else SDPBackend.FLASH_ATTENTION
-    plain = mask is None and query.dtype in (torch.float16, torch.bfloat16)
-    return SDPBackend.FLASH_ATTENTION if plain else SDPBackend.EFFICIENT_ATTENTION
+    if kernel is SDPBackend.MATH:
+        return True
+    if asked.query.device.type == "cpu":
+        learned = asked.attn_mask is not None and asked.attn_mask.requires_grad
+        return kernel is SDPBackend.FLASH_ATTENTION and not learned and not isinstance(asked.query, DTensor)
+    can = {
+        SDPBackend.FLASH_ATTENTION: cuda.can_use_flash_attention,
+        SDPBackend.EFFICIENT_ATTENTION: cuda.can_use_efficient_attention,
+        SDPBackend.CUDNN_ATTENTION: cuda.can_use_cudnn_attention,
+    }
+    return can[kernel](asked)

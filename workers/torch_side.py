@@ -109,7 +109,7 @@ def local_session(
         scale=float(data_ranks(member.case)),
         total=partial(_total, member),
         quiet=quiet,
-        operators=replace(torch_flash.operators(facts), collect=torch_collectives.collect(member.case, member.mesh)),
+        operators=replace(torch_flash.operators(member.case, facts), collect=torch_collectives.collect(member.case, member.mesh)),
         environment=facts,
     )
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from difftest.ablations import Ablation, Asked
 from difftest.layers import FlashAttention, walk
 
@@ -29,4 +31,4 @@ def _of_torch(asked: Asked) -> Iterator[Ablation]:
     yield asked.changed("an operator has two threads", benign="sums are added in another order", DIFFTEST_THREADS="2")
     yield asked.changed("oneDNN's kernels are off", benign="oneDNN's kernels round otherwise", DIFFTEST_MKLDNN="0")
     if any(isinstance(layer, FlashAttention) for _, layer in walk(asked.case.model.layers)):
-        yield asked.changed("attention uses the math kernel", DIFFTEST_SDPA="MATH")
+        yield asked.changed("attention uses the math kernel", case=msgspec.structs.replace(asked.case, sdpa="math"))

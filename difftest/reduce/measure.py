@@ -4,7 +4,8 @@ Tuples of counts compare from the left: fewer ranks are worth any number of laye
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from difftest.case import Case
 from difftest.layers import (
@@ -25,9 +26,6 @@ from difftest.layout import Shard
 from difftest.options import Replication, Start
 from difftest.reduce.candidate import Candidate
 
-if TYPE_CHECKING:
-    import msgspec
-
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 REGIMES = ("normal", "exact")
 """From the simplest; all others are alike."""
@@ -41,7 +39,8 @@ def measure(case: Case) -> tuple[int, ...]:
     """Ranks, mesh axes, steps, layers by kind, features and options, sharded placements, those that share unevenly, sizes."""
     layers = [layer for _, layer in walk(case.model.layers)]
     cuts = sum(isinstance(p, Shard) for placed in (case.layout.batch, *case.layout.parameters.values()) for p in placed)
-    features = sum(sum(_features(layer)) for layer in layers) + sum(_training(case)) + len(set_options(case))
+    options = len(set_options(case)) + (case.sdpa is not msgspec.UNSET)
+    features = sum(sum(_features(layer)) for layer in layers) + sum(_training(case)) + options
     sizes = sum(sum(_sizes(layer)) for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(map(_kind, layers))
     return (case.world_size, len(case.layout.mesh.axes), case.training.steps, kinds, features, cuts, uneven_cuts(case), sizes)

@@ -45,7 +45,7 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
             feed=lambda tensor: _distributed(member, tensor, case.layout.batch),
             read=partial(torch_side.read, member),
             total=_total,
-            operators=replace(torch_flash.operators(facts), move=redistribution.mover(member.mesh)),
+            operators=replace(torch_flash.operators(member.case, facts), move=redistribution.mover(member.mesh)),
             environment=facts,
         )
 

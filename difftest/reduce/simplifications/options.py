@@ -1,4 +1,4 @@
-"""Every option of replication and of a run's start at its default."""
+"""Every option of replication and of a run's start at its default, and the attention kernel left to the backend."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -21,7 +21,13 @@ def default_options(case: Case) -> Iterator[Candidate]:
     yield from by_parts(parts, partial(_defaulted, case))
 
 
-SIMPLIFICATIONS = (default_options,)
+def any_kernel(case: Case) -> Iterator[Candidate]:
+    """Whatever kernel the backend chooses."""
+    if case.sdpa is not msgspec.UNSET:
+        yield f"sdpa {case.sdpa}", msgspec.structs.replace(case, sdpa=msgspec.UNSET)
+
+
+SIMPLIFICATIONS = (default_options, any_kernel)
 
 
 def _shown(value: object) -> str:
