@@ -1,6 +1,8 @@
 """The backends over torch's process groups: they agree with the oracle, say what they cannot do, and fail as data."""
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import msgspec
@@ -167,9 +169,29 @@ def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    monkeypatch.setattr(torch_side, "_equalise", lambda: None)
     monkeypatch.setenv(torch_side.SHARE_VARIABLE, share)
     case = a_case(mesh=(("dp", 4),))
     found = [torch_side._find_device(case, rank) for rank in range(4)]  # noqa: SLF001
     assert [str(device) for device in found] == devices
     assert torch_side._transport(case, found[0]) == transport  # noqa: SLF001
+
+
+EQUALISED = """
+import os
+from workers import torch_side
+torch_side._equalise()
+import torch
+cuda = torch.backends.cuda.matmul
+print(torch.get_float32_matmul_precision(), cuda.allow_tf32, torch.backends.cudnn.allow_tf32)
+print(cuda.allow_bf16_reduced_precision_reduction, cuda.allow_fp16_reduced_precision_reduction)
+print(torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled())
+print(torch.utils.deterministic.fill_uninitialized_memory, os.environ["CUBLAS_WORKSPACE_CONFIG"])
+"""
+
+
+@pytest.mark.slow
+def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic() -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+    told = subprocess.run([sys.executable, "-c", EQUALISED], capture_output=True, text=True, check=True)  # noqa: S603  our own text
+    assert told.stdout.splitlines() == ["highest False False", "False False", "True True", "False :4096:8"]

@@ -112,7 +112,15 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
     except Exception as error:  # any exception of the framework is a result here
         if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
             raise
+        if isinstance(error, torch.OutOfMemoryError) and not _holds_the_card():
+            raise OSError(errno.ENOMEM, f"others hold the GPU's memory: {error}") from error
         return explain(error, *stages.last, rank)
+
+
+def _holds_the_card() -> bool:
+    """Whether most of the GPU's memory is this process's own: a run that used it all up, where else there was none to be had."""
+    total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    return torch.cuda.max_memory_reserved() > total / 2
 
 
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:

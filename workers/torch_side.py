@@ -134,6 +134,23 @@ def environment(member: Member) -> dict[str, str]:
         "denormals": "kept",
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "tf32": f"matmul {torch.backends.cuda.matmul.allow_tf32}, cudnn {torch.backends.cudnn.allow_tf32}",
+        "deterministic": str(torch.are_deterministic_algorithms_enabled()),
+        **(_card(member.device) if member.device.type == "cuda" else {}),
+    }
+
+
+def _card(device: "torch.device") -> dict[str, str]:
+    """What else the numbers of a GPU may depend on."""
+    import torch
+
+    matmul, (major, minor) = torch.backends.cuda.matmul, torch.cuda.get_device_capability(device)
+    bfloat16, float16 = matmul.allow_bf16_reduced_precision_reduction, matmul.allow_fp16_reduced_precision_reduction
+    return {
+        "cuda": str(torch.version.cuda),
+        "capability": f"{major}.{minor}",
+        "cudnn": str(torch.backends.cudnn.version()),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "reduced_precision_reduction": f"bfloat16 {bfloat16}, float16 {float16}",
     }
 
 
@@ -153,19 +170,33 @@ def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
 
 
 def _find_device(case: Case, rank: int) -> "torch.device":
-    """A GPU of its own where every rank of this node can have one, or a shared one, else the CPU; GPUs multiply in full precision."""
+    """A GPU of its own where every rank of this node can have one, or a shared one, else the CPU."""
     import torch
 
     rank, here = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
     cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not cards or (cards < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
         return torch.device("cpu")
+    _equalise()
+    torch.cuda.set_device(rank % cards)
+    return torch.device("cuda", rank % cards)
+
+
+def _equalise() -> None:
+    """On a GPU: products in full precision, half types summed in float32, and everything deterministic that can be; the rest warns.
+
+    cuBLAS is deterministic with a workspace of its own, which it takes from the environment at its first call (NVIDIA's cuBLAS manual,
+    "Results reproducibility"). Memory stays uninitialised, as in a user's program.
+    """
+    import torch
+
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.cuda.set_device(rank % cards)
-    return torch.device("cuda", rank % cards)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _transport(case: Case, device: "torch.device") -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Placements, Shard
 from difftest.outcome import Sharded
 from workers import xla_side
+from workers.cards import cards
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -65,8 +65,7 @@ def processes(_case: Case) -> int:
 
 def environment(case: Case) -> dict[str, str]:
     """GPUs where there is one a rank and JAX has its plugin, else one virtual CPU device a rank."""
-    cards = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    if cards >= case.world_size and find_spec("jax_cuda12_plugin"):
+    if cards() >= case.world_size and find_spec("jax_cuda12_plugin"):
         return {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": xla_side.SAME_PRECISION}
     return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {xla_side.SAME_PRECISION}"}
 

@@ -79,6 +79,6 @@ FAULTS = (
         backends=("torch_ddp", "torch_fsdp", "torch_dtensor"),
         blame=SHARDING,
         reaches=_several,
-        plant=_at_backward(lambda: distributed.all_reduce(torch.zeros(1)), rank=1),
+        plant=_at_backward(distributed.barrier, rank=1),
     ),
 )

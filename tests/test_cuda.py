@@ -1,0 +1,160 @@
+"""On a real GPU: torch's backends over NCCL and over shared cards, attention's kernels, what ends a run, and XLA on the same card."""
+
+import importlib.util
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from test_flash_attention import flash
+
+from difftest import plugins
+from difftest.case import Case
+from difftest.comparator import compare
+from difftest.errors import InfrastructureError
+from difftest.outcome import Failure, Outcome, Symptom, Trace
+from generators.cases import case_at
+from workers import sandbox
+from workers.cards import cards
+from workers.faults import VARIABLE
+from workers.torch_side import SHARE_VARIABLE
+
+pytestmark = [pytest.mark.slow, pytest.mark.cuda]
+a_gpu = pytest.mark.skipif(not cards(), reason="needs a GPU")
+torchax_on_a_gpu = pytest.mark.skipif(
+    not cards() or not all(map(importlib.util.find_spec, ("torchax", "flax", "jax_cuda12_plugin"))),
+    reason="needs a GPU, torchax and JAX's plugin: pip install 'difftest[torchax]' 'jax[cuda12]==0.7.1'",
+)
+BUNDLE = Path(__file__).parent / "data" / "cuda"
+RECORD = "difftest record --seed 0 --cases 20 --max-world-size 1 --backends torch_ddp --out tests/data/cuda"
+CASES_A_BACKEND = 5
+DEADLINE_SECONDS = 120.0
+
+
+def agrees(case: Case, backend: str, outcome: Outcome) -> bool:
+    module, oracle = plugins.load("workers.backends", backend), sandbox.run(case, "oracle", deadline=DEADLINE_SECONDS)
+    return compare(case, backend, module.SIDE, oracle, outcome).verdict == "agree"
+
+
+def supported(backend: str, ranks: int) -> Iterator[Case]:
+    """Generated cases of so many ranks that the backend takes, in float32: what is known to be wrong in half types is for campaigns."""
+    drawn = (case_at(0, index, max_world_size=ranks) for index in itertools.count())
+    takes = plugins.load("workers.backends", backend).unsupported
+    return (case for case in drawn if case.world_size == ranks and case.dtype == "float32" and takes(case) is None)
+
+
+@a_gpu
+@pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
+def test_generated_cases_agree_with_the_oracle_on_a_card(backend: str) -> None:
+    for case in itertools.islice(supported(backend, 1), CASES_A_BACKEND):
+        outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS)
+        assert agrees(case, backend, outcome), case.id
+        assert isinstance(outcome, Trace)
+        assert outcome.environment["device"] != "cpu"
+        assert outcome.environment["deterministic"] == "True"
+        assert outcome.environment["transport"] == "nccl"
+
+
+@a_gpu
+def test_two_runs_on_a_card_have_the_same_bits() -> None:
+    for case in itertools.islice(supported("torch_ddp", 1), CASES_A_BACKEND):
+        one, other = (sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS) for _ in range(2))
+        assert isinstance(one, Trace)
+        assert isinstance(other, Trace)
+        for before, after in zip(one.steps, other.steps, strict=True):
+            assert all((before[key].pieces[0] == after[key].pieces[0]).all() for key in before)
+
+
+@a_gpu
+def test_ranks_share_a_card_over_gloo() -> None:
+    case = next(supported("torch_ddp", 2))
+    outcome = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={SHARE_VARIABLE: "1"})
+    assert agrees(case, "torch_ddp", outcome)
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["device"] != "cpu"
+    assert outcome.environment["transport"] == ("gloo" if cards() < case.world_size else "nccl")
+
+
+@a_gpu
+@pytest.mark.parametrize(
+    ("case", "used"),
+    [
+        (flash(("dp", 1), dtype="float16", causal=True), "flash_attention"),
+        (msgspec.structs.replace(flash(("dp", 1), dtype="float16", causal=True), sdpa="cudnn"), "cudnn_attention"),
+        (msgspec.structs.replace(flash(("dp", 1), dtype="float16", causal=True), sdpa="efficient"), "efficient_attention"),
+        (msgspec.structs.replace(flash(("dp", 1), dtype="float16", causal=True), sdpa="math"), "math"),
+        (flash(("dp", 1), causal=True), "efficient_attention"),
+        (msgspec.structs.replace(flash(("dp", 1), causal=True), sdpa="flash"), "efficient_attention"),
+        (flash(("dp", 1), dtype="float16", segments=True), "efficient_attention"),
+    ],
+)
+def test_the_kernel_that_a_case_names_is_used_where_the_card_has_it(case: Case, used: str) -> None:
+    outcome = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS)
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["sdpa"] == used
+    assert agrees(case, "torch_ddp", outcome)
+
+
+@a_gpu
+def test_a_kernel_that_fails_ends_its_own_run_and_no_other() -> None:
+    case = next(supported("torch_ddp", 1))
+    failure = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_assertion"})
+    assert isinstance(failure, Failure)
+    assert failure.symptom in (Symptom.EXCEPTION, Symptom.CRASH)
+    assert isinstance(sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS), Trace)
+
+
+@a_gpu
+def test_memory_that_a_run_uses_up_is_its_outcome() -> None:
+    failure = sandbox.run(next(supported("torch_ddp", 1)), "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_memory"})
+    assert isinstance(failure, Failure)
+    assert (failure.symptom, failure.kind) == (Symptom.EXCEPTION, "OutOfMemoryError")
+
+
+HOLD = """
+import torch
+held = torch.empty(int(torch.cuda.mem_get_info()[0] * 0.9), dtype=torch.uint8, device="cuda")
+print(1, flush=True)
+input()
+"""
+
+
+@a_gpu
+def test_memory_that_others_hold_is_the_machines_trouble() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:  # noqa: S603  our own text
+        assert other.stdout
+        assert other.stdout.readline() == b"1\n"
+        try:
+            with pytest.raises(InfrastructureError, match="others hold the GPU's memory"):
+                sandbox.run(next(supported("torch_ddp", 1)), "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_memory"})
+        finally:
+            other.kill()
+
+
+@torchax_on_a_gpu
+def test_xla_agrees_with_the_oracle_on_the_same_card() -> None:
+    for case in itertools.islice(supported("torchax", 1), CASES_A_BACKEND):
+        outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)
+        assert agrees(case, "torchax", outcome), case.id
+        assert isinstance(outcome, Trace)
+        assert outcome.environment["device"] == "gpu"
+
+
+@pytest.mark.xla
+@pytest.mark.skipif(not BUNDLE.exists(), reason=f"no GPU has recorded the bundle yet: {RECORD}")
+def test_what_a_gpu_recorded_is_compared_with_xla_on_this_cpu(tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (BUNDLE / "runs.jsonl").read_text().splitlines()]
+    recorded = sorted({line["case"] for line in lines if line["index"] >= 0})
+    assert recorded
+    command = (sys.executable, "-m", "difftest")
+    cases = [str(BUNDLE / "cases" / f"{name}.json") for name in recorded]
+    subprocess.run([*command, "record", *cases, "--backends", "xla_spmd", "--out", str(tmp_path / "xla")], check=True)  # noqa: S603
+    compared = [*command, "compare", str(BUNDLE), str(tmp_path / "xla"), "--out", str(tmp_path / "out"), "--json"]
+    said = subprocess.run(compared, capture_output=True, check=False)  # noqa: S603
+    told = json.loads(said.stdout)
+    assert told["cases"] == len(recorded)
+    assert not set(told["new"]) - set(told["upstream"]), "what the two sides do differently is known"

@@ -1,0 +1,66 @@
+"""Defects that only a GPU shows: a kernel that fails at launch or while it runs, and memory that runs out."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from difftest.case import Case
+from workers.cards import cards
+from workers.faults import BACKEND, Fault
+from workers.session import Session
+
+BACKENDS = ("torch_ddp", "torch_dtensor")
+
+
+def _in_forward(act: Callable[[], object]) -> Callable[[Session, Case, int], Session]:
+    """Plants an act before the module's forward."""
+
+    def plant(session: Session, _case: Case, _rank: int) -> Session:
+        def place(module: nn.Module) -> nn.Module:
+            placed = session.place(module)
+            placed.register_forward_pre_hook(lambda *_: act() and None)
+            return placed
+
+        return replace(session, place=place)
+
+    return plant
+
+
+def _beyond_the_end() -> None:
+    """Reads past a tensor: a device-side assertion, after which the process's CUDA context is of no more use."""
+    torch.ones(1, device="cuda")[torch.tensor([7], device="cuda")]
+
+
+def _all_memory() -> None:
+    """Twice what the card has, in pieces that fit, so that the process holds most of it when it runs out."""
+    total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    pieces = [torch.empty(total // 16, dtype=torch.uint8, device="cuda") for _ in range(32)]
+    pieces.clear()
+
+
+def _reaches(case: Case) -> bool:
+    return cards() >= case.world_size
+
+
+_ON_A_GPU = (
+    Fault(
+        name="device_assertion",
+        about="a kernel reads past a tensor's end",
+        backends=BACKENDS,
+        blame=BACKEND,
+        reaches=_reaches,
+        plant=_in_forward(_beyond_the_end),
+    ),
+    Fault(
+        name="device_memory",
+        about="the process takes all of the GPU's memory",
+        backends=BACKENDS,
+        blame=BACKEND,
+        reaches=_reaches,
+        plant=_in_forward(_all_memory),
+    ),
+)
+FAULTS = _ON_A_GPU if cards() else ()
+"""None without a GPU, where nothing could show them."""
