@@ -16,7 +16,7 @@ from difftest import layers
 from difftest.case import Case
 from difftest.layout import Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded, Stage, Trace
-from workers import torch_side, xla_gate, xla_side
+from workers import torch_side, xla_gate, xla_plugin, xla_side
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,9 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers)):
         return "replicas have no kernel of their own for flash attention"
-    return xla_gate.missing() if xla_side.device_kind() == "CPU" else None
+    if (kind := xla_side.device_kind()) == xla_plugin.DEVICE:
+        return f"replicas on {kind} need a process a card, and the plugin has been told of one process alone"
+    return xla_gate.missing() if kind == "CPU" else None
 
 
 def _rows_by_rank(case: Case) -> Iterator[int]:

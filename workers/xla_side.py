@@ -22,7 +22,7 @@ import numpy as np
 from difftest.case import Case
 from difftest.layout import Mesh, Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded
-from workers import xla_start
+from workers import xla_plugin, xla_start
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -63,8 +63,12 @@ PRELOAD = _preload()
 
 
 def environment(case: Case) -> dict[str, str]:
-    """The device kind and, on the CPU, one virtual device a rank. No side keeps more precision than the dtype between operators."""
-    kind, flags = device_kind(), f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
+    """The device kind and, on the CPU, one virtual device a rank. No side keeps more precision than the dtype between operators.
+
+    `UsageError` where the user names CUDA and there is no plugin for it.
+    """
+    kind = xla_plugin.fitting(case) if device_kind() == xla_plugin.DEVICE else device_kind()
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
     if kind != "CPU":
         return {"PJRT_DEVICE": kind, "XLA_FLAGS": flags}
     threads = max(THREADS_AT_LEAST, case.world_size)
@@ -105,6 +109,8 @@ def join(case: Case) -> World:
     """Starts the runtime in SPMD mode by the case's acts. `ValueError` when the case's ranks do not fit the devices."""
     import torch_xla
 
+    if device_kind() == xla_plugin.DEVICE:
+        xla_plugin.register()
     left = {name: xla_start.act(name, case) for name in case.start.acts}
     multiply_precisely()
     return World(case=case, device=torch_xla.device(), grid=left["mesh"], kept=left["device"])

@@ -1,0 +1,69 @@
+"""torch_xla on CUDA by JAX's plugin: where it is looked for, when it is used, and how far it comes without a card."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from samples import a_case
+
+from difftest.errors import UsageError
+from workers import xla_plugin, xla_replicas, xla_side
+from workers.cards import cards
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder where a plugin's package lies, empty, and the user's wish for CUDA."""
+    package = tmp_path / "jax_plugins" / "xla_cuda12"
+    package.mkdir(parents=True)
+    library = package / xla_plugin.LIBRARY
+    library.touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "jax_plugins", raising=False)
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    return library
+
+
+@pytest.mark.skipif(find_spec("jax_plugins") is not None, reason="a plugin is installed")
+def test_without_the_plugin_the_user_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    with pytest.raises(UsageError, match="pip install jax-cuda12-pjrt"):
+        xla_side.environment(a_case())
+
+
+@pytest.mark.skipif(find_spec("jax_plugins") is not None, reason="a plugin is installed")
+def test_the_plugin_is_found_without_importing_it(installed: Path) -> None:
+    assert xla_plugin.library() == installed
+    assert "jax_plugins.xla_cuda12" not in sys.modules
+
+
+@pytest.mark.parametrize(("there", "used"), [(0, "CPU"), (1, "CPU"), (2, "CUDA"), (3, "CPU"), (4, "CUDA")])
+def test_two_ranks_run_where_they_share_the_cards_out_evenly(
+    monkeypatch: pytest.MonkeyPatch, installed: Path, there: int, used: str
+) -> None:
+    assert installed
+    monkeypatch.setattr(xla_plugin, "cards", lambda: there)
+    environment = xla_side.environment(a_case(mesh=(("dp", 2),)))
+    assert environment["PJRT_DEVICE"] == used
+    assert ("CPU_NUM_DEVICES" in environment) == (used == "CPU")
+
+
+def test_replicas_are_refused_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    assert "a process a card" in (xla_replicas.unsupported(a_case()) or "")
+
+
+CLIENT = "import torch_xla; from workers import xla_plugin; xla_plugin.register(); print(torch_xla.device())"
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@pytest.mark.skipif(find_spec("torch_xla") is None or find_spec("jax_plugins") is None, reason="needs torch_xla and jax-cuda12-pjrt")
+@pytest.mark.skipif(cards() > 0, reason="tells what is said without a GPU")
+def test_torch_xla_takes_the_plugin_and_asks_it_for_a_card() -> None:
+    asked = {**os.environ, "PJRT_DEVICE": "CUDA"}
+    told = subprocess.run([sys.executable, "-c", CLIENT], env=asked, capture_output=True, text=True, check=False)  # noqa: S603  our own text
+    assert "No visible GPU devices" in told.stderr
