@@ -24,6 +24,8 @@ from generators.cases import case_at
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xla]
 
 MEDIAN_MOST = 30
+DEADLINE_SECONDS = 30.0
+"""Of a run: a planted hang takes as long in every evaluation."""
 CASES = 60
 SEED = 0
 FEW = (
@@ -105,7 +107,7 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(tmp_path: Path, ca
     results: list[Planted] = []
     pairs = chosen()
     with dispatch.cluster(None, None) as workers:
-        pool = dispatch.Pool(workers)
+        pool = dispatch.Pool(workers, deadline=DEADLINE_SECONDS)
         pool.require(ORACLE)
         campaign = Campaign(name="quality", backends=candidates(()), execute=pool.execute, corpus=Corpus(tmp_path), workers=workers)
         for defect, backend in pairs:
