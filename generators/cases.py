@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PATHS = "generators.paths"
 MOST_SEED = 2**63 - 1
 BYTES_PER_CASE = 4096
-BLOCKS_REMEMBERED = 8
+BLOCKS_REMEMBERED = 64
 
 Decode: TypeAlias = Callable[[bytes], Case | None]
 

@@ -126,7 +126,7 @@ def test_where_a_parameter_is_sharded_replication_has_no_options(options: Replic
 
 
 def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
-    cases = [case_at(0, index, paths=["data_parallel"]) for index in range(200)]
+    cases = [case_at(0, index, paths=["data_parallel"]) for index in range(100)]
     changed = Counter(name.partition("=")[0] for case in cases for name, _ in put_back(case.replication))
     assert set(changed) == set(Replication.__struct_fields__)
     assert sum(case.replication == Replication() for case in cases) > len(cases) / 2
