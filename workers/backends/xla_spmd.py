@@ -10,8 +10,11 @@ from difftest.case import Case
 from workers import xla_flash, xla_scan, xla_side, xla_start
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
+    from workers.operators import Operators
     from workers.session import Session
 
 SIDE = "xla"
@@ -32,17 +35,24 @@ def processes(_case: Case) -> int:
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
+    with joined(case, xla_flash.operators) as session:
+        yield session
+
+
+@contextmanager
+def joined(case: Case, kernels_of: "Callable[[xla_side.World], tuple[Operators, dict[str, str]]]") -> Iterator["Session"]:
+    """A session with these operators, and what the environment says of them."""
     world = xla_side.join(case)
-    operators, kernels = xla_flash.operators(world)
+    operators, kernels = kernels_of(world)
     mark = xla_side.marker(world)
 
     def place(module: "nn.Module") -> "nn.Module":
         return _placed(module, world)
 
-    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators) as joined:
+    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators) as session:
         scans = case.start.accumulation == "scan" and case.training.accumulation > 1
         accumulate = partial(xla_scan.accumulate, world) if scans else None
-        yield replace(joined, environment={**joined.environment, **kernels}, accumulate=accumulate)
+        yield replace(session, environment={**session.environment, **kernels}, accumulate=accumulate)
 
 
 def _placed(module: "nn.Module", world: xla_side.World) -> "nn.Module":

@@ -1,0 +1,81 @@
+"""Splash attention: what its wrapper can be told, the names that its mesh has, and its kernels beside the oracle in real processes."""
+
+import importlib.util
+
+import pytest
+from samples import a_case
+from test_flash_attention import CASES, agrees, flash
+
+from difftest.case import Case, Training
+from workers import pallas, sandbox, xla_flash, xla_splash
+from workers.backends import candidates
+
+needs_kernels = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("torch_xla", "jax", "torchax"))), reason="needs torchax: pip install 'difftest[xla,torchax]'"
+)
+SHOWN = {
+    "segments": CASES["segments"],
+    "both axes": flash(("dp", 2), ("tp", 2), segments=True, causal=True, head_dim=128),
+    "heads that do not divide": CASES["heads that do not divide"],
+    "bfloat16": CASES["bfloat16"],
+    "checkpointing": CASES["checkpointing"],
+    "two batch axes": flash(("dp", 2), ("dp_shard", 2), rows=4, causal=True, scale=0.25),
+    "one device": flash(("dp", 1), causal=True, segments=True),
+}
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if everything it needs were there."""
+    monkeypatch.setattr(pallas, "refusal", lambda _device: None)
+    monkeypatch.setattr(xla_splash, "find_spec", lambda _name: True)
+
+
+def test_it_runs_where_it_is_named() -> None:
+    assert "xla_splash" not in candidates()
+    assert list(candidates(("xla_splash",))) == ["xla_splash"]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        (flash(segments=True), None),
+        (a_case(), "no attention by a kernel"),
+        (flash(bias=True), "no bias"),
+        (flash(length=256, keys=128), "as many keys as queries"),
+        (flash(rows=3), "share the rows evenly"),
+        (flash(rows=4, training=Training(accumulation=4)), "share the rows evenly"),
+    ],
+)
+def test_what_the_wrapper_cannot_be_told_is_refused(case: Case, told: str | None) -> None:
+    assert (xla_splash.refusal(case) or "") == "" if told is None else told in (xla_splash.refusal(case) or "")
+
+
+def test_without_torchax_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xla_splash, "find_spec", lambda _name: None)
+    assert "needs torchax" in (xla_splash.refusal(flash()) or "")
+
+
+@pytest.mark.parametrize(
+    ("case", "spec"),
+    [
+        (flash(), ("data", None, None, None)),
+        (flash(("dp", 2), ("tp", 2)), ("data", "tp", None, None)),
+        (flash(("tp", 2)), (None, "tp", None, None)),
+        (flash(("dp", 2), ("dp_shard", 2), rows=4), (("data", "fsdp"), None, None, None)),
+    ],
+)
+def test_the_axes_that_cut_the_batch_are_called_as_the_wrapper_asserts(case: Case, spec: tuple[object, ...]) -> None:
+    called = xla_splash._names(case)  # noqa: SLF001
+    assert tuple(xla_splash._renamed(entry, called) for entry in xla_flash.partition_spec(case)) == spec  # noqa: SLF001
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+@needs_kernels
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_the_interpreted_kernels_agree_with_the_oracle(name: str) -> None:
+    assert xla_splash.refusal(SHOWN[name]) is None
+    outcome = sandbox.run(SHOWN[name], "xla_splash", deadline=120.0)
+    assert agrees(SHOWN[name], outcome)

@@ -1,0 +1,111 @@
+"""Splash attention on XLA: torch_xla's own wrapper over JAX's newer kernels, which knows one mesh axis `data`, one `fsdp`, and no others.
+
+The axes that cut the batch are called so for it, in the mesh's order; one that the case lacks has one rank. Heads are cut as flash
+attention's are. The wrapper has no scale, so queries are scaled before, as its users do. Elsewhere than on a TPU the real kernels are
+interpreted, by the flag that JAX's own tests use, and JAX, whose devices name the mesh, is told of as many as there are ranks.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from difftest import layers
+from difftest.case import Case
+from workers import pallas, xla_flash, xla_side, xla_start
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from workers.operators import Operators, Scores
+
+BATCH_AXES = ("data", "fsdp")
+"""The wrapper's own names, which it asserts the batch to divide by."""
+
+
+def refusal(case: Case) -> str | None:
+    """Why splash attention cannot express `case` or cannot run here, or None."""
+    attentions = [layer for _, layer in layers.walk(case.model.layers) if isinstance(layer, layers.FlashAttention)]
+    rows = case.data.batch // case.training.accumulation
+    reasons = (
+        (not attentions, "the model has no attention by a kernel"),
+        (any(layer.bias for layer in attentions), "splash attention takes no bias"),
+        (any(layer.keys != layer.length for layer in attentions), "splash attention takes as many keys as queries"),
+        (len(case.layout.batch_axes) > len(BATCH_AXES), "splash attention's wrapper knows two mesh axes that cut the batch"),
+        (rows % _batch_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
+        (not find_spec("torchax"), "splash attention reaches JAX by torch_xla's call_jax, which needs torchax"),
+    )
+    return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(xla_side.device_kind())
+
+
+def _batch_ranks(case: Case) -> int:
+    sizes, ranks = dict(case.layout.mesh.axes), 1
+    for name in case.layout.batch_axes:
+        ranks *= sizes[name]
+    return ranks
+
+
+def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
+    """The operators of a case that `refusal` lets pass, and what its environment says of the kernels."""
+    from workers.operators import Operators
+
+    how = _install(world.case)
+    called = _names(world.case)
+    spec = tuple(_renamed(entry, called) for entry in xla_flash.partition_spec(world.case))
+    attend = _Wrapper(mesh=_mesh(world, called), spec=spec).attend
+    return Operators(attend=attend), {"pallas": how, "partition_spec": str(spec)}
+
+
+def _names(case: Case) -> dict[str, str]:
+    """The wrapper's name for each of the case's axes that cut the batch."""
+    return dict(zip((name for name in case.layout.mesh.names if name in case.layout.batch_axes), BATCH_AXES, strict=False))
+
+
+def _renamed(entry: str | tuple[str, ...] | None, called: dict[str, str]) -> str | tuple[str, ...] | None:
+    if isinstance(entry, tuple):
+        return tuple(called.get(name, name) for name in entry)
+    return entry if entry is None else called.get(entry, entry)
+
+
+def _mesh(world: xla_side.World, called: dict[str, str]) -> str:
+    """The case's mesh in the wrapper's words; axes that it lacks have one rank and stand last."""
+    import numpy as np
+    from torch_xla.distributed import spmd
+
+    shape, names = xla_start.axes(world.case)
+    lacking = tuple(name for name in BATCH_AXES if name not in called.values())
+    sizes = (*shape, *(1 for _ in lacking))
+    return str(spmd.Mesh(np.arange(np.prod(sizes)), sizes, (*(called.get(name, name) for name in names), *lacking)))
+
+
+def _install(case: Case) -> str:
+    """Makes the kernels run on this device, and JAX see as many: `compiled` or `interpreted`."""
+    if xla_side.device_kind() == pallas.NATIVE:
+        return "compiled"
+    from torch_xla._internal.jax_workarounds import maybe_get_jax
+
+    jax = maybe_get_jax()
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", case.world_size)
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernel
+
+    kernel.make_splash_mha = partial(kernel.make_splash_mha, interpret=True)
+    return "interpreted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wrapper:
+    """torch_xla's wrapper for one mesh."""
+
+    mesh: str
+    spec: tuple[Any, ...]
+
+    def attend(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
+        """`workers.operators.attend` by the splash kernels."""
+        import torch
+        from torch_xla.experimental import splash_attention as splash
+
+        ids = None if scores.segments is None else scores.segments[0].to(torch.int32)
+        config = splash.SplashAttentionConfig(mesh=self.mesh, qkv_partition_spec=self.spec, segment_ids_partition_spec=(self.spec[0], None))
+        mixed: Tensor = splash.splash_attention(query * scores.scale, key, value, config.to_json(), ids, scores.causal)
+        return mixed
