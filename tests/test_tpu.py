@@ -1,0 +1,54 @@
+"""On real TPU chips: XLA's backends beside the oracle, kernels compiled and not interpreted, a process a chip for replicas."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from test_flash_attention import flash
+
+from difftest import plugins
+from difftest.case import Case
+from difftest.comparator import compare
+from difftest.outcome import Outcome, Trace
+from generators.cases import case_at
+from workers import sandbox, xla_side
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xla,
+    pytest.mark.tpu,
+    pytest.mark.skipif(xla_side.device_kind() != "TPU", reason="needs a TPU and libtpu"),
+]
+CASES_A_BACKEND = 5
+DEADLINE_SECONDS = 240.0
+
+
+def agrees(case: Case, backend: str, outcome: Outcome) -> bool:
+    module, oracle = plugins.load("workers.backends", backend), sandbox.run(case, "oracle", deadline=DEADLINE_SECONDS)
+    return compare(case, backend, module.SIDE, oracle, outcome).verdict == "agree"
+
+
+def supported(backend: str) -> Iterator[Case]:
+    """Generated cases on four chips that a backend takes, in float32 and started in the usual order."""
+    drawn = (case_at(0, index, max_world_size=4) for index in itertools.count())
+    takes = plugins.load("workers.backends", backend).unsupported
+    usual = (case for case in drawn if case.world_size == 4 and case.dtype == "float32" and not list(case.put_back()))
+    return (case for case in usual if takes(case) is None)
+
+
+@pytest.mark.parametrize("backend", ["xla_spmd", "xla_annotated", "xla_replica"])
+def test_generated_cases_agree_with_the_oracle_on_chips(backend: str) -> None:
+    for case in itertools.islice(supported(backend), CASES_A_BACKEND):
+        outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS)
+        assert agrees(case, backend, outcome), case.id
+        assert isinstance(outcome, Trace)
+        assert outcome.environment["device"] == "TPU"
+
+
+@pytest.mark.parametrize("backend", ["xla_spmd", "xla_splash"])
+def test_kernels_are_compiled(backend: str) -> None:
+    case = flash(("dp", 2), ("tp", 2), segments=True, causal=True, head_dim=128)
+    outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS)
+    assert agrees(case, backend, outcome)
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["pallas"] == "compiled"
