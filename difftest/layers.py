@@ -82,7 +82,8 @@ class FlashAttention(msgspec.Struct, frozen=True, kw_only=True, tag="flash_atten
 
     `length` is the model's sequence. Keys and values come from the first `keys` positions of the input: fewer than `length` is cross
     attention with another key length. `segments`: a query attends only to keys of its own segment id. `bias`: a learned `ab` (heads,
-    length, keys) is added to the scores. `scale` is the factor on the scores, None for `head_dim ** -0.5`.
+    length, keys) is added to the scores. `scale` is the factor on the scores, None for `head_dim ** -0.5`. `kv_heads`, where it is set, is
+    a divisor of `heads`: that many heads of keys and values are shared by groups of query heads.
     """
 
     width: int
@@ -94,6 +95,12 @@ class FlashAttention(msgspec.Struct, frozen=True, kw_only=True, tag="flash_atten
     segments: bool = False
     bias: bool = False
     scale: float | None = None
+    kv_heads: int | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def key_heads(self) -> int:
+        """How many heads keys and values have."""
+        return self.heads if self.kv_heads is msgspec.UNSET else self.kv_heads
 
 
 class Dropout(msgspec.Struct, frozen=True, kw_only=True, tag="dropout", forbid_unknown_fields=True):
@@ -198,8 +205,8 @@ def shapes(layer: Layer) -> Parameters:  # noqa: PLR0911  a table, kind by kind
                 "o.weight": (layer.width, layer.width),
             }
         case FlashAttention():
-            inner = layer.heads * layer.head_dim
-            own = dict.fromkeys(("q.weight", "k.weight", "v.weight"), (inner, layer.width)) | {"o.weight": (layer.width, inner)}
+            inner, shared = layer.heads * layer.head_dim, (layer.key_heads * layer.head_dim, layer.width)
+            own = {"q.weight": (inner, layer.width), "k.weight": shared, "v.weight": shared, "o.weight": (layer.width, inner)}
             return own | ({"ab": (layer.heads, layer.length, layer.keys)} if layer.bias else {})
         case _:
             return {}
@@ -229,6 +236,8 @@ def _contradiction(layer: Layer) -> str:  # noqa: PLR0911  one a kind
             return f"kernel {layer.kernel}; it must be odd to keep the length"
         case Attention() if layer.width % layer.heads or layer.heads % layer.kv_heads:
             return f"width {layer.width}, heads {layer.heads}, kv_heads {layer.kv_heads}; each must divide the one before"
+        case FlashAttention() if layer.heads % layer.key_heads:
+            return f"heads {layer.heads}, kv_heads {layer.kv_heads}; the second must divide the first"
         case FlashAttention() if layer.keys > layer.length:
             return f"keys {layer.keys}; allowed: 1 to its length {layer.length}"
         case FlashAttention() if layer.scale is not None and not 0.0 < layer.scale <= MOST_SCALE:

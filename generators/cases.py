@@ -20,6 +20,7 @@ from difftest import plugins
 from difftest.case import Case, Data
 from difftest.errors import UsageError
 from generators.explore import BLOCK, POOL, Walk
+from generators.models import grouped
 from generators.options import kernels, replications, starts
 from generators.training import batches, dtypes, ignored_shares, purposes, regimes, trainings, wired
 
@@ -54,7 +55,8 @@ def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size
     seed = draw(st.integers(0, MOST_SEED))
     case = Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
     case = draw(wired(case=case))
-    return msgspec.structs.replace(case, replication=replication, start=start, sdpa=draw(kernels(model=case.model)))
+    case = msgspec.structs.replace(case, replication=replication, start=start, sdpa=draw(kernels(model=case.model)))
+    return msgspec.structs.replace(case, model=draw(grouped(model=case.model, mesh=case.layout.mesh)))
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:

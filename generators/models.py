@@ -8,6 +8,7 @@ import functools
 import itertools
 from typing import Literal, TypeAlias
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -17,6 +18,7 @@ from difftest.layers import (
     Conv,
     Dropout,
     Embedding,
+    FlashAttention,
     Layer,
     LayerNorm,
     Linear,
@@ -25,6 +27,7 @@ from difftest.layers import (
     RMSNorm,
     width_out,
 )
+from difftest.layout import Mesh
 from difftest.model import Model
 from generators.chances import mixed, sometimes, weighted
 
@@ -257,3 +260,23 @@ def _multiples(sizes: tuple[int, ...], unit: int) -> SearchStrategy[int]:
 
 def _divisors(number: int) -> tuple[int, ...]:
     return tuple(part for part in range(1, min(number, MOST_HEADS) + 1) if number % part == 0)
+
+
+@st.composite
+def grouped(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Model:
+    """`model`; in a quarter of those with flash attention, query heads share heads of keys and values, which the ranks share evenly."""
+    fewer = tuple(_with_key_heads(layer, mesh) for layer in model.layers)
+    if fewer == model.layers or not draw(sometimes(one_in=4)):
+        return model
+    return msgspec.structs.replace(model, layers=fewer)
+
+
+def _with_key_heads(layer: Layer, mesh: Mesh) -> Layer:
+    """With as few heads of keys as there are ranks of `tp`, where that is fewer than there are heads of queries."""
+    if isinstance(layer, Residual):
+        return msgspec.structs.replace(layer, layers=tuple(_with_key_heads(inner, mesh) for inner in layer.layers))
+    if not isinstance(layer, FlashAttention):
+        return layer
+    least = dict(mesh.axes).get("tp", 1)
+    possible = least < layer.heads and layer.heads % least == 0 and least * layer.head_dim % mesh.world_size == 0
+    return msgspec.structs.replace(layer, kv_heads=least) if possible else layer

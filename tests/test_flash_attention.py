@@ -67,6 +67,7 @@ CASES = {
     "a long sequence": flash(length=512, heads=1, segments=True),
     "bfloat16": flash(*GRID, segments=True, dtype="bfloat16"),
     "checkpointing": flash(segments=True, training=Training(checkpointing=True)),
+    "grouped heads": flash(*GRID, heads=4, kv_heads=2, segments=True, causal=True),
 }
 EVERY = pytest.mark.parametrize("name", sorted(CASES))
 
@@ -119,6 +120,7 @@ def test_a_hundred_cases_show_every_kind_of_flash_attention() -> None:
     assert {case.dtype for case in drawn} == {"float32", "bfloat16", "float16"}
     assert sum(any(layer.segments for layer in attentions(case)) for case in drawn) > 40
     assert {case.sdpa for case in drawn} == {msgspec.UNSET, *TORCH_KERNELS}
+    assert any(layer.key_heads < layer.heads for layer in layers)
 
 
 def test_a_case_without_flash_attention_names_no_kernel() -> None:

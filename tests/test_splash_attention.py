@@ -19,6 +19,7 @@ SHOWN = {
     "heads that do not divide": CASES["heads that do not divide"],
     "bfloat16": CASES["bfloat16"],
     "checkpointing": CASES["checkpointing"],
+    "grouped heads": CASES["grouped heads"],
     "two batch axes": flash(("dp", 2), ("dp_shard", 2), rows=4, causal=True, scale=0.25),
     "one device": flash(("dp", 1), causal=True, segments=True),
 }

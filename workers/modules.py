@@ -14,16 +14,17 @@ class FlashAttention(nn.Module):
 
     def __init__(self, spec: layers.FlashAttention, operators: Operators) -> None:
         super().__init__()
-        inner = spec.heads * spec.head_dim
+        inner, shared = spec.heads * spec.head_dim, spec.key_heads * spec.head_dim
         self.spec, self.attend = spec, operators.attend
-        self.q, self.k, self.v = (nn.Linear(spec.width, inner, bias=False) for _ in range(3))
+        self.group = 1 if operators.grouped else spec.heads // spec.key_heads
+        self.q, self.k, self.v = (nn.Linear(spec.width, width, bias=False) for width in (inner, shared, shared))
         self.o = nn.Linear(inner, spec.width, bias=False)
         self.ab = nn.Parameter(torch.empty(spec.heads, spec.length, spec.keys)) if spec.bias else None
 
     def forward(self, inputs: Tensor, extras: Mapping[str, Tensor]) -> Tensor:
         """(batch, length, width) to the same; keys and values come from the first `keys` positions."""
         known = self._known(inputs)
-        query, key, value = self._heads(self.q(inputs)), self._heads(self.k(known)), self._heads(self.v(known))
+        query, key, value = self._heads(self.q(inputs), 1), self._heads(self.k(known), self.group), self._heads(self.v(known), self.group)
         mixed = self.attend(query, key, value, self._scores(extras))
         result: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
         return result
@@ -42,10 +43,10 @@ class FlashAttention(nn.Module):
         """The positions that have keys; where all do, no slice is asked for: DTensor has no rule for one that takes everything."""
         return sequence if self.spec.keys == self.spec.length else sequence[:, : self.spec.keys]
 
-    def _heads(self, projected: Tensor) -> Tensor:
-        """(batch, positions, heads * head_dim) to (batch, heads, positions, head_dim)."""
+    def _heads(self, projected: Tensor, group: int) -> Tensor:
+        """(batch, positions, heads * head_dim) to (batch, heads * group, positions, head_dim)."""
         heads: Tensor = projected.unflatten(-1, (-1, self.spec.head_dim)).transpose(1, 2)
-        return heads
+        return heads if group == 1 else heads.repeat_interleave(group, dim=1)
 
 
 class Collective(nn.Module):

@@ -147,9 +147,10 @@ def recompute(block: Callable[..., Tensor], *inputs: Any) -> Tensor:  # noqa: AN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operators:
-    """How a backend does each of them."""
+    """How a backend does each of them. `grouped`: its `attend` takes fewer heads of keys and values than of queries."""
 
     attend: Callable[[Tensor, Tensor, Tensor, Scores], Tensor] = attend
     collect: Callable[[Tensor, layers.Collective], Tensor] = collect
     move: Callable[[Tensor, layers.Redistribute], Tensor] = move
     recompute: Callable[..., Tensor] = recompute
+    grouped: bool = False

@@ -26,7 +26,7 @@ def operators(case: Case, environment: dict[str, str]) -> "Operators":
     """The operators of a backend of torch's side; what they used is written into `environment`."""
     from workers.operators import Operators
 
-    return Operators(attend=_Attention(case, environment))
+    return Operators(attend=_Attention(case, environment), grouped=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class _Attention:
         from torch.nn.functional import scaled_dot_product_attention
 
         mask = allowed(query, key, scores)
-        causal = scores.causal and mask is None
-        asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, False)  # noqa: FBT003
+        causal, grouped = scores.causal and mask is None, query.shape[1] != key.shape[1]
+        asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
         chosen = next(kernel for kernel in _wanted(self.case) if takes(kernel, asked))
         self.environment["sdpa"] = chosen.name.lower()
         with sdpa_kernel(chosen):
-            return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale)
+            return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale, enable_gqa=grouped)
 
 
 def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None":

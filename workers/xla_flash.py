@@ -86,4 +86,4 @@ def _placements(case: Case) -> Placements:
 def _cuts_heads(case: Case, axis: int, parts: int) -> bool:
     """Whether mesh axis number `axis` cuts every projection of flash attention by columns, and `parts` divide its heads."""
     flash = [(path, layer) for path, layer in layers.walk(case.model.layers) if isinstance(layer, layers.FlashAttention)]
-    return all(case.layout.parameters[f"{path}.q.weight"][axis] == Shard(0) and layer.heads % parts == 0 for path, layer in flash)
+    return all(case.layout.parameters[f"{path}.q.weight"][axis] == Shard(0) and layer.key_heads % parts == 0 for path, layer in flash)

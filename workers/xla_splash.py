@@ -53,7 +53,7 @@ def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
     called = _names(world.case)
     spec = tuple(_renamed(entry, called) for entry in xla_flash.partition_spec(world.case))
     attend = _Wrapper(mesh=_mesh(world, called), spec=spec).attend
-    return Operators(attend=attend), {"pallas": how, "partition_spec": str(spec)}
+    return Operators(attend=attend, grouped=True), {"pallas": how, "partition_spec": str(spec)}
 
 
 def _names(case: Case) -> dict[str, str]:

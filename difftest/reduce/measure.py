@@ -88,7 +88,8 @@ def _features(layer: Layer) -> Iterator[int]:
         case Attention():
             yield from (layer.causal, layer.segments, layer.kv_heads != layer.heads)
         case FlashAttention():
-            yield from (layer.causal, layer.segments, layer.bias, layer.scale is not None, layer.keys != layer.length)
+            yield from (layer.causal, layer.segments, layer.bias, layer.scale is not None)
+            yield from (layer.keys != layer.length, layer.key_heads != layer.heads)
         case Collective():
             yield from (layer.reduction != "sum", layer.factor != 1.0, layer.form != "single")
         case Redistribute():
@@ -108,5 +109,5 @@ def _training(case: Case) -> Iterator[int]:
 
 def _sizes(layer: Layer) -> Iterator[int]:
     for field in layer.__struct_fields__:
-        if field in SIZES:
-            yield getattr(layer, field)
+        if field in SIZES and (size := getattr(layer, field)) is not msgspec.UNSET:
+            yield size

@@ -127,6 +127,7 @@ def _features(layer: Layer) -> list[tuple[str, dict[str, Any]]]:
                 ("has a bias", "bias", layer.bias, False),
                 (f"scales by {layer.scale}", "scale", layer.scale is not None, None),
                 (f"has {layer.keys} keys for {layer.length} positions", "keys", layer.keys != layer.length, layer.length),
+                ("has grouped heads", "kv_heads", layer.key_heads != layer.heads, msgspec.UNSET),
             ]
         case Collective():
             told = [

@@ -57,7 +57,7 @@ def fewer_heads(case: Case) -> Iterator[Candidate]:
     """Attention with one or two heads."""
     for path, layer in walk(case.model.layers):
         if isinstance(layer, Attention | FlashAttention):
-            groups = layer.kv_heads if isinstance(layer, Attention) else layer.heads
+            groups = layer.kv_heads if isinstance(layer, Attention) else layer.key_heads
             for heads, kv_heads in HEADS:
                 grouped = kv_heads < heads
                 if heads < layer.heads and (groups < layer.heads or not grouped):
@@ -123,7 +123,8 @@ def _with(layer: Layer, fields: dict[str, Any]) -> Layer:
 
 def _with_heads(case: Case, at: str, heads: int, kv_heads: int) -> Case:
     def edit(path: str, placed: Placed) -> tuple[Placed]:
-        fields = {"heads": heads, "kv_heads": kv_heads} if isinstance(placed.layer, Attention) else {"heads": heads}
+        alike = isinstance(placed.layer, FlashAttention) and kv_heads == heads
+        fields = {"heads": heads, "kv_heads": msgspec.UNSET if alike else kv_heads}
         return (replace(placed, layer=_with(placed.layer, fields if path == at else {})),)
 
     return edited(case, edit)
