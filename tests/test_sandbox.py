@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from samples import a_failure
 
 from difftest.case import Case, Data, Training
 from difftest.errors import InfrastructureError
@@ -26,7 +27,7 @@ from difftest.selftest import same
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
-from workers import sandbox  # noqa: E402
+from workers import sandbox, spool  # noqa: E402
 from workers.faults import VARIABLE, all_faults  # noqa: E402
 from workers.limits import Limits  # noqa: E402
 
@@ -209,3 +210,17 @@ def test_the_oracle_measures_its_noise() -> None:
 
 def test_the_same_run_twice_gives_the_same_bits() -> None:
     assert same(sandbox.run(case(4), DDP), sandbox.run(case(4), DDP))
+
+
+def test_of_ranks_that_fail_alike_the_lowest_is_told_and_what_followed_from_it_is_not(tmp_path: Path) -> None:
+    failures = {
+        0: a_failure(kind="ConnectionError"),
+        1: a_failure(message="on 1"),
+        2: a_failure(message="on 2"),
+        3: a_failure(kind="KeyError"),
+    }
+    for rank, failure in failures.items():
+        spool.write(tmp_path, rank, failure)
+    told = [sandbox._first_of_alike(tmp_path, heard, dict.fromkeys(failures, 0)) for heard in range(4)]  # noqa: SLF001
+    assert [failure.message for failure in told] == ["size 3 of dim 1", "on 1", "on 1", "size 3 of dim 1"]
+    assert [failure.kind for failure in told] == ["ConnectionError", "RuntimeError", "RuntimeError", "KeyError"]

@@ -182,7 +182,7 @@ def _outcome(folder: Path, ranks: _Ranks, allowed: Limits) -> Outcome:
     if ranks.excess is not None:
         return _beyond(folder, ranks.excess)
     if ranks.first_failed is not None:
-        return _failure(folder, ranks.first_failed, ranks.statuses[ranks.first_failed])
+        return _first_of_alike(folder, ranks.first_failed, ranks.statuses)
     if not ranks.done:
         return _hang(folder, ranks, allowed.seconds)
     traces = [outcome for rank in ranks.wanted if isinstance(outcome := spool.read(folder, rank), Trace)]
@@ -193,6 +193,16 @@ def _beyond(folder: Path, excess: Excess) -> Failure:
     stage, step = _stage(folder, excess.rank)
     log = _log(folder, excess.rank)[-LOG_CHARACTERS:]
     return Failure(symptom=Symptom.CRASH, stage=stage, step=step, kind=excess.kind, message=excess.message, log=log, rank=excess.rank)
+
+
+def _first_of_alike(folder: Path, heard: int, statuses: Mapping[int, int]) -> Failure:
+    """The failure of the rank that was heard of first; of the lowest rank that failed in the same way, lest it depend on who was faster."""
+    first = _failure(folder, heard, statuses[heard])
+    for rank in sorted(rank for rank, status in statuses.items() if rank < heard and (status or not _finished(folder, rank))):
+        other = _failure(folder, rank, statuses[rank])
+        if (other.kind, other.frame, other.stage, other.step) == (first.kind, first.frame, first.stage, first.step):
+            return other
+    return first
 
 
 def _failure(folder: Path, rank: int, status: int) -> Failure:

@@ -36,6 +36,10 @@ def _fail() -> None:
     raise RuntimeError(msg)
 
 
+def _reduce_alone() -> None:
+    distributed.all_reduce(torch.zeros(1, device="cuda" if distributed.get_backend() == "nccl" else "cpu"))
+
+
 def _several(case: Case) -> bool:
     return case.world_size > 1
 
@@ -79,6 +83,6 @@ FAULTS = (
         backends=("torch_ddp", "torch_fsdp", "torch_dtensor"),
         blame=SHARDING,
         reaches=_several,
-        plant=_at_backward(distributed.barrier, rank=1),
+        plant=_at_backward(_reduce_alone, rank=1),
     ),
 )
