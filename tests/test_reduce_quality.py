@@ -125,4 +125,4 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(tmp_path: Path, ca
         case = one.reduced.case
         assert case.world_size <= 2 or "mesh" in " ".join(one.reduced.conditions), told(one)
         assert len(case.model.layers) <= 2, told(one)
-        assert case.training.steps <= 2, told(one)
+        assert case.training.steps <= 2 or f"{case.training.steps} steps" in one.reduced.conditions, told(one)
