@@ -11,7 +11,8 @@ from workers import pallas, sandbox, xla_flash, xla_splash
 from workers.backends import candidates
 
 needs_kernels = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch_xla", "jax", "torchax"))), reason="needs torchax: pip install 'difftest[xla,torchax]'"
+    not all(map(importlib.util.find_spec, ("torch_xla", "jax", *xla_splash.CALL_JAX))),
+    reason="needs torchax: pip install 'difftest[xla,torchax]'",
 )
 SHOWN = {
     "segments": CASES["segments"],
@@ -53,9 +54,11 @@ def test_what_the_wrapper_cannot_be_told_is_refused(case: Case, told: str | None
     assert (xla_splash.refusal(case) or "") == "" if told is None else told in (xla_splash.refusal(case) or "")
 
 
-def test_without_torchax_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xla_splash, "find_spec", lambda _name: None)
-    assert "needs torchax" in (xla_splash.refusal(flash()) or "")
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("missing", xla_splash.CALL_JAX)
+def test_without_what_call_jax_needs_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setattr(xla_splash, "find_spec", lambda name: name != missing)
+    assert "needs torchax and flax" in (xla_splash.refusal(flash()) or "")
 
 
 @pytest.mark.parametrize(

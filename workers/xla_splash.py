@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from workers.operators import Operators, Scores
 
+CALL_JAX = ("torchax", "flax")
+"""torch_xla's wheel brings torchax, which fails to import without flax."""
+
 BATCH_AXES = ("data", "fsdp")
 """The wrapper's own names, which it asserts the batch to divide by."""
 
@@ -33,7 +36,7 @@ def refusal(case: Case) -> str | None:
         (any(layer.keys != layer.length for layer in attentions), "splash attention takes as many keys as queries"),
         (len(case.layout.batch_axes) > len(BATCH_AXES), "splash attention's wrapper knows two mesh axes that cut the batch"),
         (rows % _batch_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
-        (not find_spec("torchax"), "splash attention reaches JAX by torch_xla's call_jax, which needs torchax"),
+        (not all(map(find_spec, CALL_JAX)), f"splash attention reaches JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}"),
     )
     return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(xla_side.device_kind())
 
