@@ -157,6 +157,7 @@ def test_no_plan_shards_a_bias_and_one_shards_the_heads() -> None:
     assert tp_plan.plan(CASES["both"])["1.0.o"] == ("rows", True, False)
 
 
+@torch_needed
 def test_planted_ids_reach_cases_whose_ids_are_cut() -> None:
     reached = {name: [f for f in all_faults() if f.startswith("flash_") and all_faults()[f].reaches(case)] for name, case in CASES.items()}
     assert reached["heads"] == reached["fewer keys"] == []
