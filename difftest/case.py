@@ -14,7 +14,7 @@ from difftest.errors import UsageError
 from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Layout, Mesh, Replicate, Shard, replicated
 from difftest.model import Model
-from difftest.options import Replication, SdpaKernel, Start, put_back
+from difftest.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, put_back
 
 SCHEMA = 2
 MOST_STEPS = 200
@@ -139,6 +139,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             raise _explain(text, error) from error
+
+    @property
+    def sdpa_kernels(self) -> tuple[str, ...]:
+        """What `scaled_dot_product_attention` may use by torch's names, from the first: the case's kernel, then the usual ones."""
+        named = () if self.sdpa is msgspec.UNSET else (self.sdpa,)
+        return tuple(dict.fromkeys(TORCH_KERNELS[name] for name in (*named, *USUAL_KERNELS)))
 
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""

@@ -76,6 +76,11 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, tag="attention", forb
         """The width of one head."""
         return self.width // self.heads
 
+    @property
+    def key_heads(self) -> int:
+        """How many heads keys and values have."""
+        return self.kv_heads
+
 
 class FlashAttention(msgspec.Struct, frozen=True, kw_only=True, tag="flash_attention", forbid_unknown_fields=True):
     """Multi-head attention by each side's flash kernel, with `q`, `k`, `v`, `o` projections to `heads * head_dim` and back.

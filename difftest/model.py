@@ -103,6 +103,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The layers that read a mask, by path."""
         return {path: layer for path, layer in walk(self.layers) if isinstance(layer, Dropout)}
 
+    @property
+    def flash_attentions(self) -> Mapping[str, FlashAttention]:
+        """The layers that attend by a kernel, by path."""
+        return {path: layer for path, layer in walk(self.layers) if isinstance(layer, FlashAttention)}
+
     def parameters(self) -> Parameters:
         """Every parameter's shape by name, in torch's order; a tied weight appears once."""
         return {f"{path}.{name}": shape for path, layer in walk(self.layers) for name, shape in shapes(layer).items()}

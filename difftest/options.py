@@ -20,7 +20,7 @@ TORCH_KERNELS: dict[SdpaKernel, str] = {
 }
 """By torch's names, members of `SDPBackend`."""
 USUAL_KERNELS: tuple[SdpaKernel, ...] = ("flash", "efficient", "math")
-"""Of which the first that takes the tensors is used; the last takes all."""
+"""From the first that is to be used if it takes the tensors; the last takes all."""
 MOST_BUCKET_MEGABYTES = 64.0
 
 

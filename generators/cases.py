@@ -55,8 +55,9 @@ def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size
     seed = draw(st.integers(0, MOST_SEED))
     case = Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
     case = draw(wired(case=case))
-    case = msgspec.structs.replace(case, replication=replication, start=start, sdpa=draw(kernels(model=case.model)))
-    return msgspec.structs.replace(case, model=draw(grouped(model=case.model, mesh=case.layout.mesh)))
+    sdpa = draw(kernels(model=case.model))
+    model = draw(grouped(model=case.model, mesh=case.layout.mesh))
+    return msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:

@@ -10,7 +10,6 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.layers import FlashAttention, walk
 from difftest.layout import Layout, Replicate
 from difftest.model import Model
 from difftest.options import ACTS, Act, Replication, SdpaKernel, Start
@@ -93,6 +92,6 @@ def starts(draw: st.DrawFn, *, accumulation: int) -> Start:
 
 def kernels(*, model: Model) -> SearchStrategy[SdpaKernel | msgspec.UnsetType]:
     """The kernel for `scaled_dot_product_attention`: the backend's choice in half of the cases with flash attention, and in all others."""
-    if not any(isinstance(layer, FlashAttention) for _, layer in walk(model.layers)):
+    if not model.flash_attentions:
         return st.just(msgspec.UNSET)
     return mixed((4, st.just(msgspec.UNSET)), (4, st.sampled_from(get_args(SdpaKernel))))

@@ -183,7 +183,7 @@ def batches(*, model: Model, layout: Layout, training: Training, exact: bool = F
 
 def scores(*, model: Model) -> int:
     """How many scores the flash attention of `model` has for one row."""
-    return sum(layer.heads * layer.length * layer.keys for _, layer in walk(model.layers) if isinstance(layer, FlashAttention))
+    return sum(layer.heads * layer.length * layer.keys for layer in model.flash_attentions.values())
 
 
 def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:

@@ -11,7 +11,6 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from difftest import layers as data
 from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence
@@ -107,7 +106,7 @@ def refusal(case: Case, backend: str) -> str | None:
         return f"{backend} runs in an environment of its own; `difftest bisect` asks several versions with one script"
     if backend not in backends():
         return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
-    flash = {layer for _, layer in data.walk(case.model.layers) if isinstance(layer, data.FlashAttention)}
+    flash = set(case.model.flash_attentions.values())
     if flash and not backend.startswith("torch"):
         return "flash attention on XLA needs its Pallas kernels, which a CPU runs by an interpreter that is too long for a script"
     if len(flash) > 1:

@@ -143,7 +143,7 @@ class Script:
     @property
     def flash(self) -> data.FlashAttention:
         """The model's flash attention, all of which are alike; only where `has("FlashAttention")`."""
-        return next(layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.FlashAttention))
+        return next(iter(self.case.model.flash_attentions.values()))
 
     @property
     def collective(self) -> data.Collective:

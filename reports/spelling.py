@@ -4,14 +4,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from difftest import layers as data
 from difftest.case import Case, Training
 from difftest.layout import Placements, Replicate, Shard
-from difftest.options import TORCH_KERNELS, USUAL_KERNELS
 
 MOST_TITLE = 120
 ACTIVATIONS = {"relu": "nn.ReLU()", "gelu": "nn.GELU()", "silu": "nn.SiLU()", "tanh": "nn.Tanh()"}
@@ -167,13 +165,6 @@ def convolutions(case: Case) -> set[str]:
 def brief(text: str) -> str:
     """A finding's detail without the time and the source line that a C++ log puts before its message."""
     return _LOGGED.sub(": ", text)
-
-
-def kernels(case: Case) -> str:
-    """What `scaled_dot_product_attention` may use, from the first: the case's kernel, then what the backend chooses from."""
-    named = () if case.sdpa is msgspec.UNSET else (case.sdpa,)
-    names = dict.fromkeys(TORCH_KERNELS[name] for name in (*named, *USUAL_KERNELS))
-    return ", ".join(f"SDPBackend.{name}" for name in names)
 
 
 def docstring(text: str) -> str:

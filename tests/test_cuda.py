@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from devices import agrees
 from test_flash_attention import flash
 
 from difftest import plugins
 from difftest.case import Case
-from difftest.comparator import compare
 from difftest.errors import InfrastructureError
-from difftest.outcome import Failure, Outcome, Symptom, Trace
+from difftest.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
 from workers import sandbox
 from workers.cards import cards
@@ -32,12 +32,8 @@ torchax_on_a_gpu = pytest.mark.skipif(
 BUNDLE = Path(__file__).parent / "data" / "cuda"
 RECORD = "difftest record --seed 0 --cases 20 --max-world-size 1 --backends torch_ddp --out tests/data/cuda"
 CASES_A_BACKEND = 5
+HALF, SINGLE = flash(("dp", 1), dtype="float16", causal=True), flash(("dp", 1), causal=True)
 DEADLINE_SECONDS = 120.0
-
-
-def agrees(case: Case, backend: str, outcome: Outcome) -> bool:
-    module, oracle = plugins.load("workers.backends", backend), sandbox.run(case, "oracle", deadline=DEADLINE_SECONDS)
-    return compare(case, backend, module.SIDE, oracle, outcome).verdict == "agree"
 
 
 def supported(backend: str, ranks: int) -> Iterator[Case]:
@@ -52,7 +48,7 @@ def supported(backend: str, ranks: int) -> Iterator[Case]:
 def test_generated_cases_agree_with_the_oracle_on_a_card(backend: str) -> None:
     for case in itertools.islice(supported(backend, 1), CASES_A_BACKEND):
         outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS)
-        assert agrees(case, backend, outcome), case.id
+        assert agrees(case, backend, outcome, DEADLINE_SECONDS), case.id
         assert isinstance(outcome, Trace)
         assert outcome.environment["device"] != "cpu"
         assert outcome.environment["deterministic"] == "True"
@@ -73,7 +69,7 @@ def test_two_runs_on_a_card_have_the_same_bits() -> None:
 def test_ranks_share_a_card_over_gloo() -> None:
     case = next(supported("torch_ddp", 2))
     outcome = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={SHARE_VARIABLE: "1"})
-    assert agrees(case, "torch_ddp", outcome)
+    assert agrees(case, "torch_ddp", outcome, DEADLINE_SECONDS)
     assert isinstance(outcome, Trace)
     assert outcome.environment["device"] != "cpu"
     assert outcome.environment["transport"] == ("gloo" if cards() < case.world_size else "nccl")
@@ -83,12 +79,12 @@ def test_ranks_share_a_card_over_gloo() -> None:
 @pytest.mark.parametrize(
     ("case", "used"),
     [
-        (flash(("dp", 1), dtype="float16", causal=True), "flash_attention"),
-        (msgspec.structs.replace(flash(("dp", 1), dtype="float16", causal=True), sdpa="cudnn"), "cudnn_attention"),
-        (msgspec.structs.replace(flash(("dp", 1), dtype="float16", causal=True), sdpa="efficient"), "efficient_attention"),
-        (msgspec.structs.replace(flash(("dp", 1), dtype="float16", causal=True), sdpa="math"), "math"),
-        (flash(("dp", 1), causal=True), "efficient_attention"),
-        (msgspec.structs.replace(flash(("dp", 1), causal=True), sdpa="flash"), "efficient_attention"),
+        (HALF, "flash_attention"),
+        (msgspec.structs.replace(HALF, sdpa="cudnn"), "cudnn_attention"),
+        (msgspec.structs.replace(HALF, sdpa="efficient"), "efficient_attention"),
+        (msgspec.structs.replace(HALF, sdpa="math"), "math"),
+        (SINGLE, "efficient_attention"),
+        (msgspec.structs.replace(SINGLE, sdpa="flash"), "efficient_attention"),
         (flash(("dp", 1), dtype="float16", segments=True), "efficient_attention"),
     ],
 )
@@ -96,7 +92,7 @@ def test_the_kernel_that_a_case_names_is_used_where_the_card_has_it(case: Case, 
     outcome = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS)
     assert isinstance(outcome, Trace)
     assert outcome.environment["sdpa"] == used
-    assert agrees(case, "torch_ddp", outcome)
+    assert agrees(case, "torch_ddp", outcome, DEADLINE_SECONDS)
 
 
 @a_gpu
@@ -139,7 +135,7 @@ def test_memory_that_others_hold_is_the_machines_trouble() -> None:
 def test_xla_agrees_with_the_oracle_on_the_same_card() -> None:
     for case in itertools.islice(supported("torchax", 1), CASES_A_BACKEND):
         outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)
-        assert agrees(case, "torchax", outcome), case.id
+        assert agrees(case, "torchax", outcome, DEADLINE_SECONDS), case.id
         assert isinstance(outcome, Trace)
         assert outcome.environment["device"] == "gpu"
 

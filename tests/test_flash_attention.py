@@ -10,7 +10,7 @@ from samples import a_case
 
 from difftest.case import Case, Data, DType, Training
 from difftest.comparator import compare
-from difftest.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual, walk
+from difftest.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual
 from difftest.layout import Placements, Replicate, Shard
 from difftest.options import TORCH_KERNELS, SdpaKernel
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
@@ -73,7 +73,7 @@ EVERY = pytest.mark.parametrize("name", sorted(CASES))
 
 
 def attentions(case: Case) -> list[FlashAttention]:
-    return [layer for _, layer in walk(case.model.layers) if isinstance(layer, FlashAttention)]
+    return list(case.model.flash_attentions.values())
 
 
 @quietly
@@ -90,7 +90,7 @@ def test_the_batch_is_cut_over_data_axes_and_heads_over_tp_or_nowhere(case: Case
     for (name, _), placement in zip(case.layout.mesh.axes, case.layout.batch, strict=True):
         assert placement == (R if name == "tp" else S0)
     if case.layout.mesh.names[-1] == "tp":
-        for path, _ in ((path, layer) for path, layer in walk(case.model.layers) if isinstance(layer, FlashAttention)):
+        for path in case.model.flash_attentions:
             over_tp = {
                 name: case.layout.parameters[f"{path}.{name}"][-1] for name in BY_HEADS if f"{path}.{name}" in case.layout.parameters
             }

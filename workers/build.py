@@ -86,9 +86,9 @@ class Attention(nn.Module):
 
     def forward(self, inputs: Tensor, extras: Extras) -> Tensor:
         """(batch, sequence, width) to the same; reads `segments`, (batch, sequence) ids."""
-        query = self._heads(self.q(inputs), 1)
-        key = self._heads(self.k(inputs), self.group)
-        value = self._heads(self.v(inputs), self.group)
+        query = modules.by_heads(self.q(inputs), self.head_dim)
+        key = modules.by_heads(self.k(inputs), self.head_dim, self.group)
+        value = modules.by_heads(self.v(inputs), self.head_dim, self.group)
         scores = query @ key.transpose(-1, -2) * self.head_dim**-0.5
         if self.causal:
             scores = scores.masked_fill(cast("Tensor", self.future), float("-inf"))
@@ -98,11 +98,6 @@ class Attention(nn.Module):
             scores = scores.masked_fill(other.unsqueeze(1), float("-inf"))
         mixed = functional.softmax(scores, dim=-1) @ value
         return cast("Tensor", self.o(mixed.transpose(1, 2).flatten(2)))
-
-    def _heads(self, projected: Tensor, group: int) -> Tensor:
-        """(batch, sequence, heads * head_dim) to (batch, heads * group, sequence, head_dim)."""
-        heads: Tensor = projected.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        return heads if group == 1 else heads.repeat_interleave(group, dim=1)
 
 
 READERS = (Attention, Dropout, Residual, modules.FlashAttention)

@@ -9,6 +9,12 @@ from difftest import layers
 from workers.operators import Operators, Scores
 
 
+def by_heads(projected: Tensor, head_dim: int, group: int = 1) -> Tensor:
+    """(batch, positions, heads * head_dim) to (batch, heads * group, positions, head_dim), each head `group` times in a row."""
+    heads: Tensor = projected.unflatten(-1, (-1, head_dim)).transpose(1, 2)
+    return heads if group == 1 else heads.repeat_interleave(group, dim=1)
+
+
 class FlashAttention(nn.Module):
     """Attention by the backend's own kernel; head counts are read off the projections, so a rank may hold some of the heads."""
 
@@ -24,7 +30,8 @@ class FlashAttention(nn.Module):
     def forward(self, inputs: Tensor, extras: Mapping[str, Tensor]) -> Tensor:
         """(batch, length, width) to the same; keys and values come from the first `keys` positions."""
         known = self._known(inputs)
-        query, key, value = self._heads(self.q(inputs), 1), self._heads(self.k(known), self.group), self._heads(self.v(known), self.group)
+        query = by_heads(self.q(inputs), self.spec.head_dim)
+        key, value = (by_heads(project(known), self.spec.head_dim, self.group) for project in (self.k, self.v))
         mixed = self.attend(query, key, value, self._scores(extras))
         result: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
         return result
@@ -42,11 +49,6 @@ class FlashAttention(nn.Module):
     def _known(self, sequence: Tensor) -> Tensor:
         """The positions that have keys; where all do, no slice is asked for: DTensor has no rule for one that takes everything."""
         return sequence if self.spec.keys == self.spec.length else sequence[:, : self.spec.keys]
-
-    def _heads(self, projected: Tensor, group: int) -> Tensor:
-        """(batch, positions, heads * head_dim) to (batch, heads * group, positions, head_dim)."""
-        heads: Tensor = projected.unflatten(-1, (-1, self.spec.head_dim)).transpose(1, 2)
-        return heads if group == 1 else heads.repeat_interleave(group, dim=1)
 
 
 class Collective(nn.Module):

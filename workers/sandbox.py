@@ -75,7 +75,7 @@ class _Ranks:
             return
         rank = self.pids[reply["pid"]]
         self.statuses[rank] = reply["status"]
-        if self.first_failed is None and (reply["status"] or not _finished(folder, rank)):
+        if self.first_failed is None and _failed(folder, rank, reply["status"]):
             self.first_failed = rank
 
     def running(self) -> dict[int, int]:
@@ -172,9 +172,10 @@ def _attend(zygote: Zygote, request: Mapping[str, Any], asked: range | Share, fo
     return ranks
 
 
-def _finished(folder: Path, rank: int) -> bool:
+def _failed(folder: Path, rank: int, status: int) -> bool:
+    """Whether a rank that ended with `status` left anything else than a result."""
     outcome = folder / f"rank{rank}.json"
-    return outcome.exists() and not outcome.read_bytes().startswith(b'{"failure"')
+    return bool(status) or not outcome.exists() or outcome.read_bytes().startswith(b'{"failure"')
 
 
 def _outcome(folder: Path, ranks: _Ranks, allowed: Limits) -> Outcome:
@@ -198,7 +199,7 @@ def _beyond(folder: Path, excess: Excess) -> Failure:
 def _first_of_alike(folder: Path, heard: int, statuses: Mapping[int, int]) -> Failure:
     """The failure of the rank that was heard of first; of the lowest rank that failed in the same way, lest it depend on who was faster."""
     first = _failure(folder, heard, statuses[heard])
-    for rank in sorted(rank for rank, status in statuses.items() if rank < heard and (status or not _finished(folder, rank))):
+    for rank in sorted(rank for rank, status in statuses.items() if rank < heard and _failed(folder, rank, status)):
         other = _failure(folder, rank, statuses[rank])
         if (other.kind, other.frame, other.stage, other.step) == (first.kind, first.frame, first.stage, first.step):
             return other

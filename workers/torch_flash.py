@@ -8,14 +8,9 @@ has rules for DTensors. On CUDA torch itself is asked: flash takes half types an
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from difftest.case import Case
-from difftest.options import TORCH_KERNELS, USUAL_KERNELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
     from torch.nn.attention import SDPBackend
 
@@ -38,13 +33,13 @@ class _Attention:
 
     def __call__(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
         from torch.backends import cuda
-        from torch.nn.attention import sdpa_kernel
+        from torch.nn.attention import SDPBackend, sdpa_kernel
         from torch.nn.functional import scaled_dot_product_attention
 
         mask = allowed(query, key, scores)
         causal, grouped = scores.causal and mask is None, query.shape[1] != key.shape[1]
         asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
-        chosen = next(kernel for kernel in _wanted(self.case) if takes(kernel, asked))
+        chosen = next(kernel for name in self.case.sdpa_kernels if takes(kernel := SDPBackend.__members__[name], asked))
         self.environment["sdpa"] = chosen.name.lower()
         with sdpa_kernel(chosen):
             return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale, enable_gqa=grouped)
@@ -60,14 +55,6 @@ def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None"
     if scores.ab is None:
         return None if hidden is None else hidden.logical_not()
     return scores.ab if hidden is None else scores.ab.masked_fill(hidden, float("-inf"))
-
-
-def _wanted(case: Case) -> "Iterator[SDPBackend]":
-    """From the one that is to be used if it can be."""
-    from torch.nn.attention import SDPBackend
-
-    named = () if case.sdpa is msgspec.UNSET else (case.sdpa,)
-    return (SDPBackend.__members__[TORCH_KERNELS[name]] for name in (*named, *USUAL_KERNELS))
 
 
 def takes(kernel: "SDPBackend", asked: Any) -> bool:  # noqa: ANN401  torch declares no type for them

@@ -75,8 +75,7 @@ def _styles(case: Case, layers: Sequence[data.Layer], prefix: str) -> Iterator[t
 def _attention(case: Case, layer: data.Attention | data.FlashAttention, path: str) -> Iterator[tuple[str, Style]]:
     """Every rank computes its own heads where they divide; else each projection is made whole again."""
     splits = {name: _split_of(_on_tp(case, f"{path}.{name}.weight")) for name in "qkvo"}
-    groups = layer.kv_heads if isinstance(layer, data.Attention) else layer.key_heads
-    heads = list(splits.values()) == ["columns", "columns", "columns", "rows"] and not groups % _size(case)
+    heads = list(splits.values()) == ["columns", "columns", "columns", "rows"] and not layer.key_heads % _size(case)
     for name, split in splits.items():
         yield f"{path}.{name}", (split, heads and name == "o", heads and name != "o")
 

@@ -7,7 +7,6 @@ heads, dim 1, where they divide them: that is what a user of the wrapper would w
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from difftest import layers
 from difftest.case import Case
 from difftest.layout import Placements, Replicate, Shard
 from workers import pallas, xla_side
@@ -22,12 +21,7 @@ Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
 
 def refusal(case: Case) -> str | None:
     """Why flash attention in `case` cannot run with what is installed here, or None."""
-    return pallas.refusal(xla_side.device_kind()) if attends(case) else None
-
-
-def attends(case: Case) -> bool:
-    """Whether a model has flash attention."""
-    return any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers))
+    return pallas.refusal(xla_side.device_kind()) if case.model.flash_attentions else None
 
 
 def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
@@ -37,7 +31,7 @@ def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
     """
     from workers.operators import Operators
 
-    if not attends(world.case):
+    if not world.case.model.flash_attentions:
         return Operators(), {}
     how = pallas.install(xla_side.device_kind())
     spec = partition_spec(world.case) if world.case.world_size > 1 else None
@@ -85,5 +79,5 @@ def _placements(case: Case) -> Placements:
 
 def _cuts_heads(case: Case, axis: int, parts: int) -> bool:
     """Whether mesh axis number `axis` cuts every projection of flash attention by columns, and `parts` divide its heads."""
-    flash = [(path, layer) for path, layer in layers.walk(case.model.layers) if isinstance(layer, layers.FlashAttention)]
-    return all(case.layout.parameters[f"{path}.q.weight"][axis] == Shard(0) and layer.key_heads % parts == 0 for path, layer in flash)
+    flash, placed = case.model.flash_attentions, case.layout.parameters
+    return all(placed[f"{path}.q.weight"][axis] == Shard(0) and layer.key_heads % parts == 0 for path, layer in flash.items())

@@ -14,17 +14,17 @@ from difftest.errors import UsageError
 from workers.cards import cards
 
 DEVICE = "CUDA"
-PACKAGES = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
+PACKAGE, VERSIONS = "jax_plugins", ("xla_cuda13", "xla_cuda12")
 LIBRARY = "xla_cuda_plugin.so"
 
 
 def library() -> Path:
     """JAX's plugin, of the newest CUDA there is. `UsageError` where none is installed."""
-    for package in PACKAGES:
-        spec = find_spec(package) if find_spec("jax_plugins") else None
-        for folder in (spec.submodule_search_locations or ()) if spec else ():
-            if (found := Path(folder) / LIBRARY).exists():
-                return found
+    spec = find_spec(PACKAGE)
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    for found in (Path(folder) / version / LIBRARY for version in VERSIONS for folder in folders):
+        if found.exists():
+            return found
     msg = f"PJRT_DEVICE is {DEVICE} and no PJRT plugin for it is installed; it is in: pip install jax-cuda12-pjrt==0.7.1"
     raise UsageError(msg)
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from difftest import layers
 from difftest.case import Case
 from difftest.layout import Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded, Stage, Trace
@@ -33,7 +32,7 @@ def unsupported(case: Case) -> str | None:
         return "replicas are fed rows; the layout cuts the batch along the sequence"
     if len(set(_rows_by_rank(case))) > 1:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
-    if any(isinstance(layer, layers.FlashAttention) for _, layer in layers.walk(case.model.layers)):
+    if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
     if (kind := xla_side.device_kind()) == xla_plugin.DEVICE:
         return f"replicas on {kind} need a process a card, and the plugin has been told of one process alone"

@@ -67,7 +67,8 @@ def environment(case: Case) -> dict[str, str]:
 
     `UsageError` where the user names CUDA and there is no plugin for it.
     """
-    kind = xla_plugin.fitting(case) if device_kind() == xla_plugin.DEVICE else device_kind()
+    if (kind := device_kind()) == xla_plugin.DEVICE:
+        kind = xla_plugin.fitting(case)
     flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
     if kind != "CPU":
         return {"PJRT_DEVICE": kind, "XLA_FLAGS": flags}

@@ -10,9 +10,8 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from difftest import layers
 from difftest.case import Case
-from workers import pallas, xla_flash, xla_side, xla_start
+from workers import pallas, torch_side, xla_flash, xla_side, xla_start
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,24 +27,17 @@ BATCH_AXES = ("data", "fsdp")
 
 def refusal(case: Case) -> str | None:
     """Why splash attention cannot express `case` or cannot run here, or None."""
-    attentions = [layer for _, layer in layers.walk(case.model.layers) if isinstance(layer, layers.FlashAttention)]
+    attentions = case.model.flash_attentions.values()
     rows = case.data.batch // case.training.accumulation
     reasons = (
         (not attentions, "the model has no attention by a kernel"),
         (any(layer.bias for layer in attentions), "splash attention takes no bias"),
         (any(layer.keys != layer.length for layer in attentions), "splash attention takes as many keys as queries"),
         (len(case.layout.batch_axes) > len(BATCH_AXES), "splash attention's wrapper knows two mesh axes that cut the batch"),
-        (rows % _batch_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
+        (rows % torch_side.data_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
         (not all(map(find_spec, CALL_JAX)), f"splash attention reaches JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}"),
     )
     return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(xla_side.device_kind())
-
-
-def _batch_ranks(case: Case) -> int:
-    sizes, ranks = dict(case.layout.mesh.axes), 1
-    for name in case.layout.batch_axes:
-        ranks *= sizes[name]
-    return ranks
 
 
 def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import msgspec
 
 from difftest.ablations import Ablation, Asked
-from difftest.layers import FlashAttention, walk
 
 ORDER = 50
 SAME_PRECISION = "--xla_allow_excess_precision=false"
@@ -30,5 +29,5 @@ def _of_xla(asked: Asked) -> Iterator[Ablation]:
 def _of_torch(asked: Asked) -> Iterator[Ablation]:
     yield asked.changed("an operator has two threads", benign="sums are added in another order", DIFFTEST_THREADS="2")
     yield asked.changed("oneDNN's kernels are off", benign="oneDNN's kernels round otherwise", DIFFTEST_MKLDNN="0")
-    if any(isinstance(layer, FlashAttention) for _, layer in walk(asked.case.model.layers)):
+    if asked.case.model.flash_attentions:
         yield asked.changed("attention uses the math kernel", case=msgspec.structs.replace(asked.case, sdpa="math"))

@@ -23,7 +23,6 @@ from difftest.layers import (
     walk,
 )
 from difftest.layout import Shard
-from difftest.options import Replication, Start
 from difftest.reduce.candidate import Candidate
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
@@ -39,7 +38,7 @@ def measure(case: Case) -> tuple[int, ...]:
     """Ranks, mesh axes, steps, layers by kind, features and options, sharded placements, those that share unevenly, sizes."""
     layers = [layer for _, layer in walk(case.model.layers)]
     cuts = sum(isinstance(p, Shard) for placed in (case.layout.batch, *case.layout.parameters.values()) for p in placed)
-    options = len(set_options(case)) + (case.sdpa is not msgspec.UNSET)
+    options = sum(1 for _ in case.put_back())
     features = sum(sum(_features(layer)) for layer in layers) + sum(_training(case)) + options
     sizes = sum(sum(_sizes(layer)) for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(map(_kind, layers))
@@ -61,20 +60,6 @@ def uneven_cuts(case: Case) -> int:
 def simpler(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
     """Those that are simpler than `case`: a smaller size may cut something unevenly that was not."""
     return (candidate for candidate in candidates if measure(candidate[1]) < measure(case))
-
-
-def set_options(case: Case) -> list[tuple[str, str]]:
-    """The options of replication and start that are not at their defaults: the part of the case, and the option."""
-    parts: dict[str, tuple[msgspec.Struct, msgspec.Struct]] = {
-        "replication": (case.replication, Replication()),
-        "start": (case.start, Start()),
-    }
-    return [
-        (name, option)
-        for name, (part, plain) in parts.items()
-        for option in part.__struct_fields__
-        if getattr(part, option) != getattr(plain, option)
-    ]
 
 
 def _kind(layer: Layer) -> int:

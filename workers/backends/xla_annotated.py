@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import xla_flash, xla_side
+from workers import xla_side
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -23,7 +23,7 @@ environment = xla_side.environment
 
 def unsupported(case: Case) -> str | None:
     """Every layout can be annotated; a kernel must be told its sharding itself, which is another backend's way."""
-    if xla_flash.attends(case):
+    if case.model.flash_attentions:
         return "an annotation does not reach into a Pallas kernel; xla_spmd names its partition_spec"
     return None
 

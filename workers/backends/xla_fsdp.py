@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.case import Case
 from difftest.layout import Replicate, Shard
-from workers import xla_flash, xla_side
+from workers import xla_side
 
 if TYPE_CHECKING:
     from torch import nn
@@ -29,7 +29,7 @@ MOST_AXES = 2
 
 def unsupported(case: Case) -> str | None:
     """Layouts in which the last axis does not shard every parameter as the wrapper does, or another axis shards one."""
-    if xla_flash.attends(case):
+    if case.model.flash_attentions:
         return "the wrapper does not reach into a Pallas kernel; xla_spmd names its partition_spec"
     if case.world_size == 1:
         return None

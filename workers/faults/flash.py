@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from difftest import layers
 from difftest.case import Case
 from workers.faults import SHARDING, Fault
 from workers.session import Session
@@ -81,13 +80,9 @@ def _uncut(operands: Specs, places: Sequence[int]) -> Specs:
     return [(None, None) if place in places else spec for place, spec in enumerate(operands)]
 
 
-def _flash(case: Case) -> list[layers.FlashAttention]:
-    return [layer for _, layer in layers.walk(case.model.layers) if isinstance(layer, layers.FlashAttention)]
-
-
 def _packed(case: Case) -> bool:
     """Whether segment ids are cut with the batch."""
-    return _parts(case, 0) > 1 and any(layer.segments for layer in _flash(case))
+    return _parts(case, 0) > 1 and any(layer.segments for layer in case.model.flash_attentions.values())
 
 
 def _parts(case: Case, dim: int) -> int:
@@ -99,7 +94,7 @@ def _parts(case: Case, dim: int) -> int:
 
 def _turnable(case: Case) -> int | None:
     """The dim whose axes would cut every sequence into whole blocks; a bias, as wide as all keys, would not fit."""
-    found = _flash(case)
+    found = case.model.flash_attentions.values()
     dims = [dim for dim in (0, 1) if _parts(case, dim) > 1 and all(layer.keys % (LANES * _parts(case, dim)) == 0 for layer in found)]
     return dims[0] if found and dims and not any(layer.bias for layer in found) else None
 

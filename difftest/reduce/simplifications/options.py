@@ -8,7 +8,6 @@ import msgspec
 from difftest.case import Case
 from difftest.options import Replication, Start
 from difftest.reduce.candidate import Candidate, by_parts
-from difftest.reduce.measure import set_options
 
 ORDER = 6
 
@@ -17,7 +16,7 @@ _PLAIN: dict[str, msgspec.Struct] = {"replication": Replication(), "start": Star
 
 def default_options(case: Case) -> Iterator[Candidate]:
     """Without some of the options that are set."""
-    parts = [(f"{option} {_shown(getattr(getattr(case, part), option))}", (part, option)) for part, option in set_options(case)]
+    parts = [(f"{option} {_shown(getattr(getattr(case, part), option))}", (part, option)) for part, option in _set(case)]
     yield from by_parts(parts, partial(_defaulted, case))
 
 
@@ -28,6 +27,12 @@ def any_kernel(case: Case) -> Iterator[Candidate]:
 
 
 SIMPLIFICATIONS = (default_options, any_kernel)
+
+
+def _set(case: Case) -> list[tuple[str, str]]:
+    """The options of replication and start that are not at their defaults: the part of the case, and the option."""
+    options = ((part, option) for part, plain in _PLAIN.items() for option in plain.__struct_fields__)
+    return [(part, option) for part, option in options if getattr(getattr(case, part), option) != getattr(_PLAIN[part], option)]
 
 
 def _shown(value: object) -> str:

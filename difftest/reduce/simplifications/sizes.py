@@ -57,10 +57,9 @@ def fewer_heads(case: Case) -> Iterator[Candidate]:
     """Attention with one or two heads."""
     for path, layer in walk(case.model.layers):
         if isinstance(layer, Attention | FlashAttention):
-            groups = layer.kv_heads if isinstance(layer, Attention) else layer.key_heads
             for heads, kv_heads in HEADS:
                 grouped = kv_heads < heads
-                if heads < layer.heads and (groups < layer.heads or not grouped):
+                if heads < layer.heads and (layer.key_heads < layer.heads or not grouped):
                     words = f"layer {path} has {layer.heads} heads"
                     yield from simpler(case, tried(words, partial(_with_heads, case, path, heads, kv_heads)))
 
@@ -68,7 +67,7 @@ def fewer_heads(case: Case) -> Iterator[Candidate]:
 def shorter(case: Case) -> Iterator[Candidate]:
     """No sequence, or a shorter one."""
     length = case.model.sequence
-    flash = any(isinstance(layer, FlashAttention) for _, layer in walk(case.model.layers))
+    flash = case.model.flash_attentions
     if length:
         words = f"sequence {length}"
         if not flash:
