@@ -151,7 +151,7 @@ def test_a_planted_defect_shows(backend: str, fault: str) -> None:
 
 def test_groups_differ_along_one_axis() -> None:
     pytest.importorskip("torch")
-    from workers.xla_collectives import groups  # noqa: PLC0415  torch may be missing
+    from workers.xla.collectives import groups  # noqa: PLC0415  torch may be missing
 
     mesh = Mesh((("dp_replicate", 2), ("dp_shard", 3)))
     assert groups(mesh, 0) == [[0, 3], [1, 4], [2, 5]]

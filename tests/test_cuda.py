@@ -21,7 +21,7 @@ from generators.cases import case_at
 from workers import sandbox
 from workers.cards import cards
 from workers.faults import VARIABLE
-from workers.torch_side import SHARE_VARIABLE
+from workers.torch.process_groups import SHARE_VARIABLE
 
 pytestmark = [pytest.mark.slow, pytest.mark.cuda]
 a_gpu = pytest.mark.skipif(not cards(), reason="needs a GPU")

@@ -17,9 +17,11 @@ from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
 from generators.paths import flash_attention
 from generators.training import MOST_SCORES, scores
-from workers import pallas, sandbox, tp_plan, xla_flash
+from workers import sandbox, tp_plan
 from workers.backends import xla_spmd
 from workers.faults import all_faults
+from workers.xla import pallas
+from workers.xla.flash import partition_spec
 
 S0, S1, R = Shard(0), Shard(1), Replicate()
 BY_HEADS = {"q.weight": S0, "k.weight": S0, "v.weight": S0, "o.weight": S1, "ab": S0}
@@ -129,11 +131,11 @@ def test_a_case_without_flash_attention_names_no_kernel() -> None:
 
 
 def test_the_wrapper_is_told_which_axes_cut_the_batch_and_which_the_heads() -> None:
-    assert xla_flash.partition_spec(flash()) == ("dp", None, None, None)
-    assert xla_flash.partition_spec(flash(("tp", 2))) == (None, "tp", None, None)
-    assert xla_flash.partition_spec(flash(*GRID)) == ("dp", "tp", None, None)
-    assert xla_flash.partition_spec(flash(("dp", 2), ("dp_shard", 2), rows=4)) == (("dp", "dp_shard"), None, None, None)
-    assert xla_flash.partition_spec(flash(("tp", 2), heads=3)) == (None, None, None, None)
+    assert partition_spec(flash()) == ("dp", None, None, None)
+    assert partition_spec(flash(("tp", 2))) == (None, "tp", None, None)
+    assert partition_spec(flash(*GRID)) == ("dp", "tp", None, None)
+    assert partition_spec(flash(("dp", 2), ("dp_shard", 2), rows=4)) == (("dp", "dp_shard"), None, None, None)
+    assert partition_spec(flash(("tp", 2), heads=3)) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(("jax", "told"), [(None, "asks for, 0.7.1; installed: none"), ("0.10.2", "asks for, 0.7.1; installed: 0.10.2")])
@@ -194,7 +196,7 @@ def test_the_interpreted_kernels_agree_with_the_oracle(name: str) -> None:
     assert agrees(CASES[name], outcome)
     assert isinstance(outcome, Trace)
     assert outcome.environment["pallas"] in ("interpreted", "compiled")
-    assert outcome.environment["partition_spec"] == str(xla_flash.partition_spec(CASES[name]))
+    assert outcome.environment["partition_spec"] == str(partition_spec(CASES[name]))
 
 
 @pytest.mark.slow

@@ -7,11 +7,13 @@ from samples import a_case
 from test_flash_attention import CASES, agrees, flash
 
 from difftest.case import Case, Training
-from workers import pallas, sandbox, xla_flash, xla_splash
+from workers import sandbox
 from workers.backends import candidates
+from workers.xla import pallas, splash
+from workers.xla.flash import partition_spec
 
 needs_kernels = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torch_xla", "jax", *xla_splash.CALL_JAX))),
+    not all(map(importlib.util.find_spec, ("torch_xla", "jax", *splash.CALL_JAX))),
     reason="needs torchax: pip install 'difftest[xla,torchax]'",
 )
 SHOWN = {
@@ -30,7 +32,7 @@ SHOWN = {
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if everything it needs were there."""
     monkeypatch.setattr(pallas, "refusal", lambda _device: None)
-    monkeypatch.setattr(xla_splash, "find_spec", lambda _name: True)
+    monkeypatch.setattr(splash, "find_spec", lambda _name: True)
 
 
 def test_it_runs_where_it_is_named() -> None:
@@ -51,14 +53,14 @@ def test_it_runs_where_it_is_named() -> None:
     ],
 )
 def test_what_the_wrapper_cannot_be_told_is_refused(case: Case, told: str | None) -> None:
-    assert (xla_splash.refusal(case) or "") == "" if told is None else told in (xla_splash.refusal(case) or "")
+    assert (splash.refusal(case) or "") == "" if told is None else told in (splash.refusal(case) or "")
 
 
 @pytest.mark.usefixtures("installed")
-@pytest.mark.parametrize("missing", xla_splash.CALL_JAX)
+@pytest.mark.parametrize("missing", splash.CALL_JAX)
 def test_without_what_call_jax_needs_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    monkeypatch.setattr(xla_splash, "find_spec", lambda name: name != missing)
-    assert "needs torchax and flax" in (xla_splash.refusal(flash()) or "")
+    monkeypatch.setattr(splash, "find_spec", lambda name: name != missing)
+    assert "needs torchax and flax" in (splash.refusal(flash()) or "")
 
 
 @pytest.mark.parametrize(
@@ -71,8 +73,8 @@ def test_without_what_call_jax_needs_the_reason_is_told(monkeypatch: pytest.Monk
     ],
 )
 def test_the_axes_that_cut_the_batch_are_called_as_the_wrapper_asserts(case: Case, spec: tuple[object, ...]) -> None:
-    called = xla_splash._names(case)  # noqa: SLF001
-    assert tuple(xla_splash._renamed(entry, called) for entry in xla_flash.partition_spec(case)) == spec  # noqa: SLF001
+    called = splash._names(case)  # noqa: SLF001
+    assert tuple(splash._renamed(entry, called) for entry in partition_spec(case)) == spec  # noqa: SLF001
 
 
 @pytest.mark.slow
@@ -80,6 +82,6 @@ def test_the_axes_that_cut_the_batch_are_called_as_the_wrapper_asserts(case: Cas
 @needs_kernels
 @pytest.mark.parametrize("name", sorted(SHOWN))
 def test_the_interpreted_kernels_agree_with_the_oracle(name: str) -> None:
-    assert xla_splash.refusal(SHOWN[name]) is None
+    assert splash.refusal(SHOWN[name]) is None
     outcome = sandbox.run(SHOWN[name], "xla_splash", deadline=120.0)
     assert agrees(SHOWN[name], outcome)

@@ -17,7 +17,8 @@ from difftest.layers import Activation, Attention, Conv, Embedding, LayerNorm, L
 from difftest.layout import Replicate, Shard
 from difftest.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
-from workers import sandbox, torch_side
+from workers import sandbox
+from workers.torch import process_groups
 
 BACKENDS = ("torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp")
 PAIRS = (
@@ -169,18 +170,18 @@ def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
-    monkeypatch.setattr(torch_side, "_equalise", lambda: None)
-    monkeypatch.setenv(torch_side.SHARE_VARIABLE, share)
+    monkeypatch.setattr(process_groups, "_equalise", lambda: None)
+    monkeypatch.setenv(process_groups.SHARE_VARIABLE, share)
     case = a_case(mesh=(("dp", 4),))
-    found = [torch_side._find_device(case, rank) for rank in range(4)]  # noqa: SLF001
+    found = [process_groups._find_device(case, rank) for rank in range(4)]  # noqa: SLF001
     assert [str(device) for device in found] == devices
-    assert torch_side._transport(case, found[0]) == transport  # noqa: SLF001
+    assert process_groups._transport(case, found[0]) == transport  # noqa: SLF001
 
 
 EQUALISED = """
 import os
-from workers import torch_side
-torch_side._equalise()
+from workers.torch import process_groups
+process_groups._equalise()
 import torch
 cuda = torch.backends.cuda.matmul
 print(torch.get_float32_matmul_precision(), cuda.allow_tf32, torch.backends.cudnn.allow_tf32)

@@ -11,13 +11,14 @@ from difftest import plugins
 from difftest.case import Case
 from difftest.outcome import Trace
 from generators.cases import case_at
-from workers import sandbox, xla_side
+from workers import sandbox
+from workers.xla import devices
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.xla,
     pytest.mark.tpu,
-    pytest.mark.skipif(xla_side.device_kind() != "TPU", reason="needs a TPU and libtpu"),
+    pytest.mark.skipif(devices.kind() != "TPU", reason="needs a TPU and libtpu"),
 ]
 CASES_A_BACKEND = 5
 DEADLINE_SECONDS = 240.0

@@ -10,8 +10,9 @@ from difftest.layers import Activation, Attention, Conv, Embedding, LayerNorm, L
 from difftest.layout import Layout, Mesh, Placements, Replicate, Shard, replica_groups
 from difftest.model import Model
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
-from workers import sandbox, xla_side
+from workers import sandbox
 from workers.backends import xla_spmd, xla_tp
+from workers.xla import sharding
 
 pytestmark = [
     pytest.mark.slow,
@@ -170,9 +171,9 @@ def test_a_crash_of_the_compiler_is_an_outcome_and_the_next_run_is_well() -> Non
 
 
 def test_partition_specs_name_the_axes_of_each_dim() -> None:
-    assert xla_side.partition_spec(2, (S0, S1), ("dp", "tp")) == ("dp", "tp")
-    assert xla_side.partition_spec(2, (S0, S0), ("dp", "tp")) == (("dp", "tp"), None)
-    assert xla_side.partition_spec(0, (R, R), ("dp", "tp")) == ()
+    assert sharding.partition_spec(2, (S0, S1), ("dp", "tp")) == ("dp", "tp")
+    assert sharding.partition_spec(2, (S0, S0), ("dp", "tp")) == (("dp", "tp"), None)
+    assert sharding.partition_spec(0, (R, R), ("dp", "tp")) == ()
 
 
 def test_devices_are_found_not_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from samples import a_case
 
 from difftest.errors import UsageError
-from workers import xla_plugin, xla_replicas, xla_side
 from workers.cards import cards
+from workers.xla import devices, plugin, replicas
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder where a plugin's package lies, empty, and the user's wish for CUDA."""
     package = tmp_path / "jax_plugins" / "xla_cuda12"
     package.mkdir(parents=True)
-    library = package / xla_plugin.LIBRARY
+    library = package / plugin.LIBRARY
     library.touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "jax_plugins", raising=False)
@@ -31,12 +31,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_the_plugin_the_user_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
     with pytest.raises(UsageError, match="pip install jax-cuda12-pjrt"):
-        xla_side.environment(a_case())
+        devices.environment(a_case())
 
 
 @pytest.mark.skipif(find_spec("jax_plugins") is not None, reason="a plugin is installed")
 def test_the_plugin_is_found_without_importing_it(installed: Path) -> None:
-    assert xla_plugin.library() == installed
+    assert plugin.library() == installed
     assert "jax_plugins.xla_cuda12" not in sys.modules
 
 
@@ -45,18 +45,18 @@ def test_two_ranks_run_where_they_share_the_cards_out_evenly(
     monkeypatch: pytest.MonkeyPatch, installed: Path, there: int, used: str
 ) -> None:
     assert installed
-    monkeypatch.setattr(xla_plugin, "cards", lambda: there)
-    environment = xla_side.environment(a_case(mesh=(("dp", 2),)))
+    monkeypatch.setattr(plugin, "cards", lambda: there)
+    environment = devices.environment(a_case(mesh=(("dp", 2),)))
     assert environment["PJRT_DEVICE"] == used
     assert ("CPU_NUM_DEVICES" in environment) == (used == "CPU")
 
 
 def test_replicas_are_refused_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
-    assert "a process a card" in (xla_replicas.unsupported(a_case()) or "")
+    assert "a process a card" in (replicas.unsupported(a_case()) or "")
 
 
-CLIENT = "import torch_xla; from workers import xla_plugin; xla_plugin.register(); print(torch_xla.device())"
+CLIENT = "import torch_xla; from workers.xla import plugin; plugin.register(); print(torch_xla.device())"
 
 
 @pytest.mark.slow

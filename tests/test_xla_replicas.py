@@ -12,7 +12,8 @@ from difftest.layers import Activation, Attention, Embedding, LayerNorm, Linear,
 from difftest.layout import Replicate, Shard
 from difftest.options import Replication
 from difftest.outcome import Failure, Stage, Trace
-from workers import sandbox, xla_gate, xla_replicas
+from workers import sandbox
+from workers.xla import gate, replicas
 
 BACKENDS = ("xla_ddp", "xla_replica")
 PERCEPTRON = (Linear(inputs=6, outputs=9), Activation(function="tanh"), Linear(inputs=9, outputs=5))
@@ -136,28 +137,28 @@ def test_planted_defects_are_seen(defect: str) -> None:
 
 
 def test_what_replicas_cannot_be_is_said() -> None:
-    assert xla_replicas.unsupported(a_case()) is None
-    assert "shards one" in (xla_replicas.unsupported(tensor_parallel_case()) or "")
-    assert "evenly" in (xla_replicas.unsupported(a_case(fed=Data(batch=5))) or "")
-    assert xla_replicas.unsupported(a_case(fed=Data(batch=5)).unsharded()) is None
+    assert replicas.unsupported(a_case()) is None
+    assert "shards one" in (replicas.unsupported(tensor_parallel_case()) or "")
+    assert "evenly" in (replicas.unsupported(a_case(fed=Data(batch=5))) or "")
+    assert replicas.unsupported(a_case(fed=Data(batch=5)).unsharded()) is None
     along = a_case((Embedding(vocabulary=5, width=4),), sequence=4, batch=(Shard(1),))
-    assert "sequence" in (xla_replicas.unsupported(along) or "")
+    assert "sequence" in (replicas.unsupported(along) or "")
 
 
 @pytest.mark.parametrize(("installed", "gated"), [("2.9.0", True), ("2.10.1", True), ("2.5.1", False), ("2.8.0", False)])
 def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(monkeypatch: pytest.MonkeyPatch, installed: str, gated: bool) -> None:  # noqa: FBT001
-    monkeypatch.setattr(xla_gate, "version", lambda _package: installed)
+    monkeypatch.setattr(gate, "version", lambda _package: installed)
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    assert (xla_replicas.unsupported(a_case()) is None) is gated
+    assert (replicas.unsupported(a_case()) is None) is gated
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
-    assert xla_replicas.unsupported(a_case()) is None, "a process a chip needs no gate"
+    assert replicas.unsupported(a_case()) is None, "a process a chip needs no gate"
 
 
 def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    assert xla_replicas.processes(a_case()) == 1
-    there = xla_replicas.environment(a_case())
+    assert replicas.processes(a_case()) == 1
+    there = replicas.environment(a_case())
     assert (there["CPU_NUM_DEVICES"], there["MASTER_PORT"], there["PJRT_CPU_ASYNC_CLIENT"]) == ("2", "0", "false")
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
-    assert xla_replicas.processes(a_case()) == 2
-    assert "MASTER_PORT" not in xla_replicas.environment(a_case())
+    assert replicas.processes(a_case()) == 2
+    assert "MASTER_PORT" not in replicas.environment(a_case())

@@ -10,7 +10,7 @@ from difftest.case import Case
 from difftest.layout import Placements, replicated
 from difftest.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.outcome import Sharded, Trace
-from workers import torch_side
+from workers.torch import process_groups
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "oracle"
-PRELOAD = torch_side.PRELOAD
+PRELOAD = process_groups.PRELOAD
 
 
 def unsupported(_case: Case) -> str | None:

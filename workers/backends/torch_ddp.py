@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from difftest.case import Case
 from difftest.layout import Shard
 from difftest.options import Replication
-from workers import torch_side
+from workers.torch import process_groups
 
 if TYPE_CHECKING:
     import torch
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "torch"
-PRELOAD = torch_side.PRELOAD
-processes = torch_side.processes
+PRELOAD = process_groups.PRELOAD
+processes = process_groups.processes
 
 
 def unsupported(case: Case) -> str | None:
     """Layouts with a sharded parameter, or a batch that is cut along another dim than its rows."""
     if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):
         return "DistributedDataParallel keeps every parameter whole; the layout shards one"
-    if not torch_side.cuts_rows_only(case):
+    if not process_groups.cuts_rows_only(case):
         return "DistributedDataParallel is fed rows; the layout cuts the batch along the sequence"
     return None
 
@@ -38,11 +38,11 @@ def environment(_case: Case) -> dict[str, str]:
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Wraps the module; all ranks are one group."""
-    with torch_side.joined(case, rank, rendezvous) as member:
-        yield torch_side.local_session(member, partial(_place, member), partial(quiet, case.replication))
+    with process_groups.joined(case, rank, rendezvous) as member:
+        yield process_groups.local_session(member, partial(_place, member), partial(quiet, case.replication))
 
 
-def _place(member: torch_side.Member, module: "nn.Module") -> "nn.Module":
+def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     devices = [member.device] if member.device.type == "cuda" else None
     return wrap(member.case.replication, start(member.case, member.rank, module).to(member.device), devices)
 

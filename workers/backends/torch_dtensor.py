@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from difftest.case import Case
 from difftest.layout import Placements, Shard, replicated
-from workers import redistribution, torch_side
+from workers import redistribution
+from workers.torch import process_groups
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "torch"
-PRELOAD = torch_side.PRELOAD
-processes = torch_side.processes
+PRELOAD = process_groups.PRELOAD
+processes = process_groups.processes
 
 
 def unsupported(case: Case) -> str | None:
@@ -34,18 +35,18 @@ def environment(_case: Case) -> dict[str, str]:
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Parameters, buffers and batch become DTensors on the layout's mesh; losses and gradients are global then."""
-    from workers import torch_flash
     from workers.session import Session
+    from workers.torch import flash
 
-    with torch_side.joined(case, rank, rendezvous) as member:
-        facts = torch_side.environment(member)
+    with process_groups.joined(case, rank, rendezvous) as member:
+        facts = process_groups.environment(member)
         yield Session(
-            dtype=torch_side.dtype_of(case),
+            dtype=process_groups.dtype_of(case),
             place=partial(_place, member),
             feed=lambda tensor: _distributed(member, tensor, case.layout.batch),
-            read=partial(torch_side.read, member),
+            read=partial(process_groups.read, member),
             total=_total,
-            operators=replace(torch_flash.operators(member.case, facts), move=redistribution.mover(member.mesh)),
+            operators=replace(flash.operators(member.case, facts), move=redistribution.mover(member.mesh)),
             environment=facts,
         )
 
@@ -57,7 +58,7 @@ def theirs(placements: Placements) -> "list[Placement]":
     return [distributed.Shard(p.dim) if isinstance(p, Shard) else distributed.Replicate() for p in placements]
 
 
-def _place(member: torch_side.Member, module: "nn.Module") -> "nn.Module":
+def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     """Replaces every parameter once, wherever it is used (a tied weight stays one), and every buffer."""
     from torch import nn
 
@@ -72,7 +73,7 @@ def _place(member: torch_side.Member, module: "nn.Module") -> "nn.Module":
     return module
 
 
-def _distributed(member: torch_side.Member, tensor: "Tensor", placements: Placements) -> "Tensor":
+def _distributed(member: process_groups.Member, tensor: "Tensor", placements: Placements) -> "Tensor":
     from torch.distributed.tensor import distribute_tensor
 
     return distribute_tensor(tensor.to(member.device), member.mesh, theirs(placements))

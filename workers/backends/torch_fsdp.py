@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from difftest import layers as data
 from difftest.case import Case
 from difftest.layout import Replicate, Shard
-from workers import torch_side
+from workers.torch import process_groups
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "torch"
-PRELOAD = torch_side.PRELOAD
-processes = torch_side.processes
+PRELOAD = process_groups.PRELOAD
+processes = process_groups.processes
 
 
 def unsupported(case: Case) -> str | None:
     """Layouts in which some parameter is not sharded over the last axis, or is sharded over another one."""
-    if not torch_side.cuts_rows_only(case):
+    if not process_groups.cuts_rows_only(case):
         return "fully_shard is fed rows; the layout cuts the batch along the sequence"
     if case.world_size == 1:
         return None
@@ -71,8 +71,8 @@ def environment(_case: Case) -> dict[str, str]:
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Shards over the layout's mesh, one axis or two."""
-    with torch_side.joined(case, rank, rendezvous) as member:
-        yield torch_side.local_session(member, lambda module: shard(case, module.to(member.device), member.mesh), quiet)
+    with process_groups.joined(case, rank, rendezvous) as member:
+        yield process_groups.local_session(member, lambda module: shard(case, module.to(member.device), member.mesh), quiet)
 
 
 def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from difftest import layers as data
 from difftest.case import Case
 from difftest.layout import Mesh, Replicate
-from workers import torch_side, tp_plan
+from workers import tp_plan
 from workers.backends import torch_fsdp
+from workers.torch import process_groups
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "torch"
-PRELOAD = torch_side.PRELOAD
-processes = torch_side.processes
+PRELOAD = process_groups.PRELOAD
+processes = process_groups.processes
 
 ALONE = "dp_shard"
 """The axis of one rank beside which a data axis only replicates."""
@@ -30,7 +31,7 @@ ALONE = "dp_shard"
 
 def unsupported(case: Case) -> str | None:
     """Layouts that no plan of `parallelize_module` and no order of `fully_shard` expresses."""
-    if not torch_side.cuts_rows_only(case):
+    if not process_groups.cuts_rows_only(case):
         return "parallelize_module is fed rows; the layout cuts the batch along the sequence"
     return tp_plan.refusal(case) or _no_clipping(case) or _no_data_parallelism(case)
 
@@ -43,8 +44,8 @@ def environment(_case: Case) -> dict[str, str]:
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Joins with a mesh that has an axis of one rank to shard over where the layout only replicates."""
-    with torch_side.joined(case, rank, rendezvous, _mesh(case)) as member:
-        yield torch_side.local_session(member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always)
+    with process_groups.joined(case, rank, rendezvous, _mesh(case)) as member:
+        yield process_groups.local_session(member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always)
 
 
 def _always(_module: "nn.Module", _last: bool) -> AbstractContextManager[None]:  # noqa: FBT001
@@ -86,7 +87,7 @@ def _mesh(case: Case) -> Mesh:
     return Mesh((("dp_replicate" if name == ALONE else name, size), (ALONE, 1), tp))
 
 
-def _place(member: torch_side.Member, module: "nn.Module") -> "nn.Module":
+def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     from torch.distributed.tensor.parallel import parallelize_module
 
     from workers.build import tie

@@ -20,8 +20,8 @@ from difftest.case import Case
 from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Placements, Shard
 from difftest.outcome import Sharded
-from workers import xla_side
 from workers.cards import cards
+from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -66,8 +66,8 @@ def processes(_case: Case) -> int:
 def environment(case: Case) -> dict[str, str]:
     """GPUs where there is one a rank and JAX has its plugin, else one virtual CPU device a rank."""
     if cards() >= case.world_size and find_spec("jax_cuda12_plugin"):
-        return {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": xla_side.SAME_PRECISION}
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {xla_side.SAME_PRECISION}"}
+        return {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": devices.SAME_PRECISION}
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {devices.SAME_PRECISION}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _World:
         """JAX's name for placements."""
         from jax.sharding import NamedSharding, PartitionSpec
 
-        return NamedSharding(self.mesh, PartitionSpec(*xla_side.partition_spec(dims, placements, self.case.layout.mesh.names)))
+        return NamedSharding(self.mesh, PartitionSpec(*sharding.partition_spec(dims, placements, self.case.layout.mesh.names)))
 
 
 @contextmanager
@@ -105,8 +105,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from workers.session import Session
 
     torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise
-    devices = np.array(jax.devices()[: case.world_size]).reshape(case.layout.mesh.shape)
-    world = _World(case, jax.sharding.Mesh(devices, case.layout.mesh.names), torchax.default_env())
+    chips = np.array(jax.devices()[: case.world_size]).reshape(case.layout.mesh.shape)
+    world = _World(case, jax.sharding.Mesh(chips, case.layout.mesh.names), torchax.default_env())
     with world.env:
         yield Session(
             dtype=getattr(torch, case.dtype),
@@ -123,7 +123,7 @@ def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -
     """Torch's operator, as torchax has it of JAX: there is no flash kernel outside TPUs."""
     from torch.nn.functional import scaled_dot_product_attention
 
-    from workers.torch_flash import allowed
+    from workers.torch.flash import allowed
 
     mask = allowed(query, key, scores)
     return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=scores.causal and mask is None, scale=scores.scale)
@@ -140,10 +140,10 @@ def _place(world: _World, module: "nn.Module") -> "nn.Module":
     return module
 
 
-def _device_put(sharding: Any) -> Any:  # noqa: ANN401
+def _device_put(where: Any) -> Any:  # noqa: ANN401
     import jax
 
-    return lambda array: jax.device_put(array, sharding)
+    return lambda array: jax.device_put(array, where)
 
 
 def _differentiate(
@@ -178,7 +178,7 @@ def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
         shard.device.id: (shard.index, shard.replica_id, np.asarray(shard.data).astype(np.float32)) for shard in array.addressable_shards
     }
     shards = [held[device.id] for device in world.mesh.devices.flat]
-    pieces = xla_side.cut(array.shape, shards, placements, world.case.layout.mesh)
+    pieces = sharding.cut(array.shape, shards, placements, world.case.layout.mesh)
     return Sharded(shape=tuple(array.shape), dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces)
 
 

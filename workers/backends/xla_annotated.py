@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import xla_side
+from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-PRELOAD = xla_side.PRELOAD
-environment = xla_side.environment
+PRELOAD = devices.PRELOAD
+environment = devices.environment
 
 
 def unsupported(case: Case) -> str | None:
@@ -38,20 +38,20 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
     from workers.build import tie
 
-    world = xla_side.join(case)
-    mesh = xla_side.device_mesh(world)
+    world = sharding.join(case)
+    mesh = sharding.device_mesh(world)
 
     def place(module: "nn.Module") -> "nn.Module":
         module = module.to(world.device)
         tie(module, case.model)
         for name, parameter in module.named_parameters():
-            xla_side.distribute(parameter, mesh, case.layout.parameters[name])
+            sharding.distribute(parameter, mesh, case.layout.parameters[name])
         return module
 
     def feed(tensor: "Tensor") -> "Tensor":
         moved = tensor.to(world.device)
-        xla_side.distribute(moved, mesh, case.layout.batch)
+        sharding.distribute(moved, mesh, case.layout.batch)
         return moved
 
-    with xla_side.session(world, place, feed) as joined:
+    with sharding.session(world, place, feed) as joined:
         yield joined

@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import xla_replicas, xla_side
 from workers.backends import torch_ddp
+from workers.xla import devices, replicas
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-PRELOAD = xla_side.PRELOAD
-unsupported = xla_replicas.unsupported
-processes = xla_replicas.processes
-environment = xla_replicas.environment
+PRELOAD = devices.PRELOAD
+unsupported = replicas.unsupported
+processes = replicas.processes
+environment = replicas.environment
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Wraps each replica's module; all ranks are one group."""
     if processes(case) == 1:
         _keep_groups_apart()
-    with xla_replicas.session(case, rank, _place, partial(torch_ddp.quiet, case.replication)) as joined:
+    with replicas.session(case, rank, _place, partial(torch_ddp.quiet, case.replication)) as joined:
         yield joined
 
 
@@ -37,7 +37,7 @@ def _keep_groups_apart() -> None:
     multi_threaded_pg._install_threaded_pg()  # noqa: SLF001  torch_xla.experimental.pjrt_backend calls it too
 
 
-def _place(replica: xla_replicas.Replica, module: "nn.Module") -> "nn.Module":
+def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
     from torch import distributed
 
     if processes(replica.case) == 1:  # groups are registered by name, which is a count, for the whole process

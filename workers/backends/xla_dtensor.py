@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import redistribution, xla_side
+from workers import redistribution
+from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-PRELOAD = xla_side.PRELOAD
-environment = xla_side.environment
+PRELOAD = devices.PRELOAD
+environment = devices.environment
 
 
 def unsupported(case: Case) -> str | None:
@@ -39,21 +40,21 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from workers.build import tie
     from workers.operators import Operators
 
-    world = xla_side.join(case)
-    mesh = xla_side.device_mesh(world)
+    world = sharding.join(case)
+    mesh = sharding.device_mesh(world)
 
     def place(module: "nn.Module") -> "nn.Module":
         module = module.to(world.device)
         tie(module, case.model)
         for name, parameter in list(module.named_parameters()):
             path, _, own = name.rpartition(".")
-            placed = nn.Parameter(xla_side.distribute(parameter, mesh, case.layout.parameters[name]))
+            placed = nn.Parameter(sharding.distribute(parameter, mesh, case.layout.parameters[name]))
             module.get_submodule(path).register_parameter(own, placed)
         tie(module, case.model)
         return module
 
     def feed(tensor: "Tensor") -> "Tensor":
-        return xla_side.distribute(tensor, mesh, case.layout.batch)
+        return sharding.distribute(tensor, mesh, case.layout.batch)
 
-    with xla_side.session(world, place, feed, Operators(move=redistribution.mover(mesh))) as joined:
+    with sharding.session(world, place, feed, Operators(move=redistribution.mover(mesh))) as joined:
         yield joined

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.case import Case
 from difftest.layout import Replicate, Shard
-from workers import xla_side
+from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-PRELOAD = xla_side.PRELOAD
-environment = xla_side.environment
+PRELOAD = devices.PRELOAD
+environment = devices.environment
 
 AXIS = "fsdp"
 MOST_AXES = 2
@@ -54,19 +54,19 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Wraps the whole module; the batch is annotated as it is fed."""
     from workers.build import tie
 
-    world = xla_side.join(case)
-    mark = xla_side.marker(world)
+    world = sharding.join(case)
+    mark = sharding.marker(world)
 
     def place(module: "nn.Module") -> "nn.Module":
         module = module.to(world.device)
         tie(module, case.model)
         return _wrapped(module, world)
 
-    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
+    with sharding.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
         yield joined
 
 
-def _wrapped(module: "nn.Module", world: xla_side.World) -> "nn.Module":
+def _wrapped(module: "nn.Module", world: sharding.World) -> "nn.Module":
     from torch_xla.distributed.spmd import Mesh
     from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 

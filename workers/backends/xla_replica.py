@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from difftest.case import Case
 from difftest.outcome import Stage
-from workers import xla_replicas, xla_side
 from workers.backends import torch_ddp
+from workers.xla import devices, replicas
 
 if TYPE_CHECKING:
     import torch
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-PRELOAD = xla_side.PRELOAD
-unsupported = xla_replicas.unsupported
-processes = xla_replicas.processes
-environment = xla_replicas.environment
+PRELOAD = devices.PRELOAD
+unsupported = replicas.unsupported
+processes = replicas.processes
+environment = replicas.environment
 
 
 @contextmanager
 def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Gradients are reduced once a step, when all accumulation parts are in."""
-    with xla_replicas.session(case, rank, _place, after=_after) as joined:
+    with replicas.session(case, rank, _place, after=_after) as joined:
         yield joined
 
 
-def _place(replica: xla_replicas.Replica, module: "nn.Module") -> "nn.Module":
+def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
     """What `xm.broadcast_master_param` does, with layouts not pinned: XLA has no pinned all-reduce of bfloat16 on the CPU."""
     import torch_xla
     from torch_xla.core import xla_model

@@ -5,22 +5,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import xla_side, xla_splash
 from workers.backends import xla_spmd
+from workers.xla import devices, splash
 
 if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
 ON_REQUEST = True
-PRELOAD = xla_side.PRELOAD
-environment = xla_side.environment
-unsupported = xla_splash.refusal
+PRELOAD = devices.PRELOAD
+environment = devices.environment
+unsupported = splash.refusal
 processes = xla_spmd.processes
 
 
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """As `xla_spmd`, by other kernels."""
-    with xla_spmd.joined(case, xla_splash.operators) as session:
+    with xla_spmd.joined(case, splash.operators) as session:
         yield session

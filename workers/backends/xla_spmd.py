@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.case import Case
-from workers import xla_flash, xla_scan, xla_side, xla_start
+from workers.xla import devices, flash, scan, sharding, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-PRELOAD = xla_side.PRELOAD
-environment = xla_side.environment
+PRELOAD = devices.PRELOAD
+environment = devices.environment
 
 
 def unsupported(case: Case) -> str | None:
     """Every layout can be annotated; flash attention needs kernels that can run here."""
-    return xla_flash.refusal(case)
+    return flash.refusal(case)
 
 
 def processes(_case: Case) -> int:
@@ -35,34 +35,34 @@ def processes(_case: Case) -> int:
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
-    with joined(case, xla_flash.operators) as session:
+    with joined(case, flash.operators) as session:
         yield session
 
 
 @contextmanager
-def joined(case: Case, kernels_of: "Callable[[xla_side.World], tuple[Operators, dict[str, str]]]") -> Iterator["Session"]:
+def joined(case: Case, kernels_of: "Callable[[sharding.World], tuple[Operators, dict[str, str]]]") -> Iterator["Session"]:
     """A session with these operators, and what the environment says of them."""
-    world = xla_side.join(case)
+    world = sharding.join(case)
     operators, kernels = kernels_of(world)
-    mark = xla_side.marker(world)
+    mark = sharding.marker(world)
 
     def place(module: "nn.Module") -> "nn.Module":
         return _placed(module, world)
 
-    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators) as session:
+    with sharding.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators) as session:
         scans = case.start.accumulation == "scan" and case.training.accumulation > 1
-        accumulate = partial(xla_scan.accumulate, world) if scans else None
+        accumulate = partial(scan.accumulate, world) if scans else None
         yield replace(session, environment={**session.environment, **kernels}, accumulate=accumulate)
 
 
-def _placed(module: "nn.Module", world: xla_side.World) -> "nn.Module":
+def _placed(module: "nn.Module", world: sharding.World) -> "nn.Module":
     """The module on the devices, its parameters annotated as the case's start has it."""
     from torch import nn
 
     from workers.build import tie
 
-    case, mark, send = world.case, xla_side.marker(world), xla_side.sender(world)
-    annotated = {name: at for name, at in case.layout.parameters.items() if xla_start.annotates(case.start, at)}
+    case, mark, send = world.case, sharding.marker(world), sharding.sender(world)
+    annotated = {name: at for name, at in case.layout.parameters.items() if start.annotates(case.start, at)}
     if case.start.marked == "before":
         for name, placements in annotated.items():
             path, _, own = name.rpartition(".")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from difftest.case import Case
 from difftest.layout import Replicate
-from workers import tp_plan, xla_side
+from workers import tp_plan
+from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-PRELOAD = xla_side.PRELOAD
-environment = xla_side.environment
+PRELOAD = devices.PRELOAD
+environment = devices.environment
 
 
 def unsupported(case: Case) -> str | None:
@@ -42,8 +43,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
     from workers.build import tie
 
-    world = xla_side.join(case)
-    mark, mesh = xla_side.marker(world), xla_side.device_mesh(world)
+    world = sharding.join(case)
+    mark, mesh = sharding.marker(world), sharding.device_mesh(world)
 
     def place(module: "nn.Module") -> "nn.Module":
         module = module.to(world.device)
@@ -52,5 +53,5 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         tie(module, case.model)
         return module
 
-    with xla_side.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
+    with sharding.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
         yield joined

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from difftest.case import Case
 from workers.faults import SHARDING, Fault
 from workers.session import Session
-from workers.xla_flash import partition_spec
+from workers.xla.flash import partition_spec
 
 IDS_FORWARD, IDS_BACKWARD = (4, 5), (7, 8)
 """Where the ids of queries and of keys stand among the operands."""

@@ -1,6 +1,6 @@
 """Replicas on XLA: every rank a device with a copy of the model and a graph of its own, as `torch_xla.launch` makes them.
 
-On a TPU a rank is a process; on the CPU all ranks are threads of one process, behind a gate (`workers.xla_gate`). A session of replicas
+On a TPU a rank is a process; on the CPU all ranks are threads of one process, behind a gate (`workers.xla.gate`). A session of replicas
 speaks for whichever rank's thread asks it, so the training loop runs as it is, once in every thread.
 """
 
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from difftest.case import Case
 from difftest.layout import Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded, Stage, Trace
-from workers import torch_side, xla_gate, xla_plugin, xla_side
+from workers.torch import process_groups
+from workers.xla import devices, gate, plugin, sharding
 
 if TYPE_CHECKING:
     import torch
@@ -28,15 +29,15 @@ def unsupported(case: Case) -> str | None:
     """Layouts that no replica can have, and what would give the replicas different graphs."""
     if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):
         return "replicas keep every parameter whole; the layout shards one"
-    if not torch_side.cuts_rows_only(case):
+    if not process_groups.cuts_rows_only(case):
         return "replicas are fed rows; the layout cuts the batch along the sequence"
     if len(set(_rows_by_rank(case))) > 1:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
-    if (kind := xla_side.device_kind()) == xla_plugin.DEVICE:
+    if (kind := devices.kind()) == plugin.DEVICE:
         return f"replicas on {kind} need a process a card, and the plugin has been told of one process alone"
-    return xla_gate.missing() if kind == "CPU" else None
+    return gate.missing() if kind == "CPU" else None
 
 
 def _rows_by_rank(case: Case) -> Iterator[int]:
@@ -48,7 +49,7 @@ def _rows_by_rank(case: Case) -> Iterator[int]:
 
 def processes(case: Case) -> int:
     """One on the CPU, whose devices are all in one process; one a rank elsewhere."""
-    return 1 if xla_side.device_kind() == "CPU" else case.world_size
+    return 1 if devices.kind() == "CPU" else case.world_size
 
 
 def environment(case: Case) -> dict[str, str]:
@@ -57,7 +58,7 @@ def environment(case: Case) -> dict[str, str]:
     An asynchronous client runs the replicas' programs on a few threads of its own, and where there are more replicas than cores one in four
     runs ended with a rank's program waiting for the thread that another's collective had blocked.
     """
-    there = xla_side.environment(case)
+    there = devices.environment(case)
     return {**there, "PJRT_CPU_ASYNC_CLIENT": "false", "MASTER_PORT": "0"} if there["PJRT_DEVICE"] == "CPU" else there
 
 
@@ -166,23 +167,23 @@ def session(
     after: After = lambda *_: None,
 ) -> Iterator["Session"]:
     """A session in which every replica's thread speaks for its own rank: `replay` runs the loop in each and merges what they saw."""
-    from workers import xla_collectives
     from workers.operators import Operators
     from workers.session import Session
+    from workers.xla import collectives
 
     yield Session(
-        dtype=torch_side.dtype_of(case),
+        dtype=process_groups.dtype_of(case),
         place=lambda module: place(here(), module),
         feed=lambda tensor: here().feed(tensor),
         read=lambda tensor, placements: here().read(tensor, placements),
-        scale=float(torch_side.data_ranks(case)),
+        scale=float(process_groups.data_ranks(case)),
         total=lambda loss: here().total(loss),
         sync=lambda: here().sync(),
         quiet=quiet,
         after=after,
         replay=partial(_replay, case, rank),
-        operators=Operators(collect=xla_collectives.collect(case, lambda: here().rank), recompute=xla_side.recompute),
-        environment=_describe(),
+        operators=Operators(collect=collectives.collect(case, lambda: here().rank), recompute=sharding.recompute),
+        environment={**devices.describe(), "transport": "xla"},
         events=lambda: here().events(),
     )
 
@@ -191,7 +192,7 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
     """Runs the loop once a replica of this process, at the same time, as `torch_xla.launch` does."""
     from torch_xla._internal import pjrt
 
-    with xla_gate.gated(case.world_size) if processes(case) == 1 else nullcontext() as barrier:
+    with gate.gated(case.world_size) if processes(case) == 1 else nullcontext() as barrier:
         failures: list[Exception] = []
         replica = partial(_attempt, case, barrier, failures, lambda: train(joined))
         traces = pjrt._run_thread_per_device(process, processes(case), replica, pjrt.initialize_multiprocess)  # noqa: SLF001  `launch` would spawn
@@ -219,17 +220,10 @@ def _join(case: Case) -> Replica:
     import torch_xla
     from torch_xla import runtime
 
-    devices = runtime.world_size()
-    if devices != case.world_size:
-        msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; replicas need as many devices, and there are {devices}"
+    found = runtime.world_size()
+    if found != case.world_size:
+        msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; replicas need as many devices, and there are {found}"
         raise ValueError(msg)
     torch.autograd.set_multithreading_enabled(False)  # a backward's collectives are then called by the replica's own thread
-    xla_side.multiply_precisely()
-    return Replica(case=case, rank=xla_gate.ordinal(), device=torch_xla.device())
-
-
-def _describe() -> dict[str, str]:
-    import torch
-    import torch_xla
-
-    return {"device": xla_side.device_kind(), "torch": torch.__version__, "torch_xla": torch_xla.__version__, "transport": "xla"}
+    devices.multiply_precisely()
+    return Replica(case=case, rank=gate.ordinal(), device=torch_xla.device())

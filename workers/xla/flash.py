@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from difftest.case import Case
 from difftest.layout import Placements, Replicate, Shard
-from workers import pallas, xla_side
+from workers.xla import devices, pallas, sharding
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,10 +21,10 @@ Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
 
 def refusal(case: Case) -> str | None:
     """Why flash attention in `case` cannot run with what is installed here, or None."""
-    return pallas.refusal(xla_side.device_kind()) if case.model.flash_attentions else None
+    return pallas.refusal(devices.kind()) if case.model.flash_attentions else None
 
 
-def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
+def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
     """The operators of a case with flash attention, and what its environment says of the kernels; of another case, the usual ones.
 
     `NotImplementedError` where the kernels cannot run.
@@ -33,7 +33,7 @@ def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
 
     if not world.case.model.flash_attentions:
         return Operators(), {}
-    how = pallas.install(xla_side.device_kind())
+    how = pallas.install(devices.kind())
     spec = partition_spec(world.case) if world.case.world_size > 1 else None
     return Operators(attend=_Wrapper(mesh=world.mesh(), spec=spec).attend), {"pallas": how, "partition_spec": str(spec)}
 
@@ -51,16 +51,16 @@ class _Wrapper:
         from torch_xla.experimental.custom_kernel import flash_attention
 
         ids = [None, None] if scores.segments is None else [side.to(torch.int32) for side in scores.segments]
-        scale, ab, sharding = scores.scale, scores.ab, {"partition_spec": self.spec, "mesh": self.mesh}
+        scale, ab, where = scores.scale, scores.ab, {"partition_spec": self.spec, "mesh": self.mesh}
         if ab is not None:  # the kernel adds it and then scales; a case, like SDPA, adds it to what is scaled
             query, scale, ab = query * scale, 1.0, ab.expand(len(query), -1, -1, -1)
-        mixed: Tensor = flash_attention(query, key, value, scores.causal, *ids, scale, ab=ab, **sharding)
+        mixed: Tensor = flash_attention(query, key, value, scores.causal, *ids, scale, ab=ab, **where)
         return mixed
 
 
 def partition_spec(case: Case) -> Spec:
     """The mesh axes that shard (batch, heads, length, head_dim)."""
-    return xla_side.partition_spec(4, _placements(case), case.layout.mesh.names)
+    return sharding.partition_spec(4, _placements(case), case.layout.mesh.names)
 
 
 def _placements(case: Case) -> Placements:

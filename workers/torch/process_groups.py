@@ -97,8 +97,8 @@ def local_session(
     quiet: "Callable[[nn.Module, bool], AbstractContextManager[None]]" = lambda _module, _last: nullcontext(),
 ) -> "Session":
     """A session of a wrapper: it is fed this rank's rows, and averages gradients over the shares of the batch."""
-    from workers import torch_collectives, torch_flash
     from workers.session import Session
+    from workers.torch import collectives, flash
 
     facts = environment(member)
     return Session(
@@ -109,7 +109,7 @@ def local_session(
         scale=float(data_ranks(member.case)),
         total=partial(_total, member),
         quiet=quiet,
-        operators=replace(torch_flash.operators(member.case, facts), collect=torch_collectives.collect(member.case, member.mesh)),
+        operators=replace(flash.operators(member.case, facts), collect=collectives.collect(member.case, member.mesh)),
         environment=facts,
     )
 

@@ -1,4 +1,4 @@
-"""What the XLA backends share: finding devices, the mesh, sharding annotations, and reading every rank's piece back.
+"""A world of devices under SPMD: its mesh, sharding annotations, and reading every rank's piece back.
 
 Under SPMD one process speaks for all ranks: rank N is device N. Tensors are lazy, so what is read before it has been computed is
 only noted, and fetched when the step is synchronised: reading must not cut the graph that a user's program would compile.
@@ -7,14 +7,10 @@ A piece comes from the shard on its own rank's device, so copies that part from 
 into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank's own shard lacks is then taken from the other devices'.
 """
 
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +18,7 @@ import numpy as np
 from difftest.case import Case
 from difftest.layout import Mesh, Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded
-from workers import xla_plugin, xla_start
+from workers.xla import devices, plugin, start
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -30,57 +26,6 @@ if TYPE_CHECKING:
 
     from workers.operators import Operators
     from workers.session import Session
-
-THREADS_AT_LEAST = 16
-"""With fewer threads than devices, XLA:CPU's collectives starve and abort."""
-
-TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
-
-
-SAME_PRECISION = "--xla_allow_excess_precision=false"
-
-MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
-"""Names another precision of products (`default`, `high`) for a whole run; without it they are at their most precise."""
-
-
-def device_kind() -> str:
-    """The PJRT device to run on: what the user named, else a TPU where there is one, else the CPU."""
-    chips = any(True for pattern in TPU_DEVICE_FILES for _ in Path("/dev").glob(pattern))
-    return os.environ.get("PJRT_DEVICE") or ("TPU" if chips and find_spec("libtpu") else "CPU")
-
-
-def _preload() -> tuple[str, ...]:
-    """Modules that import without touching a device; `mark_sharding` looks for jax at its first call, which takes two seconds.
-
-    jax prepares the environment for a TPU as it is imported, so there it is left for torch_xla to import in its own time.
-    """
-    lazily = ("torch_xla.runtime", "torch_xla.distributed.spmd", "torch_xla.debug.metrics", "torch.distributed.tensor.parallel")
-    jax = ("jax",) if device_kind() == "CPU" and find_spec("jax") else ()
-    return ("torch", "torch._dynamo", "torch_xla", *lazily, *jax)
-
-
-PRELOAD = _preload()
-
-
-def environment(case: Case) -> dict[str, str]:
-    """The device kind and, on the CPU, one virtual device a rank. No side keeps more precision than the dtype between operators.
-
-    `UsageError` where the user names CUDA and there is no plugin for it.
-    """
-    if (kind := device_kind()) == xla_plugin.DEVICE:
-        kind = xla_plugin.fitting(case)
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
-    if kind != "CPU":
-        return {"PJRT_DEVICE": kind, "XLA_FLAGS": flags}
-    threads = max(THREADS_AT_LEAST, case.world_size)
-    asynchronous = {} if case.start.asynchronous else {xla_start.ASYNCHRONOUS: "false"}
-    return {
-        "PJRT_DEVICE": kind,
-        "CPU_NUM_DEVICES": str(case.world_size),
-        "XLA_THREAD_POOL_SIZE": str(threads),
-        "XLA_FLAGS": flags,
-        **asynchronous,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +44,7 @@ class World:
     @property
     def spare(self) -> int:
         """How many devices there are a rank."""
-        return xla_start.spare(self.case)
+        return start.spare(self.case)
 
     def mesh(self) -> Any:  # noqa: ANN401  torch_xla has no types
         """The mesh as torch_xla takes it."""
@@ -110,19 +55,11 @@ def join(case: Case) -> World:
     """Starts the runtime in SPMD mode by the case's acts. `ValueError` when the case's ranks do not fit the devices."""
     import torch_xla
 
-    if device_kind() == xla_plugin.DEVICE:
-        xla_plugin.register()
-    left = {name: xla_start.act(name, case) for name in case.start.acts}
-    multiply_precisely()
+    if devices.kind() == plugin.DEVICE:
+        plugin.register()
+    left = {name: start.act(name, case) for name in case.start.acts}
+    devices.multiply_precisely()
     return World(case=case, device=torch_xla.device(), grid=left["mesh"], kept=left["device"])
-
-
-def multiply_precisely() -> None:
-    """Sets the precision of matrix products; on the CPU all are the same."""
-    import torch_xla
-
-    precision = os.environ.get(MATMUL_PRECISION, "highest")
-    torch_xla._XLAC._xla_set_mat_mul_precision(precision)  # noqa: SLF001  what torch_xla.backends calls, without its warning
 
 
 def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) -> tuple[str | tuple[str, ...] | None, ...]:
@@ -165,7 +102,7 @@ def device_mesh(world: World) -> "DeviceMesh":
     """The mesh as torch takes it."""
     from torch.distributed.device_mesh import init_device_mesh
 
-    shape, names = xla_start.axes(world.case)
+    shape, names = start.axes(world.case)
     return init_device_mesh("xla", shape, mesh_dim_names=names)
 
 
@@ -274,7 +211,7 @@ def session(
         read=reader.read,
         sync=reader.sync,
         operators=replace(operators or Operators(), recompute=recompute),
-        environment=_describe(),
+        environment=devices.describe(),
         events=reader.events,
     )
 
@@ -285,30 +222,3 @@ def recompute(block: "Callable[..., Tensor]", *inputs: Any) -> "Tensor":  # noqa
 
     recomputed: Tensor = checkpoint(block, *inputs)
     return recomputed
-
-
-def _describe() -> dict[str, str]:
-    import torch
-    import torch_xla
-    from torch_xla import runtime
-
-    return {
-        "device": str(runtime.device_type()),
-        "devices": str(runtime.global_runtime_device_count()),
-        "torch": torch.__version__,
-        "torch_xla": torch_xla.__version__,
-        **_versions("jaxlib", "libtpu"),
-        "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "denormals": "flushed" if device_kind() == "CPU" else "as the device has them",
-        "matmul_precision": str(torch_xla._XLAC._xla_get_mat_mul_precision()),  # noqa: SLF001
-    }
-
-
-def _versions(*packages: str) -> Mapping[str, str]:
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from difftest.case import Case
-from workers import pallas, torch_side, xla_flash, xla_side, xla_start
+from workers.torch import process_groups
+from workers.xla import devices, flash, pallas, sharding, start
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,19 +35,19 @@ def refusal(case: Case) -> str | None:
         (any(layer.bias for layer in attentions), "splash attention takes no bias"),
         (any(layer.keys != layer.length for layer in attentions), "splash attention takes as many keys as queries"),
         (len(case.layout.batch_axes) > len(BATCH_AXES), "splash attention's wrapper knows two mesh axes that cut the batch"),
-        (rows % torch_side.data_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
+        (rows % process_groups.data_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
         (not all(map(find_spec, CALL_JAX)), f"splash attention reaches JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}"),
     )
-    return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(xla_side.device_kind())
+    return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(devices.kind())
 
 
-def operators(world: xla_side.World) -> "tuple[Operators, dict[str, str]]":
+def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
     """The operators of a case that `refusal` lets pass, and what its environment says of the kernels."""
     from workers.operators import Operators
 
     how = _install(world.case)
     called = _names(world.case)
-    spec = tuple(_renamed(entry, called) for entry in xla_flash.partition_spec(world.case))
+    spec = tuple(_renamed(entry, called) for entry in flash.partition_spec(world.case))
     attend = _Wrapper(mesh=_mesh(world, called), spec=spec).attend
     return Operators(attend=attend, grouped=True), {"pallas": how, "partition_spec": str(spec)}
 
@@ -62,12 +63,12 @@ def _renamed(entry: str | tuple[str, ...] | None, called: dict[str, str]) -> str
     return entry if entry is None else called.get(entry, entry)
 
 
-def _mesh(world: xla_side.World, called: dict[str, str]) -> str:
+def _mesh(world: sharding.World, called: dict[str, str]) -> str:
     """The case's mesh in the wrapper's words; axes that it lacks have one rank and stand last."""
     import numpy as np
     from torch_xla.distributed import spmd
 
-    shape, names = xla_start.axes(world.case)
+    shape, names = start.axes(world.case)
     lacking = tuple(name for name in BATCH_AXES if name not in called.values())
     sizes = (*shape, *(1 for _ in lacking))
     return str(spmd.Mesh(np.arange(np.prod(sizes)), sizes, (*(called.get(name, name) for name in names), *lacking)))
@@ -75,7 +76,7 @@ def _mesh(world: xla_side.World, called: dict[str, str]) -> str:
 
 def _install(case: Case) -> str:
     """Makes the kernels run on this device, and JAX see as many: `compiled` or `interpreted`."""
-    if xla_side.device_kind() == pallas.NATIVE:
+    if devices.kind() == pallas.NATIVE:
         return "compiled"
     from torch_xla._internal.jax_workarounds import maybe_get_jax
 

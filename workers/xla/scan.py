@@ -6,7 +6,7 @@ The API gives back the sum of the losses; the outputs are carried through the lo
 from typing import TYPE_CHECKING
 
 from difftest.layout import Placements, Replicate, Shard
-from workers import xla_side
+from workers.xla import sharding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def accumulate(
-    world: xla_side.World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
+    world: sharding.World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
 ) -> "tuple[list[Tensor], Tensor]":
     """Runs `forward` and its backward over `parts` (equal shapes, on the host); every part's output, and the sum of the losses.
 
@@ -26,7 +26,7 @@ def accumulate(
     import torch
     from torch_xla.experimental.gradient_accumulation import gradient_accumulation
 
-    count, mark = len(parts), xla_side.marker(world)
+    count, mark = len(parts), sharding.marker(world)
     placements = _behind_parts(world.case.layout.batch)
     stacked = [mark(torch.stack(list(same)).to(world.device), placements) for same in zip(*parts, strict=True)]
     index = torch.arange(count).to(world.device)
@@ -48,7 +48,7 @@ def _behind_parts(placements: Placements) -> Placements:
     return tuple(Shard(p.dim + 1) if isinstance(p, Shard) else Replicate() for p in placements)
 
 
-def _output_shape(world: xla_side.World, part: "Sequence[Tensor]") -> tuple[int, ...]:
+def _output_shape(world: sharding.World, part: "Sequence[Tensor]") -> tuple[int, ...]:
     """(rows, [sequence,] outputs) of one part."""
     model = world.case.model
     return (len(part[0]), *((model.sequence,) if model.sequence else ()), model.outputs)

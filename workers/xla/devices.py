@@ -1,0 +1,98 @@
+"""The devices that XLA runs on: of which kind, how many, and how exact.
+
+What a run's numbers depend on is set here, the same on both sides, and recorded.
+"""
+
+import os
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from difftest.case import Case
+from workers.xla import plugin, start
+
+THREADS_AT_LEAST = 16
+"""With fewer threads than devices, XLA:CPU's collectives starve and abort."""
+
+TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
+
+SAME_PRECISION = "--xla_allow_excess_precision=false"
+
+MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
+"""Names another precision of products (`default`, `high`) for a whole run; without it they are at their most precise."""
+
+
+def kind() -> str:
+    """The PJRT device to run on: what the user named, else a TPU where there is one, else the CPU."""
+    chips = any(True for pattern in TPU_DEVICE_FILES for _ in Path("/dev").glob(pattern))
+    return os.environ.get("PJRT_DEVICE") or ("TPU" if chips and find_spec("libtpu") else "CPU")
+
+
+def _preload() -> tuple[str, ...]:
+    """Modules that import without touching a device; `mark_sharding` looks for jax at its first call, which takes two seconds.
+
+    jax prepares the environment for a TPU as it is imported, so there it is left for torch_xla to import in its own time.
+    """
+    lazily = ("torch_xla.runtime", "torch_xla.distributed.spmd", "torch_xla.debug.metrics", "torch.distributed.tensor.parallel")
+    jax = ("jax",) if kind() == "CPU" and find_spec("jax") else ()
+    return ("torch", "torch._dynamo", "torch_xla", *lazily, *jax)
+
+
+PRELOAD = _preload()
+
+
+def environment(case: Case) -> dict[str, str]:
+    """The device kind and, on the CPU, one virtual device a rank. No side keeps more precision than the dtype between operators.
+
+    `UsageError` where the user names CUDA and there is no plugin for it.
+    """
+    at = plugin.fitting(case) if kind() == plugin.DEVICE else kind()
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
+    if at != "CPU":
+        return {"PJRT_DEVICE": at, "XLA_FLAGS": flags}
+    threads = max(THREADS_AT_LEAST, case.world_size)
+    asynchronous = {} if case.start.asynchronous else {start.ASYNCHRONOUS: "false"}
+    return {
+        "PJRT_DEVICE": at,
+        "CPU_NUM_DEVICES": str(case.world_size),
+        "XLA_THREAD_POOL_SIZE": str(threads),
+        "XLA_FLAGS": flags,
+        **asynchronous,
+    }
+
+
+def multiply_precisely() -> None:
+    """Sets the precision of matrix products; on the CPU all are the same."""
+    import torch_xla
+
+    precision = os.environ.get(MATMUL_PRECISION, "highest")
+    torch_xla._XLAC._xla_set_mat_mul_precision(precision)  # noqa: SLF001  what torch_xla.backends calls, without its warning
+
+
+def describe() -> dict[str, str]:
+    """The device and what its numbers depend on, once the runtime has started."""
+    import torch
+    import torch_xla
+    from torch_xla import runtime
+
+    return {
+        "device": str(runtime.device_type()),
+        "devices": str(runtime.global_runtime_device_count()),
+        "torch": torch.__version__,
+        "torch_xla": torch_xla.__version__,
+        **_versions("jaxlib", "libtpu"),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "denormals": "flushed" if kind() == "CPU" else "as the device has them",
+        "matmul_precision": str(torch_xla._XLAC._xla_get_mat_mul_precision()),  # noqa: SLF001
+    }
+
+
+def _versions(*packages: str) -> Mapping[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
