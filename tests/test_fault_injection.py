@@ -28,7 +28,7 @@ from generators.cases import case_at  # noqa: E402
 from workers import dispatch  # noqa: E402
 
 BACKEND = "torch_ddp"
-CASES = 6
+CASES = 4
 SEEN_WITHIN_SECONDS = 120.0
 LATEST_SECONDS = 0.15
 VICTIMS = ("rank", "zygote", "worker")

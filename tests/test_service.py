@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xla]
 pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
-CASES = 15
+CASES = 7
+"""A round of every path; the second case shows one of the two DTensor faults, the seventh the other."""
 FUNCTIONAL_ASSERT = "isFunctionalTensor"
 MISSING_COORDINATE = "_coordinate_on_dim"
 
@@ -89,7 +90,7 @@ def test_the_same_command_again_runs_nothing_and_knows_what_it_found(first: Path
 
 def test_another_campaign_reports_nothing_as_new(first: Path) -> None:
     """The same cases, but none twice: a campaign of its own."""
-    status, told = difftest("run", "--seed", "0", "--cases", "4", "--twice-every", "0", "--out", str(first))
-    assert (status, told["cases"], told["resumed"]) == (0, 4, 0)
+    status, told = difftest("run", "--seed", "0", "--cases", "2", "--twice-every", "0", "--out", str(first))
+    assert (status, told["cases"], told["resumed"]) == (0, 2, 0)
     assert told["new"] == []
     assert told["known"]
