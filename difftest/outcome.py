@@ -113,8 +113,8 @@ class Failure:
     """A run that did not finish.
 
     `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status N`. `message` is the
-    last line the failure gave, `log` the tail of standard error, `frame` the innermost frame of the backend's own code as
-    `file:function`.
+    last line the failure gave, `log` the tail of standard error, `frame` the innermost frame of the framework as
+    `file:function`; empty where the innermost is our own.
     """
 
     symptom: Symptom

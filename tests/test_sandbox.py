@@ -6,7 +6,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,7 +25,7 @@ from difftest.outcome import Failure, Stage, Symptom, Trace
 from difftest.selftest import same
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers import sandbox, spool  # noqa: E402
 from workers.faults import VARIABLE, all_faults  # noqa: E402
@@ -68,6 +68,19 @@ def test_every_way_to_end_is_data(fault: str, symptom: Symptom, kind: str) -> No
     assert failure.stage in (Stage.BACKWARD, Stage.UPDATE)
     if symptom is Symptom.HANG:
         assert failure.frame == WAITS_IN[fault]
+
+
+def test_a_failure_names_the_frameworks_frame_and_none_of_ours() -> None:
+    from workers.child import explain  # noqa: PLC0415  torch may be missing
+
+    def frame(call: Callable[[], object]) -> str:
+        with pytest.raises((AttributeError, TypeError)) as raised:
+            call()
+        return explain(raised.value, Stage.FORWARD, 0, 0).frame
+
+    assert frame(lambda: torch.nn.Module().missing) == "torch/nn/modules/module.py:__getattr__"
+    assert frame(lambda: sandbox.run(None, DDP)) == ""  # type: ignore[arg-type]
+    assert spoiled("exception").frame == ""
 
 
 def test_a_crash_leaves_its_native_signal_in_the_log() -> None:

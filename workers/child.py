@@ -126,8 +126,7 @@ def _holds_the_card() -> bool:
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: type, first line, and the innermost frame of the framework."""
     log = "".join(traceback.format_exception(error))[-LOG_CHARACTERS:]
-    frames = traceback.extract_tb(error.__traceback__)
-    frame = f"{_short(frames[-1].filename)}:{frames[-1].name}" if frames else ""
+    frame = _frame(traceback.extract_tb(error.__traceback__))
     lines = str(error).strip().splitlines() or [""]
     capability = isinstance(error, CAPABILITY_TYPES) or any(words in str(error) for words in CAPABILITY_WORDS)
     symptom = Symptom.CAPABILITY if capability else Symptom.EXCEPTION
@@ -135,9 +134,14 @@ def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     return Failure(symptom=symptom, stage=stage, step=step, kind=type(error).__name__, message=message, frame=frame, log=log, rank=rank)
 
 
-def _short(filename: str) -> str:
-    """A source file's place below `site-packages`: the same on every machine."""
-    return filename.rpartition("site-packages/")[2]
+def _frame(frames: traceback.StackSummary) -> str:
+    """Where an error was raised, as `file:function`, the same on every machine.
+
+    Nothing where our own code raised it, or called what has no frame: a fault's identity must not change with our names.
+    """
+    if not frames or Path(frames[-1].filename).is_relative_to(Path(__file__).parent):
+        return ""
+    return f"{frames[-1].filename.rpartition('site-packages/')[2]}:{frames[-1].name}"
 
 
 def _redirect(file: Path) -> None:
