@@ -1,0 +1,50 @@
+"""What one machine recorded is compared with a fresh run of XLA on this one: a bundle of a GPU, and until there is one, of this machine."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.xla]
+pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+
+FROM_A_GPU = Path(__file__).parent / "data" / "cuda"
+RECORD = "difftest record --seed 0 --cases {cases} --max-world-size 1 --backends torch_ddp --out {out}"
+
+
+def difftest(command: str) -> str:
+    words = [sys.executable, "-m", *shlex.split(command)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode < 2, done.stderr
+    return done.stdout
+
+
+def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
+    """The ids of a bundle's cases, and what `difftest compare` tells of it and of the same cases run here."""
+    lines = [json.loads(line) for line in (bundle / "runs.jsonl").read_text().splitlines()]
+    recorded = sorted({line["case"] for line in lines if line["index"] >= 0})
+    cases = shlex.join(str(bundle / "cases" / f"{name}.json") for name in recorded)
+    difftest(f"difftest record {cases} --backends xla_spmd --out {folder / 'xla'}")
+    return recorded, json.loads(difftest(f"difftest compare {bundle} {folder / 'xla'} --out {folder / 'out'} --json"))
+
+
+def assert_known(recorded: list[str], told: dict[str, Any]) -> None:
+    assert recorded
+    assert told["cases"] == len(recorded)
+    assert not set(told["new"]) - set(told["upstream"]), "what the two sides do differently is known"
+
+
+def test_what_was_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
+    difftest(RECORD.format(cases=3, out=tmp_path / "torch"))
+    recorded, told = compared(tmp_path / "torch", tmp_path)
+    assert len(recorded) == 3
+    assert_known(recorded, told)
+
+
+@pytest.mark.skipif(not FROM_A_GPU.exists(), reason=f"no GPU has recorded it yet: {RECORD.format(cases=20, out='tests/data/cuda')}")
+def test_what_a_gpu_recorded_is_compared_with_xla(tmp_path: Path) -> None:
+    assert_known(*compared(FROM_A_GPU, tmp_path))
