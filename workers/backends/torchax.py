@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from difftest.ablations.precision import SAME_PRECISION
 from difftest.case import Case
 from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Placements, Shard
 from difftest.outcome import Sharded
 from workers.cards import cards
-from workers.xla import devices, sharding
+from workers.xla import sharding
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -66,8 +67,8 @@ def processes(_case: Case) -> int:
 def environment(case: Case) -> dict[str, str]:
     """GPUs where there is one a rank and JAX has its plugin, else one virtual CPU device a rank."""
     if cards() >= case.world_size and find_spec("jax_cuda12_plugin"):
-        return {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": devices.SAME_PRECISION}
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {devices.SAME_PRECISION}"}
+        return {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": SAME_PRECISION}
+    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}"}
 
 
 @dataclass(frozen=True, slots=True)

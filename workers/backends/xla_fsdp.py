@@ -70,7 +70,7 @@ def _wrapped(module: "nn.Module", world: sharding.World) -> "nn.Module":
     from torch_xla.distributed.spmd import Mesh
     from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
-    ours: Any = world.mesh()
+    ours: Any = world.mesh
     axes = world.case.layout.mesh.names
     renamed = tuple(AXIS if name == axes[-1] else name for name in ours.axis_names)
     mesh = Mesh(ours.device_ids, ours.mesh_shape, renamed)

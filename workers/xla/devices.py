@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from difftest.ablations.precision import SAME_PRECISION
 from difftest.case import Case
 from workers.xla import plugin, start
 
@@ -16,8 +17,6 @@ THREADS_AT_LEAST = 16
 """With fewer threads than devices, XLA:CPU's collectives starve and abort."""
 
 TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
-
-SAME_PRECISION = "--xla_allow_excess_precision=false"
 
 MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
 """Names another precision of products (`default`, `high`) for a whole run; without it they are at their most precise."""

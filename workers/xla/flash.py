@@ -35,7 +35,7 @@ def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
         return Operators(), {}
     how = pallas.install(devices.kind())
     spec = partition_spec(world.case) if world.case.world_size > 1 else None
-    return Operators(attend=_Wrapper(mesh=world.mesh(), spec=spec).attend), {"pallas": how, "partition_spec": str(spec)}
+    return Operators(attend=_Wrapper(mesh=world.mesh, spec=spec).attend), {"pallas": how, "partition_spec": str(spec)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,22 +33,18 @@ class World:
     """The devices, arranged as the case's mesh.
 
     Where there are more devices than ranks (`spare` of them a rank), a further innermost axis holds copies: XLA's meshes span all devices.
-    `grid` is the mesh as torch_xla takes it. `kept` lives as long as the run, as a user's variables do.
+    `mesh` is the mesh as torch_xla takes it. `kept` lives as long as the run, as a user's variables do.
     """
 
     case: Case
     device: Any
-    grid: Any
+    mesh: Any
     kept: Any = None
 
     @property
     def spare(self) -> int:
         """How many devices there are a rank."""
         return start.spare(self.case)
-
-    def mesh(self) -> Any:  # noqa: ANN401  torch_xla has no types
-        """The mesh as torch_xla takes it."""
-        return self.grid
 
 
 def join(case: Case) -> World:
@@ -59,7 +55,7 @@ def join(case: Case) -> World:
         plugin.register()
     left = {name: start.act(name, case) for name in case.start.acts}
     devices.multiply_precisely()
-    return World(case=case, device=torch_xla.device(), grid=left["mesh"], kept=left["device"])
+    return World(case=case, device=torch_xla.device(), mesh=left["mesh"], kept=left["device"])
 
 
 def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) -> tuple[str | tuple[str, ...] | None, ...]:
@@ -72,7 +68,7 @@ def marker(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
     """A function that annotates a tensor on the device with its sharding."""
     from torch_xla.distributed import spmd
 
-    mesh, names = world.mesh(), world.case.layout.mesh.names
+    mesh, names = world.mesh, world.case.layout.mesh.names
 
     def mark(tensor: "Tensor", placements: Placements) -> "Tensor":
         spmd.mark_sharding(tensor, mesh, partition_spec(tensor.dim(), placements, names))
@@ -91,7 +87,7 @@ def sender(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
     from torch_xla.distributed import spmd
 
     def send(tensor: "Tensor", placements: Placements) -> "Tensor":
-        spec = spmd.ShardingSpec(world.mesh(), partition_spec(tensor.dim(), placements, world.case.layout.mesh.names))
+        spec = spmd.ShardingSpec(world.mesh, partition_spec(tensor.dim(), placements, world.case.layout.mesh.names))
         moved: list[Tensor] = xla_model.send_cpu_data_to_device(tensor.detach(), world.device, spec)
         return moved[0]
 
