@@ -18,9 +18,11 @@ from samples import a_failure
 
 from difftest.case import Case, Data, Training
 from difftest.errors import InfrastructureError
+from difftest.examine import IN_DOUBT
 from difftest.layers import Linear
 from difftest.layout import Layout, Mesh, Replicate, Shard
 from difftest.model import Model
+from difftest.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
 from difftest.outcome import Failure, Stage, Symptom, Trace
 from difftest.selftest import same
 
@@ -219,6 +221,13 @@ def test_the_oracle_measures_its_noise() -> None:
         size = abs(truth.steps[0][key].full(alone)).max()
         assert (deviation.full(alone) < 1e-5 * size).all()
         assert deviation.full(alone).max() > 0
+
+
+def test_an_oracle_in_doubt_has_as_many_times_the_deadline_as_it_has_samples() -> None:
+    failure = sandbox.run(case(), DDP, deadline=0.25, options={VARIABLE: "hang", **IN_DOUBT})
+    assert isinstance(failure, Failure)
+    assert failure.kind == "deadline"
+    assert f"after {0.25 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message
 
 
 def test_the_same_run_twice_gives_the_same_bits() -> None:

@@ -23,9 +23,8 @@ from difftest import plugins
 from difftest.case import Case
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE
-from difftest.noise import SAMPLES, SAMPLES_VARIABLE
 from difftest.outcome import Outcome
-from workers import environments, sandbox, zygotes
+from workers import environments, limits, sandbox, zygotes
 from workers.actors import Crew, Runner
 from workers.environments import Environment
 
@@ -186,9 +185,9 @@ class Pool:
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
         """Runs `case` on the next free actor. `InfrastructureError` when the actor, its node or Ray fails."""
-        deadline = self._deadline * _work(options or {})
-        asked = (case.to_json(), backend, deadline, dict(options or {}))
-        outcome: Outcome = self._ask(backend, f"ran case {case.id} on", deadline, "run", *asked)
+        asked = (case.to_json(), backend, self._deadline, dict(options or {}))
+        longest = self._deadline * limits.work(options or {})
+        outcome: Outcome = self._ask(backend, f"ran case {case.id} on", longest, "run", *asked)
         return outcome
 
     def _ask(self, backend: str, doing: str, deadline: float, method: str, *arguments: Any) -> Any:  # noqa: ANN401
@@ -206,11 +205,6 @@ class Pool:
             raise InfrastructureError(msg) from error
         team.give_back(actor)
         return told
-
-
-def _work(options: Mapping[str, str]) -> float:
-    """How many times the usual work a run does: an oracle in doubt simulates rounding many times more often."""
-    return max(1.0, int(options.get(SAMPLES_VARIABLE, SAMPLES)) / SAMPLES)
 
 
 def _answers(actor: Any) -> bool:  # noqa: ANN401

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest import traces
+from difftest.noise import SAMPLES, SAMPLES_VARIABLE
 
 GIBIBYTE = 2**30
 WATCH_SECONDS = 0.25
@@ -44,6 +45,11 @@ class Excess:
     rank: int
     kind: str
     message: str
+
+
+def work(options: Mapping[str, str]) -> float:
+    """How many times the usual work a run does: an oracle in doubt simulates rounding many times more often."""
+    return max(1.0, int(options.get(SAMPLES_VARIABLE, SAMPLES)) / SAMPLES)
 
 
 def excess(limits: Limits, folder: Path, pids: Mapping[int, int]) -> Excess | None:

@@ -118,11 +118,11 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
 ) -> Outcome:
     """Runs `case` on `backend` in fresh processes and says what came of it.
 
-    `options` are further environment variables of the children (a variant, an ablation, a planted fault). `deadline` is in seconds;
-    `allowed` stands for it and the other limits. `share`: only these ranks, the others being elsewhere. `InfrastructureError` where the
-    machine, not the backend, is to blame.
+    `options` are further environment variables of the children (a variant, an ablation, a planted fault). `deadline` is in seconds
+    for the usual work, and grows with what the options ask for; `allowed` stands for it and the other limits. `share`: only these ranks,
+    the others being elsewhere. `InfrastructureError` where the machine, not the backend, is to blame.
     """
-    allowed = allowed or Limits(seconds=deadline)
+    allowed = allowed or Limits(seconds=deadline * limits.work(options or {}))
     try:
         return _run(case, backend, options or {}, allowed, share)
     except OSError as error:
