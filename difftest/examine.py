@@ -1,9 +1,10 @@
 """One case, run on every side and compared: what a campaign does for each case, and a finding's evidence for a few more."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Protocol, TypeAlias
 
 from difftest.case import Case
@@ -84,17 +85,22 @@ def examine(campaign: Campaign, index: int, case: Case) -> Examined:
 def compare_all(
     campaign: Campaign, case: Case, runs: Mapping[str, Ran], sides: Mapping[str, str], again: Mapping[str, Outcome]
 ) -> dict[str, Comparison]:
-    """Compares every run with the oracle's and, where there is one, with the same run `again`.
+    """Compares every run with the oracle's and, where there is one, with the same run `again`."""
 
-    Where one mismatches, it is compared with an oracle that knows its noise better.
-    """
+    @cache
+    def in_doubt() -> Outcome:
+        return attempt(campaign, case, ORACLE, IN_DOUBT).outcome
 
-    def compared(truth: Outcome, names: Iterable[str]) -> dict[str, Comparison]:
-        return {name: compare(case, name, sides[name], truth, runs[name].outcome, again.get(name)) for name in names}
+    def compared(name: str, side: str, truth: Outcome) -> Comparison:
+        return compare(case, name, side, truth, runs[name].outcome, again.get(name))
 
-    comparisons = compared(runs[ORACLE].outcome, sides)
-    doubtful = [name for name, comparison in comparisons.items() if _mismatches(comparison)]
-    return comparisons | (compared(attempt(campaign, case, ORACLE, IN_DOUBT).outcome, doubtful) if doubtful else {})
+    return {name: believed(partial(compared, name, side), runs[ORACLE].outcome, in_doubt) for name, side in sides.items()}
+
+
+def believed(compared: Callable[[Outcome], Comparison], truth: Outcome, in_doubt: Callable[[], Outcome]) -> Comparison:
+    """A run `compared` with the oracle's `truth`; where it mismatches, with an oracle that knows its noise better."""
+    comparison = compared(truth)
+    return compared(in_doubt()) if _mismatches(comparison) else comparison
 
 
 def _mismatches(comparison: Comparison) -> bool:
