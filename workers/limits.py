@@ -15,11 +15,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest import traces
+from difftest.errors import UsageError
 from difftest.noise import SAMPLES, SAMPLES_VARIABLE
 
 GIBIBYTE = 2**30
 WATCH_SECONDS = 0.25
-DEADLINE_SECONDS = 60.0
+MOST_SECONDS = 24 * 3600.0
+DEADLINE_VARIABLE = "DIFFTEST_DEADLINE"
+
+
+def deadline() -> float:
+    """What a run may take in seconds: the environment's choice, for slow machines, or 60. `UsageError` for what is no such number."""
+    given = os.environ.get(DEADLINE_VARIABLE, "60")
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= MOST_SECONDS:
+        msg = f"{DEADLINE_VARIABLE} is {given!r}; allowed: a number of seconds from 1 to {MOST_SECONDS:g}"
+        raise UsageError(msg)
+    return seconds
+
+
+DEADLINE_SECONDS = deadline()
 
 ROOM_BYTES = 2**20
 """With less than this left, a failure may be the disk's."""
