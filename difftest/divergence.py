@@ -27,8 +27,8 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 _NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
 _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
-_SCHEMA = re.compile(r"args_schema=.*")
-"""DTensor's messages list an operator's arguments with their shapes and placements: what differs from case to case."""
+_SCHEMA = re.compile(r"args_schema=.*|\(Spec\(.*")
+"""DTensor's messages list an operator's arguments (newer torch without that name), shapes, placements and all: they differ by case."""
 
 _TYPE = re.compile(r"\bbf(?=16\[)")
 """XLA's messages give a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type."""

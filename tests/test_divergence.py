@@ -86,6 +86,10 @@ def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float,
     ("one", "other"),
     [
         ("size [2, 3] of 4", "size [17] of 1024"),
+        (
+            "failed for aten.mm.default(Spec(f32[2, 3](R)), 1) on DeviceMesh((dp=2))",
+            "failed for aten.mm.default(Spec(f16[8](S(0)))) on DeviceMesh",
+        ),
         ("torch.Size([2, 3])", "torch.Size([5, 6, 7])"),
         ("shape (2,) and 2 x 3", "shape (4, 5) and 10 x 20"),
         ("expected 1e-05 but got 1.5e+10", "expected 2 but got 3"),
