@@ -2,7 +2,8 @@
 
 That is the kernel that the case names, where the device has it and it takes the tensors; else the first that does of flash,
 memory-efficient and math. On the CPU there are flash, masks included, and math, which alone gives a mask its gradient (a learned bias) and
-has rules for DTensors. On CUDA torch itself is asked: flash takes half types and no mask, cuDNN half types, memory-efficient most.
+has rules for DTensors. On CUDA torch itself is asked: flash takes half types and no mask, cuDNN half types, memory-efficient most. DTensor
+has rules for a mask in math alone there too (`tests/upstream/masked_attention_of_dtensors.py`).
 """
 
 from dataclasses import dataclass
@@ -39,10 +40,18 @@ class _Attention:
         mask = allowed(query, key, scores)
         causal, grouped = scores.causal and mask is None, query.shape[1] != key.shape[1]
         asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
-        chosen = next(kernel for name in self.case.sdpa_kernels if takes(kernel := SDPBackend.__members__[name], asked))
+        chosen = next(kernel for name in self._wanted(asked) if takes(kernel := SDPBackend.__members__[name], asked))
         self.environment["sdpa"] = chosen.name.lower()
         with sdpa_kernel(chosen):
             return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale, enable_gqa=grouped)
+
+    def _wanted(self, asked: Any) -> tuple[str, ...]:  # noqa: ANN401
+        """The kernels' names, the first first. Where DTensors have a mask the usual one is math: DTensor has no rule for others."""
+        from torch.distributed.tensor import DTensor
+
+        named, *others = self.case.sdpa_kernels
+        masked = asked.attn_mask is not None and isinstance(asked.query, DTensor)
+        return (named, *others[-1:]) if masked else (named, *others)
 
 
 def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None":
