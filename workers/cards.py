@@ -1,8 +1,19 @@
 """GPUs, without asking a framework: that takes seconds, and a CUDA context in a process that is to be forked."""
 
+import os
+from itertools import takewhile
 from pathlib import Path
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def cards() -> int:
-    """How many GPUs the driver shows on this machine."""
-    return len(list(Path("/dev").glob("nvidia[0-9]*")))
+    """How many GPUs the driver shows on this machine, of those that this process may use.
+
+    CUDA reads the list of the visible ones up to the first entry that is none (CUDA's programming guide, "Environment variables").
+    """
+    there = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    if VISIBLE not in os.environ:
+        return there
+    named = takewhile(lambda entry: entry not in {"", "-1"}, map(str.strip, os.environ[VISIBLE].split(",")))
+    return min(there, len(list(named)))

@@ -6,6 +6,7 @@ part, and torch's optimizer then updates the arrays operator by operator. On GPU
 the same, and has been run on CPUs only.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 SIDE = "xla"
 ON_REQUEST = True
 PRELOAD = ("torch", "torch._dynamo", "torchax", "torchax.interop")
+
+PLATFORMS = "JAX_PLATFORMS"
+PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 NO_DOOR = (Collective, Redistribute)
 """Layers that ask for a framework's own operator, which torchax has not or not on every device."""
@@ -65,10 +70,14 @@ def processes(_case: Case) -> int:
 
 
 def environment(case: Case) -> dict[str, str]:
-    """GPUs where there is one a rank and JAX has its plugin, else one virtual CPU device a rank."""
-    if cards() >= case.world_size and find_spec("jax_cuda12_plugin"):
-        return {"JAX_PLATFORMS": "cuda", "XLA_FLAGS": SAME_PRECISION}
-    return {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}"}
+    """GPUs where there is one a rank and JAX has its plugin, else one virtual CPU device a rank.
+
+    On a GPU JAX takes memory as it needs it (by default 75 % of the card at once), and XLA neither measures which kernel is fastest, which
+    may choose another in another process, nor adds in an order that changes (openxla.org/xla/determinism).
+    """
+    if cards() >= case.world_size and any(map(find_spec, PLUGINS)):
+        return {PLATFORMS: "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": f"{SAME_PRECISION} {DETERMINISTIC}"}
+    return {PLATFORMS: "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from workers.operators import Operators
     from workers.session import Session
 
+    jax.config.update("jax_platforms", os.environ[PLATFORMS])  # JAX was imported before the variable was set
     torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise
     chips = np.array(jax.devices()[: case.world_size]).reshape(case.layout.mesh.shape)
     world = _World(case, jax.sharding.Mesh(chips, case.layout.mesh.names), torchax.default_env())
@@ -189,7 +199,14 @@ def _describe() -> dict[str, str]:
     import jax
 
     found = {package: version(package) for package in ("torch", "torchax", "jax", "jaxlib")}
-    return {"device": jax.devices()[0].platform, "devices": str(len(jax.devices())), "partitioner": _partitioner(), **found}
+    return {
+        "device": jax.devices()[0].device_kind,
+        "devices": str(len(jax.devices())),
+        "partitioner": _partitioner(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "matmul_precision": str(jax.config.jax_default_matmul_precision),
+        **found,
+    }
 
 
 def _partitioner() -> str:
