@@ -195,6 +195,11 @@ def test_determinism_finds_one_bit_of_difference_between_two_runs() -> None:
     assert told.detail == "step 0, update, 0.weight: run again, ranks [1] have other bits"
 
 
+def test_determinism_asks_nothing_of_a_run_whose_kernels_cannot_have_it() -> None:
+    environment = {**candidate(CASE).environment, "deterministic": determinism.AS_IT_IS}
+    assert said_again(nudged(candidate(CASE), WEIGHT, 1), dataclasses.replace(candidate(CASE), environment=environment)) == []
+
+
 def test_determinism_reports_a_run_that_fails_only_now_and_then() -> None:
     (told,) = said_again(a_failure(Symptom.CRASH, stage=Stage.BACKWARD))
     assert (told.check, told.symptom, told.stage) == ("determinism", Symptom.CRASH, Stage.BACKWARD)

@@ -15,20 +15,23 @@ from difftest import plugins
 from difftest.case import Case
 from difftest.errors import InfrastructureError
 from difftest.outcome import Failure, Symptom, Trace
+from difftest.selftest import same
 from generators.cases import case_at
 from workers import sandbox
+from workers.backends import torchax
 from workers.cards import cards
 from workers.faults import VARIABLE
-from workers.torch.process_groups import SHARE_VARIABLE
+from workers.torch.devices import SHARE_VARIABLE
 
 pytestmark = [pytest.mark.slow, pytest.mark.cuda]
 a_gpu = pytest.mark.skipif(not cards(), reason="needs a GPU")
 torchax_on_a_gpu = pytest.mark.skipif(
-    not cards() or not all(map(importlib.util.find_spec, ("torchax", "flax", "jax_cuda12_plugin"))),
+    not cards() or not all(map(importlib.util.find_spec, ("torchax", "flax"))) or not any(map(importlib.util.find_spec, torchax.PLUGINS)),
     reason="needs a GPU, torchax and JAX's plugin: pip install 'difftest[torchax]' 'jax[cuda12]==0.7.1'",
 )
 CASES_A_BACKEND = 5
 HALF, SINGLE = flash(("dp", 1), dtype="float16", causal=True), flash(("dp", 1), causal=True)
+MASKED = flash(("dp", 1), dtype="float16", segments=True)
 DEADLINE_SECONDS = 120.0
 
 
@@ -57,8 +60,7 @@ def test_two_runs_on_a_card_have_the_same_bits() -> None:
         one, other = (sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS) for _ in range(2))
         assert isinstance(one, Trace)
         assert isinstance(other, Trace)
-        for before, after in zip(one.steps, other.steps, strict=True):
-            assert all((before[key].pieces[0] == after[key].pieces[0]).all() for key in before)
+        assert same(one, other)
 
 
 @a_gpu
@@ -81,7 +83,7 @@ def test_ranks_share_a_card_over_gloo() -> None:
         (msgspec.structs.replace(HALF, sdpa="math"), "math"),
         (SINGLE, "efficient_attention"),
         (msgspec.structs.replace(SINGLE, sdpa="flash"), "efficient_attention"),
-        (flash(("dp", 1), dtype="float16", segments=True), "efficient_attention"),
+        (MASKED, "efficient_attention"),
     ],
 )
 def test_the_kernel_that_a_case_names_is_used_where_the_card_has_it(case: Case, used: str) -> None:
@@ -89,6 +91,25 @@ def test_the_kernel_that_a_case_names_is_used_where_the_card_has_it(case: Case, 
     assert isinstance(outcome, Trace)
     assert outcome.environment["sdpa"] == used
     assert agrees(case, "torch_ddp", outcome, DEADLINE_SECONDS)
+
+
+@a_gpu
+def test_dtensor_attends_with_a_mask_by_math_and_says_that_it_lacks_what_a_case_names() -> None:
+    outcome = sandbox.run(MASKED, "torch_dtensor", deadline=DEADLINE_SECONDS)
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["sdpa"] == "math"
+    lacking = sandbox.run(msgspec.structs.replace(MASKED, sdpa="cudnn"), "torch_dtensor", deadline=DEADLINE_SECONDS)
+    assert isinstance(lacking, Failure)
+    assert lacking.symptom is Symptom.CAPABILITY
+
+
+@a_gpu
+def test_attention_s_backward_passes_have_the_same_bits_too() -> None:
+    for case in (HALF, SINGLE, MASKED):
+        one, other = (sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS) for _ in range(2))
+        assert isinstance(one, Trace)
+        assert isinstance(other, Trace)
+        assert same(one, other)
 
 
 @a_gpu
@@ -133,4 +154,4 @@ def test_xla_agrees_with_the_oracle_on_the_same_card() -> None:
         outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)
         assert agrees(case, "torchax", outcome, DEADLINE_SECONDS), case.id
         assert isinstance(outcome, Trace)
-        assert outcome.environment["device"] == "gpu"
+        assert outcome.environment["device"] != "cpu"

@@ -18,7 +18,7 @@ from difftest.layout import Replicate, Shard
 from difftest.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
 from workers import sandbox
-from workers.torch import process_groups
+from workers.torch import devices
 
 BACKENDS = ("torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp")
 PAIRS = (
@@ -154,7 +154,7 @@ def test_backends_of_one_side_share_a_zygote() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cards", "share", "devices", "transport"),
+    ("cards", "share", "wanted", "transport"),
     [
         (0, "1", ["cpu"] * 4, "gloo"),
         (2, "", ["cpu"] * 4, "gloo"),
@@ -164,24 +164,29 @@ def test_backends_of_one_side_share_a_zygote() -> None:
     ],
 )
 def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
-    monkeypatch: pytest.MonkeyPatch, cards: int, share: str, devices: list[str], transport: str
+    monkeypatch: pytest.MonkeyPatch, cards: int, share: str, wanted: list[str], transport: str
 ) -> None:
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
-    monkeypatch.setattr(process_groups, "_equalise", lambda: None)
-    monkeypatch.setenv(process_groups.SHARE_VARIABLE, share)
+    monkeypatch.setattr(devices, "equalise", lambda _: None)
+    monkeypatch.setenv(devices.SHARE_VARIABLE, share)
     case = a_case(mesh=(("dp", 4),))
-    found = [process_groups._find_device(case, rank) for rank in range(4)]  # noqa: SLF001
-    assert [str(device) for device in found] == devices
-    assert process_groups._transport(case, found[0]) == transport  # noqa: SLF001
+    found = [devices.find(case, rank) for rank in range(4)]
+    assert [str(device) for device in found] == wanted
+    assert devices.transport(case, found[0]) == transport
+    overridden = {"backend_override": {"dp": "gloo"}} if wanted[0] != "cpu" and transport == "gloo" else {}
+    assert devices.groups(case, found[0], ("dp",)) == overridden, "torch gives NCCL to a mesh of one axis by itself"
 
 
 EQUALISED = """
 import os
-from workers.torch import process_groups
-process_groups._equalise()
+import sys
+import msgspec
+from generators.cases import case_at
+from workers.torch import devices
+devices.equalise(msgspec.structs.replace(case_at(0, 0), sdpa=sys.argv[1]))
 import torch
 cuda = torch.backends.cuda.matmul
 print(torch.get_float32_matmul_precision(), cuda.allow_tf32, torch.backends.cudnn.allow_tf32)
@@ -192,7 +197,8 @@ print(torch.utils.deterministic.fill_uninitialized_memory, os.environ["CUBLAS_WO
 
 
 @pytest.mark.slow
-def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic() -> None:
+@pytest.mark.parametrize(("kernel", "deterministic"), [("flash", "True False"), ("cudnn", "True True")])
+def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic_but_cudnn_s_attention(kernel: str, deterministic: str) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-    told = subprocess.run([sys.executable, "-c", EQUALISED], capture_output=True, text=True, check=True)  # noqa: S603  our own text
-    assert told.stdout.splitlines() == ["highest False False", "False False", "True True", "False :4096:8"]
+    told = subprocess.run([sys.executable, "-c", EQUALISED, kernel], capture_output=True, text=True, check=True)  # noqa: S603  our own text
+    assert told.stdout.splitlines() == ["highest False False", "False False", deterministic, "False :4096:8"]

@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import faulthandler
 import os
+import re
 import resource
 import socket
 import sys
@@ -37,6 +38,12 @@ LOOPBACK = "lo"
 THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
 """Legal variants of a run: the threads of an operator, and whether oneDNN's kernels are used."""
 
+EXHAUSTED = re.compile(r"out of memory|ALLOC_FAILED|RESOURCE_EXHAUSTED")
+"""What torch, the driver, cuBLAS and XLA say where a GPU's memory is all taken."""
+
+ASYNCHRONOUS = "CUDA error"
+"""A kernel's failure shows at whatever call comes next: where that is says nothing of the fault."""
+
 CAPABILITY_TYPES = (NotImplementedError,)
 CAPABILITY_WORDS = (
     "does not have a sharding strategy registered",
@@ -44,6 +51,7 @@ CAPABILITY_WORDS = (
     "is not supported",
     "not implemented for",
     "not support",
+    "does not have a deterministic implementation",
 )
 
 
@@ -112,21 +120,28 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
     except Exception as error:  # any exception of the framework is a result here
         if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
             raise
-        if isinstance(error, torch.OutOfMemoryError) and not _holds_the_card():
+        if EXHAUSTED.search(str(error)) and not _holds_the_card():
             raise OSError(errno.ENOMEM, f"others hold the GPU's memory: {error}") from error
         return explain(error, *stages.last, rank)
 
 
 def _holds_the_card() -> bool:
-    """Whether most of the GPU's memory is this process's own: a run that used it all up, where else there was none to be had."""
-    total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
-    return torch.cuda.max_memory_reserved() > total / 2
+    """Whether most of the GPU's memory is, or was, this process's own: a run that used it all up, where else there was none to be had."""
+    try:
+        if torch.cuda.is_initialized():
+            total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+            return torch.cuda.max_memory_reserved() > total / 2
+        jax = sys.modules.get("jax")
+        held = jax.devices()[0].memory_stats() if jax else None
+        return held is None or held["peak_bytes_in_use"] > held["bytes_limit"] / 2  # None: not on a GPU
+    except RuntimeError:  # there was not even room for a context
+        return False
 
 
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: type, first line, and the innermost frame of the framework."""
     log = "".join(traceback.format_exception(error))[-LOG_CHARACTERS:]
-    frame = _frame(traceback.extract_tb(error.__traceback__))
+    frame = "" if str(error).startswith(ASYNCHRONOUS) else _frame(traceback.extract_tb(error.__traceback__))
     lines = str(error).strip().splitlines() or [""]
     capability = isinstance(error, CAPABILITY_TYPES) or any(words in str(error) for words in CAPABILITY_WORDS)
     symptom = Symptom.CAPABILITY if capability else Symptom.EXCEPTION

@@ -1,7 +1,8 @@
 """Collectives by torch's process groups, each asked for as `torch.distributed` offers it: for one tensor, or for a list of them.
 
-gloo has all of them but `all_to_all` over lists, which says so itself. `_broadcast_coalesced` is the list form that
-`DistributedDataParallel` equalises its replicas by; there is no public one. torch has no factor on a reduction: it multiplies the result.
+gloo has all of them but `all_to_all` over lists, which says so itself; for the tensors of GPUs that ranks share it lacks more (`LACKING`).
+`_broadcast_coalesced` is the list form that `DistributedDataParallel` equalises its replicas by; there is no public one. torch has no
+factor on a reduction: it multiplies the result.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,10 @@ BUFFER_BYTES = 2**20
 """What `_broadcast_coalesced` sends at once; DDP's own buffers hold 250 MiB."""
 
 
+LACKING = {("all_reduce", "list"), ("permute", "single"), ("permute", "list")}
+"""What gloo does not do with CUDA's tensors, and does not say: torch 2.9's `ProcessGroupGloo` takes the address for one of the host's."""
+
+
 def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Tensor]:
     """One rank's side of every collective over the axes of `mesh`; on one device, what a collective means."""
     if case.world_size == 1:
@@ -35,6 +40,9 @@ def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Te
 
 
 def _asked(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
+    if parcels[0].is_cuda and distributed.get_backend(group) == "gloo" and (spec.operation, spec.form) in LACKING:
+        msg = f"{spec.operation} ({spec.form}) over gloo is not supported for the tensors of GPUs"
+        raise NotImplementedError(msg)
     match spec.operation:
         case "all_reduce":
             return _all_reduce(parcels, spec, group)

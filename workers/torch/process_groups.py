@@ -1,10 +1,8 @@
 """What the backends over torch's own process groups share: joining, cutting the batch, reading the pieces.
 
-The device is found, not named: NCCL and one GPU a rank where there are enough of them, else gloo on the CPU, or over the tensors of shared
-GPUs. The framework is imported inside functions, because backends are listed on machines that have none.
+The framework is imported inside functions, because backends are listed on machines that have none.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -16,6 +14,7 @@ import numpy as np
 from difftest.case import Case
 from difftest.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
 from difftest.outcome import Array, Sharded
+from workers.torch import devices
 
 if TYPE_CHECKING:
     import torch
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import Shard as TorchShard
 
     from workers.session import Session
-
-SHARE_VARIABLE = "DIFFTEST_SHARE_GPUS"
-"""The environment variable that, at 1, lets ranks share GPUs where there are fewer; gloo lacks some collectives for CUDA's tensors."""
 
 PRELOAD = (
     "torch",
@@ -83,10 +79,11 @@ def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> 
     from torch import distributed
     from torch.distributed.device_mesh import init_device_mesh
 
-    device, mesh = _find_device(case, rank), mesh or case.layout.mesh
-    timeout = timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
-    distributed.init_process_group(_transport(case, device), init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout)
-    yield Member(case=case, rank=rank, device=device, mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names))
+    device, mesh = devices.find(case, rank), mesh or case.layout.mesh
+    transport, timeout = devices.transport(case, device), timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
+    distributed.init_process_group(transport, init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout)
+    groups = devices.groups(case, device, mesh.names)
+    yield Member(case=case, rank=rank, device=device, mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names, **groups))
     distributed.barrier()
     distributed.destroy_process_group()
 
@@ -127,30 +124,11 @@ def environment(member: Member) -> dict[str, str]:
 
     return {
         "torch": torch.__version__,
-        "device": torch.cuda.get_device_name(member.device) if member.device.type == "cuda" else "cpu",
-        "transport": _transport(member.case, member.device),
+        "transport": devices.transport(member.case, member.device),
         "world_size": str(member.case.world_size),
         "threads": str(torch.get_num_threads()),
         "denormals": "kept",
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "tf32": f"matmul {torch.backends.cuda.matmul.allow_tf32}, cudnn {torch.backends.cudnn.allow_tf32}",
-        "deterministic": str(torch.are_deterministic_algorithms_enabled()),
-        **(_card(member.device) if member.device.type == "cuda" else {}),
-    }
-
-
-def _card(device: "torch.device") -> dict[str, str]:
-    """What else the numbers of a GPU may depend on."""
-    import torch
-
-    matmul, (major, minor) = torch.backends.cuda.matmul, torch.cuda.get_device_capability(device)
-    bfloat16, float16 = matmul.allow_bf16_reduced_precision_reduction, matmul.allow_fp16_reduced_precision_reduction
-    return {
-        "cuda": str(torch.version.cuda),
-        "capability": f"{major}.{minor}",
-        "cudnn": str(torch.backends.cudnn.version()),
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
-        "reduced_precision_reduction": f"bfloat16 {bfloat16}, float16 {float16}",
+        **devices.describe(member.device),
     }
 
 
@@ -167,44 +145,6 @@ def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
         else:
             piece = _array(tensor)
         return Sharded(shape=shape, dtype=dtype, placements=placements, pieces={member.rank: piece})
-
-
-def _find_device(case: Case, rank: int) -> "torch.device":
-    """A GPU of its own where every rank of this node can have one, or a shared one, else the CPU."""
-    import torch
-
-    rank, here = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
-    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not cards or (cards < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
-        return torch.device("cpu")
-    _equalise()
-    torch.cuda.set_device(rank % cards)
-    return torch.device("cuda", rank % cards)
-
-
-def _equalise() -> None:
-    """On a GPU: products in full precision, half types summed in float32, and everything deterministic that can be; the rest warns.
-
-    cuBLAS is deterministic with a workspace of its own, which it takes from the environment at its first call (NVIDIA's cuBLAS manual,
-    "Results reproducibility"). Memory stays uninitialised, as in a user's program.
-    """
-    import torch
-
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-
-
-def _transport(case: Case, device: "torch.device") -> str:
-    """NCCL takes one rank a GPU; gloo carries the tensors of ranks that share one, and the CPU's."""
-    import torch
-
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
-    return "nccl" if device.type == "cuda" and torch.cuda.device_count() >= here else "gloo"
 
 
 def _rows(member: Member, tensor: "Tensor") -> "Tensor":

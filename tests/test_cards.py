@@ -1,0 +1,101 @@
+"""What a GPU asks of the workers, as far as it shows without one: which cards are seen, what JAX is told, and what their errors mean."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from samples import a_case
+
+from difftest.layers import Collective
+from difftest.layout import Shard
+from difftest.outcome import Stage
+from workers import cards
+from workers.backends import torchax
+
+torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"), [(None, 4), ("0,1", 2), ("", 0), ("-1", 0), ("0,-1,2", 1), ("GPU-8f, GPU-9a", 2), ("0,1,2,3,4,5", 4)]
+)
+def test_only_cards_that_the_process_may_use_are_counted(monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: int) -> None:
+    monkeypatch.setattr(Path, "glob", lambda _path, _pattern: iter(range(4)))
+    monkeypatch.delenv(cards.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(cards.VISIBLE, visible)
+    assert cards.cards() == seen
+
+
+@pytest.mark.parametrize(
+    ("there", "plugin", "platform"),
+    [(2, "jax_cuda12_plugin", "cuda"), (2, "jax_cuda13_plugin", "cuda"), (1, "jax_cuda12_plugin", "cpu"), (2, "none", "cpu")],
+)
+def test_jax_takes_the_cards_where_there_is_one_a_rank_and_leaves_memory_to_others(
+    monkeypatch: pytest.MonkeyPatch, there: int, plugin: str, platform: str
+) -> None:
+    monkeypatch.setattr(torchax, "cards", lambda: there)
+    monkeypatch.setattr(torchax, "find_spec", lambda name: name == plugin or None)
+    environment = torchax.environment(a_case(mesh=(("dp", 2),), batch=(Shard(0),)))
+    assert environment[torchax.PLATFORMS] == platform
+    assert (environment.get("XLA_PYTHON_CLIENT_PREALLOCATE") == "false") == (platform == "cuda")
+    assert ("device_count=2" in environment["XLA_FLAGS"]) == (platform == "cpu")
+
+
+@pytest.mark.slow
+@torch_needed
+def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
+    import torch  # noqa: PLC0415
+
+    from workers.child import explain  # noqa: PLC0415
+
+    def told(message: str) -> str:
+        try:
+            torch._assert(False, message)  # noqa: FBT003, SLF001  raised by a frame of torch's
+        except AssertionError as error:
+            return explain(error, Stage.FORWARD, 0, 0).frame
+        raise AssertionError
+
+    assert told("shapes differ") == "torch/__init__.py:_assert"
+    assert told("CUDA error: device-side assert triggered") == ""
+
+
+def jax_on_a_card(share: float) -> SimpleNamespace:
+    stats = {"peak_bytes_in_use": share * 64, "bytes_limit": 64}
+    return SimpleNamespace(devices=lambda: [SimpleNamespace(memory_stats=lambda: stats)])
+
+
+def jax_on_a_cpu() -> SimpleNamespace:
+    return SimpleNamespace(devices=lambda: [SimpleNamespace(memory_stats=lambda: None)])
+
+
+def no_context() -> SimpleNamespace:
+    def fail() -> None:
+        msg = "CUDA error: out of memory"
+        raise RuntimeError(msg)
+
+    return SimpleNamespace(devices=fail)
+
+
+@pytest.mark.slow
+@torch_needed
+@pytest.mark.parametrize(
+    ("jax", "own"), [(jax_on_a_card(0.9), True), (jax_on_a_card(0.1), False), (jax_on_a_cpu(), True), (no_context(), False), (None, True)]
+)
+def test_memory_is_a_run_s_own_fault_only_where_it_held_most(monkeypatch: pytest.MonkeyPatch, jax: SimpleNamespace, own: bool) -> None:  # noqa: FBT001
+    from workers import child  # noqa: PLC0415
+
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    assert child._holds_the_card() == own  # noqa: SLF001
+
+
+@pytest.mark.slow
+@torch_needed
+def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workers.torch import collectives  # noqa: PLC0415
+
+    monkeypatch.setattr(collectives.distributed, "get_backend", lambda _group: "gloo")
+    on_a_card, spec = SimpleNamespace(is_cuda=True), Collective(operation="permute", mesh=(2,), axis=0, width=4)
+    with pytest.raises(NotImplementedError, match=r"permute \(single\) over gloo is not supported"):
+        collectives._asked([on_a_card], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001

@@ -1,0 +1,100 @@
+"""The device and the transport of torch's ranks: found, not named.
+
+NCCL and one GPU a rank where there are enough of them, else gloo on the CPU, or over the tensors of shared GPUs. What a GPU's numbers
+depend on is set here, and told with the run.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from difftest.case import Case
+from difftest.checks.determinism import AS_IT_IS
+
+if TYPE_CHECKING:
+    import torch
+
+SHARE_VARIABLE = "DIFFTEST_SHARE_GPUS"
+"""The environment variable that, at 1, lets ranks share GPUs where there are fewer; gloo lacks some collectives for CUDA's tensors."""
+
+
+def find(case: Case, rank: int) -> "torch.device":
+    """A GPU of its own where every rank of this node can have one, or a shared one, else the CPU."""
+    import torch
+
+    rank, here = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
+    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not cards or (cards < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
+        return torch.device("cpu")
+    equalise(case)
+    torch.cuda.set_device(rank % cards)
+    return torch.device("cuda", rank % cards)
+
+
+def equalise(case: Case) -> None:
+    """On a GPU: products in full precision, half types summed in float32, and everything deterministic; what cannot be says so and fails.
+
+    Only a case that names cuDNN's attention, which is refused then, has attention's backward passes as they are. cuBLAS is deterministic
+    with a workspace of its own, which it takes from the environment at its first call (NVIDIA's cuBLAS manual, "Results reproducibility").
+    Memory stays uninitialised, as in a user's program.
+    """
+    import torch
+
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=case.sdpa == "cudnn")  # noqa: FBT003
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def transport(case: Case, device: "torch.device") -> str:
+    """NCCL takes one rank a GPU; gloo carries the tensors of ranks that share one, and the CPU's."""
+    import torch
+
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
+    return "nccl" if device.type == "cuda" and torch.cuda.device_count() >= here else "gloo"
+
+
+def groups(case: Case, device: "torch.device", axes: tuple[str, ...]) -> dict[str, Any]:
+    """What `init_device_mesh` is told of the groups along `axes`.
+
+    Where ranks share GPUs, torch 2.9 would give a mesh of one axis NCCL, which refuses them, in whatever group it is made.
+    """
+    shared = device.type == "cuda" and transport(case, device) == "gloo"
+    return {"backend_override": dict.fromkeys(axes, "gloo")} if shared else {}
+
+
+def describe(device: "torch.device") -> dict[str, str]:
+    """What the numbers of a device may depend on."""
+    import torch
+
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "tf32": f"matmul {torch.backends.cuda.matmul.allow_tf32}, cudnn {torch.backends.cudnn.allow_tf32}",
+        "deterministic": _determinism(),
+        **(_card(device) if device.type == "cuda" else {}),
+    }
+
+
+def _determinism() -> str:
+    import torch
+
+    enabled, lenient = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    return AS_IT_IS if lenient else str(enabled)
+
+
+def _card(device: "torch.device") -> dict[str, str]:
+    """What else the numbers of a GPU may depend on."""
+    import torch
+
+    matmul, (major, minor) = torch.backends.cuda.matmul, torch.cuda.get_device_capability(device)
+    bfloat16, float16 = matmul.allow_bf16_reduced_precision_reduction, matmul.allow_fp16_reduced_precision_reduction
+    return {
+        "cuda": str(torch.version.cuda),
+        "capability": f"{major}.{minor}",
+        "cudnn": str(torch.backends.cudnn.version()),
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+        "reduced_precision_reduction": f"bfloat16 {bfloat16}, float16 {float16}",
+    }
