@@ -5,6 +5,7 @@ The answers are words that begin with `stays`, `disappears`, `changes` or `no te
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 from difftest.ablations import Ablation, Asked, ablations
@@ -12,7 +13,8 @@ from difftest.case import Case
 from difftest.comparator import Comparison
 from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError
-from difftest.examine import Campaign
+from difftest.examine import ORACLE, Campaign
+from difftest.once import Once
 from difftest.rerun import rerun
 
 STAYS, DISAPPEARS, CHANGES, UNTOLD = "stays", "disappears", "changes", "no telling"
@@ -27,9 +29,10 @@ BENIGN_FLOORS = 1000.0
 def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mapping[str, str]) -> Mapping[str, str] | None:
     """By every ablation's name, what becomes of the finding; None where `case` does not show it as it is.
 
-    `environment` is what the backend's runs start with. Ablations run a few at a time. One that the backend cannot express, or that
-    infrastructure spoiled, is answered with the reason.
+    `environment` is what the backend's runs start with. Ablations run a few at a time, beside one oracle where the case is the
+    same. One that the backend cannot express, or that infrastructure spoiled, is answered with the reason.
     """
+    campaign = replace(campaign, execute=Once(campaign.execute, alone=ORACLE))
     tries = 1 if finding.stable[0] == finding.stable[1] else UNSTEADY_TRIES
     found = next((d for _ in range(tries) if (d := _first(campaign, case, finding))), None)
     if found is None:

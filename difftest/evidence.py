@@ -4,7 +4,10 @@ Only a divergence that the corpus does not know pays for these runs.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 from difftest.blame import Square, verdict
 from difftest.case import Case
@@ -12,15 +15,17 @@ from difftest.comparator import Comparison
 from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign, Examined, Ran, attempt, compare_all
+from difftest.once import Once
 
+T = TypeVar("T")
 REPEATS = 2
 """How often a new divergence is run again in fresh processes before it is believed."""
 
 
 def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ran) -> Finding:
-    """A new divergence is run again, and placed in the 2 x 2, before it becomes a finding."""
-    case = examined.case
-    repeats = [_compared(campaign, case, divergence.backend, divergence) for _ in range(REPEATS)]
+    """A new divergence is run again, and placed in the 2 x 2, before it becomes a finding; the oracle is run anew too, once a case."""
+    campaign, case = dataclasses.replace(campaign, execute=Once(campaign.execute, alone=ORACLE)), examined.case
+    repeats = _at_once(campaign, [partial(_compared, campaign, case, divergence.backend, divergence)] * REPEATS)
     ended = [comparison for comparison in repeats if comparison is not None]
     stable = (sum(_shows(comparison, divergence) for comparison in ended), len(ended))
     square = _square(campaign, examined, divergence)
@@ -49,7 +54,9 @@ def _deciding(campaign: Campaign, case: Case, divergence: Divergence, stable: tu
     """The options that decide: with one of them back at its default, the run agrees with the oracle. Asked only of what came back."""
     if not stable[0]:
         return {}
-    deciding = [option for option, plain in case.put_back() if _bad(campaign, plain, divergence.backend, divergence) is False]
+    options = dict(case.put_back())
+    bad = _at_once(campaign, [partial(_bad, campaign, plain, divergence.backend, divergence) for plain in options.values()])
+    deciding = [option for option, diverges in zip(options, bad, strict=True) if diverges is False]
     return {"decided by": ", ".join(deciding)} if deciding else {}
 
 
@@ -69,19 +76,22 @@ def _beside(campaign: Campaign, examined: Examined, divergence: Divergence) -> d
     return {"right beside it": ", ".join(alike)} if alike else {}
 
 
+def _at_once(campaign: Campaign, asked: Sequence[Callable[[], T]]) -> list[T]:
+    """The answers to several questions, asked as many at a time as the campaign has workers."""
+    with ThreadPoolExecutor(campaign.workers) as threads:
+        return list(threads.map(lambda ask: ask(), asked))
+
+
 def _word(*, diverges: bool | None) -> str:
     return "no telling" if diverges is None else "diverges" if diverges else "agrees"
 
 
 def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> Square:
     """Runs what the 2 x 2 still lacks: both sides on one device. Only a new divergence pays for it."""
-    single = examined.case.unsharded()
-    others = _other_side(campaign, examined, divergence.side)
-    return Square(
-        single=_bad(campaign, single, divergence.backend, divergence),
-        other=_parts(examined.comparisons[others[0]], divergence) if others else None,
-        other_single=_bad(campaign, single, others[0], divergence) if others else None,
-    )
+    others = _other_side(campaign, examined, divergence.side)[:1]
+    alone = [partial(_bad, campaign, examined.case.unsharded(), name, divergence) for name in (divergence.backend, *others)]
+    single, other_single = (*_at_once(campaign, alone), None)[:2]
+    return Square(single=single, other=_parts(examined.comparisons[others[0]], divergence) if others else None, other_single=other_single)
 
 
 def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[str]:

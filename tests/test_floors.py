@@ -21,6 +21,7 @@ FLOORS = (
     ("difftest.pair", "difftest.bundle", "difftest.resume"),
     ("difftest.checks", "difftest.comparator", "difftest.blame"),
     ("difftest.examine",),
+    ("difftest.once",),
     ("difftest.evidence", "difftest.rerun", "difftest.known", "difftest.localise"),
     ("difftest.campaign", "difftest.triage", "difftest.ablate"),
     ("difftest.support", "difftest.selftest"),

@@ -1,10 +1,8 @@
 """Looking for one planted defect: cases that can show it, on a backend that has it, until a campaign finds it and some more."""
 
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -28,31 +26,6 @@ FURTHER_CASES = 3
 
 HEALTHY = {"torch": "xla_spmd", "xla": "torch_dtensor"}
 """Who stands for the other side of a backend with a planted defect."""
-
-
-class Once:
-    """Runs every case once on a backend in one way, whoever asks and however often: the defects share their cases and the correct runs."""
-
-    def __init__(self, execute: Execute) -> None:
-        self._execute = execute
-        self._asked: dict[tuple[str, str, tuple[tuple[str, str], ...]], Future[Outcome]] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
-        """The outcome, as the first who asked got it; a failure of infrastructure is kept for nobody."""
-        key = (case.id, backend, tuple(sorted((options or {}).items())))
-        with self._lock:
-            mine = key not in self._asked
-            asked = self._asked.setdefault(key, Future())
-        if mine:
-            try:
-                asked.set_result(self._execute(case, backend, options or {}))
-            except BaseException as error:
-                with self._lock:
-                    del self._asked[key]
-                asked.set_exception(error)
-                raise
-        return asked.result()
 
 
 @dataclass(frozen=True, kw_only=True)

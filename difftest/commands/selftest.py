@@ -16,10 +16,11 @@ import msgspec
 from difftest import known
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
-from difftest.commands._planting import Once, Planting
+from difftest.commands._planting import Planting
 from difftest.errors import UsageError
 from difftest.examine import IN_DOUBT, ORACLE
 from difftest.known import Ledger
+from difftest.once import Once
 from difftest.outcome import Failure, Outcome, Trace
 from difftest.selftest import BLAMED_LEAST, DETECTED_LEAST, Null, Planted, detection_curve, null, null_summary, planted_summary, sweep
 

@@ -1,4 +1,4 @@
-"""What a search for planted defects shares: correct runs are made once, and none that failed for want of a machine is kept."""
+"""Runs that are made once, whoever asks: the same outcome for all, and none that failed for want of a machine is kept."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -7,8 +7,9 @@ import pytest
 from samples import a_case, a_failure
 
 from difftest.case import Case
-from difftest.commands._planting import Once
 from difftest.errors import InfrastructureError
+from difftest.examine import ORACLE
+from difftest.once import Once
 from difftest.outcome import Failure
 
 
@@ -39,3 +40,16 @@ def test_a_run_that_infrastructure_spoiled_is_asked_for_again() -> None:
     with pytest.raises(InfrastructureError, match="no node"):
         once(a_case(), "b")
     assert isinstance(once(a_case(), "b"), Failure)
+
+
+def test_where_one_backend_is_named_the_others_run_as_often_as_asked() -> None:
+    ran: list[str] = []
+
+    def execute(_case: Case, backend: str, _options: Mapping[str, str]) -> Failure:
+        ran.append(backend)
+        return a_failure()
+
+    once = Once(execute, alone=ORACLE)
+    for backend in (ORACLE, "b", ORACLE, "b"):
+        once(a_case(), backend)
+    assert ran == [ORACLE, "b", "b"]

@@ -1,0 +1,36 @@
+"""Runs that are made once, whoever asks and however often: what does not change from question to question."""
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from difftest.case import Case
+from difftest.examine import Execute
+from difftest.outcome import Outcome
+
+
+class Once:
+    """Runs every case once on a backend in one way; where one is named `alone`, only on that one, and on others as often as asked."""
+
+    def __init__(self, execute: Execute, alone: str = "") -> None:
+        self._execute, self._alone = execute, alone
+        self._asked: dict[tuple[str, str, tuple[tuple[str, str], ...]], Future[Outcome]] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
+        """The outcome, as the first who asked got it; a failure of infrastructure is kept for nobody."""
+        if self._alone not in {"", backend}:
+            return self._execute(case, backend, options or {})
+        key = (case.id, backend, tuple(sorted((options or {}).items())))
+        with self._lock:
+            mine = key not in self._asked
+            asked = self._asked.setdefault(key, Future())
+        if mine:
+            try:
+                asked.set_result(self._execute(case, backend, options or {}))
+            except BaseException as error:
+                with self._lock:
+                    del self._asked[key]
+                asked.set_exception(error)
+                raise
+        return asked.result()
