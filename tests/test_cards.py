@@ -38,7 +38,7 @@ def test_jax_takes_the_cards_where_there_is_one_a_rank_and_leaves_memory_to_othe
     monkeypatch.setattr(torchax, "cards", lambda: there)
     monkeypatch.setattr(torchax, "find_spec", lambda name: name == plugin or None)
     environment = torchax.environment(a_case(mesh=(("dp", 2),), batch=(Shard(0),)))
-    assert environment[torchax.PLATFORMS] == platform
+    assert environment[cards.PLATFORMS] == platform
     assert (environment.get("XLA_PYTHON_CLIENT_PREALLOCATE") == "false") == (platform == "cuda")
     assert ("device_count=2" in environment["XLA_FLAGS"]) == (platform == "cpu")
 
@@ -66,10 +66,6 @@ def jax_on_a_card(share: float) -> SimpleNamespace:
     return SimpleNamespace(devices=lambda: [SimpleNamespace(memory_stats=lambda: stats)])
 
 
-def jax_on_a_cpu() -> SimpleNamespace:
-    return SimpleNamespace(devices=lambda: [SimpleNamespace(memory_stats=lambda: None)])
-
-
 def no_context() -> SimpleNamespace:
     def fail() -> None:
         msg = "CUDA error: out of memory"
@@ -81,11 +77,21 @@ def no_context() -> SimpleNamespace:
 @pytest.mark.slow
 @torch_needed
 @pytest.mark.parametrize(
-    ("jax", "own"), [(jax_on_a_card(0.9), True), (jax_on_a_card(0.1), False), (jax_on_a_cpu(), True), (no_context(), False), (None, True)]
+    ("platform", "jax", "own"),
+    [
+        ("cuda", jax_on_a_card(0.9), True),
+        ("cuda", jax_on_a_card(0.1), False),
+        ("cuda", no_context(), False),
+        ("cpu", no_context(), True),
+        ("", None, True),
+    ],
 )
-def test_memory_is_a_run_s_own_fault_only_where_it_held_most(monkeypatch: pytest.MonkeyPatch, jax: SimpleNamespace, own: bool) -> None:  # noqa: FBT001
+def test_memory_is_a_run_s_own_fault_only_where_it_held_most(
+    monkeypatch: pytest.MonkeyPatch, platform: str, jax: SimpleNamespace | None, *, own: bool
+) -> None:
     from workers import child  # noqa: PLC0415
 
+    monkeypatch.setenv(cards.PLATFORMS, platform)
     monkeypatch.setitem(sys.modules, "jax", jax)
     assert child._holds_the_card() == own  # noqa: SLF001
 

@@ -5,6 +5,8 @@ from itertools import takewhile
 from pathlib import Path
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+PLATFORMS, ON_CARDS = "JAX_PLATFORMS", "cuda"
+"""JAX's name for where it runs, and for GPUs."""
 
 
 def cards() -> int:

@@ -22,7 +22,7 @@ from difftest.case import Case
 from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Placements, Shard
 from difftest.outcome import Sharded
-from workers.cards import cards
+from workers.cards import ON_CARDS, PLATFORMS, cards
 from workers.xla import sharding
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ SIDE = "xla"
 ON_REQUEST = True
 PRELOAD = ("torch", "torch._dynamo", "torchax", "torchax.interop")
 
-PLATFORMS = "JAX_PLATFORMS"
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
@@ -76,7 +75,7 @@ def environment(case: Case) -> dict[str, str]:
     may choose another in another process, nor adds in an order that changes (openxla.org/xla/determinism).
     """
     if cards() >= case.world_size and any(map(find_spec, PLUGINS)):
-        return {PLATFORMS: "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": f"{SAME_PRECISION} {DETERMINISTIC}"}
+        return {PLATFORMS: ON_CARDS, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": f"{SAME_PRECISION} {DETERMINISTIC}"}
     return {PLATFORMS: "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}"}
 
 

@@ -27,7 +27,7 @@ def operators(case: Case, environment: dict[str, str]) -> "Operators":
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """Attends by the first wanted kernel that takes the tensors, and notes which that was."""
+    """Attends by the first wanted kernel that takes the tensors, and notes which those were."""
 
     case: Case
     environment: dict[str, str]
@@ -41,7 +41,7 @@ class _Attention:
         causal, grouped = scores.causal and mask is None, query.shape[1] != key.shape[1]
         asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
         chosen = next(kernel for name in self._wanted(asked) if takes(kernel := SDPBackend.__members__[name], asked))
-        self.environment["sdpa"] = chosen.name.lower()
+        self.environment["sdpa"] = " ".join(sorted({*self.environment.get("sdpa", "").split(), chosen.name.lower()}))
         with sdpa_kernel(chosen):
             return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale, enable_gqa=grouped)
 
