@@ -27,7 +27,7 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 
 _NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
 _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
-_SCHEMA = re.compile(r"args_schema=.*|\(Spec\(.*")
+ARGUMENTS = r"args_schema=.*|\(\[?Spec\(.*"
 """DTensor's messages list an operator's arguments (newer torch without that name), shapes, placements and all: they differ by case."""
 
 _TYPE = re.compile(r"\bbf(?=16\[)")
@@ -78,7 +78,7 @@ def identity(failure: Failure) -> str:
 
 def without_numbers(text: str) -> str:
     """`text` with numbers, lists of numbers, folders and DTensor's argument lists taken out, so that two cases write the same."""
-    return _NUMBERS.sub("#", _NUMBER.sub("#", _TYPE.sub("f", _FOLDERS.sub("", _SCHEMA.sub("args", text))))).strip()
+    return _NUMBERS.sub("#", _NUMBER.sub("#", _TYPE.sub("f", _FOLDERS.sub("", re.sub(ARGUMENTS, "args", text))))).strip()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

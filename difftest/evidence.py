@@ -25,10 +25,7 @@ REPEATS = 2
 def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ran) -> Finding:
     """A new divergence is run again, and placed in the 2 x 2, before it becomes a finding; the oracle is run anew too, once a case."""
     campaign, case = dataclasses.replace(campaign, execute=Once(campaign.execute, alone=ORACLE)), examined.case
-    repeats = _at_once(campaign, [partial(_compared, campaign, case, divergence.backend, divergence)] * REPEATS)
-    ended = [comparison for comparison in repeats if comparison is not None]
-    stable = (sum(_shows(comparison, divergence) for comparison in ended), len(ended))
-    square = _square(campaign, examined, divergence)
+    stable, square = _repeated(campaign, case, divergence), _square(campaign, examined, divergence)
     around = _consequences(examined, divergence) | _beside(campaign, examined, divergence)
     named = {f: getattr(divergence, f) for f in Divergence.__struct_fields__ if f in Finding.__struct_fields__}
     return Finding(
@@ -44,6 +41,13 @@ def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, 
         first_seen=ran.started,
         last_seen=ran.started,
     )
+
+
+def _repeated(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[int, int]:
+    """How often the divergence came back, of the runs that could be told of; none where infrastructure or the oracle failed."""
+    repeats = _at_once(campaign, [partial(_compared, campaign, case, divergence.backend, divergence)] * REPEATS)
+    told = [comparison for comparison in repeats if comparison is not None and comparison.verdict != "inconclusive"]
+    return sum(_shows(comparison, divergence) for comparison in told), len(told)
 
 
 def _told(square: Square) -> dict[str, str]:
@@ -89,9 +93,11 @@ def _word(*, diverges: bool | None) -> str:
 def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> Square:
     """Runs what the 2 x 2 still lacks: both sides on one device. Only a new divergence pays for it."""
     others = _other_side(campaign, examined, divergence.side)[:1]
-    alone = [partial(_bad, campaign, examined.case.unsharded(), name, divergence) for name in (divergence.backend, *others)]
-    single, other_single = (*_at_once(campaign, alone), None)[:2]
-    return Square(single=single, other=_parts(examined.comparisons[others[0]], divergence) if others else None, other_single=other_single)
+    asked = [partial(_bad, campaign, examined.case.unsharded(), name, divergence) for name in (divergence.backend, *others)]
+    single, *other_single = _at_once(campaign, asked)
+    if not others:
+        return Square(single=single, other=None, other_single=None)
+    return Square(single=single, other=_parts(examined.comparisons[others[0]], divergence), other_single=other_single[0])
 
 
 def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[str]:

@@ -3,18 +3,25 @@
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import TypeAlias
 
 from difftest.case import Case
 from difftest.examine import Execute
-from difftest.outcome import Outcome
+from difftest.outcome import Failure, Outcome
+
+Key: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
+"""A case's id, a backend, and the options of a run."""
 
 
 class Once:
-    """Runs every case once on a backend in one way; where one is named `alone`, only on that one, and on others as often as asked."""
+    """Runs every case once on a backend in one way.
+
+    Where one is named `alone`, it is the only one, and what failed on it is asked for again: an oracle's failure tells nothing.
+    """
 
     def __init__(self, execute: Execute, alone: str = "") -> None:
         self._execute, self._alone = execute, alone
-        self._asked: dict[tuple[str, str, tuple[tuple[str, str], ...]], Future[Outcome]] = {}
+        self._asked: dict[Key, Future[Outcome]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
@@ -27,10 +34,15 @@ class Once:
             asked = self._asked.setdefault(key, Future())
         if mine:
             try:
-                asked.set_result(self._execute(case, backend, options or {}))
+                asked.set_result(outcome := self._execute(case, backend, options or {}))
             except BaseException as error:
-                with self._lock:
-                    del self._asked[key]
+                self._forget(key)
                 asked.set_exception(error)
                 raise
+            if self._alone and isinstance(outcome, Failure):
+                self._forget(key)
         return asked.result()
+
+    def _forget(self, key: Key) -> None:
+        with self._lock:
+            del self._asked[key]

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.case import Case
 from difftest.corpus import Measurement
-from difftest.divergence import Divergence
+from difftest.divergence import ARGUMENTS, Divergence
 from difftest.outcome import Failure, Outcome, Stage, Symptom
 from difftest.plugins import IN
 from reports import spelling
@@ -29,7 +29,7 @@ LEAST_RATIO = 100.0
 
 ADAPTIVE = ("adam", "adamw")
 _GONE = "\0"
-_VARYING = re.compile(r"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|args_schema=.*|[\r\n]+")
+_VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
 """What a message says of this case and this machine alone: numbers, addresses, folders, DTensor's argument lists."""
 
 _KINDS: Mapping[tuple[str, Symptom], Kind] = {

@@ -119,20 +119,6 @@ def test_a_divergence_is_found_once_and_counted_afterwards(tmp_path: Path) -> No
     assert finding.first_seen <= finding.last_seen
 
 
-def test_a_finding_s_evidence_runs_the_oracle_anew_and_once_a_case(tmp_path: Path) -> None:
-    campaign = a_campaign(tmp_path, machine := Machine(spmd=sharded), workers=2)
-    examined(campaign)
-    finding = the_finding(campaign)
-    case = campaign.corpus.case(finding.fingerprint)
-    asked = {(known, name): count for (known, name), count in machine.asked.items() if name != "ddp"}
-    assert asked == {
-        (case.id, "spmd"): 1 + REPEATS,
-        (case.id, "oracle"): 2 + 2,  # plain and in doubt, for the campaign and for the evidence
-        (case.unsharded().id, "spmd"): 1,
-        (case.unsharded().id, "oracle"): 1,
-    }
-
-
 def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> None:
     examined(a_campaign(tmp_path, Machine(spmd=sharded)))
     machine = Machine(spmd=sharded)

@@ -18,7 +18,8 @@ torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, rea
 
 
 @pytest.mark.parametrize(
-    ("visible", "seen"), [(None, 4), ("0,1", 2), ("", 0), ("-1", 0), ("0,-1,2", 1), ("GPU-8f, GPU-9a", 2), ("0,1,2,3,4,5", 4)]
+    ("visible", "seen"),
+    [(None, 4), ("0,1", 2), ("", 0), ("-1", 0), ("0,-1,2", 1), ("GPU-8f, GPU-9a", 2), ("0,1,2,3,4,5", 4), ("0,7,1", 1), ("none", 0)],
 )
 def test_only_cards_that_the_process_may_use_are_counted(monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: int) -> None:
     monkeypatch.setattr(Path, "glob", lambda _path, _pattern: iter(range(4)))
@@ -61,39 +62,32 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
     assert told("CUDA error: device-side assert triggered") == ""
 
 
-def jax_on_a_card(share: float) -> SimpleNamespace:
-    stats = {"peak_bytes_in_use": share * 64, "bytes_limit": 64}
-    return SimpleNamespace(devices=lambda: [SimpleNamespace(memory_stats=lambda: stats)])
-
-
-def no_context() -> SimpleNamespace:
-    def fail() -> None:
-        msg = "CUDA error: out of memory"
-        raise RuntimeError(msg)
-
-    return SimpleNamespace(devices=fail)
+def jax_that_held(share: float) -> SimpleNamespace:
+    return SimpleNamespace(devices=lambda: [SimpleNamespace(memory_stats=lambda: {"peak_bytes_in_use": share})])
 
 
 @pytest.mark.slow
 @torch_needed
 @pytest.mark.parametrize(
-    ("platform", "jax", "own"),
-    [
-        ("cuda", jax_on_a_card(0.9), True),
-        ("cuda", jax_on_a_card(0.1), False),
-        ("cuda", no_context(), False),
-        ("cpu", no_context(), True),
-        ("", None, True),
-    ],
+    ("platform", "free", "held", "others"),
+    [("cuda", 0.1, 0.8, False), ("cuda", 0.1, 0.1, True), ("cuda", 0.9, 0.0, False), ("cuda", None, 0.0, True), ("cpu", 0.1, 0.1, False)],
 )
-def test_memory_is_a_run_s_own_fault_only_where_it_held_most(
-    monkeypatch: pytest.MonkeyPatch, platform: str, jax: SimpleNamespace | None, *, own: bool
+def test_a_card_is_others_where_they_hold_most_of_it(
+    monkeypatch: pytest.MonkeyPatch, platform: str, free: float | None, held: float, *, others: bool
 ) -> None:
     from workers import child  # noqa: PLC0415
 
+    def memory() -> tuple[float, float]:
+        if free is None:
+            msg = "CUDA error: out of memory"
+            raise RuntimeError(msg)
+        return free, 1.0
+
     monkeypatch.setenv(cards.PLATFORMS, platform)
-    monkeypatch.setitem(sys.modules, "jax", jax)
-    assert child._holds_the_card() == own  # noqa: SLF001
+    monkeypatch.setitem(sys.modules, "jax", jax_that_held(held))
+    monkeypatch.setattr(child.torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(child.torch.cuda, "mem_get_info", memory)
+    assert child._others_hold_the_card() == others  # noqa: SLF001
 
 
 @pytest.mark.slow

@@ -86,6 +86,7 @@ def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float,
     ("one", "other"),
     [
         ("size [2, 3] of 4", "size [17] of 1024"),
+        ("failed for aten.cat.default([Spec(f32[2](R))], 1) on DeviceMesh", "failed for aten.cat.default([Spec(f32[3](S(0)))]) on"),
         (
             "failed for aten.mm.default(Spec(f32[2, 3](R)), 1) on DeviceMesh((dp=2))",
             "failed for aten.mm.default(Spec(f16[8](S(0)))) on DeviceMesh",

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from samples import a_case, a_failure
+from samples import a_case, a_failure, candidate
+from test_campaign import Machine, a_campaign, examined, sharded, the_finding
 
 from difftest.case import Case
 from difftest.errors import InfrastructureError
+from difftest.evidence import REPEATS
 from difftest.examine import ORACLE
 from difftest.once import Once
-from difftest.outcome import Failure
+from difftest.outcome import Failure, Outcome
 
 
 def test_a_correct_run_is_made_once_whoever_asks() -> None:
@@ -45,11 +48,42 @@ def test_a_run_that_infrastructure_spoiled_is_asked_for_again() -> None:
 def test_where_one_backend_is_named_the_others_run_as_often_as_asked() -> None:
     ran: list[str] = []
 
-    def execute(_case: Case, backend: str, _options: Mapping[str, str]) -> Failure:
+    def execute(case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
         ran.append(backend)
-        return a_failure()
+        return candidate(case)
 
     once = Once(execute, alone=ORACLE)
     for backend in (ORACLE, "b", ORACLE, "b"):
         once(a_case(), backend)
     assert ran == [ORACLE, "b", "b"]
+
+
+def test_a_finding_s_evidence_runs_the_oracle_anew_and_once_a_case(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, machine := Machine(spmd=sharded), workers=2)
+    examined(campaign)
+    finding = the_finding(campaign)
+    case = campaign.corpus.case(finding.fingerprint)
+    asked = {(known, name): count for (known, name), count in machine.asked.items() if name != "ddp"}
+    assert asked == {
+        (case.id, "spmd"): 1 + REPEATS,
+        (case.id, "oracle"): 2 + 2,  # plain and in doubt, for the campaign and for the evidence
+        (case.unsharded().id, "spmd"): 1,
+        (case.unsharded().id, "oracle"): 1,
+    }
+
+
+class Failing(Machine):
+    """Its oracle fails the first time that a finding's evidence asks it."""
+
+    def answer(self, case: Case, backend: str) -> Outcome:
+        """The oracle's trace or a failure, or a candidate's."""
+        if backend == ORACLE and self.asked[case.id, ORACLE] == 2 + 1:
+            return a_failure()
+        return super().answer(case, backend)
+
+
+def test_an_oracle_that_fails_once_costs_one_repetition_and_no_finding(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, Failing(spmd=sharded))
+    examined(campaign)
+    finding = the_finding(campaign)
+    assert (finding.stable, finding.blame) == ((REPEATS - 1, REPEATS - 1), "xla sharding fault")

@@ -224,10 +224,10 @@ def test_the_oracle_measures_its_noise() -> None:
 
 
 def test_an_oracle_in_doubt_has_as_many_times_the_deadline_as_it_has_samples() -> None:
-    failure = sandbox.run(case(), DDP, deadline=0.25, options={VARIABLE: "hang", **IN_DOUBT})
+    failure = sandbox.run(case(), DDP, deadline=0.5, options={VARIABLE: "hang", **IN_DOUBT})
     assert isinstance(failure, Failure)
     assert failure.kind == "deadline"
-    assert f"after {0.25 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message
+    assert f"after {0.5 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message
 
 
 def test_the_same_run_twice_gives_the_same_bits() -> None:

@@ -12,10 +12,11 @@ PLATFORMS, ON_CARDS = "JAX_PLATFORMS", "cuda"
 def cards() -> int:
     """How many GPUs the driver shows on this machine, of those that this process may use.
 
-    CUDA reads the list of the visible ones up to the first entry that is none (CUDA's programming guide, "Environment variables").
+    CUDA reads the list of the visible ones up to the first entry that is none of them (its programming guide, "Environment variables").
     """
     there = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if VISIBLE not in os.environ:
         return there
-    named = takewhile(lambda entry: entry not in {"", "-1"}, map(str.strip, os.environ[VISIBLE].split(",")))
+    entries = map(str.strip, os.environ[VISIBLE].split(","))
+    named = takewhile(lambda entry: int(entry) < there if entry.isdecimal() else entry.startswith(("GPU-", "MIG-")), entries)
     return min(there, len(list(named)))

@@ -1,6 +1,7 @@
 """`difftest record`: one side's runs as a bundle, on a machine that never meets the other's, without Ray or the other framework."""
 
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +36,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     from workers.backends import candidates
 
     backends: Mapping[str, Described] = candidates(options["backends"])
-    recording = _Recording(Recorder(options["out"]), backends)
+    recording = _Recording(Recorder(options["out"]), backends, options["workers"])
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))
         corpus.prepare()
@@ -50,9 +51,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 
 class _Recording:
-    """Runs in child processes of this one, and keeps what came of each."""
+    """Runs in child processes of this one, `workers` at a time whoever asks, and keeps what came of each."""
 
-    def __init__(self, recorder: Recorder, backends: Mapping[str, Described]) -> None:
+    def __init__(self, recorder: Recorder, backends: Mapping[str, Described], workers: int) -> None:
+        self._free, self._lock = threading.BoundedSemaphore(workers), threading.Lock()
         self._recorder, self._backends = recorder, backends
         self._indices: dict[str, int] = {}
         self._executed: set[tuple[str, str]] = set()
@@ -71,11 +73,13 @@ class _Recording:
         """One run, kept before it is compared with anything."""
         from workers import sandbox
 
-        outcome = sandbox.run(case, backend, options=options)
+        with self._free:
+            outcome = sandbox.run(case, backend, options=options)
         side = ORACLE if backend == ORACLE else self._backends[backend].SIDE
         self._recorder.keep(self._indices.get(case.id, EVIDENCE), case, (backend, side), options, outcome)
-        self._executed.add((case.id, backend))
-        self.runs += 1
+        with self._lock:
+            self._executed.add((case.id, backend))
+            self.runs += 1
         return outcome
 
     def unsharded(self, ran: tuple[Case, str]) -> None:

@@ -16,7 +16,7 @@ from difftest.corpus import Corpus, replace_file
 from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
 from difftest.exact import inexact
-from difftest.examine import ORACLE
+from difftest.examine import IN_DOUBT, ORACLE
 from difftest.outcome import Failure, Symptom
 from difftest.pair import pair
 
@@ -130,7 +130,8 @@ def seen_now(finding: Finding, case: Case) -> "Fault | str":
     from reports import reproducer
     from workers import sandbox
 
-    truth, outcome = sandbox.run(case, ORACLE), sandbox.run(case, finding.backend)
+    truth = sandbox.run(case, ORACLE, options=IN_DOUBT if finding.ratio is not None else {})
+    outcome = sandbox.run(case, finding.backend)
     if isinstance(truth, Failure):
         return f"the oracle failed: {truth.kind}: {truth.message}"
     seen = pair(case, finding.backend, finding.side, truth, outcome, exact=inexact(case) is None)

@@ -12,10 +12,11 @@ from torch import distributed, nn
 from difftest.case import Case
 from difftest.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
+from workers.limits import MOST_SECONDS
 from workers.session import Session
 
 EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")
-FOREVER_SECONDS = 3600.0
+FOREVER_SECONDS = 2 * MOST_SECONDS
 
 
 def _at_backward(act: Callable[[], object], *, rank: int | None = None) -> Callable[[Session, Case, int], Session]:

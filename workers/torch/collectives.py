@@ -40,7 +40,7 @@ def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Te
 
 
 def _asked(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
-    if parcels[0].is_cuda and distributed.get_backend(group) == "gloo" and (spec.operation, spec.form) in LACKING:
+    if (spec.operation, spec.form) in LACKING and spec.ranks > 1 and parcels[0].is_cuda and distributed.get_backend(group) == "gloo":
         msg = f"{spec.operation} ({spec.form}) over gloo is not supported for the tensors of GPUs"
         raise NotImplementedError(msg)
     match spec.operation:

@@ -14,6 +14,7 @@ import numpy as np
 from difftest.case import Case
 from difftest.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
 from difftest.outcome import Array, Sharded
+from workers.limits import MOST_SECONDS
 from workers.torch import devices
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ PRELOAD = (
 )
 """What the runs import sooner or later; one tuple for all backends of this side, so that one zygote serves them."""
 
-COLLECTIVE_TIMEOUT_SECONDS = 600.0
+COLLECTIVE_TIMEOUT_SECONDS = 2 * MOST_SECONDS
 """Above every deadline of a run, so that a deadlock is seen as a hang and not as an exception."""
 
 
