@@ -49,7 +49,8 @@ def first(comparison: Comparison) -> tuple[str, Stage, str]:
 def test_replicas_agree_with_the_oracle(backend: str, ranks: int) -> None:
     training = Training(optimizer="adam", learning_rate=2**-7, steps=4, clip_norm=0.25)
     case = a_case(PERCEPTRON, mesh=(("dp", ranks),), training=training, fed=Data(batch=6 * ranks))
-    assert compared(case, backend).verdict == "agree"
+    told = compared(case, backend)
+    assert told.verdict == "agree", told.divergences
 
 
 @real
