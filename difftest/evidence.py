@@ -94,10 +94,12 @@ def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> S
     """Runs what the 2 x 2 still lacks: both sides on one device. Only a new divergence pays for it."""
     others = _other_side(campaign, examined, divergence.side)[:1]
     asked = [partial(_bad, campaign, examined.case.unsharded(), name, divergence) for name in (divergence.backend, *others)]
-    single, *other_single = _at_once(campaign, asked)
-    if not others:
-        return Square(single=single, other=None, other_single=None)
-    return Square(single=single, other=_parts(examined.comparisons[others[0]], divergence), other_single=other_single[0])
+    bad = _at_once(campaign, asked)
+    return Square(
+        single=bad[0],
+        other=_parts(examined.comparisons[others[0]], divergence) if others else None,
+        other_single=bad[1] if others else None,
+    )
 
 
 def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[str]:

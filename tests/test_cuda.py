@@ -56,7 +56,7 @@ def test_generated_cases_agree_with_the_oracle_on_a_card(backend: str) -> None:
 
 @a_gpu
 def test_two_runs_on_a_card_have_the_same_bits() -> None:
-    for case in itertools.islice(supported("torch_ddp", 1), CASES_A_BACKEND):
+    for case in (*itertools.islice(supported("torch_ddp", 1), CASES_A_BACKEND), HALF, SINGLE, MASKED):
         one, other = (sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS) for _ in range(2))
         assert isinstance(one, Trace)
         assert isinstance(other, Trace)
@@ -104,15 +104,6 @@ def test_dtensor_attends_with_a_mask_by_math_and_says_that_it_lacks_what_a_case_
 
 
 @a_gpu
-def test_attention_s_backward_passes_have_the_same_bits_too() -> None:
-    for case in (HALF, SINGLE, MASKED):
-        one, other = (sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS) for _ in range(2))
-        assert isinstance(one, Trace)
-        assert isinstance(other, Trace)
-        assert same(one, other)
-
-
-@a_gpu
 def test_a_kernel_that_fails_ends_its_own_run_and_no_other() -> None:
     case = next(supported("torch_ddp", 1))
     failure = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_assertion"})
@@ -154,4 +145,4 @@ def test_xla_agrees_with_the_oracle_on_the_same_card() -> None:
         outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)
         assert agrees(case, "torchax", outcome, DEADLINE_SECONDS), case.id
         assert isinstance(outcome, Trace)
-        assert outcome.environment["device"] != "cpu"
+        assert outcome.environment["device"] == "gpu"

@@ -177,7 +177,7 @@ def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
     assert [str(device) for device in found] == wanted
     assert devices.transport(case, found[0]) == transport
     overridden = {"backend_override": {"dp": "gloo"}} if wanted[0] != "cpu" and transport == "gloo" else {}
-    assert devices.groups(case, found[0], ("dp",)) == overridden, "torch gives NCCL to a mesh of one axis by itself"
+    assert devices.groups(found[0], transport, ("dp",)) == overridden, "torch gives NCCL to a mesh of one axis by itself"
 
 
 EQUALISED = """

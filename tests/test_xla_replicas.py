@@ -33,16 +33,9 @@ def real(test):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201  pytest'
     return pytest.mark.slow(pytest.mark.xla(pytest.mark.skipif(missing, reason="torch_xla is not installed")(test)))
 
 
-RARE = "SIGSEGV"
-"""How replicas ended once in 357 runs under load (README, Limits): not what these tests are about, which run such a one again."""
-
-
 def compared(case: Case, backend: str) -> Comparison:
     side = plugins.load("workers.backends", backend).SIDE
-    actual = sandbox.run(case, backend)
-    if isinstance(actual, Failure) and actual.kind == RARE:
-        actual = sandbox.run(case, backend)
-    return compare(case, backend, side, sandbox.run(case, "oracle"), actual)
+    return compare(case, backend, side, sandbox.run(case, "oracle"), sandbox.run(case, backend))
 
 
 def first(comparison: Comparison) -> tuple[str, Stage, str]:

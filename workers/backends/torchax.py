@@ -199,7 +199,8 @@ def _describe() -> dict[str, str]:
 
     found = {package: version(package) for package in ("torch", "torchax", "jax", "jaxlib")}
     return {
-        "device": jax.devices()[0].device_kind,
+        "device": jax.devices()[0].platform,
+        "kind": jax.devices()[0].device_kind,
         "devices": str(len(jax.devices())),
         "partitioner": _partitioner(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),

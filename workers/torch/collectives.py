@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 BUFFER_BYTES = 2**20
 """What `_broadcast_coalesced` sends at once; DDP's own buffers hold 250 MiB."""
 
-
 LACKING = {("all_reduce", "list"), ("permute", "single"), ("permute", "list")}
 """What gloo does not do with CUDA's tensors, and does not say: torch 2.9's `ProcessGroupGloo` takes the address for one of the host's."""
 

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from difftest.case import Case
-from difftest.checks.determinism import AS_IT_IS
+from difftest.checks.determinism import PARTLY
 
 if TYPE_CHECKING:
     import torch
@@ -56,13 +56,12 @@ def transport(case: Case, device: "torch.device") -> str:
     return "nccl" if device.type == "cuda" and torch.cuda.device_count() >= here else "gloo"
 
 
-def groups(case: Case, device: "torch.device", axes: tuple[str, ...]) -> dict[str, Any]:
-    """What `init_device_mesh` is told of the groups along `axes`.
+def groups(device: "torch.device", over: str, axes: tuple[str, ...]) -> dict[str, Any]:
+    """What `init_device_mesh` is told of the groups along `axes`, whose transport is `over`.
 
     Where ranks share GPUs, torch 2.9 would give a mesh of one axis NCCL, which refuses them, in whatever group it is made.
     """
-    shared = device.type == "cuda" and transport(case, device) == "gloo"
-    return {"backend_override": dict.fromkeys(axes, "gloo")} if shared else {}
+    return {"backend_override": dict.fromkeys(axes, over)} if device.type == "cuda" and over == "gloo" else {}
 
 
 def describe(device: "torch.device") -> dict[str, str]:
@@ -82,7 +81,7 @@ def _determinism() -> str:
     import torch
 
     enabled, lenient = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    return AS_IT_IS if lenient else str(enabled)
+    return PARTLY if lenient else str(enabled)
 
 
 def _card(device: "torch.device") -> dict[str, str]:

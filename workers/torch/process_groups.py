@@ -83,7 +83,7 @@ def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> 
     device, mesh = devices.find(case, rank), mesh or case.layout.mesh
     transport, timeout = devices.transport(case, device), timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
     distributed.init_process_group(transport, init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout)
-    groups = devices.groups(case, device, mesh.names)
+    groups = devices.groups(device, transport, mesh.names)
     yield Member(case=case, rank=rank, device=device, mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names, **groups))
     distributed.barrier()
     distributed.destroy_process_group()
