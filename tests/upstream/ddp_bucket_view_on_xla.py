@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed import multi_threaded_pg
 from torch_xla import runtime
 from torch_xla._internal import pjrt
+from torch_xla.core import xla_model
 
 
 def gradient(*, view: bool) -> torch.Tensor:
@@ -37,6 +38,8 @@ def replica() -> list[list[float]]:
 
 
 multi_threaded_pg._install_threaded_pg()
+for device in xla_model.get_xla_supported_devices():  # here, as threads would race for the entries
+    torch_xla._XLAC._set_all_reduce_token(device, None)
 (copied, one), (_, other) = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
 print(f"expected {copied} on both ranks, actual {one} and {other}")
 sys.exit(0 if one != other else 1)

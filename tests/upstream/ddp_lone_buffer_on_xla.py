@@ -15,6 +15,7 @@ from torch import distributed
 from torch.testing._internal.distributed import multi_threaded_pg
 from torch_xla import runtime
 from torch_xla._internal import pjrt
+from torch_xla.core import xla_model
 
 
 def replica() -> list[float]:
@@ -31,6 +32,8 @@ def replica() -> list[float]:
 
 
 multi_threaded_pg._install_threaded_pg()
+for device in xla_model.get_xla_supported_devices():  # here, as threads would race for the entries
+    torch_xla._XLAC._set_all_reduce_token(device, None)
 one, other = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
 print(f"expected {[1.0] * 4} on both ranks, actual {one} and {other}")
 sys.exit(0 if other == [0.0] * 4 else 1)

@@ -36,6 +36,8 @@ def replica() -> float:
     return weight.item()
 
 
+for device in xla_model.get_xla_supported_devices():  # here, as threads would race for the entries
+    torch_xla._XLAC._set_all_reduce_token(device, None)
 one, other = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
 print(f"expected weight -4 on both ranks, actual {one:g} and {other:g}")
 sys.exit(0 if one != other else 1)

@@ -5,6 +5,8 @@ same graph separately never meet. Behind the gate rank 0 compiles and the others
 a graph is run: in `torch_xla.sync`, and after `ProcessGroupXla.broadcast`, whose result `DistributedDataParallel` reads at once. The
 wrapper's check that all ranks have the same shapes cannot pass a gate, as its graph depends on the rank, and is left out: ours have. What
 is traced, and with which collectives, stays torch's and torch_xla's own.
+
+Nor do they race for the tokens of their first collectives, as one run in 300 did (`tests/upstream/first_collectives_race_on_xla.py`).
 """
 
 import threading
@@ -110,12 +112,26 @@ def gated(replicas: int) -> Iterator[threading.Barrier]:
     barrier = threading.Barrier(replicas)
     with ExitStack() as stack:
         try:
+            _make_room_for_tokens()
             for place in _places(barrier):
                 stack.enter_context(place)
         except AttributeError as error:
             msg = f"the replicas' compile gate cannot be installed: {error}"
             raise NotImplementedError(msg) from error
         yield barrier
+
+
+def _make_room_for_tokens() -> None:
+    """Makes every device's entry among the tokens that order collectives, while there is one thread.
+
+    torch_xla keeps them in an `unordered_map` without a lock. Threads that make entries at once end in a segmentation fault, or with a
+    graph that holds another rank's collective.
+    """
+    import torch_xla
+    from torch_xla.core import xla_model
+
+    for device in xla_model.get_xla_supported_devices():
+        torch_xla._XLAC._set_all_reduce_token(device, None)  # noqa: SLF001  no public way to its entry
 
 
 def _places(barrier: threading.Barrier) -> "Iterator[AbstractContextManager[object]]":
