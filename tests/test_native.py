@@ -81,11 +81,21 @@ def test_without_native_frames_the_python_frame_tells() -> None:
 
 
 def test_a_log_is_told_with_names_for_addresses() -> None:
-    told = native.readable(LOG)
+    told = native.readable(LOG, 10_000)
     assert "  framework::node<int>::run() const\n  ? in libframework.so\n" in told
     assert "0x7f02" not in told
     assert told.startswith("some warning\n")
-    assert native.readable("no stack") == "no stack"
+    assert native.readable("no stack", 100) == "no stack"
+    assert native.readable("no stack", 5) == "stack"
+
+
+def test_a_long_log_keeps_where_it_was_struck() -> None:
+    """Python's frames of many threads follow the native ones, and a log is kept to its end."""
+    threads = "".join(f"Thread {number}\n" for number in range(200))
+    told = native.readable(LOG + threads, 1000)
+    assert len(told) == 1000
+    assert told.startswith("Native frames, innermost first:\n  framework::node<int>::run() const\n")
+    assert told.endswith(threads[-400:])
 
 
 @needs_compiler

@@ -82,11 +82,16 @@ def called(log: str) -> str:
     return f"{Path(python['file']).name}:{python['name']}" if python else ""
 
 
-def readable(log: str) -> str:
-    """`log` with functions for addresses."""
+def readable(log: str, characters: int) -> str:
+    """The last `characters` of `log`, with functions for addresses. These come first where the frames of many threads follow them."""
     told = (frame.function()[:TOLD_CHARACTERS] or f"? in {Path(frame.library).name}" for frame in _frames(log))
-    named = "".join(f"  {line}\n" for line in told)
-    return _STACK.sub(lambda _: f"Native frames, innermost first:\n{named}", log, count=1)
+    stack = "Native frames, innermost first:\n" + "".join(f"  {line}\n" for line in told)
+    whole = _STACK.sub(lambda _: stack, log, count=1)
+    end = whole[-characters:]
+    if whole == log or stack in end:
+        return end
+    first = stack[: characters // 2]
+    return first + end[len(first) :]
 
 
 def plain(name: str) -> str:

@@ -213,7 +213,7 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
     stage, step = _stage(folder, rank)
     kind = signal.Signals(-status).name if status < 0 else f"exit status {status}"
     log = _log(folder, rank)
-    known: dict[str, Any] = {"message": _fatal_line(log), "frame": native.where(log), "log": native.readable(log)[-LOG_CHARACTERS:]}
+    known: dict[str, Any] = {"message": _fatal_line(log), "frame": native.where(log), "log": native.readable(log, LOG_CHARACTERS)}
     return Failure(symptom=Symptom.CRASH, stage=stage, step=step, kind=kind, rank=rank, **known)
 
 
