@@ -79,8 +79,18 @@ def _run(request: Mapping[str, Any], folder: Path, rank: int) -> None:
     torch.set_num_threads(int(os.environ.get(THREADS, "1")))
     torch.backends.mkldnn.enabled = os.environ.get(MKLDNN, "1") == "1"  # type: ignore[assignment]
     torch.set_flush_denormal(False)
+    _remake_autograd()
     stages = _Stages(folder / f"rank{rank}.stage")
     spool.write(folder, rank, _attempt(request, rank, stages))
+
+
+def _remake_autograd() -> None:
+    """Lets a forked process make torch's autograd engine anew, while there is one thread.
+
+    Else the first `backward` does, with the interpreter released and no lock (`PythonEngine::get_python_engine` in torch 2.9.0): of eight
+    replicas' threads one in 400 runs destroyed the engine that another was starting, in `Engine::start_device_threads`.
+    """
+    torch.autograd._is_checkpoint_valid()  # noqa: SLF001  asks the engine, and starts no thread of it
 
 
 def _stay_here() -> None:
