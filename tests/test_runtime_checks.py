@@ -1,8 +1,13 @@
 """The checks on what a run did beside its numbers: PJRT clients created, graphs compiled."""
 
 import dataclasses
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from samples import a_case, a_failure, candidate, oracle
 
 from difftest.checks import recompile, runtime_init
@@ -92,3 +97,18 @@ def test_a_process_without_torch_xla_has_seen_no_client() -> None:
     clients = Clients(lambda: (Stage.BUILD, 0))
     clients.look()
     assert clients.seen == []
+
+
+def test_threads_that_look_at_once_see_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas' threads all look as they begin a stage."""
+
+    def initialized() -> bool:
+        time.sleep(0.02)  # while the others come
+        return True
+
+    bindings = SimpleNamespace(_xla_runtime_is_initialized=initialized)
+    monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(_XLAC=bindings))
+    clients = Clients(lambda: (Stage.BUILD, 0))
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda _: clients.look(), range(8)))
+    assert [client["library"] for client in clients.seen] == ["torch_xla"]

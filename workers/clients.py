@@ -10,6 +10,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -31,17 +32,19 @@ class Clients:
     def __init__(self, when: When) -> None:
         self.seen: list[dict[str, Any]] = []
         self._when = when
+        self._looking = threading.Lock()
         if JAX_BRIDGE in sys.modules:
             self._wrap(sys.modules[JAX_BRIDGE])
         else:
             sys.meta_path.insert(0, _Arrival(JAX_BRIDGE, self._wrap))
 
     def look(self) -> None:
-        """Asks torch_xla whether its client stands by now."""
+        """Asks torch_xla whether its client stands by now; replicas' threads do so at once, and its client is one."""
         torch_xla = sys.modules.get("torch_xla")
-        known = any(client["library"] == "torch_xla" for client in self.seen)
-        if torch_xla and not known and torch_xla._XLAC._xla_runtime_is_initialized():  # noqa: SLF001  no public way to ask
-            self._add("torch_xla", os.environ.get("PJRT_DEVICE", ""), "")
+        with self._looking:
+            known = any(client["library"] == "torch_xla" for client in self.seen)
+            if torch_xla and not known and torch_xla._XLAC._xla_runtime_is_initialized():  # noqa: SLF001  no public way to ask
+                self._add("torch_xla", os.environ.get("PJRT_DEVICE", ""), "")
 
     def _wrap(self, bridge: ModuleType) -> None:
         """Watches `_init_backend`, through which JAX makes every client. One that fails was still a discovery."""
