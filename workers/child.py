@@ -88,7 +88,7 @@ def _remake_autograd() -> None:
     """Lets a forked process make torch's autograd engine anew, while there is one thread.
 
     Else the first `backward` does, with the interpreter released and no lock (`PythonEngine::get_python_engine` in torch 2.9.0): of eight
-    replicas' threads one in 400 runs destroyed the engine that another was starting, in `Engine::start_device_threads`.
+    replicas' threads one in 300 runs destroyed the engine that another was starting, in `Engine::start_device_threads`.
     """
     torch.autograd._is_checkpoint_valid()  # noqa: SLF001  asks the engine, and starts no thread of it
 
