@@ -6,7 +6,8 @@ a graph is run: in `torch_xla.sync`, and after `ProcessGroupXla.broadcast`, whos
 wrapper's check that all ranks have the same shapes cannot pass a gate, as its graph depends on the rank, and is left out: ours have. What
 is traced, and with which collectives, stays torch's and torch_xla's own.
 
-Nor do they race for the tokens of their first collectives, as one run in 400 did (`tests/upstream/first_collectives_race_on_xla.py`).
+Before the replicas start, the gate also makes the entries of the tokens that order collectives, or their threads would race for them
+(`tests/upstream/first_collectives_race_on_xla.py`; one run in 400 failed of it).
 """
 
 import threading
