@@ -21,6 +21,7 @@ from difftest.divergence import Whole
 from difftest.errors import InfrastructureError, UsageError
 from difftest.layout import Mesh
 from difftest.outcome import Outcome, Sharded, Trace
+from difftest.plugins import ENVIRONMENT, IN
 
 SCHEMA = 1
 RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"
@@ -28,7 +29,7 @@ EVIDENCE = -1
 """The index of a case that was run for a finding's sake and is none of the campaign's own."""
 
 _ID = re.compile(r"[0-9a-f]{12}")
-_NAME = re.compile(r"[a-z0-9_]{1,60}(@[A-Za-z0-9_.]{1,30})?")
+_NAME = re.compile(rf"[a-z0-9_]{{1,60}}({IN}{ENVIRONMENT})?")
 """Of a backend or a side: a finding's folder is called by it."""
 
 _FILES = frozenset({"json", "npz"})
@@ -84,6 +85,7 @@ class Recorded:
     """A backend as a bundle knows it: it supports what it ran."""
 
     SIDE: str
+    FRAMEWORK: str = ""
     cases: set[str] = field(default_factory=set)
 
     def unsupported(self, case: Case) -> str | None:

@@ -23,11 +23,12 @@ from difftest import files
 from difftest.case import Case
 from difftest.divergence import Finding, Whole
 from difftest.errors import InfrastructureError, UsageError
+from difftest.plugins import ENVIRONMENT, IN
 
 OBSERVATIONS = "observations"
 REDUCED = "reduced.json"
 SCHEMA = 1
-_FINGERPRINT = re.compile(r"[a-z0-9_]+(-[a-z0-9_]+)*-[0-9a-f]{8}")
+_FINGERPRINT = re.compile(rf"[a-z0-9_]+({IN}{ENVIRONMENT})?(-[a-z0-9_]+)*-[0-9a-f]{{8}}")
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):

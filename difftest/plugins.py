@@ -19,6 +19,9 @@ from difftest.errors import UsageError
 IN = "@"
 """Between a backend and its environment."""
 
+ENVIRONMENT = "[A-Za-z0-9_.]{1,30}"
+"""What an environment may be called, as a regular expression; a finding's folder is called by it."""
+
 
 @cache
 def names(package: str) -> tuple[str, ...]:
