@@ -4,6 +4,7 @@ A divergence says that a candidate left the oracle. Whether the same backend lea
 other side leaves it too, tells a backend's fault from a sharding fault, a fault shared by both sides, and an oracle in doubt.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 
@@ -33,3 +34,15 @@ def verdict(side: str, square: Square, *, stable: tuple[int, int]) -> str:
     if square.other and not square.single:
         return "shared sharding fault"
     return f"{side} backend fault" if square.single else f"{side} sharding fault"
+
+
+def layer(side: str, framework: str, right: Collection[str], wrong: Collection[str]) -> str:
+    """Which layer of `side` is at fault: its `framework` or what its frameworks share; empty where no other framework ran the case.
+
+    `right` and `wrong` are the frameworks of the side's other backends that computed the case rightly, and that show the same fault.
+    """
+    if others := sorted({*right} - {framework}):
+        return f"{framework}: {', '.join(others)} is right"
+    if others := sorted({*wrong} - {framework}):
+        return f"{side} itself, or what it is given: {', '.join(others)} is wrong alike"
+    return ""

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from difftest.blame import Square, verdict
+from difftest.blame import Square, layer, verdict
 from difftest.case import Case
 from difftest.comparator import Comparison
 from difftest.divergence import Divergence, Finding
@@ -71,13 +71,14 @@ def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:
 
 
 def _beside(campaign: Campaign, examined: Examined, divergence: Divergence) -> dict[str, str]:
-    """Who of the same side computed this very case rightly: the fault is then in one way to the framework, not in what is below them all.
-
-    (torch_xla's backends and torchax share XLA: with torchax right, torch_xla's lowering is wrong.)
-    """
-    agreeing = [name for name, comparison in examined.comparisons.items() if comparison.verdict == "agree"]
-    alike = sorted(name for name in agreeing if divergence.side == campaign.backends[name].SIDE)
-    return {"right beside it": ", ".join(alike)} if alike else {}
+    """Who of the same side computed this very case rightly, who shows the same fault, and which layer of the side that leaves at fault."""
+    same = {name: backend for name, backend in campaign.backends.items() if divergence.side == backend.SIDE and name != divergence.backend}
+    bad = {name: _parts(examined.comparisons.get(name), divergence) for name in sorted(same)}
+    right, wrong = ([name for name in bad if bad[name] is diverges] for diverges in (False, True))
+    frameworks = [[campaign.backends[name].FRAMEWORK for name in names] for names in (right, wrong)]
+    fault = layer(divergence.side, campaign.backends[divergence.backend].FRAMEWORK, *frameworks)
+    told = {"right beside it": ", ".join(right), "wrong beside it": ", ".join(wrong), "layer": fault}
+    return {name: value for name, value in told.items() if value}
 
 
 def _at_once(campaign: Campaign, asked: Sequence[Callable[[], T]]) -> list[T]:

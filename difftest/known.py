@@ -97,6 +97,7 @@ class Quarantined:
     """A backend, called `name`, that is not given the cases which the ledger keeps from it."""
 
     SIDE: str
+    FRAMEWORK: str
     name: str
     backend: Described
     ledger: Ledger
@@ -113,7 +114,8 @@ class Quarantined:
 def guarded(backends: Mapping[str, Described], ledger: Ledger, today: date) -> Mapping[str, Described]:
     """The backends, each behind the ledger's quarantine."""
     return {
-        name: Quarantined(SIDE=backend.SIDE, name=name, backend=backend, ledger=ledger, today=today) for name, backend in backends.items()
+        name: Quarantined(SIDE=backend.SIDE, FRAMEWORK=backend.FRAMEWORK, name=name, backend=backend, ledger=ledger, today=today)
+        for name, backend in backends.items()
     }
 
 

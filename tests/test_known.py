@@ -68,7 +68,7 @@ def test_the_facts_of_a_case_are_words() -> None:
 def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
     entry = msgspec.structs.replace(ENTRY, fingerprint="xla_*-completion-crash-*", where={"cuts": "uneven"}, quarantine=True)
     there = {
-        name: SimpleNamespace(SIDE=name[:3], unsupported=lambda case: "it cannot" if case.seed else None)
+        name: SimpleNamespace(SIDE=name[:3], FRAMEWORK="", unsupported=lambda case: "it cannot" if case.seed else None)
         for name in ("xla_spmd", "torch_ddp")
     }
     kept = guarded(there, Ledger(known=(entry,)), TODAY)

@@ -73,11 +73,14 @@ class Backend(Protocol):
     SIDE: str
     """`oracle`, `torch` or `xla`: whom a divergence is blamed on."""
 
+    FRAMEWORK: str
+    """Which package brings the work to the side's devices, as `torch_xla` or `torchax` to XLA: another that is right narrows the blame."""
+
     PRELOAD: tuple[str, ...]
     """Modules the forkserver imports once, before any run."""
 
     def unsupported(self, case: Case) -> str | None:
-        """Why this backend cannot express `case`, or None. Depends on the case alone."""
+        """Why this backend cannot express `case`, or None. Where it needs certain versions, the worker's own answer counts."""
 
     def processes(self, case: Case) -> int:
         """How many processes a run of `case` takes."""

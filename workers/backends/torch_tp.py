@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "torch"
+FRAMEWORK = "torch"
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
+FRAMEWORK = "torch_xla"
 PRELOAD = devices.PRELOAD
 environment = devices.environment
 

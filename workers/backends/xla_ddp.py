@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
+FRAMEWORK = "torch_xla"
 PRELOAD = devices.PRELOAD
 unsupported = replicas.unsupported
 processes = replicas.processes
