@@ -10,3 +10,7 @@ class UsageError(ValueError):
 
 class InfrastructureError(RuntimeError):
     """The machine or the cluster could not do its part; never evidence about a backend."""
+
+
+class UnsupportedError(InfrastructureError):
+    """A worker's packages cannot do what the driver's could: the case is not run there, which is neither a failure nor trouble."""

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from difftest.case import Case
 from difftest.comparator import Comparison, compare, with_arbiter
 from difftest.corpus import Corpus
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.outcome import Outcome
 
@@ -30,6 +30,9 @@ class Described(Protocol):
     """What a campaign needs to know of a backend."""
 
     SIDE: str
+
+    FRAMEWORK: str
+    """Of the side's frameworks the one that it uses; empty where that is not known."""
 
     def unsupported(self, case: Case) -> str | None:
         """Why the backend cannot express a case, or None."""
@@ -71,15 +74,25 @@ class Examined:
 
 def examine(campaign: Campaign, index: int, case: Case) -> Examined:
     """Runs one case on the oracle and on every backend that supports it, and compares."""
-    sides = {name: backend.SIDE for name, backend in campaign.backends.items() if not backend.unsupported(case)}
+    asked = [name for name, backend in campaign.backends.items() if not backend.unsupported(case)]
     try:
-        runs = {name: attempt(campaign, case, name) for name in (ORACLE, *sides)}
+        ran = {name: _taken(campaign, case, name) for name in (ORACLE, *asked)}
+        runs = {name: one for name, one in ran.items() if one}
+        sides = {name: campaign.backends[name].SIDE for name in asked if name in runs}
         twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
         again = {name: attempt(campaign, case, name).outcome for name in sides if twice}
         comparisons = compare_all(campaign, case, runs, sides, again)
     except InfrastructureError as error:
         return Examined(index=index, case=case, trouble=str(error))
     return Examined(index=index, case=case, runs=runs, comparisons=with_arbiter(comparisons, sides))
+
+
+def _taken(campaign: Campaign, case: Case, backend: str) -> Ran | None:
+    """One run; None where the worker's packages do not support the case, as those of an older version may."""
+    try:
+        return attempt(campaign, case, backend)
+    except UnsupportedError:
+        return None
 
 
 def compare_all(
@@ -113,6 +126,8 @@ def attempt(campaign: Campaign, case: Case, backend: str, options: Mapping[str, 
         started, clock = now(), time.monotonic()
         try:
             outcome = campaign.execute(case, backend, options or {})
+        except UnsupportedError:
+            raise
         except InfrastructureError:
             if not left:
                 raise

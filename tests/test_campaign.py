@@ -16,7 +16,7 @@ from difftest.campaign import Progress, run
 from difftest.case import Case
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.evidence import REPEATS
 from difftest.examine import TRIES, Campaign
 from difftest.outcome import Failure, Outcome, Stage, Symptom
@@ -62,8 +62,8 @@ class Machine:
         return candidate(case, WRONG if self.wrong.get(backend, never)(case) else None)
 
 
-def backend(side: str, reason: str | None = None) -> SimpleNamespace:
-    return SimpleNamespace(SIDE=side, unsupported=lambda _case: reason)
+def backend(side: str, reason: str | None = None, framework: str = "") -> SimpleNamespace:
+    return SimpleNamespace(SIDE=side, FRAMEWORK=framework or side, unsupported=lambda _case: reason)
 
 
 def a_campaign(
@@ -127,6 +127,16 @@ def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> N
     assert {name: count for (_, name), count in machine.asked.items()} == {"oracle": 2, "spmd": 1, "ddp": 1}, "the oracle twice: in doubt"
 
 
+def test_versions_of_one_backend_have_findings_of_their_own_that_are_known_the_second_time(tmp_path: Path) -> None:
+    names = ("spmd@2.8", "spmd@nightly_2.10")
+    backends, machine = dict.fromkeys(names, backend("xla")), Machine(**dict.fromkeys(names, sharded))
+    (first,) = examined(a_campaign(tmp_path, machine, backends))
+    (second,) = examined(a_campaign(tmp_path, machine, backends, name="two"))
+    assert {finding.backend for finding in first.new} == set(names)
+    assert ([finding.hits for finding in second.known], second.new) == ([2, 2], ())
+    assert {finding.backend for finding in Corpus(tmp_path).findings()} == set(names)
+
+
 def test_a_finding_that_another_campaign_makes_meanwhile_is_counted_not_overwritten(tmp_path: Path) -> None:
     other = a_campaign(tmp_path, Machine(spmd=sharded), name="other")
 
@@ -178,6 +188,35 @@ def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
     assert the_finding(alone).blame == "xla sharding fault"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"spmd": sharded}, {"right beside it": "second", "layer": "torch_xla: torchax is right"}),
+        (
+            {"spmd": sharded, "second": sharded},
+            {"wrong beside it": "second", "layer": "xla itself, or what it is given: torchax is wrong alike"},
+        ),
+    ],
+)
+def test_another_framework_of_the_same_side_tells_which_layer_is_at_fault(
+    tmp_path: Path, wrong: dict[str, Wrong], told: dict[str, str]
+) -> None:
+    backends = {"spmd": backend("xla", framework="torch_xla"), "second": backend("xla", framework="torchax")}
+    campaign = a_campaign(tmp_path, Machine(**wrong), backends)
+    examined(campaign)
+    finding = next(finding for finding in campaign.corpus.findings() if finding.backend == "spmd")
+    square = {"single": "agrees", "other": "no telling", "other_single": "no telling"}
+    assert finding.evidence == square | told
+
+
+def test_another_backend_of_the_same_framework_tells_nothing_of_the_layer(tmp_path: Path) -> None:
+    backends = {name: backend("xla", framework="torch_xla") for name in ("spmd", "annotated")}
+    campaign = a_campaign(tmp_path, Machine(spmd=sharded), backends)
+    examined(campaign)
+    assert the_finding(campaign).evidence["right beside it"] == "annotated"
+    assert "layer" not in the_finding(campaign).evidence
+
+
 def test_one_backend_of_the_other_side_that_agrees_is_enough(tmp_path: Path) -> None:
     backends = {"spmd": backend("xla"), "ddp": backend("torch"), "fsdp": backend("torch")}
     campaign = a_campaign(tmp_path, Machine(spmd=sharded, ddp=sharded), backends)
@@ -218,6 +257,22 @@ def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(tmp_pat
     assert (broken.examined.trouble, broken.new, broken.examined.runs) == ("a node was lost", (), {})
     assert (whole.examined.trouble, len(whole.new)) == ("", 1)
     assert {o.index for o in campaign.corpus.observations()} == {1}
+
+
+def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path) -> None:
+    class Older(Machine):
+        """A machine whose packages are older than the driver's."""
+
+        def answer(self, case: Case, backend: str) -> Outcome:
+            if backend == "spmd":
+                msg = "this older torch_xla has no such kernel"
+                raise UnsupportedError(msg)
+            return super().answer(case, backend)
+
+    machine = Older()
+    (progress,) = examined(a_campaign(tmp_path, machine))
+    assert (set(progress.examined.runs), progress.examined.trouble, progress.new) == ({"oracle", "ddp"}, "", ())
+    assert [count for (_, name), count in machine.asked.items() if name == "spmd"] == [1], "asked once: it is not going to change"
 
 
 def test_a_repeat_that_infrastructure_spoils_says_nothing_against_a_finding(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from difftest import plugins
 from difftest.case import Case
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox
 from workers.environments import Environment
@@ -44,8 +44,11 @@ class Runner:
             return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
 
     def run(self, case: bytes, backend: str, deadline: float, options: dict[str, str], share: Share | None = None) -> Outcome:
-        """One run, or one node's share of it; `case` as canonical JSON."""
-        return sandbox.run(Case.from_json(case), backend, deadline=deadline, options=options, share=share)
+        """One run, or one node's share of it; `case` as canonical JSON. `UnsupportedError` where this node's packages cannot do it."""
+        asked = Case.from_json(case)
+        if reason := plugins.load("workers.backends", backend).unsupported(asked):
+            raise UnsupportedError(reason)
+        return sandbox.run(asked, backend, deadline=deadline, options=options, share=share)
 
 
 @ray.remote(max_restarts=0, max_task_retries=0)
