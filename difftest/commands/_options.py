@@ -74,6 +74,13 @@ def most_ranks() -> int:
     return min(MOST_RANKS, RANKS_PER_CPU * (os.cpu_count() or 1))
 
 
+def check_world_size(wanted: int) -> None:
+    """Wrong usage where this machine does not allow meshes of so many ranks."""
+    if not 1 <= wanted <= most_ranks():
+        msg = f"--max-world-size is {wanted}; this machine allows 1 to {most_ranks()}"
+        raise click.UsageError(msg)
+
+
 def check_ranks(case: Case) -> Case:
     """`case`, or `UsageError` when its mesh is larger than this machine allows."""
     if case.world_size > most_ranks():

@@ -15,19 +15,9 @@ from typing import Any
 import click
 
 from difftest import known, resume
-from difftest.commands._options import Backends, Duration, Names, json_option, most_ranks
+from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, most_ranks
 from difftest.commands._out import Out, placed
-from difftest.commands.run import (
-    FAIL_ON,
-    TWICE_EVERY,
-    Tally,
-    check_world_size,
-    conclude,
-    definition,
-    known_upstream,
-    prepared,
-    run_cases,
-)
+from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.examine import ORACLE, Campaign

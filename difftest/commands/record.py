@@ -12,10 +12,10 @@ import click
 from difftest.bundle import EVIDENCE, Recorder
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
-from difftest.commands._options import Backends, Names, check_ranks, json_option, print_json
+from difftest.commands._options import Backends, Names, check_ranks, check_world_size, json_option, print_json
 from difftest.corpus import Corpus, read_case
 from difftest.errors import InfrastructureError
-from difftest.examine import ORACLE, Campaign, Described
+from difftest.examine import ORACLE, Campaign, Described, Examined
 from difftest.outcome import Outcome
 
 CASES = 40
@@ -26,8 +26,8 @@ CASES = 40
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of generated cases, without CASE files.")
 @click.option("--cases", type=click.IntRange(min=1), default=CASES, show_default=True, help="How many cases to generate.")
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
-@click.option("--backends", type=Backends(), required=True, help="The backends of this machine.")
-@click.option("--max-world-size", type=click.IntRange(min=1), default=8, show_default=True, help="The most ranks a case may have.")
+@click.option("--backends", type=Backends(), required=True, help="Of this machine, all in this Python; `@2.9` is only a name.")
+@click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many cases run at a time.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The bundle: a new folder.")
 @json_option
@@ -35,15 +35,15 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
     from workers.backends import candidates
 
+    check_world_size(options["max_world_size"])
     backends: Mapping[str, Described] = candidates(options["backends"])
-    recording = _Recording(Recorder(options["out"]), backends, options["workers"])
+    recording, workers = _Recording(Recorder(options["out"]), backends, options["workers"]), options["workers"]
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))
         corpus.prepare()
-        workers = options["workers"]
         campaign = Campaign(name="record", backends=backends, execute=recording.execute, corpus=corpus, workers=workers)
-        for _ in run_campaign(campaign, recording.numbered(_cases(options))):
-            pass
+        for progress in run_campaign(campaign, recording.numbered(_cases(options))):
+            recording.came_to(progress.examined)
     with ThreadPoolExecutor(workers) as threads:
         list(threads.map(recording.unsharded, recording.ran))
     _tell(options, recording)
@@ -59,15 +59,22 @@ class _Recording:
         self._indices: dict[str, int] = {}
         self._executed: set[tuple[str, str]] = set()
         self.ran: list[tuple[Case, str]] = []
-        self.runs = 0
+        self.trouble: list[str] = []
+        self.cases = self.runs = 0
 
     def numbered(self, cases: Iterator[tuple[int, Case]]) -> Iterator[tuple[int, Case]]:
         """The cases, remembered as the campaign's own."""
         for index, case in cases:
             self._indices[case.id] = index
-            supporting = [name for name, backend in self._backends.items() if not backend.unsupported(case)]
-            self.ran += [(case, name) for name in supporting]
             yield index, case
+
+    def came_to(self, examined: Examined) -> None:
+        """A case that ran on every backend which supports it, or that infrastructure spoiled."""
+        if examined.trouble:
+            self.trouble.append(f"case {examined.case.id}: {examined.trouble}")
+        else:
+            self.cases += 1
+            self.ran += [(examined.case, name) for name in examined.runs if name != ORACLE]
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """One run, kept before it is compared with anything."""
@@ -91,7 +98,7 @@ class _Recording:
                 try:
                     self.execute(single, name, {})
                 except InfrastructureError as error:
-                    click.echo(f"case {single.id} on {name}: {error}", err=True)
+                    self.trouble.append(f"case {single.id} on {name}: {error}")
 
 
 def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
@@ -104,8 +111,14 @@ def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
 
 
 def _tell(options: Mapping[str, Any], recording: _Recording) -> None:
-    cases = len({case.id for case, _ in recording.ran})
+    """What the bundle holds, and what it lacks; `InfrastructureError` when no case could be recorded."""
+    if recording.trouble and not recording.cases:
+        msg = f"no case could be recorded: {recording.trouble[0]}"
+        raise InfrastructureError(msg)
     if options["as_json"]:
-        print_json({"cases": cases, "runs": recording.runs, "out": str(options["out"])})
-    else:
-        click.echo(f"{cases} cases, {recording.runs} runs recorded in {options['out']}")
+        told = {"cases": recording.cases, "runs": recording.runs, "trouble": recording.trouble, "out": str(options["out"])}
+        print_json(told)
+        return
+    click.echo(f"{recording.cases} cases, {recording.runs} runs recorded in {options['out']}")
+    for problem in recording.trouble:
+        click.echo(f"  infrastructure: {problem}")

@@ -13,7 +13,7 @@ from difftest import known, plugins, resume
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
-from difftest.commands._options import Backends, Duration, Names, json_option, most_ranks, print_json
+from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, print_json
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
 from difftest.corpus import Corpus
@@ -67,13 +67,6 @@ def _command(options: Mapping[str, Any]) -> int:
         tally = _run(corpus, ledger, options, recorded)
         tally.tell(resume.untold(corpus, defined.name))
         return conclude(options, tally, known_upstream(corpus, ledger, tally))
-
-
-def check_world_size(wanted: int) -> None:
-    """Wrong usage where this machine does not allow meshes of so many ranks."""
-    if not 1 <= wanted <= most_ranks():
-        msg = f"--max-world-size is {wanted}; this machine allows 1 to {most_ranks()}"
-        raise click.UsageError(msg)
 
 
 def prepared(out: Path) -> Corpus:

@@ -1,0 +1,86 @@
+"""Recording one side on a machine of its own: what the bundle holds, what is told of what it lacks, and what it does without."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from samples import a_case
+from test_campaign import Machine
+
+from difftest import cli
+from difftest.case import Case
+from difftest.corpus import write_case
+from difftest.errors import InfrastructureError
+from difftest.outcome import Outcome
+from workers import sandbox
+
+ABSENT = ("ray", "torch_xla")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Stands for the processes that run cases."""
+    there = Machine()
+
+    def run(case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
+        return there.execute(case, backend, options)
+
+    monkeypatch.setattr(sandbox, "run", run)
+    return there
+
+
+def record(folder: Path, *arguments: str) -> Result:
+    cases = [a_case(seed=seed) for seed in range(2)]
+    for case in cases:
+        write_case(folder / f"{case.id}.json", case)
+    files = [str(folder / f"{case.id}.json") for case in cases]
+    return CliRunner().invoke(cli.difftest, ["record", *files, "--backends", "torch_ddp", "--out", str(folder / "bundle"), *arguments])
+
+
+def told(done: Result) -> dict[str, Any]:
+    known: dict[str, Any] = json.loads(done.stdout)
+    return known
+
+
+def test_every_case_is_run_as_it_is_and_on_one_device(tmp_path: Path, machine: Machine) -> None:
+    known = told(record(tmp_path, "--json"))
+    assert (known["cases"], known["runs"], known["trouble"]) == (2, 8, [])
+    assert set(machine.asked.values()) == {1}
+    assert len((tmp_path / "bundle" / "runs.jsonl").read_text().splitlines()) == 8
+
+
+def test_a_case_that_infrastructure_spoiled_is_told_and_not_counted(tmp_path: Path, machine: Machine) -> None:
+    machine.spoiled = {"torch_ddp": 3}
+    known = told(record(tmp_path, "--json"))
+    assert (known["cases"], known["trouble"]) == (1, [f"case {a_case(seed=0).id}: a node was lost"])
+
+
+def test_a_machine_on_which_nothing_can_be_recorded_is_infrastructure(tmp_path: Path, machine: Machine) -> None:
+    machine.spoiled = {"torch_ddp": 100}
+    done = record(tmp_path)
+    assert isinstance(done.exception, InfrastructureError)
+    assert str(done.exception) == f"no case could be recorded: case {a_case(seed=0).id}: a node was lost"
+
+
+def test_more_ranks_than_this_machine_allows_are_refused(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.difftest, ["record", "--backends", "torch_ddp", "--max-world-size", "1000", "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "--max-world-size is 1000; this machine allows 1 to" in done.output
+
+
+@pytest.mark.slow
+def test_it_needs_neither_ray_nor_torch_xla(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch: pip install 'difftest[cuda]'")
+    for name in ABSENT:
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError({name!r})\n")
+    words = [sys.executable, "-m", "difftest", "record", "--cases", "1", "--max-world-size", "1", "--backends", "torch_ddp", "--json"]
+    done = subprocess.run(  # noqa: S603
+        [*words, "--out", str(tmp_path / "bundle")], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["trouble"]) == (1, [])
