@@ -1,17 +1,21 @@
 """Triage and reduction of whole findings on made-up backends: what becomes of them, and what is written down."""
 
+import json
 from datetime import date
 from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from samples import a_case, a_failure, tensor_parallel_case
 from test_campaign import Machine, a_campaign, always, backend, examined, sharded, the_finding
 from test_divergence import FOUND
 
 from difftest.case import Case
+from difftest.commands import minimize
 from difftest.commands.minimize import JOURNAL, Task, keep, read_task, search
-from difftest.corpus import REDUCED
+from difftest.commands.triage import _backends
+from difftest.corpus import REDUCED, write_case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
 from difftest.known import Entry, Ledger
@@ -19,6 +23,7 @@ from difftest.layers import Linear
 from difftest.outcome import Outcome, Symptom
 from difftest.rerun import AGREES, UNTOLD
 from difftest.triage import Status, Triaged, status, steady, triage
+from workers.backends import candidates
 
 TODAY = date(2026, 11, 21)
 NOTHING = Ledger()
@@ -127,6 +132,14 @@ def test_a_backend_that_is_gone_or_refuses_the_case_is_an_error(tmp_path: Path) 
     assert the_finding(gone).status == "ERROR"
 
 
+def test_backends_that_run_on_request_only_are_triaged_too(tmp_path: Path) -> None:
+    names = ("torchax", "xla_spmd@2.8", "spmd")
+    campaign = a_campaign(tmp_path, Machine(**dict.fromkeys(names, sharded)), dict.fromkeys(names, backend("xla")))
+    examined(campaign)
+    asked = candidates(_backends(campaign.corpus))
+    assert set(asked) == {"torchax", "xla_spmd@2.8"}, "there is no backend called spmd"
+
+
 def wide(case: Case) -> bool:
     """A fault of sharding a weight that is large enough."""
     return sharded(case) and case.model.outputs >= 3
@@ -217,6 +230,13 @@ def test_a_finding_that_does_not_come_back_is_not_reduced(tmp_path: Path) -> Non
     campaign = found(tmp_path, machine)
     machine.wrong = {}
     assert search(campaign, a_task(campaign), budget=30) is None
+
+
+def test_that_nothing_came_back_is_an_object_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minimize, "_run", lambda *_: None)
+    write_case(tmp_path / "case.json", a_case())
+    done = CliRunner().invoke(minimize.command, [str(tmp_path / "case.json"), "--backend", "xla_spmd", "--json"], standalone_mode=False)
+    assert (done.return_value, json.loads(done.stdout)) == (1, {"fingerprint": "", "case": a_case().id, "reduced": None})
 
 
 def test_infrastructure_that_fails_is_no_answer(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     found = _run(task, budget, workers)
     if found is None:
         click.echo(f"case {task.case.id} does not show {task.fingerprint or 'any divergence'} on {task.backend}", err=True)
+        if as_json:
+            print_json({"fingerprint": task.fingerprint, "case": task.case.id, "reduced": None})
         return 1
     task, reduced = found
     keep(task, reduced)

@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 
-from difftest import known
+from difftest import known, plugins
 from difftest.commands._options import check_ranks, json_option, print_json
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
 from difftest.known import Entry
-from difftest.plugins import IN
 from difftest.triage import TIMES, Status, Triaged, triage
 
 
@@ -33,8 +32,7 @@ def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_j
 
         with dispatch.cluster(None, workers) as count:
             pool = dispatch.Pool(count)
-            elsewhere = tuple(finding.backend for finding in corpus.findings() if IN in finding.backend)
-            backends = candidates() | (candidates(elsewhere) if elsewhere else {})
+            backends = candidates(_backends(corpus))
             campaign = Campaign(name="triage", backends=backends, execute=pool.execute, corpus=corpus, workers=count)
             for one in triage(campaign, entries, today, times):
                 found.append(one)
@@ -56,6 +54,12 @@ def _corpus(folder: Path) -> Corpus:
     for fingerprint in corpus.fingerprints():
         check_ranks(corpus.simplest(fingerprint))
     return corpus
+
+
+def _backends(corpus: Corpus) -> tuple[str, ...]:
+    """Those that the corpus has findings of and that there still are, also the ones that run on request only."""
+    there = plugins.names("workers.backends")
+    return tuple(sorted({finding.backend for finding in corpus.findings() if plugins.plain(finding.backend) in there}))
 
 
 def _conclude(found: list[Triaged], expired: tuple[Entry, ...], *, as_json: bool) -> int:
