@@ -38,7 +38,8 @@ def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mappin
     if found is None:
         return None
     siblings = tuple(name for name, one in campaign.backends.items() if finding.side == one.SIDE and name != finding.backend)
-    asked = Asked(case=case, backend=finding.backend, side=finding.side, siblings=siblings, environment=environment)
+    on = {"backend": finding.backend, "side": finding.side, "framework": campaign.backends[finding.backend].FRAMEWORK}
+    asked = Asked(case=case, **on, siblings=siblings, environment=environment)
     told = list(ablations(asked))
     with ThreadPoolExecutor(campaign.workers) as pool:
         answers = pool.map(partial(_answer, campaign, found, tries), told)

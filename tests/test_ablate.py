@@ -26,10 +26,13 @@ from workers.backends import candidates
 
 FUSION = f"{SAME_PRECISION} --xla_disable_hlo_passes=fusion"
 ON_XLA = {"XLA_FLAGS": SAME_PRECISION}
+FRAMEWORKS = {"xla": "torch_xla", "torch": "torch"}
+ON_TORCH_XLA = backend("xla", framework="torch_xla")
 
 
 def asked(case: Case, side: str, **rest: object) -> dict[str, object]:
-    told = ablations(Asked(case=case, backend=f"{side}_one", side=side, siblings=(f"{side}_other",), **rest))  # type: ignore[arg-type]
+    on = {"backend": f"{side}_one", "side": side, "framework": FRAMEWORKS[side], "siblings": (f"{side}_other",)}
+    told = ablations(Asked(case=case, **(on | rest)))  # type: ignore[arg-type]
     return {one.name: one for one in told}
 
 
@@ -59,7 +62,7 @@ def answers(root: Path, machine: Machine, environment: Mapping[str, str] = ON_XL
 
 
 def found(root: Path, machine: Machine) -> tuple[Campaign, Finding, Case]:
-    campaign = a_campaign(root, machine, {"spmd": backend("xla"), "other": backend("xla", "it is another"), "ddp": backend("torch")})
+    campaign = a_campaign(root, machine, {"spmd": ON_TORCH_XLA, "other": backend("xla", "it is another"), "ddp": backend("torch")})
     examined(campaign, tensor_parallel_case())
     finding = next(one for one in campaign.corpus.findings() if one.backend == "spmd")
     return campaign, finding, campaign.corpus.simplest(finding.fingerprint)
@@ -99,6 +102,12 @@ def test_what_every_run_has_already_is_not_changed() -> None:
     assert always.reason == "that of xla_one always is"
     synchronous = a_case(start=Start(asynchronous=False))
     assert asked(synchronous, "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})["the client is asynchronous"].case.start.asynchronous
+
+
+def test_torchax_is_not_asked_for_what_torch_xla_reads() -> None:
+    told = asked(a_case(), "xla", framework="torchax", environment=ON_XLA)
+    assert not any("client" in name or "functionalization" in name for name in told)
+    assert {"fast math is off", "matrices are multiplied in default precision"} < set(told)
 
 
 def test_torch_is_asked_for_other_threads_and_kernels() -> None:

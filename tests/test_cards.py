@@ -44,6 +44,14 @@ def test_jax_takes_the_cards_where_there_is_one_a_rank_and_leaves_memory_to_othe
     assert ("device_count=2" in environment["XLA_FLAGS"]) == (platform == "cpu")
 
 
+@pytest.mark.parametrize(("kind", "chips", "platform"), [("TPU", 4, "tpu"), ("TPU", 1, "cpu"), ("CPU", 4, "cpu")])
+def test_jax_takes_the_chips_where_there_is_one_a_rank(monkeypatch: pytest.MonkeyPatch, kind: str, chips: int, platform: str) -> None:
+    monkeypatch.setattr(torchax, "cards", lambda: 0)
+    monkeypatch.setattr(torchax.devices, "kind", lambda: kind)
+    monkeypatch.setattr(torchax.devices, "chips", lambda: chips)
+    assert torchax.environment(a_case(mesh=(("dp", 2),), batch=(Shard(0),)))[cards.PLATFORMS] == platform
+
+
 @pytest.mark.slow
 @torch_needed
 def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:

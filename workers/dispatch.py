@@ -36,7 +36,9 @@ OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
 
 POLL_SECONDS = 0.5
 
-INSTALL = "pip install 'difftest[xla,cluster]'"
+INSTALL = "pip install 'difftest[{extras},cluster]'"
+EXTRAS = "xla"
+"""What the usual backends need."""
 
 LOCAL_ONLY = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
 """Makes Ray take the loopback address for its node's, as it does where it knows no clusters; it listens on every interface otherwise."""
@@ -177,10 +179,12 @@ class Pool:
 
     def require(self, backend: str) -> None:
         """`InfrastructureError` at once when the workers lack what `backend` needs."""
-        lacking = self._ask(backend, "was asked about", self._deadline, "lacking", plugins.load("workers.backends", backend).PRELOAD)
+        module = plugins.load("workers.backends", backend)
+        lacking = self._ask(backend, "was asked about", self._deadline, "lacking", module.PRELOAD)
         if lacking:
-            packages = ", ".join(sorted({module.partition(".")[0] for module in lacking}))
-            msg = f"backend {backend!r} needs {packages}, which the workers do not have: {INSTALL}"
+            packages = ", ".join(sorted({name.partition(".")[0] for name in lacking}))
+            install = INSTALL.format(extras=getattr(module, "ON_REQUEST", EXTRAS))
+            msg = f"backend {backend!r} needs {packages}, which the workers do not have: {install}"
             raise InfrastructureError(msg)
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:

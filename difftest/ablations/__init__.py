@@ -15,7 +15,7 @@ from difftest.case import Case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is ablated: `case` on `backend`, which is on `side`; `siblings` are that side's other backends.
+    """What is ablated: `case` on `backend`, which is on `side` by `framework`; `siblings` are that side's other backends.
 
     `environment` is what the backend's runs start with.
     """
@@ -23,6 +23,7 @@ class Asked:
     case: Case
     backend: str
     side: str
+    framework: str
     siblings: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 

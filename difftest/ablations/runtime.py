@@ -13,7 +13,7 @@ ASYNCHRONOUS = "PJRT_CPU_ASYNC_CLIENT"
 
 def ablations(asked: Asked) -> Iterator[Ablation]:
     """The client is an option of the case, so that a finding's own is kept with it."""
-    if asked.side != "xla":
+    if asked.framework != "torch_xla":
         return
     yield asked.changed("functionalization is off", XLA_DISABLE_FUNCTIONALIZATION="1")
     start = asked.case.start

@@ -18,6 +18,9 @@ PACKAGES = {
     "ray": "pip install 'difftest[cluster]'",
     "torch": "pip install 'difftest[xla]', or 'difftest[cuda]' for the newest torch without XLA",
     "torch_xla": "pip install 'difftest[xla]'",
+    "jax": "pip install 'difftest[xla]', for flash attention on XLA",
+    "torchax": "pip install 'difftest[torchax]', for the second XLA alone",
+    "flax": "pip install 'difftest[torchax]', which torchax imports",
 }  # fmt: skip
 """What the service uses, and how to get it where the core does not bring it."""
 

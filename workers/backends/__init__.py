@@ -11,26 +11,24 @@ from difftest import plugins
 from difftest.errors import UsageError
 from difftest.examine import ORACLE
 
-_ENVIRONMENT = re.compile(r"[A-Za-z0-9_.]{1,30}")
-
 
 def candidates(wanted: tuple[str, ...] = ()) -> dict[str, ModuleType]:
     """The backends in `wanted`, or the usual ones, by name; the oracle is not one of them. `UsageError` for an unknown name.
 
-    A name may end in an environment, as `xla_spmd@2.8` (`workers.environments`). A backend whose file says `ON_REQUEST = True` needs more
-    than the usual installation, and runs only where it is named.
+    A name may end in an environment, as `xla_spmd@2.8` (`workers.environments`). A backend whose file names extras of this package in
+    `ON_REQUEST` needs others than the usual ones, and runs only where it is named.
     """
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
     plugins.require(__name__, map(_plain, wanted), allowed)
     chosen = wanted or allowed
     loaded = {name: plugins.load(__name__, name) for name in chosen}
-    return {name: backend for name, backend in loaded.items() if wanted or not getattr(backend, "ON_REQUEST", False)}
+    return {name: backend for name, backend in loaded.items() if wanted or not getattr(backend, "ON_REQUEST", "")}
 
 
 def _plain(name: str) -> str:
     """A backend's name without its environment's; `UsageError` for one that cannot be."""
     backend, at, environment = name.partition(plugins.IN)
-    if at and not _ENVIRONMENT.fullmatch(environment):
+    if at and not re.fullmatch(plugins.ENVIRONMENT, environment):
         msg = f"backend {name!r} names the environment {environment!r}; allowed: 1 to 30 letters, digits, '.' and '_'"
         raise UsageError(msg)
     return backend

@@ -23,7 +23,7 @@ from difftest.layers import Collective, Redistribute, walk
 from difftest.layout import Placements, Shard
 from difftest.outcome import Sharded
 from workers.cards import ON_CARDS, PLATFORMS, cards
-from workers.xla import sharding
+from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from workers.session import Forward, Session
 
 SIDE = "xla"
-ON_REQUEST = True
-PRELOAD = ("torch", "torch._dynamo", "torchax", "torchax.interop")
+FRAMEWORK = "torchax"
+ON_REQUEST = "torchax"
+PRELOAD = ("torch", "torch._dynamo", "flax", "torchax", "torchax.interop")
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
@@ -69,13 +70,15 @@ def processes(_case: Case) -> int:
 
 
 def environment(case: Case) -> dict[str, str]:
-    """GPUs where there is one a rank and JAX has its plugin, else one virtual CPU device a rank.
+    """GPUs where there is one a rank and JAX has its plugin, else TPU chips where there are as many, else one virtual CPU device a rank.
 
     On a GPU JAX takes memory as it needs it (by default 75 % of the card at once), and XLA neither measures which kernel is fastest, which
     may choose another in another process, nor adds in an order that changes (openxla.org/xla/determinism).
     """
     if cards() >= case.world_size and any(map(find_spec, PLUGINS)):
         return {PLATFORMS: ON_CARDS, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": f"{SAME_PRECISION} {DETERMINISTIC}"}
+    if devices.kind() == "TPU" and devices.chips() >= case.world_size:
+        return {PLATFORMS: "tpu", "XLA_FLAGS": SAME_PRECISION}
     return {PLATFORMS: "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}"}
 
 
@@ -114,7 +117,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from workers.session import Session
 
     jax.config.update("jax_platforms", os.environ[PLATFORMS])  # JAX was imported before the variable was set
-    torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise
+    torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise, unless an ablation asks for less
+    jax.config.update("jax_default_matmul_precision", os.environ.get(devices.MATMUL_PRECISION, "highest"))
     chips = np.array(jax.devices()[: case.world_size]).reshape(case.layout.mesh.shape)
     world = _World(case, jax.sharding.Mesh(chips, case.layout.mesh.names), torchax.default_env())
     with world.env:

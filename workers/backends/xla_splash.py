@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from workers.session import Session
 
 SIDE = "xla"
-ON_REQUEST = True
+FRAMEWORK = "torch_xla"
+ON_REQUEST = "xla,torchax"
 PRELOAD = devices.PRELOAD
 environment = devices.environment
 unsupported = splash.refusal

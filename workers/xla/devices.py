@@ -24,8 +24,12 @@ MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
 
 def kind() -> str:
     """The PJRT device to run on: what the user named, else a TPU where there is one, else the CPU."""
-    chips = any(True for pattern in TPU_DEVICE_FILES for _ in Path("/dev").glob(pattern))
-    return os.environ.get("PJRT_DEVICE") or ("TPU" if chips and find_spec("libtpu") else "CPU")
+    return os.environ.get("PJRT_DEVICE") or ("TPU" if chips() and find_spec("libtpu") else "CPU")
+
+
+def chips() -> int:
+    """How many TPU chips the driver shows on this machine."""
+    return sum(1 for pattern in TPU_DEVICE_FILES for _ in Path("/dev").glob(pattern))
 
 
 def _preload() -> tuple[str, ...]:
