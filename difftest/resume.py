@@ -20,7 +20,7 @@ from difftest.corpus import OBSERVATIONS, Corpus, Observation, read_observations
 from difftest.divergence import Finding
 from difftest.errors import UsageError
 
-PACKAGES = ("hypothesis", "torch", "torch_xla", "jax", "jaxlib")
+PACKAGES = ("hypothesis", "torch", "torch_xla", "torchax", "jax", "jaxlib")
 """What draws the cases, and what is tested: with another of these the same command is another campaign."""
 
 SCHEMA = 1
@@ -31,7 +31,8 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What defines a campaign of generated cases: equal definitions give equal cases, run in the same ways.
 
-    How many cases there are, and how many run at a time, is not in it: more of them are the same campaign, continued.
+    How many cases there are, and how many run at a time, is not in it: more of them are the same campaign, continued. `versions` are those
+    of the driver's packages, `where` is what the user says of devices and of other Pythons.
     """
 
     seed: int
@@ -40,6 +41,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     max_world_size: int
     twice_every: int
     versions: Mapping[str, str]
+    where: Mapping[str, str] = {}
     schema: int = SCHEMA
 
     @property

@@ -101,6 +101,17 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
         environments.read(tmp_path / "nowhere.toml")
 
 
+def test_what_a_campaign_is_named_by_says_which_devices_and_pythons_were_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv("PJRT_DEVICE", raising=False)
+    assert environments.chosen(("torch_ddp",)) == {}
+    monkeypatch.setenv(VARIABLE, str(written(tmp_path, '[[environment]]\nbackends = "*@2.8"\npython = "/opt/older/bin/python"')))
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    assert environments.chosen(("torch_ddp", "xla_ddp@2.8")) == {"PJRT_DEVICE": "CUDA", "xla_ddp@2.8": "/opt/older/bin/python"}
+    with pytest.raises(UsageError, match=r"xla_ddp@2\.9"):
+        environments.chosen(("xla_ddp@2.9",))
+
+
 def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
     cpu, gpu, gpus, tpu = {"CPU": 8.0}, {"CPU": 4.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 8.0}, {"CPU": 4.0, "TPU": 4.0}
     assert environments.found([cpu, cpu]) == ()

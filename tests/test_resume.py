@@ -316,9 +316,10 @@ def test_a_campaign_is_named_by_what_defines_it() -> None:
         {"max_world_size": 4},
         {"twice_every": 0},
         {"versions": {"torch": "3"}},
+        {"where": {"PJRT_DEVICE": "CUDA"}},
     ):
         names.add(msgspec.structs.replace(DEFINED, **changes).name)
-    assert len(names) == 7
+    assert len(names) == 8
     assert DEFINED.name == msgspec.structs.replace(DEFINED).name == "seed0-" + DEFINED.name[6:]
     assert resume.versions()["hypothesis"][0].isdigit()
 

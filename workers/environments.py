@@ -35,6 +35,9 @@ VARIABLE = "DIFFTEST_ENVIRONMENTS"
 PLACEMENT_SECONDS = 60.0
 """How long the cluster may take to place a worker before its lack of resources is called an error."""
 
+CHOOSING = ("PJRT_DEVICE", "DIFFTEST_SHARE_GPUS")
+"""Variables by which a user chooses devices."""
+
 ACCELERATORS = {"GPU": "torch_*", "TPU": "xla_*"}
 """Whose backends use which of Ray's resources."""
 
@@ -126,3 +129,11 @@ def of(backend: str, environments: Iterable[Environment]) -> Environment:
         msg = f'backend {backend!r} names an environment; the file in {VARIABLE} must have one whose `backends` fits it, as "*{IN}..."'
         raise UsageError(msg)
     return environment
+
+
+def chosen(backends: Iterable[str]) -> dict[str, str]:
+    """What the user says of where `backends` run: the variables that choose devices, and by backend the Python that is its own."""
+    places = given() or ()
+    pythons = {backend: of(backend, places).python for backend in backends}
+    variables = {name: os.environ.get(name) for name in CHOOSING}
+    return {name: value for name, value in (variables | pythons).items() if value}

@@ -79,15 +79,18 @@ def prepared(out: Path) -> Corpus:
 
 def definition(options: Mapping[str, Any]) -> Definition:
     """What defines the campaign that these options ask for."""
+    from workers import environments
     from workers.backends import candidates
 
+    backends = tuple(sorted(candidates(options["backends"] or ())))
     return Definition(
         seed=options["seed"],
         paths=tuple(sorted(options["paths"] or plugins.names("generators.paths"))),
-        backends=tuple(sorted(candidates(options["backends"] or ()))),
+        backends=backends,
         max_world_size=options["max_world_size"],
         twice_every=options["twice_every"],
         versions=resume.versions(),
+        where=environments.chosen(backends),
     )
 
 
