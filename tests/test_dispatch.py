@@ -1,6 +1,9 @@
 """Ray carries the work: what the cluster lacks is said at once, and a lost worker is infrastructure, never a finding."""
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +26,20 @@ from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 from workers import dispatch  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 
+TWO_CLUSTERS = """
+import time
+from pathlib import Path
+import ray
+from workers import dispatch
+
+for _ in range(2):  # the first is gone before its agent has answered
+    with dispatch.cluster(None, 1):
+        logs = Path(ray._private.worker._global_node.get_logs_dir_path())
+        time.sleep(3)
+time.sleep(3)
+print(sum(file.read_text().count("open_telemetry") for file in logs.glob("python-core-driver-*.log")))
+"""
+
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[dispatch.Pool]:
@@ -39,6 +56,12 @@ def test_a_crash_in_a_run_is_an_outcome_and_the_worker_lives(pool: dispatch.Pool
     assert isinstance(failure, Failure)
     assert failure.symptom is Symptom.CRASH
     assert isinstance(pool.execute(case(), DDP), Trace)
+
+
+def test_no_exporter_of_ray_s_outlives_its_cluster() -> None:
+    variables = {**os.environ, "RAY_metrics_report_interval_ms": "100"}
+    done = subprocess.run([sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, check=True, env=variables)  # noqa: S603
+    assert done.stdout.strip() == "0", "it logs that it cannot export, and may do so while the process ends"
 
 
 def test_what_the_workers_lack_is_said_at_once(pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,13 @@ INSTALL = "pip install 'difftest[{extras},cluster]'"
 EXTRAS = "xla"
 """What the usual backends need."""
 
+WITHOUT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_enable_open_telemetry": "0"}
+"""What Ray is not to do, unless the user says otherwise: hide the GPUs from workers that ask for none, and export metrics by OpenTelemetry.
+
+Its exporters outlive `ray.shutdown` (2.60), fail every ten seconds, and log that even while the process ends, by a logger that is destroyed
+by then: two whole test runs ended in a segmentation fault, one of them with `OpenTelemetryMetricExporter::Export` in its core.
+"""
+
 LOCAL_ONLY = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
 """Makes Ray take the loopback address for its node's, as it does where it knows no clusters; it listens on every interface otherwise."""
 
@@ -50,7 +57,8 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
 
     What is started here listens on the loopback interface only. `InfrastructureError` when there is no cluster at the address.
     """
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    for name, value in WITHOUT.items():
+        os.environ.setdefault(name, value)
     ray_worker.print_to_stdstream = _on_stderr
     address = address or os.environ.get(ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE)
     try:
