@@ -16,6 +16,7 @@ from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign, Examined, Ran, attempt, compare_all
 from difftest.once import Once
+from difftest.outcome import Outcome
 
 T = TypeVar("T")
 REPEATS = 2
@@ -94,7 +95,8 @@ def _word(*, diverges: bool | None) -> str:
 def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> Square:
     """Runs what the 2 x 2 still lacks: both sides on one device. Only a new divergence pays for it."""
     others = _other_side(campaign, examined, divergence.side)[:1]
-    asked = [partial(_bad, campaign, examined.case.unsharded(), name, divergence) for name in (divergence.backend, *others)]
+    single, names = examined.case.unsharded(), (divergence.backend, *others)
+    asked = [partial(_bad, campaign, single, name, divergence, _device(examined.runs[name].outcome)) for name in names]
     bad = _at_once(campaign, asked)
     return Square(
         single=bad[0],
@@ -109,10 +111,16 @@ def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[s
     return sorted(ran, key=lambda name: examined.comparisons[name].verdict != "agree")
 
 
-def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> bool | None:
+def _device(outcome: Outcome) -> str:
+    """What a run was on; empty where it did not live to tell."""
+    return outcome.environment.get("device", "")
+
+
+def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence, device: str = "") -> bool | None:
+    """Whether `case` shows the same fault; None where nothing can be told, as where it ran on another `device`, GPUs being too few."""
     if campaign.backends[backend].unsupported(case):
         return None
-    return _parts(_compared(campaign, case, backend, divergence), divergence)
+    return _parts(_compared(campaign, case, backend, divergence, device), divergence)
 
 
 def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None:
@@ -130,11 +138,13 @@ def _shows(comparison: Comparison, divergence: Divergence) -> bool:
     return any(d.fingerprint == divergence.fingerprint for d in comparison.divergences[:1])
 
 
-def _compared(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> Comparison | None:
-    """A run made for a finding, in fresh processes, beside the oracle; None when infrastructure failed."""
+def _compared(campaign: Campaign, case: Case, backend: str, divergence: Divergence, device: str = "") -> Comparison | None:
+    """A run made for a finding, in fresh processes, beside the oracle; None when infrastructure failed, or it was not on the `device`."""
     side = campaign.backends[backend].SIDE
     try:
         runs = {name: attempt(campaign, case, name) for name in (ORACLE, backend)}
+        if device and _device(runs[backend].outcome) not in {device, ""}:
+            return None
         again = {backend: attempt(campaign, case, backend).outcome} if divergence.check == "determinism" else {}
         return compare_all(campaign, case, runs, {backend: side}, again)[backend]
     except InfrastructureError:

@@ -217,6 +217,19 @@ def test_another_backend_of_the_same_framework_tells_nothing_of_the_layer(tmp_pa
     assert "layer" not in the_finding(campaign).evidence
 
 
+def test_a_run_on_another_device_says_nothing_of_the_sharding(tmp_path: Path) -> None:
+    class OneGpu(Machine):
+        """Two ranks are on the CPU, for there is one GPU; one rank is on that."""
+
+        def answer(self, case: Case, backend: str) -> Outcome:
+            device = "cpu" if case.world_size > 1 else "NVIDIA H200"
+            return dataclasses.replace(super().answer(case, backend), environment={"device": device})
+
+    campaign = a_campaign(tmp_path, OneGpu(ddp=sharded))
+    examined(campaign)
+    assert (the_finding(campaign).evidence["single"], the_finding(campaign).blame) == ("no telling", "torch fault")
+
+
 def test_one_backend_of_the_other_side_that_agrees_is_enough(tmp_path: Path) -> None:
     backends = {"spmd": backend("xla"), "ddp": backend("torch"), "fsdp": backend("torch")}
     campaign = a_campaign(tmp_path, Machine(spmd=sharded, ddp=sharded), backends)

@@ -10,7 +10,7 @@ from samples import a_case
 
 from difftest.layers import Collective
 from difftest.layout import Shard
-from difftest.outcome import Stage
+from difftest.outcome import Stage, Symptom
 from workers import cards
 from workers.backends import torchax
 
@@ -68,6 +68,37 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
 
     assert told("shapes differ") == "torch/__init__.py:_assert"
     assert told("CUDA error: device-side assert triggered") == ""
+    assert explain(RuntimeError("CUDA error: operation not supported"), Stage.FORWARD, 0, 0).symptom is Symptom.EXCEPTION
+
+
+@pytest.mark.slow
+@torch_needed
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA error: uncorrectable ECC error encountered",
+        "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        "CUDA error: all CUDA-capable devices are busy or unavailable",
+    ],
+)
+def test_a_card_that_is_broken_or_another_s_is_the_machines_trouble(said: str) -> None:
+    from workers.child import BROKEN  # noqa: PLC0415
+
+    assert BROKEN.search(said)
+
+
+@pytest.mark.slow
+@torch_needed
+@pytest.mark.parametrize(("dtype", "takes"), [("float32", False), ("bfloat16", True)])
+def test_float32_is_not_attended_by_a_kernel_of_tf32_products(monkeypatch: pytest.MonkeyPatch, dtype: str, *, takes: bool) -> None:
+    import torch  # noqa: PLC0415
+
+    from workers.torch import flash  # noqa: PLC0415
+
+    monkeypatch.setattr(torch.backends.cuda, "can_use_efficient_attention", lambda _asked: True)
+    query = SimpleNamespace(device=SimpleNamespace(type="cuda"), dtype=getattr(torch, dtype))
+    asked = SimpleNamespace(query=query, attn_mask=None)
+    assert flash.takes(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION, asked) is takes
 
 
 def jax_that_held(share: float) -> SimpleNamespace:

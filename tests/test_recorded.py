@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
@@ -47,4 +48,7 @@ def test_what_was_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not FROM_A_GPU.exists(), reason=f"no GPU has recorded it yet: {RECORD.format(cases=20, out='tests/data/cuda')}")
 def test_what_a_gpu_recorded_is_compared_with_xla(tmp_path: Path) -> None:
-    assert_known(*compared(FROM_A_GPU, tmp_path))
+    recorded, told = compared(FROM_A_GPU, tmp_path)
+    assert_known(recorded, told)
+    table = pd.read_parquet(tmp_path / "out" / "table.parquet")
+    assert not any(json.loads(told)["device"] == "cpu" for told in table[table.backend == "torch_ddp"].environment), "a GPU's it is called"

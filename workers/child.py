@@ -42,6 +42,9 @@ THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
 EXHAUSTED = re.compile(r"(?i:out of memory)|ALLOC_FAILED")
 """What torch, the driver, cuBLAS and XLA say where a GPU's memory is all taken."""
 
+BROKEN = re.compile(r"ECC error|busy or unavailable|driver version is insufficient")
+"""What the driver says where a GPU is broken, another's alone, or not for this torch; no framework's fault."""
+
 ASYNCHRONOUS = "CUDA error"
 """A kernel's failure shows at whatever call comes next: where that is says nothing of the fault."""
 
@@ -133,6 +136,8 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
             raise
         if EXHAUSTED.search(str(error)) and _others_hold_the_card():
             raise OSError(errno.ENOMEM, f"others hold the GPU's memory: {error}") from error
+        if BROKEN.search(str(error)):
+            raise OSError(errno.EIO, f"the GPU cannot be used: {error}") from error
         return explain(error, *stages.last, rank)
 
 
@@ -147,7 +152,7 @@ def _others_hold_the_card() -> bool:
     try:
         free, total = torch.cuda.mem_get_info()
         held = sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"] if on_jax else torch.cuda.memory_reserved()
-    except (KeyError, RuntimeError, TypeError):  # there was not even room for a context
+    except (AssertionError, KeyError, RuntimeError, TypeError):  # no room for a context, or a torch that was built without CUDA: no telling
         return True
     return bool(total - free - held > total / 2)
 
@@ -155,9 +160,10 @@ def _others_hold_the_card() -> bool:
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: type, first line, and the innermost frame of the framework."""
     log = "".join(traceback.format_exception(error))[-LOG_CHARACTERS:]
-    frame = "" if str(error).startswith(ASYNCHRONOUS) else _frame(traceback.extract_tb(error.__traceback__))
+    kernel_s = str(error).startswith(ASYNCHRONOUS)
+    frame = "" if kernel_s else _frame(traceback.extract_tb(error.__traceback__))
     lines = str(error).strip().splitlines() or [""]
-    capability = isinstance(error, CAPABILITY_TYPES) or any(words in str(error) for words in CAPABILITY_WORDS)
+    capability = isinstance(error, CAPABILITY_TYPES) or (not kernel_s and any(words in str(error) for words in CAPABILITY_WORDS))
     symptom = Symptom.CAPABILITY if capability else Symptom.EXCEPTION
     message = lines[0][:MESSAGE_CHARACTERS]
     return Failure(symptom=symptom, stage=stage, step=step, kind=type(error).__name__, message=message, frame=frame, log=log, rank=rank)

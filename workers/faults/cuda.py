@@ -33,6 +33,12 @@ def _beyond_the_end() -> None:
     torch.ones(1, device="cuda")[torch.tensor([7], device="cuda")]
 
 
+def _too_many_threads() -> None:
+    """Asks for a block of four times the threads that any card has: the launch fails, and the context lives on."""
+    launch = torch.cuda._compile_kernel('extern "C" __global__ void nothing() {}', "nothing")  # noqa: SLF001  the shortest way to a launch
+    launch(grid=(1, 1, 1), block=(4096, 1, 1), args=[])
+
+
 def _all_memory() -> None:
     """Twice what the card has, in pieces that fit, so that the process holds most of it when it runs out."""
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
@@ -52,6 +58,14 @@ _ON_A_GPU = (
         blame=BACKEND,
         reaches=_reaches,
         plant=_in_forward(_beyond_the_end),
+    ),
+    Fault(
+        name="device_launch",
+        about="a kernel is launched with more threads than a block may have",
+        backends=BACKENDS,
+        blame=BACKEND,
+        reaches=_reaches,
+        plant=_in_forward(_too_many_threads),
     ),
     Fault(
         name="device_memory",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.case import Case
 from difftest.checks.determinism import PARTLY
+from workers.cards import cards
 
 if TYPE_CHECKING:
     import torch
@@ -22,12 +23,12 @@ def find(case: Case, rank: int) -> "torch.device":
     import torch
 
     rank, here = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
-    cards = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not cards or (cards < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
+    usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not usable or (usable < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
         return torch.device("cpu")
     equalise(case)
-    torch.cuda.set_device(rank % cards)
-    return torch.device("cuda", rank % cards)
+    torch.cuda.set_device(rank % usable)
+    return torch.device("cuda", rank % usable)
 
 
 def equalise(case: Case) -> None:
@@ -68,8 +69,10 @@ def describe(device: "torch.device") -> dict[str, str]:
     """What the numbers of a device may depend on."""
     import torch
 
+    unused = cards() if device.type == "cpu" else 0
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        **({"unused_gpus": f"{unused}: fewer than ranks, or of no use to this torch"} if unused else {}),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "tf32": f"matmul {torch.backends.cuda.matmul.allow_tf32}, cudnn {torch.backends.cudnn.allow_tf32}",
         "deterministic": _determinism(),

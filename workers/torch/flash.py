@@ -3,7 +3,9 @@
 That is the kernel that the case names, where the device has it and it takes the tensors; else the first that does of flash,
 memory-efficient and math. On the CPU there are flash, masks included, and math, which alone gives a mask its gradient (a learned bias) and
 has rules for DTensors. On CUDA torch itself is asked: flash takes half types and no mask, cuDNN half types, memory-efficient most. DTensor
-has rules for a mask in math alone there too (`tests/upstream/masked_attention_of_dtensors.py`).
+has rules for a mask in math alone there too (`tests/upstream/masked_attention_of_dtensors.py`). On CUDA float32 goes to math: since sm80
+the memory-efficient kernel makes a product of float32 from three of TF32, whatever torch's switches say (`OpMultiplyAddFastF32` in torch's
+mem_eff_attention/gemm_kernel_utils.h), and no noise floor of float32 knows that.
 """
 
 from dataclasses import dataclass
@@ -68,6 +70,7 @@ def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None"
 
 def takes(kernel: "SDPBackend", asked: Any) -> bool:  # noqa: ANN401  torch declares no type for them
     """Whether the device has `kernel`, and it takes what is asked: torch's `SDPAParams`."""
+    import torch
     from torch.backends import cuda
     from torch.distributed.tensor import DTensor
     from torch.nn.attention import SDPBackend
@@ -77,6 +80,8 @@ def takes(kernel: "SDPBackend", asked: Any) -> bool:  # noqa: ANN401  torch decl
     if asked.query.device.type == "cpu":
         learned = asked.attn_mask is not None and asked.attn_mask.requires_grad
         return kernel is SDPBackend.FLASH_ATTENTION and not learned and not isinstance(asked.query, DTensor)
+    if kernel is SDPBackend.EFFICIENT_ATTENTION and asked.query.dtype is torch.float32:
+        return False
     can = {
         SDPBackend.FLASH_ATTENTION: cuda.can_use_flash_attention,
         SDPBackend.EFFICIENT_ATTENTION: cuda.can_use_efficient_attention,
