@@ -1,7 +1,12 @@
 """Replicas on XLA: they agree with the oracle behind the compile gate, show the faults of torch_xla 2.9.0, and say what they cannot do."""
 
+import contextlib
 import importlib.util
+import time
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
 
+import psutil
 import pytest
 from samples import a_case, tensor_parallel_case
 
@@ -163,3 +168,25 @@ def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(mon
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     assert replicas.processes(a_case()) == 2
     assert "MASTER_PORT" not in replicas.environment(a_case())
+
+
+def listening() -> set[str]:
+    """The addresses at which ranks of this process's runs listen."""
+    found = set[str]()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            found |= {socket.laddr.ip for socket in process.net_connections("inet") if socket.status == psutil.CONN_LISTEN}
+    return found
+
+
+@real
+@backends
+def test_replicas_listen_on_loopback_alone(backend: str) -> None:
+    seen = set[str]()
+    with ThreadPoolExecutor(1) as thread:
+        run = thread.submit(sandbox.run, a_case(mesh=(("dp", 2),), batch=(Shard(0),)), backend)
+        while not run.done():
+            seen |= listening()
+            time.sleep(0.02)
+    assert isinstance(run.result(), Trace)
+    assert not [address for address in seen if not ip_address(address).is_loopback]

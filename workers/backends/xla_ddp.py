@@ -19,7 +19,14 @@ FRAMEWORK = "torch_xla"
 PRELOAD = devices.PRELOAD
 unsupported = replicas.unsupported
 processes = replicas.processes
-environment = replicas.environment
+
+STORELESS = {"TORCH_DIST_INIT_BARRIER": "0", "XLA_USE_DUMMY_STORE": "1"}
+"""torch_xla's own switches: the store of its process group is for a barrier as that is made, and listens on every interface."""
+
+
+def environment(case: Case) -> dict[str, str]:
+    """As all replicas'; where they are one process there is nobody to meet at a store."""
+    return replicas.environment(case) | (STORELESS if processes(case) == 1 else {})
 
 
 @contextmanager
