@@ -21,6 +21,11 @@ from difftest.pair import Floats, Key, beyond, measure
 
 DETECTED_LEAST = 0.95
 BLAMED_LEAST = 0.90
+TOLD_APART_LEAST = 0.95
+"""The least purity and completeness of fingerprints (`identity`), of at least `MANY` defects."""
+
+MANY = 20
+"""Of fewer defects one that shares its fingerprint outweighs any bar."""
 WORTH_FINDING = 10.0
 """Defects whose effect is smaller, in floors, are not held against the service."""
 
@@ -66,7 +71,7 @@ class Planted:
     @property
     def blamed(self) -> bool:
         """Whether the verdict names the right kind of fault on the right side."""
-        return self.blame.endswith(self.expected_blame)
+        return self.blame == self.expected_blame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,19 @@ def identity(results: Iterable[Planted]) -> dict[str, Any]:
         "merged": merged,
         "split": split,
     }
+
+
+def passed(told: Mapping[str, Any]) -> bool:
+    """Whether every rate reaches its bar."""
+    planted, nothing = told.get("planted"), told.get("null")
+    found = planted is None or (planted["detection_rate"] >= DETECTED_LEAST and planted["blame_rate"] >= BLAMED_LEAST)
+    return found and _told_apart(planted) and (nothing is None or nothing["false_findings"] == 0)
+
+
+def _told_apart(planted: Mapping[str, Any] | None) -> bool:
+    if planted is None or planted["defects"] < MANY:
+        return True
+    return all((planted["fingerprints"][rate] or 0.0) >= TOLD_APART_LEAST for rate in ("purity", "completeness"))
 
 
 def null_summary(results: Sequence[Null]) -> dict[str, Any]:

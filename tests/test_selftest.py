@@ -11,13 +11,13 @@ import pytest
 from samples import a_case, candidate, oracle, wrong_at
 
 from difftest.outcome import Failure, Stage, Symptom
-from difftest.selftest import Null, Planted, detection_curve, null, null_summary, planted_summary, same, sweep
+from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, same, sweep
 
 ROOT = Path(__file__).parent.parent
 
 
 def planted(*, detected: bool = True, blame: str = "xla backend fault", floors: float | None = 100.0) -> Planted:
-    return Planted(defect="d", backend="b", detected=detected, cases=3, expected_blame="backend fault", blame=blame, floors=floors)
+    return Planted(defect="d", backend="b", detected=detected, cases=3, expected_blame="xla backend fault", blame=blame, floors=floors)
 
 
 def test_a_defect_below_ten_floors_is_not_held_against_the_service() -> None:
@@ -26,8 +26,9 @@ def test_a_defect_below_ten_floors_is_not_held_against_the_service() -> None:
 
 
 def test_a_wrong_blame_lowers_the_blame_rate_only() -> None:
-    told = planted_summary([planted(), planted(blame="xla sharding fault")])
-    assert (told["detection_rate"], told["blame_rate"]) == (1.0, 0.5)
+    for blame in ("xla sharding fault", "torch backend fault", "shared backend fault"):
+        told = planted_summary([planted(), planted(blame=blame)])
+        assert (told["detection_rate"], told["blame_rate"]) == (1.0, 0.5)
 
 
 def test_a_defect_never_found_lowers_the_detection_rate() -> None:
@@ -42,6 +43,14 @@ def test_fingerprints_that_merge_defects_or_split_them_are_named() -> None:
     assert told["merged"] == {"f": ["d", "e"]}
     assert told["split"] == {"e on b, dp": ["f", "h"]}
     assert planted_summary([planted()])["fingerprints"]["purity"] is None
+
+
+@pytest.mark.parametrize(("merged", "passes"), [(1, True), (2, False)])
+def test_fingerprints_that_merge_more_than_a_twentieth_of_many_defects_fail(merged: int, *, passes: bool) -> None:
+    names = [*range(30), *range(merged)]
+    every = [dataclasses.replace(planted(), defect=f"{n}", hits=(("dp", f"{name}"),)) for n, name in enumerate(names)]
+    assert passed({"planted": planted_summary(every)}) is passes
+    assert passed({"planted": planted_summary([every[0], every[30]])}), "of two defects that says nothing"
 
 
 def test_one_defect_on_two_backends_is_two_findings() -> None:

@@ -22,7 +22,7 @@ from difftest.examine import IN_DOUBT, ORACLE
 from difftest.known import Ledger
 from difftest.once import Once
 from difftest.outcome import Failure, Outcome, Trace
-from difftest.selftest import BLAMED_LEAST, DETECTED_LEAST, Null, Planted, detection_curve, null, null_summary, planted_summary, sweep
+from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
 
 if TYPE_CHECKING:
     from workers.dispatch import Pool
@@ -96,13 +96,6 @@ def _write(out: Path, told: Mapping[str, Any]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / "selftest.json").write_bytes(msgspec.json.format(msgspec.json.encode(told, enc_hook=str)))
     (out / selftest.FILENAME).write_bytes(selftest.render(told))
-
-
-def passed(told: Mapping[str, Any]) -> bool:
-    """Whether every rate reaches its bar."""
-    planted, nothing = told.get("planted"), told.get("null")
-    found = planted is None or (planted["detection_rate"] >= DETECTED_LEAST and planted["blame_rate"] >= BLAMED_LEAST)
-    return found and (nothing is None or nothing["false_findings"] == 0)
 
 
 def _chosen(names: str) -> list[tuple["Fault", str]]:
