@@ -117,7 +117,7 @@ def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
     assert environments.found([cpu, cpu]) == ()
     assert environments.found([gpu, gpu]) == (), "where all have them there is nothing to choose"
     assert environments.found([cpu, gpu, gpus, tpu]) == (
-        Environment(backends="torch_*", resources={"GPU": 2.0}),
+        Environment(backends="torch*", resources={"GPU": 2.0}),
         Environment(backends="xla_*", resources={"TPU": 4.0}),
     )
 

@@ -14,7 +14,7 @@ The environment variable `DIFFTEST_ENVIRONMENTS` names a TOML file; the first en
 A backend may be named with its environment, so that one version is held against another: `--backends xla_spmd@2.8,xla_spmd@2.9`. Such names
 fit patterns with an `@` alone, as `*@2.8`, and those without one no others.
 
-Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's run
+Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's and torchax run
 on the nodes with GPUs and XLA's on those with TPU chips, each worker with all of its node's.
 """
 
@@ -38,8 +38,8 @@ PLACEMENT_SECONDS = 60.0
 CHOOSING = ("PJRT_DEVICE", "DIFFTEST_SHARE_GPUS")
 """Variables by which a user chooses devices."""
 
-ACCELERATORS = {"GPU": "torch_*", "TPU": "xla_*"}
-"""Whose backends use which of Ray's resources."""
+ACCELERATORS = {"GPU": "torch*", "TPU": "xla_*"}
+"""Whose backends use which of Ray's resources; torchax is to meet torch on a card."""
 
 Resources: TypeAlias = Mapping[str, float]
 

@@ -1,5 +1,6 @@
 """`summary.json`: the report's numbers for programs. Strict JSON: a number that JSON cannot hold is null."""
 
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -12,12 +13,14 @@ from reports.report import CORPUS, Report
 
 FILENAME = "summary.json"
 SCHEMA = 1
+SEED = re.compile(r"seed(\d+)-")
+"""How the name of a campaign of generated cases begins (`difftest.resume.Definition`)."""
 
 
 def render(report: Report) -> bytes:
     """Campaigns, cases and runs, comparisons by verdict, backend and path, findings and versions.
 
-    `seeds` are what runs gave as `seed` in their environment; `runs` counts every run, the rest only comparisons of campaigns.
+    `seeds` are those that its campaigns are named by; `runs` counts every run, the rest only comparisons of campaigns.
     """
     t = report.frame
     compared = tables.comparisons(t)
@@ -27,7 +30,7 @@ def render(report: Report) -> bytes:
         "generated": report.generated.isoformat(timespec="seconds"),
         "verdict": report.verdict,
         "campaigns": _campaigns(t),
-        "seeds": sorted({reported["seed"] for reported in report.environment.values() if "seed" in reported}),
+        "seeds": sorted({int(named[1]) for name in t["campaign"].unique() if (named := SEED.match(str(name)))}),
         "cases": int(compared["case"].nunique()),
         "comparisons": len(compared),
         "runs": len(tables.runs(t)),
