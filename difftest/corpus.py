@@ -68,7 +68,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """One run: one line of a campaign's file, with all that the tables need to know of its case.
 
     `purpose` is why it was run: `campaign`; what a finding needs besides is not kept. `verdict` is `agree`, `diverge`, `inconclusive` or
-    `oracle`; `reason` says why a verdict is inconclusive. `seconds` is the wall time, `started` ISO 8601 in UTC. `runs` is how many lines the case has: one with fewer was cut off when its campaign was killed.
+    `oracle`; `reason` says why a verdict is inconclusive. `seconds` is the wall time, `started` ISO 8601 in UTC. `runs` is how many lines
+    the case has: one with fewer was cut off when its campaign was killed.
     """
 
     campaign: str

@@ -14,8 +14,8 @@ The environment variable `DIFFTEST_ENVIRONMENTS` names a TOML file; the first en
 A backend may be named with its environment, so that one version is held against another: `--backends xla_spmd@2.8,xla_spmd@2.9`. Such names
 fit patterns with an `@` alone, as `*@2.8`, and those without one no others.
 
-Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's and torchax run
-on the nodes with GPUs and XLA's on those with TPU chips, each worker with all of its node's.
+Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's and
+torchax run on the nodes with GPUs and torch_xla's on those with TPU chips, each worker with all of its node's.
 """
 
 import os
