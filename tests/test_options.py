@@ -61,7 +61,7 @@ def test_a_bucket_has_a_size(wrong: float) -> None:
 class Machine:
     """A made-up `xla` backend whose replicas part where the gradients are views of buckets; counts the cases it runs."""
 
-    SIDE = "xla"
+    SIDE, FRAMEWORK = "xla", "torch_xla"
 
     def __init__(self) -> None:
         self.asked = Counter[tuple[str, str]]()
