@@ -3,17 +3,31 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import a_case
+from test_campaign import Machine, a_campaign, always, examined, sharded, the_finding
+from test_divergence import FOUND
 
 from difftest.bisect import Asked, bisect
+from difftest.case import Case
+from difftest.commands import _replayed
 from difftest.commands._environments import MADE, Environments
+from difftest.commands._scripts import run_script
 from difftest.commands.bisect import ask_version, read_script
+from difftest.commands.reproducer import SCRIPT
 from difftest.errors import InfrastructureError, UsageError
+from difftest.outcome import Outcome
+from generators.cases import case_at
+from workers import sandbox
+
+ROOT = Path(__file__).parent.parent
 
 LETTERS = {"s": (3, 0, 3), "a": (0, 3, 3), "u": (1, 2, 3), "-": (0, 0, 0)}
 """Shown, absent, unreliable, nothing to ask: how many runs showed it, showed it absent, were made."""
@@ -110,9 +124,55 @@ def test_an_environment_that_cannot_be_made_is_a_version_that_tells_nothing(tmp_
     assert ask_version(made, "pass", "1", 3, 20).answer == "untold"
 
 
-def test_a_finding_without_reproducer_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="difftest reproducer"):
-        read_script(tmp_path)
+def a_finding(root: Path) -> Path:
+    campaign = a_campaign(root, Machine(spmd=sharded))
+    examined(campaign)
+    return root / the_finding(campaign).fingerprint
+
+
+def test_a_finding_is_asked_for_by_its_reproducer_or_else_by_its_case(tmp_path: Path) -> None:
+    folder = a_finding(tmp_path)
+    text, besides = read_script(folder)
+    assert (folder.name in text, besides) == (True, ("-e", str(ROOT)))
+    (folder / SCRIPT).write_text("exit(1)")
+    assert read_script(folder) == ("exit(1)", ())
+
+
+def test_what_is_neither_a_finding_nor_a_script_is_told(tmp_path: Path) -> None:
+    for target in (tmp_path, tmp_path / "none.py"):
+        with pytest.raises(UsageError, match=str(target)):
+            read_script(target)
+
+
+def test_a_case_is_replayed_elsewhere_from_a_checkout_alone(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no checkout"):
+        _replayed.requirement(tmp_path)
+
+
+def test_a_replay_tells_the_fault_from_its_absence_and_from_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
+        return machine.execute(case, backend, options)
+
+    machine, case = Machine(torch_ddp=always), a_case().to_json()
+    monkeypatch.setattr(sandbox, "run", run)
+    assert _replayed.replayed(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == _replayed.OTHERWISE
+    shown = capsys.readouterr().out.split()[-1]
+    assert _replayed.replayed(case, "torch_ddp", shown) == _replayed.SHOWN
+    machine.wrong = {}
+    assert _replayed.replayed(case, "torch_ddp", shown) == _replayed.ABSENT
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_case_tells_whether_a_real_fault_is_there() -> None:
+    """The second case of seed 0 shows the functional-tensor assert (pytorch/xla#8534), and nothing on torch's side."""
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    case = case_at(0, 1)
+    alive = msgspec.structs.replace(FOUND, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6")
+    tried = [run_script(_replayed.script(finding, case)) for finding in (alive, msgspec.structs.replace(alive, backend="torch_dtensor"))]
+    assert [(one.shown, one.absent) for one in tried] == [(True, False), (False, True)], [one.said for one in tried]
 
 
 @pytest.mark.slow

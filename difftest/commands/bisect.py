@@ -1,4 +1,4 @@
-"""`difftest bisect`: between which versions of a package a fault came or went, by its reproducer in an environment of each."""
+"""`difftest bisect`: between which versions of a package a fault came or went, by its reproducer or its case in an environment of each."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,15 +8,19 @@ import click
 
 from difftest.bisect import Asked, Bisected
 from difftest.bisect import bisect as search
+from difftest.commands import _replayed
 from difftest.commands._environments import COMPANIONS, Environments
 from difftest.commands._options import json_option, print_json
 from difftest.commands._scripts import SECONDS, run_script
-from difftest.commands.reproducer import SCRIPT
+from difftest.commands.reproducer import SCRIPT, read_finding
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 
 TIMES = 3
 HOME = Path("runs/environments")
+REPLAYING = "replaying"
+"""The folder of the environments that have difftest too."""
+
 SAID = {
     "came": "last good {last}, first bad {first}",
     "went": "last bad {last}, first good {first}",
@@ -48,11 +52,13 @@ CONCLUSIVE = ("came", "went")
 def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Say between which versions a fault came or went; exit status 1 when that cannot be said.
 
-    A finding is asked for by its reproducer; a script must exit 0 where the fault is and 1 where it is not.
+    A finding is asked for by its reproducer, or where it has none by its case, with difftest in every environment. A script must exit 0
+    where the fault is and 1 where it is not.
     """
-    text = read_script(target)
-    companions = options["companions"] or COMPANIONS.get(options["package"], ())
-    made = Environments(root=options["environments"], package=options["package"], companions=companions)
+    text, besides = read_script(target)
+    companions = (*(options["companions"] or COMPANIONS.get(options["package"], ())), *besides)
+    root = options["environments"] / REPLAYING if besides else options["environments"]
+    made = Environments(root=root, package=options["package"], companions=companions)
     made = replace(made, python=options["python"]) if options["python"] else made
 
     def ask(version: str) -> Asked:
@@ -71,14 +77,19 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands o
     return int(found.verdict not in CONCLUSIVE)
 
 
-def read_script(target: Path) -> str:
-    """The script of a finding's folder, or the script itself; `UsageError` where there is none."""
+def read_script(target: Path) -> tuple[str, tuple[str, ...]]:
+    """What is asked, and what that needs installed besides: the script, a finding's reproducer, or a replay of its case.
+
+    `UsageError` where there is none of them.
+    """
+    if target.is_dir() and not (target / SCRIPT).exists():
+        finding, case, _ = read_finding(target)
+        return _replayed.script(finding, case), _replayed.requirement()
     file = target / SCRIPT if target.is_dir() else target
     try:
-        return file.read_text()
+        return file.read_text(), ()
     except (OSError, UnicodeError) as error:
-        hint = f"; `difftest reproducer {target}` writes it" if target.is_dir() else ""
-        msg = f"cannot read {str(file)!r}: {error}{hint}"
+        msg = f"cannot read {str(file)!r}: {error}"
         raise UsageError(msg) from error
 
 
