@@ -160,10 +160,10 @@ def _others_hold_the_card() -> bool:
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: type, first line, and the innermost frame of the framework."""
     log = "".join(traceback.format_exception(error))[-LOG_CHARACTERS:]
-    kernel_s = str(error).startswith(ASYNCHRONOUS)
-    frame = "" if kernel_s else _frame(traceback.extract_tb(error.__traceback__))
+    late = str(error).startswith(ASYNCHRONOUS)
+    frame = "" if late else _frame(traceback.extract_tb(error.__traceback__))
     lines = str(error).strip().splitlines() or [""]
-    capability = isinstance(error, CAPABILITY_TYPES) or (not kernel_s and any(words in str(error) for words in CAPABILITY_WORDS))
+    capability = isinstance(error, CAPABILITY_TYPES) or (not late and any(words in str(error) for words in CAPABILITY_WORDS))
     symptom = Symptom.CAPABILITY if capability else Symptom.EXCEPTION
     message = lines[0][:MESSAGE_CHARACTERS]
     return Failure(symptom=symptom, stage=stage, step=step, kind=type(error).__name__, message=message, frame=frame, log=log, rank=rank)
