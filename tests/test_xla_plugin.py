@@ -49,6 +49,7 @@ def test_two_ranks_run_where_they_share_the_cards_out_evenly(
     environment = devices.environment(a_case(mesh=(("dp", 2),)))
     assert environment["PJRT_DEVICE"] == used
     assert ("CPU_NUM_DEVICES" in environment) == (used == "CPU")
+    assert (devices.DETERMINISTIC in environment["XLA_FLAGS"]) == (used == "CUDA")
 
 
 def test_replicas_are_refused_on_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,6 @@ ON_REQUEST = "torchax"
 PRELOAD = ("torch", "torch._dynamo", "flax", "torchax", "torchax.interop")
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
-DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 NO_DOOR = (Collective, Redistribute)
 """Layers that ask for a framework's own operator, which torchax has not or not on every device."""
@@ -72,11 +71,10 @@ def processes(_case: Case) -> int:
 def environment(case: Case) -> dict[str, str]:
     """GPUs where there is one a rank and JAX has its plugin, else TPU chips where there are as many, else one virtual CPU device a rank.
 
-    On a GPU JAX takes memory as it needs it (by default 75 % of the card at once), and XLA neither measures which kernel is fastest, which
-    may choose another in another process, nor adds in an order that changes (openxla.org/xla/determinism).
+    On a GPU JAX takes memory as it needs it (by default 75 % of the card at once), and XLA is deterministic.
     """
     if cards() >= case.world_size and any(map(find_spec, PLUGINS)):
-        return {PLATFORMS: ON_CARDS, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": f"{SAME_PRECISION} {DETERMINISTIC}"}
+        return {PLATFORMS: ON_CARDS, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": f"{SAME_PRECISION} {devices.DETERMINISTIC}"}
     if devices.kind() == "TPU" and devices.chips() >= case.world_size:
         return {PLATFORMS: "tpu", "XLA_FLAGS": SAME_PRECISION}
     return {PLATFORMS: "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}"}

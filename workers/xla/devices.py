@@ -18,6 +18,12 @@ THREADS_AT_LEAST = 16
 
 TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
 
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+"""Else XLA on a GPU measures which kernel is fastest, which may choose another in another process, and adds in an order that changes.
+
+(openxla.org/xla/determinism)
+"""
+
 MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
 """Names another precision of products (`default`, `high`) for a whole run; without it they are at their most precise."""
 
@@ -53,7 +59,7 @@ def environment(case: Case) -> dict[str, str]:
     at = plugin.fitting(case) if kind() == plugin.DEVICE else kind()
     flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
     if at != "CPU":
-        return {"PJRT_DEVICE": at, "XLA_FLAGS": flags}
+        return {"PJRT_DEVICE": at, "XLA_FLAGS": f"{flags} {DETERMINISTIC}" if at == plugin.DEVICE else flags}
     threads = max(THREADS_AT_LEAST, case.world_size)
     asynchronous = {} if case.start.asynchronous else {start.ASYNCHRONOUS: "false"}
     return {
