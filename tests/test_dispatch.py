@@ -14,13 +14,14 @@ import psutil
 import pytest
 
 from difftest import plugins
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.outcome import Failure, Symptom, Trace
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
+from samples import tensor_parallel_case  # noqa: E402
 from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
 from workers import dispatch  # noqa: E402
@@ -56,6 +57,13 @@ def test_a_crash_in_a_run_is_an_outcome_and_the_worker_lives(pool: dispatch.Pool
     assert isinstance(failure, Failure)
     assert failure.symptom is Symptom.CRASH
     assert isinstance(pool.execute(case(), DDP), Trace)
+
+
+def test_a_worker_refuses_a_case_that_its_backend_does_not_support(pool: dispatch.Pool) -> None:
+    cut = tensor_parallel_case()
+    assert plugins.load("workers.backends", DDP).unsupported(cut)
+    with pytest.raises(UnsupportedError):
+        pool.execute(cut, DDP)
 
 
 def test_no_exporter_of_ray_s_outlives_its_cluster() -> None:
