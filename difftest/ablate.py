@@ -37,9 +37,14 @@ def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mappin
     found = next((d for _ in range(tries) if (d := _first(campaign, case, finding))), None)
     if found is None:
         return None
-    siblings = tuple(name for name, one in campaign.backends.items() if finding.side == one.SIDE and name != finding.backend)
-    on = {"backend": finding.backend, "side": finding.side, "framework": campaign.backends[finding.backend].FRAMEWORK}
-    asked = Asked(case=case, **on, siblings=siblings, environment=environment)
+    asked = Asked(
+        case=case,
+        backend=finding.backend,
+        side=finding.side,
+        framework=campaign.backends[finding.backend].FRAMEWORK,
+        siblings=campaign.siblings(finding.backend),
+        environment=environment,
+    )
     told = list(ablations(asked))
     with ThreadPoolExecutor(campaign.workers) as pool:
         answers = pool.map(partial(_answer, campaign, found, tries), told)

@@ -73,8 +73,7 @@ def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:
 
 def _beside(campaign: Campaign, examined: Examined, divergence: Divergence) -> dict[str, str]:
     """Who of the same side computed this very case rightly, who shows the same fault, and which layer of the side that leaves at fault."""
-    same = {name: backend for name, backend in campaign.backends.items() if divergence.side == backend.SIDE and name != divergence.backend}
-    bad = {name: _parts(examined.comparisons.get(name), divergence) for name in sorted(same)}
+    bad = {name: _parts(examined.comparisons.get(name), divergence) for name in sorted(campaign.siblings(divergence.backend))}
     right, wrong = ([name for name in bad if bad[name] is diverges] for diverges in (False, True))
     frameworks = [[campaign.backends[name].FRAMEWORK for name in names] for names in (right, wrong)]
     fault = layer(divergence.side, campaign.backends[divergence.backend].FRAMEWORK, *frameworks)

@@ -50,6 +50,11 @@ class Campaign:
     purpose: str = "campaign"
     twice_every: int = 0
 
+    def siblings(self, backend: str) -> tuple[str, ...]:
+        """The other backends of its side."""
+        side = self.backends[backend].SIDE
+        return tuple(name for name, one in self.backends.items() if side == one.SIDE and name != backend)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
@@ -126,10 +131,8 @@ def attempt(campaign: Campaign, case: Case, backend: str, options: Mapping[str, 
         started, clock = now(), time.monotonic()
         try:
             outcome = campaign.execute(case, backend, options or {})
-        except UnsupportedError:
-            raise
-        except InfrastructureError:
-            if not left:
+        except InfrastructureError as error:
+            if not left or isinstance(error, UnsupportedError):
                 raise
         else:
             return Ran(backend=backend, outcome=outcome, started=started, seconds=time.monotonic() - clock)

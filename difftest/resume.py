@@ -26,6 +26,7 @@ PACKAGES = ("hypothesis", "torch", "torch_xla", "torchax", "jax", "jaxlib")
 SCHEMA = 1
 DIGEST_LENGTH = 8
 _NAME = re.compile(r"[\w.-]{1,200}")
+_SEED = re.compile(r"seed(\d+)-")
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +70,12 @@ class Recorded:
         self.runs += 1
         for fingerprint in observation.fingerprints:
             self.sightings.setdefault(fingerprint, set()).add(observation.index)
+
+
+def named_seed(campaign: str) -> int | None:
+    """The seed in the name of a campaign of generated cases; None for any other name."""
+    named = _SEED.match(campaign)
+    return int(named[1]) if named else None
 
 
 def versions() -> Mapping[str, str]:

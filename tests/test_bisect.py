@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,14 +15,12 @@ from test_campaign import Machine, a_campaign, always, examined, sharded, the_fi
 from test_divergence import FOUND
 
 from difftest.bisect import Asked, bisect
-from difftest.case import Case
 from difftest.commands import _replayed
 from difftest.commands._environments import MADE, Environments
 from difftest.commands._scripts import run_script
 from difftest.commands.bisect import ask_version, read_script
 from difftest.commands.reproducer import SCRIPT
 from difftest.errors import InfrastructureError, UsageError
-from difftest.outcome import Outcome
 from generators.cases import case_at
 from workers import sandbox
 
@@ -152,11 +149,8 @@ def test_a_case_is_replayed_elsewhere_from_a_checkout_alone(tmp_path: Path) -> N
 def test_a_replay_tells_the_fault_from_its_absence_and_from_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
-        return machine.execute(case, backend, options)
-
     machine, case = Machine(torch_ddp=always), a_case().to_json()
-    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr(sandbox, "run", machine.run)
     assert _replayed.replayed(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == _replayed.OTHERWISE
     shown = capsys.readouterr().out.split()[-1]
     assert _replayed.replayed(case, "torch_ddp", shown) == _replayed.SHOWN

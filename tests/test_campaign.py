@@ -55,6 +55,10 @@ class Machine:
                 raise InfrastructureError(msg)
         return self.answer(case, backend)
 
+    def run(self, case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
+        """As `workers.sandbox.run`, for which it stands."""
+        return self.execute(case, backend, options)
+
     def answer(self, case: Case, backend: str) -> Outcome:
         """The oracle's trace, or a candidate's that is wrong where it is to be."""
         if backend == "oracle":

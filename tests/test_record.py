@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ from samples import a_case
 from test_campaign import Machine
 
 from difftest import cli
-from difftest.case import Case
 from difftest.corpus import write_case
 from difftest.errors import InfrastructureError
-from difftest.outcome import Outcome
 from workers import sandbox
 
 ABSENT = ("ray", "torch_xla")
@@ -26,11 +23,7 @@ ABSENT = ("ray", "torch_xla")
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     """Stands for the processes that run cases."""
     there = Machine()
-
-    def run(case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
-        return there.execute(case, backend, options)
-
-    monkeypatch.setattr(sandbox, "run", run)
+    monkeypatch.setattr(sandbox, "run", there.run)
     return there
 
 

@@ -29,13 +29,14 @@ import msgspec
 
 from difftest.errors import UsageError
 from difftest.plugins import IN
+from workers.torch.devices import SHARE_VARIABLE
 
 VARIABLE = "DIFFTEST_ENVIRONMENTS"
 
 PLACEMENT_SECONDS = 60.0
 """How long the cluster may take to place a worker before its lack of resources is called an error."""
 
-CHOOSING = ("PJRT_DEVICE", "DIFFTEST_SHARE_GPUS")
+CHOOSING = ("PJRT_DEVICE", SHARE_VARIABLE)
 """Variables by which a user chooses devices."""
 
 ACCELERATORS = {"GPU": "torch*", "TPU": "xla_*"}

@@ -42,20 +42,18 @@ class Planting:
         """Runs cases with one defect planted into one backend until it is found, and some more for its fingerprint."""
         fault, name = planted
         blame = f"{self.backends[name].SIDE} {fault.blame}"
+        missed = Planted(defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=blame)
         began, first, left = time.monotonic(), None, FURTHER_CASES
         effects, hits = list[float](), list[tuple[str, str]]()
         for progress in self._campaign(fault, name):
             seen = progress.examined.comparisons.get(name, Comparison(verdict="inconclusive"))
             hits += [(progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]]
             if first is None and (found := [finding for finding in progress.new if finding.backend == name]):
-                first = replace(_found(fault, blame, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began)
+                first = replace(_found(missed, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began)
             elif first and not (left := left - 1):
                 break
             effects += [m.ratio for m in seen.measurements]
-        missed = Planted(
-            defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=blame, floors=max(effects, default=None)
-        )
-        return replace(first or missed, hits=tuple(hits))
+        return replace(first or replace(missed, floors=max(effects, default=None)), hits=tuple(hits))
 
     def _campaign(self, fault: "Fault", name: str) -> Iterator[Progress]:
         from workers.faults import VARIABLE
@@ -82,14 +80,5 @@ class Planting:
                     yield index, case
 
 
-def _found(fault: "Fault", blame: str, cases: int, finding: Finding) -> Planted:
-    return Planted(
-        defect=fault.name,
-        backend=finding.backend,
-        detected=True,
-        cases=cases,
-        expected_blame=blame,
-        blame=finding.blame,
-        symptom=finding.symptom,
-        floors=finding.ratio,
-    )
+def _found(planted: Planted, cases: int, finding: Finding) -> Planted:
+    return replace(planted, detected=True, cases=cases, blame=finding.blame, symptom=finding.symptom, floors=finding.ratio)

@@ -13,7 +13,7 @@ from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import Campaign
-from difftest.rerun import AGREES, rerun, shown
+from difftest.rerun import AGREES, first_shown
 
 TEXT = """\
 from difftest.commands._replayed import replayed
@@ -52,6 +52,6 @@ def replayed(text: bytes, backend: str, fingerprint: str) -> int:
         execute=lambda case, name, options: sandbox.run(case, name, options=options),
         corpus=Corpus(Path("corpus")),
     )
-    seen = shown(rerun(campaign, case, backend, twice=fingerprint.startswith(f"{backend}-determinism-")))
+    seen = first_shown(campaign, case, backend, fingerprint)
     click.echo(f"case {case.id} on {backend}: {seen or 'no telling'}")
     return {fingerprint: SHOWN, AGREES: ABSENT}.get(seen, OTHERWISE)

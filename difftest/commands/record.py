@@ -37,7 +37,8 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
     check_world_size(options["max_world_size"])
     backends: Mapping[str, Described] = candidates(options["backends"])
-    recording, workers = _Recording(Recorder(options["out"]), backends, options["workers"]), options["workers"]
+    workers = options["workers"]
+    recording = _Recording(Recorder(options["out"]), backends, workers)
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))
         corpus.prepare()
@@ -116,8 +117,7 @@ def _tell(options: Mapping[str, Any], recording: _Recording) -> None:
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)
     if options["as_json"]:
-        told = {"cases": recording.cases, "runs": recording.runs, "trouble": recording.trouble, "out": str(options["out"])}
-        print_json(told)
+        print_json({"cases": recording.cases, "runs": recording.runs, "trouble": recording.trouble, "out": str(options["out"])})
         return
     click.echo(f"{recording.cases} cases, {recording.runs} runs recorded in {options['out']}")
     for problem in recording.trouble:

@@ -1,6 +1,5 @@
 """`summary.json`: the report's numbers for programs. Strict JSON: a number that JSON cannot hold is null."""
 
-import re
 from typing import Any
 from urllib.parse import quote
 
@@ -8,13 +7,12 @@ import msgspec
 import pandas as pd
 
 from difftest.divergence import Finding
+from difftest.resume import named_seed
 from reports import tables
 from reports.report import CORPUS, Report
 
 FILENAME = "summary.json"
 SCHEMA = 1
-SEED = re.compile(r"seed(\d+)-")
-"""How the name of a campaign of generated cases begins (`difftest.resume.Definition`)."""
 
 
 def render(report: Report) -> bytes:
@@ -30,7 +28,7 @@ def render(report: Report) -> bytes:
         "generated": report.generated.isoformat(timespec="seconds"),
         "verdict": report.verdict,
         "campaigns": _campaigns(t),
-        "seeds": sorted({int(named[1]) for name in t["campaign"].unique() if (named := SEED.match(str(name)))}),
+        "seeds": sorted({seed for name in t["campaign"].unique() if (seed := named_seed(str(name))) is not None}),
         "cases": int(compared["case"].nunique()),
         "comparisons": len(compared),
         "runs": len(tables.runs(t)),

@@ -50,31 +50,14 @@ def _reaches(case: Case) -> bool:
     return cards() >= case.world_size
 
 
+def _fault(name: str, about: str, act: Callable[[], object]) -> Fault:
+    return Fault(name=name, about=about, backends=BACKENDS, blame=BACKEND, reaches=_reaches, plant=_in_forward(act))
+
+
 _ON_A_GPU = (
-    Fault(
-        name="device_assertion",
-        about="a kernel reads past a tensor's end",
-        backends=BACKENDS,
-        blame=BACKEND,
-        reaches=_reaches,
-        plant=_in_forward(_beyond_the_end),
-    ),
-    Fault(
-        name="device_launch",
-        about="a kernel is launched with more threads than a block may have",
-        backends=BACKENDS,
-        blame=BACKEND,
-        reaches=_reaches,
-        plant=_in_forward(_too_many_threads),
-    ),
-    Fault(
-        name="device_memory",
-        about="the process takes all of the GPU's memory",
-        backends=BACKENDS,
-        blame=BACKEND,
-        reaches=_reaches,
-        plant=_in_forward(_all_memory),
-    ),
+    _fault("device_assertion", "a kernel reads past a tensor's end", _beyond_the_end),
+    _fault("device_launch", "a kernel is launched with more threads than a block may have", _too_many_threads),
+    _fault("device_memory", "the process takes all of the GPU's memory", _all_memory),
 )
 FAULTS = _ON_A_GPU if cards() else ()
 """None without a GPU, where nothing could show them."""
