@@ -35,7 +35,7 @@ PLANTED_CASES = 100
 SWEEP_COUNT = 40
 TOLD_EVERY = 10
 PLANTED_DEADLINES = 0.5
-"""Of a usual run's: planted hangs are many, and each waits for it."""
+"""Of a usual run's, for runs with a defect: planted hangs are many, and each waits for it."""
 
 NULL_DEADLINES = 4.0
 """Correct runs never hang; one that is slow on a busy machine must not look as if it did."""
@@ -73,7 +73,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             impatient = dispatch.Pool(workers, deadline=PLANTED_DEADLINES * limits.DEADLINE_SECONDS)
             most = options["cases"] or PLANTED_CASES
             cases = partial(_cases, options["seed"], most)
-            planting = Planting(backends=backends, cases=cases, most=most, execute=impatient.execute, correct=Once(impatient.execute))
+            planting = Planting(backends=backends, cases=cases, most=most, execute=impatient.execute, correct=Once(pool.execute))
             told["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if options["part"] != "planted":
             numbered = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
