@@ -33,6 +33,12 @@ def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
     return recorded, json.loads(difftest(f"difftest compare {bundle} {folder / 'xla'} --out {folder / 'out'} --json"))
 
 
+def test_a_bundle_kept_here_would_be_committed_whole() -> None:
+    asked = ["git", "check-ignore", "--no-index", *(str(FROM_A_GPU / name) for name in ("runs.jsonl", "runs/0.npz", "cases/0.json"))]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=FROM_A_GPU.parents[1])  # noqa: S603
+    assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
+
+
 def assert_known(recorded: list[str], told: dict[str, Any]) -> None:
     assert recorded
     assert told["cases"] == len(recorded)
