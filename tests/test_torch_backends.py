@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -202,3 +203,20 @@ def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic_but_cudnn_s
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
     told = subprocess.run([sys.executable, "-c", EQUALISED, kernel], capture_output=True, text=True, check=True)  # noqa: S603  our own text
     assert told.stdout.splitlines() == ["highest False False", "False False", deterministic, "False :4096:8"]
+
+
+@pytest.mark.slow
+def test_what_fsdp_and_a_plan_both_cut_is_read_where_torch_calls_such_a_placement_no_shard() -> None:
+    import torch  # noqa: PLC0415
+    from torch.distributed.tensor import placement_types  # noqa: PLC0415
+
+    from workers.torch import process_groups  # noqa: PLC0415
+
+    class Newer(placement_types._StridedShard):  # noqa: SLF001  as torch 2.13 has it
+        def is_shard(self, dim: int | None = None) -> bool:  # noqa: ARG002
+            return False
+
+    mesh = SimpleNamespace(mesh_dim_names=("dp", "tp"), shape=(2, 2))
+    cut = SimpleNamespace(device_mesh=mesh, placements=(Newer(0, split_factor=2), placement_types.Shard(0)), shape=torch.Size((6, 5)))
+    rows = [process_groups._inside_out(cut, rank)[0] for rank in range(4)]  # type: ignore[arg-type]  # noqa: SLF001
+    assert rows == [slice(0, 2), slice(3, 5), slice(2, 3), slice(5, 6)], "tp cuts first, and dp what tp left"

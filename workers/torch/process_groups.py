@@ -209,7 +209,7 @@ def _inside_out(tensor: "DTensor", rank: int) -> tuple[slice, ...]:
     cuts.sort(key=lambda cut: isinstance(cut[0], _StridedShard))
     held = [range(size) for size in tensor.shape]
     for placement, (_, parts), index in cuts:
-        if placement.is_shard():
+        if placement.is_shard() or isinstance(placement, _StridedShard):  # torch 2.13 does not call it one
             dim = cast("TorchShard", placement).dim
             held[dim] = held[dim][chunk(len(held[dim]), parts, index)]
     return tuple(slice(r.start, r.stop) for r in held)
