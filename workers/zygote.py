@@ -17,7 +17,7 @@ import os
 import selectors
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 POLL_SECONDS = 0.02
@@ -25,12 +25,14 @@ STANDARD_INPUT = 0
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in linux/prctl.h
 READ_BYTES = 1 << 16
 
+BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""With it torch asks NVML whether there are GPUs. What torch_xla imports asks, and CUDA, once asked, is of no use to a fork."""
+
 
 def serve(preload: list[str]) -> None:
     """Forks on request until standard input closes."""
     replies = _take_stdout()
-    for name in preload:
-        importlib.import_module(name)
+    preloaded(preload)
     from workers import child, native  # after the preload: it imports torch
 
     native.compiled()
@@ -50,6 +52,18 @@ def serve(preload: list[str]) -> None:
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
+
+
+def preloaded(names: Sequence[str]) -> None:
+    """Imports the frameworks, and keeps CUDA as it is."""
+    asked = os.environ.get(BY_NVML)
+    os.environ[BY_NVML] = "1"
+    for name in names:
+        importlib.import_module(name)
+    if asked is None:
+        del os.environ[BY_NVML]
+    else:
+        os.environ[BY_NVML] = asked
 
 
 def _take_stdout() -> int:
