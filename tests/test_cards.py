@@ -1,6 +1,7 @@
 """What a GPU asks of the workers, as far as it shows without one: which cards are seen, what JAX is told, and what their errors mean."""
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,9 +80,12 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
         "CUDA error: uncorrectable ECC error encountered",
         "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         "CUDA error: all CUDA-capable devices are busy or unavailable",
+        "CUDA error: no kernel image is available for execution on the device",
+        "The TPU is already in use by process with pid 17. Not attempting to load libtpu.so in this process.",
+        "NCCL: Error while creating shared memory segment /dev/shm/nccl-1 (size 9637888), error: No space left on device (28)",
     ],
 )
-def test_a_card_that_is_broken_or_another_s_is_the_machines_trouble(said: str) -> None:
+def test_a_device_that_is_broken_or_another_s_is_the_machines_trouble(said: str) -> None:
     from workers.child import BROKEN  # noqa: PLC0415
 
     assert BROKEN.search(said)
@@ -138,3 +142,23 @@ def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.Mon
     on_a_card, spec = SimpleNamespace(is_cuda=True), Collective(operation="permute", mesh=(2,), axis=0, width=4)
     with pytest.raises(NotImplementedError, match=r"permute \(single\) over gloo is not supported"):
         collectives._asked([on_a_card], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001
+
+
+ASKED = """
+import os, torch
+from workers import zygote
+
+asked, real = [], torch.cuda.is_available
+torch.cuda.is_available = lambda: asked.append(os.environ.get(zygote.BY_NVML)) or real()
+zygote.preloaded(["torch._dynamo", "torch_xla"])
+assert torch._inductor.runtime.benchmarking, "the module that asks is among what torch_xla imports"
+print(set(asked), zygote.BY_NVML in os.environ)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_what_torch_xla_imports_asks_nvml_for_gpus_so_that_forks_can_use_cuda() -> None:
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=False)  # noqa: S603  our own text
+    assert done.stdout.strip() == "{'1'} False", done.stderr

@@ -13,7 +13,7 @@ from test_flash_attention import flash
 
 from difftest import plugins
 from difftest.case import Case
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, UsageError
 from difftest.outcome import Failure, Symptom, Trace
 from difftest.selftest import same
 from generators.cases import case_at
@@ -22,6 +22,7 @@ from workers.backends import torchax
 from workers.cards import VISIBLE, cards
 from workers.faults import VARIABLE
 from workers.torch.devices import SHARE_VARIABLE
+from workers.xla import plugin
 
 pytestmark = [pytest.mark.slow, pytest.mark.cuda]
 a_gpu = pytest.mark.skipif(not cards(), reason="needs a GPU")
@@ -33,6 +34,9 @@ CASES_A_BACKEND = 5
 HALF, SINGLE = flash(("dp", 1), dtype="float16", causal=True), flash(("dp", 1), causal=True)
 MASKED = flash(("dp", 1), dtype="float16", segments=True)
 DEADLINE_SECONDS = 120.0
+MOST_RANKS = 8
+RANKS = sorted({1, max(1, min(cards(), MOST_RANKS))})
+"""One, and as many as there are cards."""
 
 
 def supported(backend: str, ranks: int) -> Iterator[Case]:
@@ -42,17 +46,18 @@ def supported(backend: str, ranks: int) -> Iterator[Case]:
     return (case for case in drawn if case.world_size == ranks and case.dtype == "float32" and takes(case) is None)
 
 
-def right_without(backend: str) -> Iterator[Case]:
-    """Those of one rank that the backend computes rightly on the CPU: what it does wrong there is no fault of the card's."""
-    drawn = (case for case in supported(backend, 1) if case.sdpa != "cudnn")  # which is not deterministic
+def right_without(backend: str, ranks: int) -> Iterator[Case]:
+    """Those that the backend computes rightly on the CPU: what it does wrong there is no fault of the card's."""
+    drawn = (case for case in supported(backend, ranks) if case.sdpa != "cudnn")  # which is not deterministic
     there = {VISIBLE: ""}
     return (c for c in drawn if agrees(c, backend, sandbox.run(c, backend, deadline=DEADLINE_SECONDS, options=there), DEADLINE_SECONDS))
 
 
 @a_gpu
+@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp"])
-def test_generated_cases_agree_with_the_oracle_on_a_card(backend: str) -> None:
-    for case in itertools.islice(right_without(backend), CASES_A_BACKEND):
+def test_generated_cases_agree_with_the_oracle_with_a_card_a_rank(backend: str, ranks: int) -> None:
+    for case in itertools.islice(right_without(backend, ranks), CASES_A_BACKEND):
         outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS)
         assert agrees(case, backend, outcome, DEADLINE_SECONDS), case.id
         assert isinstance(outcome, Trace)
@@ -155,9 +160,25 @@ def test_memory_that_others_hold_is_the_machines_trouble() -> None:
 
 
 @torchax_on_a_gpu
-def test_xla_agrees_with_the_oracle_on_the_same_card() -> None:
-    for case in itertools.islice(supported("torchax", 1), CASES_A_BACKEND):
+@pytest.mark.parametrize("ranks", RANKS)
+def test_xla_agrees_with_the_oracle_on_the_same_cards(ranks: int) -> None:
+    for case in itertools.islice(supported("torchax", ranks), CASES_A_BACKEND):
         outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)
         assert agrees(case, "torchax", outcome, DEADLINE_SECONDS), case.id
         assert isinstance(outcome, Trace)
         assert outcome.environment["device"] == "gpu"
+
+
+@a_gpu
+def test_torch_xla_drives_a_card_through_jax_s_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+    try:
+        plugin.library()
+    except UsageError as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("PJRT_DEVICE", plugin.DEVICE)
+    case = next(supported("xla_spmd", 1))
+    outcome = sandbox.run(case, "xla_spmd", deadline=DEADLINE_SECONDS)
+    assert isinstance(outcome, Trace)
+    assert outcome.environment["device"] == plugin.DEVICE
+    assert agrees(case, "xla_spmd", outcome, DEADLINE_SECONDS)

@@ -118,8 +118,14 @@ def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
     assert environments.found([gpu, gpu]) == (), "where all have them there is nothing to choose"
     assert environments.found([cpu, gpu, gpus, tpu]) == (
         Environment(backends="torch*", resources={"GPU": 2.0}),
-        Environment(backends="xla_*", resources={"TPU": 4.0}),
+        Environment(backends="xla_*", resources={"TPU": 4.0}, workers=1),
     )
+
+
+def test_a_node_s_chips_belong_to_one_worker_even_where_it_is_the_only_node() -> None:
+    host = {"CPU": 112.0, "TPU": 8.0}
+    assert environments.found([host]) == (Environment(backends="xla_*", resources={"TPU": 8.0}, workers=1),)
+    assert environments.found([host, host]) == (Environment(backends="xla_*", resources={"TPU": 8.0}, workers=2),)
 
 
 def test_amounts_below_zero_are_refused() -> None:

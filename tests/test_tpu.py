@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 from devices import agrees
@@ -21,14 +22,15 @@ pytestmark = [
     pytest.mark.skipif(devices.kind() != "TPU", reason="needs a TPU and libtpu"),
 ]
 CASES_A_BACKEND = 5
+CHIPS = min(devices.chips(), 8)
 DEADLINE_SECONDS = 240.0
 
 
 def supported(backend: str) -> Iterator[Case]:
-    """Generated cases on four chips that a backend takes, in float32 and started in the usual order."""
-    drawn = (case_at(0, index, max_world_size=4) for index in itertools.count())
+    """Generated cases with a chip a rank that a backend takes, in float32 and started in the usual order."""
+    drawn = (case_at(0, index, max_world_size=CHIPS) for index in itertools.count())
     takes = plugins.load("workers.backends", backend).unsupported
-    usual = (case for case in drawn if case.world_size == 4 and case.dtype == "float32" and not list(case.put_back()))
+    usual = (case for case in drawn if case.world_size == CHIPS and case.dtype == "float32" and not list(case.put_back()))
     return (case for case in usual if takes(case) is None)
 
 
@@ -48,3 +50,12 @@ def test_kernels_are_compiled(backend: str) -> None:
     assert agrees(case, backend, outcome, DEADLINE_SECONDS)
     assert isinstance(outcome, Trace)
     assert outcome.environment["pallas"] == "compiled"
+
+
+@pytest.mark.skipif(not all(map(find_spec, ("torchax", "flax"))), reason="needs torchax: pip install 'difftest[torchax]'")
+def test_torchax_agrees_with_the_oracle_on_the_same_chips() -> None:
+    for case in itertools.islice(supported("torchax"), CASES_A_BACKEND):
+        outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)
+        assert agrees(case, "torchax", outcome, DEADLINE_SECONDS), case.id
+        assert isinstance(outcome, Trace)
+        assert outcome.environment["device"] == "tpu"

@@ -12,7 +12,7 @@ from difftest.model import Model
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox
 from workers.backends import xla_spmd, xla_tp
-from workers.xla import sharding
+from workers.xla import devices, sharding
 
 pytestmark = [
     pytest.mark.slow,
@@ -182,6 +182,24 @@ def test_devices_are_found_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "CPU_NUM_DEVICES" not in xla_spmd.environment(a_case())
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert xla_spmd.environment(a_case())["CPU_NUM_DEVICES"] == "4"
+
+
+@pytest.mark.parametrize(("chips", "device"), [(8, "TPU"), (4, "TPU"), (6, "CPU"), (1, "CPU"), (0, "TPU")])
+def test_ranks_that_do_not_share_the_chips_evenly_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch, chips: int, device: str) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "TPU")
+    monkeypatch.setattr(devices, "chips", lambda: chips)
+    told = xla_spmd.environment(a_case())
+    assert told["PJRT_DEVICE"] == device
+    assert told.get("CPU_NUM_DEVICES", "") == ("4" if device == "CPU" else "")
+
+
+def test_a_run_says_that_it_left_the_chips_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    assert not devices.unused_chips()
+    monkeypatch.setattr(devices, "chips", lambda: 8)
+    assert devices.unused_chips()["unused_chips"].startswith("8")
+    monkeypatch.setenv("PJRT_DEVICE", "TPU")
+    assert not devices.unused_chips()
 
 
 def test_layouts_that_no_plan_expresses_are_unsupported() -> None:

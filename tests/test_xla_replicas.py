@@ -18,7 +18,7 @@ from difftest.layout import Replicate, Shard
 from difftest.options import Replication
 from difftest.outcome import Failure, Stage, Trace
 from workers import sandbox
-from workers.xla import gate, replicas
+from workers.xla import devices, gate, replicas
 
 BACKENDS = ("xla_ddp", "xla_replica")
 PERCEPTRON = (Linear(inputs=6, outputs=9), Activation(function="tanh"), Linear(inputs=9, outputs=5))
@@ -168,6 +168,16 @@ def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(mon
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     assert replicas.processes(a_case()) == 2
     assert "MASTER_PORT" not in replicas.environment(a_case())
+
+
+@pytest.mark.parametrize(("chips", "processes"), [(2, 2), (4, 1), (1, 1)])
+def test_replicas_take_the_chips_where_there_is_one_a_rank_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, chips: int, processes: int
+) -> None:
+    monkeypatch.setenv("PJRT_DEVICE", "TPU")
+    monkeypatch.setattr(devices, "chips", lambda: chips)
+    assert replicas.processes(a_case()) == processes
+    assert replicas.environment(a_case())["PJRT_DEVICE"] == ("TPU" if processes == 2 else "CPU")
 
 
 def listening() -> set[str]:

@@ -42,8 +42,12 @@ THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
 EXHAUSTED = re.compile(r"(?i:out of memory)|ALLOC_FAILED")
 """What torch, the driver, cuBLAS and XLA say where a GPU's memory is all taken."""
 
-BROKEN = re.compile(r"ECC error|busy or unavailable|driver version is insufficient")
-"""What the driver says where a GPU is broken, another's alone, or not for this torch; no framework's fault."""
+BROKEN = re.compile(
+    r"ECC error|busy or unavailable|driver version is insufficient|no kernel image is available"
+    r"|TPU is already in use|Device or resource busy|No space left on device"
+)
+"""What is said where a GPU is broken, another's alone, or not for this torch, where another process has the TPU, and where the disk or the
+memory that NCCL's ranks share is full; no framework's fault."""
 
 ASYNCHRONOUS = "CUDA error"
 """A kernel's failure shows at whatever call comes next: where that is says nothing of the fault."""
@@ -137,7 +141,7 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
         if EXHAUSTED.search(str(error)) and _others_hold_the_card():
             raise OSError(errno.ENOMEM, f"others hold the GPU's memory: {error}") from error
         if BROKEN.search(str(error)):
-            raise OSError(errno.EIO, f"the GPU cannot be used: {error}") from error
+            raise OSError(errno.EIO, f"the machine cannot run this: {error}") from error
         return explain(error, *stages.last, rank)
 
 

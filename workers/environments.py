@@ -15,7 +15,8 @@ A backend may be named with its environment, so that one version is held against
 fit patterns with an `@` alone, as `*@2.8`, and those without one no others.
 
 Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's and
-torchax run on the nodes with GPUs and torch_xla's on those with TPU chips, each worker with all of its node's.
+torchax run on the nodes with GPUs. torch_xla's run on those with TPU chips wherever there are any, each worker with all of its node's, and
+one worker a node: libtpu belongs to one process.
 """
 
 import os
@@ -41,6 +42,9 @@ CHOOSING = ("PJRT_DEVICE", SHARE_VARIABLE)
 
 ACCELERATORS = {"GPU": "torch*", "TPU": "xla_*"}
 """Whose backends use which of Ray's resources; torchax is to meet torch on a card."""
+
+EXCLUSIVE = "TPU"
+"""The accelerator that one process has for itself; several share a GPU."""
 
 Resources: TypeAlias = Mapping[str, float]
 
@@ -114,11 +118,14 @@ def read(file: Path) -> tuple[Environment, ...]:
 
 
 def found(nodes: Iterable[Resources]) -> tuple[Environment, ...]:
-    """What differing nodes ask for, `nodes` being their resources: each side's backends go where its accelerators are."""
+    """What `nodes`, given by their resources, ask for: each side's backends go where its accelerators are, if not all nodes have them."""
     nodes = tuple(nodes)
     amounts = {name: [node[name] for node in nodes if node.get(name)] for name in ACCELERATORS}
-    some = {name: min(have) for name, have in amounts.items() if 0 < len(have) < len(nodes)}
-    return tuple(Environment(backends=ACCELERATORS[name], resources={name: least}) for name, least in some.items())
+    some = {name: have for name, have in amounts.items() if have and (name == EXCLUSIVE or len(have) < len(nodes))}
+    return tuple(
+        Environment(backends=ACCELERATORS[name], resources={name: min(have)}, workers=len(have) if name == EXCLUSIVE else None)
+        for name, have in some.items()
+    )
 
 
 def of(backend: str, environments: Iterable[Environment]) -> Environment:

@@ -38,6 +38,17 @@ def chips() -> int:
     return sum(1 for pattern in TPU_DEVICE_FILES for _ in Path("/dev").glob(pattern))
 
 
+def fitting(case: Case) -> str:
+    """The PJRT device of a case under SPMD: `kind()`, but the CPU where the ranks do not share its chips or cards out evenly.
+
+    `UsageError` where the user names CUDA and there is no plugin for it.
+    """
+    chosen = kind()
+    if chosen == plugin.DEVICE:
+        return plugin.fitting(case)
+    return "CPU" if chosen == "TPU" and chips() % case.world_size else chosen
+
+
 def _preload() -> tuple[str, ...]:
     """Modules that import without touching a device; `mark_sharding` looks for jax at its first call, which takes two seconds.
 
@@ -51,12 +62,12 @@ def _preload() -> tuple[str, ...]:
 PRELOAD = _preload()
 
 
-def environment(case: Case) -> dict[str, str]:
-    """The device kind and, on the CPU, one virtual device a rank. No side keeps more precision than the dtype between operators.
+def environment(case: Case, at: str = "") -> dict[str, str]:
+    """The device kind, `at` or what fits, and, on the CPU, one virtual device a rank.
 
-    `UsageError` where the user names CUDA and there is no plugin for it.
+    No side keeps more precision than the dtype between operators. `UsageError` as by `fitting`.
     """
-    at = plugin.fitting(case) if kind() == plugin.DEVICE else kind()
+    at = at or fitting(case)
     flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
     if at != "CPU":
         return {"PJRT_DEVICE": at, "XLA_FLAGS": f"{flags} {DETERMINISTIC}" if at == plugin.DEVICE else flags}
@@ -91,10 +102,17 @@ def describe() -> dict[str, str]:
         "torch": torch.__version__,
         "torch_xla": torch_xla.__version__,
         **_versions("jaxlib", "libtpu"),
+        **unused_chips(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "denormals": "flushed" if kind() == "CPU" else "as the device has them",
         "matmul_precision": str(torch_xla._XLAC._xla_get_mat_mul_precision()),  # noqa: SLF001
     }
+
+
+def unused_chips() -> dict[str, str]:
+    """How many TPU chips a run on the CPU left alone, and why that may be; nothing where there are none."""
+    there = chips() if kind() == "CPU" else 0
+    return {"unused_chips": f"{there}: not shared out evenly by the ranks, without libtpu, or not asked for"} if there else {}
 
 
 def _versions(*packages: str) -> Mapping[str, str]:

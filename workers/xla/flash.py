@@ -21,7 +21,7 @@ Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
 
 def refusal(case: Case) -> str | None:
     """Why flash attention in `case` cannot run with what is installed here, or None."""
-    return pallas.refusal(devices.kind()) if case.model.flash_attentions else None
+    return pallas.refusal(devices.fitting(case)) if case.model.flash_attentions else None
 
 
 def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":

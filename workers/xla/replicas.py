@@ -35,7 +35,7 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
-    if (kind := devices.kind()) == plugin.DEVICE:
+    if (kind := fitting(case)) == plugin.DEVICE:
         return f"replicas on {kind} need a process a card, and the plugin has been told of one process alone"
     return gate.missing() if kind == "CPU" else None
 
@@ -47,9 +47,18 @@ def _rows_by_rank(case: Case) -> Iterator[int]:
         yield mine.stop - mine.start
 
 
+def fitting(case: Case) -> str:
+    """The PJRT device of a case: `devices.kind()`, but the CPU where there is another number of TPU chips than ranks.
+
+    torch_xla lays the processes out over every chip of the machine, and each waits for all the others.
+    """
+    kind = devices.kind()
+    return "CPU" if kind == "TPU" and devices.chips() not in (0, case.world_size) else kind
+
+
 def processes(case: Case) -> int:
     """One on the CPU, whose devices are all in one process; one a rank elsewhere."""
-    return 1 if devices.kind() == "CPU" else case.world_size
+    return 1 if fitting(case) == "CPU" else case.world_size
 
 
 def environment(case: Case) -> dict[str, str]:
@@ -58,7 +67,7 @@ def environment(case: Case) -> dict[str, str]:
     An asynchronous client runs the replicas' programs on a few threads of its own, and where there are more replicas than cores one in four
     runs ended with a rank's program waiting for the thread that another's collective had blocked.
     """
-    there = devices.environment(case)
+    there = devices.environment(case, fitting(case))
     return {**there, "PJRT_CPU_ASYNC_CLIENT": "false", "MASTER_PORT": "0"} if there["PJRT_DEVICE"] == "CPU" else there
 
 

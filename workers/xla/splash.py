@@ -38,7 +38,7 @@ def refusal(case: Case) -> str | None:
         (rows % process_groups.data_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
         (not all(map(find_spec, CALL_JAX)), f"splash attention reaches JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}"),
     )
-    return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(devices.kind())
+    return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(devices.fitting(case))
 
 
 def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
