@@ -94,7 +94,7 @@ def observation(campaign: Campaign, examined: Examined, ran: Ran) -> Observation
         environment=dict(ran.outcome.environment),
         started=ran.started,
         seconds=round(ran.seconds, 3),
-        runs=len(examined.runs),
+        runs=len(examined.runs) + examined.lost,
     )
 
 

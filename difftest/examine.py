@@ -1,7 +1,7 @@
 """One case, run on every side and compared: what a campaign does for each case, and a finding's evidence for a few more."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -68,36 +68,47 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """One case, run on every backend that supports it, and compared. `trouble` is what infrastructure failed at."""
+    """One case, run on every backend that supports it, and compared. `trouble` is what infrastructure failed at, `lost` how many runs."""
 
     index: int
     case: Case
     runs: Mapping[str, Ran] = field(default_factory=dict)
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     trouble: str = ""
+    lost: int = 0
 
 
 def examine(campaign: Campaign, index: int, case: Case) -> Examined:
-    """Runs one case on the oracle and on every backend that supports it, and compares."""
+    """Runs one case on the oracle and on every backend that supports it, and compares.
+
+    What infrastructure fails on one backend does not take the others' runs along.
+    """
     asked = [name for name, backend in campaign.backends.items() if not backend.unsupported(case)]
     try:
-        ran = {name: _taken(campaign, case, name) for name in (ORACLE, *asked)}
-        runs = {name: one for name, one in ran.items() if one}
-        sides = {name: campaign.backends[name].SIDE for name in asked if name in runs}
+        truth, (ran, lost) = attempt(campaign, case, ORACLE), _taken(campaign, case, asked)
+        if lost and not ran:
+            return Examined(index=index, case=case, trouble=lost[0])
+        runs, sides = {ORACLE: truth, **ran}, {name: campaign.backends[name].SIDE for name in ran}
         twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
         again = {name: attempt(campaign, case, name).outcome for name in sides if twice}
         comparisons = compare_all(campaign, case, runs, sides, again)
     except InfrastructureError as error:
         return Examined(index=index, case=case, trouble=str(error))
-    return Examined(index=index, case=case, runs=runs, comparisons=with_arbiter(comparisons, sides))
+    arbitrated, trouble = with_arbiter(comparisons, sides), "; ".join(dict.fromkeys(lost))
+    return Examined(index=index, case=case, runs=runs, comparisons=arbitrated, trouble=trouble, lost=len(lost))
 
 
-def _taken(campaign: Campaign, case: Case, backend: str) -> Ran | None:
-    """One run; None where the worker's packages do not support the case, as those of an older version may."""
-    try:
-        return attempt(campaign, case, backend)
-    except UnsupportedError:
-        return None
+def _taken(campaign: Campaign, case: Case, asked: Iterable[str]) -> tuple[dict[str, Ran], list[str]]:
+    """The runs of a case by backend, without those whose worker's packages do not support it, and what infrastructure failed at."""
+    ran, lost = dict[str, Ran](), list[str]()
+    for name in asked:
+        try:
+            ran[name] = attempt(campaign, case, name)
+        except UnsupportedError:
+            continue
+        except InfrastructureError as error:
+            lost.append(str(error))
+    return ran, lost
 
 
 def compare_all(

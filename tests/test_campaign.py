@@ -20,6 +20,7 @@ from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.evidence import REPEATS
 from difftest.examine import TRIES, Campaign
 from difftest.outcome import Failure, Outcome, Stage, Symptom
+from difftest.resume import resumed
 
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")
 SIDES = {"ddp": "torch", "spmd": "xla"}
@@ -265,15 +266,28 @@ def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> 
     assert machine.asked[tensor_parallel_case().id, "spmd"] == TRIES
 
 
-@pytest.mark.parametrize("spoiled", ["oracle", "spmd"])
-def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(tmp_path: Path, spoiled: str) -> None:
+@pytest.mark.parametrize("spoiled", [("oracle",), ("ddp", "spmd")])
+def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(tmp_path: Path, spoiled: tuple[str, ...]) -> None:
     machine = Machine(ddp=always)
-    machine.spoiled = {spoiled: TRIES}
+    machine.spoiled = dict.fromkeys(spoiled, TRIES)
     campaign = a_campaign(tmp_path, machine)
     broken, whole = examined(campaign, tensor_parallel_case(), tensor_parallel_case(seed=1))
     assert (broken.examined.trouble, broken.new, broken.examined.runs) == ("a node was lost", (), {})
     assert (whole.examined.trouble, len(whole.new)) == ("", 1)
     assert {o.index for o in campaign.corpus.observations()} == {1}
+
+
+def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_is_asked_again_on_resuming(tmp_path: Path) -> None:
+    machine = Machine(ddp=always)
+    machine.spoiled = {"spmd": TRIES}
+    campaign = a_campaign(tmp_path, machine)
+    (partial,) = examined(campaign)
+    assert (partial.examined.trouble, set(partial.examined.runs)) == ("a node was lost", {"oracle", "ddp"})
+    assert [finding.backend for finding in partial.new] == ["ddp"]
+    with resumed(campaign.corpus, campaign.name) as recorded:
+        (whole,) = run(campaign, enumerate((tensor_parallel_case(),)), recorded)
+    assert set(whole.examined.runs) == {"oracle", *SIDES}
+    assert (the_finding(campaign).hits, len(list(campaign.corpus.observations()))) == (1, 3), "nothing is counted twice"
 
 
 def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path) -> None:
