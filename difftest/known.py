@@ -18,7 +18,7 @@ from difftest.case import Case
 from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
 from difftest.examine import Described
-from difftest.layers import Conv, walk
+from difftest.layers import Attention, Conv, walk
 from difftest.layout import Shard
 from difftest.plugins import plain
 from difftest.reduce.measure import uneven_cuts
@@ -26,7 +26,7 @@ from difftest.reduce.measure import uneven_cuts
 FILE = Path(__file__).with_name("known.toml")
 """The project's own ledger."""
 
-FACTS = ("path", "mesh", "dtype", "optimizer", "loss", "regime", "layers", "clipping", "cuts", "kernels", "bucket_view")
+FACTS = ("path", "mesh", "dtype", "optimizer", "loss", "regime", "layers", "clipping", "cuts", "kernels", "bucket_view", "lone_tensor")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,9 +123,11 @@ def facts(case: Case) -> Mapping[str, str]:
     """What an entry may ask of a case: `FACTS`, as words. `layers` are kinds with a space between.
 
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of convolutions `whole` or `cut`.
+    `lone_tensor` is `yes` where the model has a single parameter, or a single buffer, which is an attention's mask.
     """
     parameters = case.layout.parameters
     kernels = [parameters[f"{path}.weight"] for path, layer in walk(case.model.layers) if isinstance(layer, Conv)]
+    masks = sum(isinstance(layer, Attention) for _, layer in walk(case.model.layers))
     return {
         "path": case.path,
         "mesh": str(case.layout.mesh),
@@ -138,6 +140,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "cuts": "uneven" if uneven_cuts(case) else "even",
         "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
+        "lone_tensor": "yes" if 1 in {masks, len(parameters)} else "no",
     }
 
 

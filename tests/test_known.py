@@ -7,15 +7,18 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from samples import a_case, tensor_parallel_case
-from test_divergence import FOUND
+from test_divergence import FOUND, MISMATCH
 
 from difftest import plugins
-from difftest.case import Training
+from difftest.campaign import Progress
+from difftest.case import Data, Training
 from difftest.commands.run import Tally, conclude, known_upstream
+from difftest.comparator import Comparison
 from difftest.corpus import Corpus
 from difftest.errors import UsageError
+from difftest.examine import Examined
 from difftest.known import FACTS, FILE, Entry, Ledger, facts, guarded, read
-from difftest.layers import Conv
+from difftest.layers import Activation, Conv, Linear, RMSNorm
 from difftest.layout import Replicate, Shard
 
 TODAY = date(2026, 11, 21)
@@ -137,6 +140,56 @@ def test_the_faults_of_the_readme_are_known_and_what_resembles_them_is_not() -> 
     assert ledger.entry(clipped, UNEVEN, TODAY) is None
 
 
+PLAIN = a_case((Linear(inputs=4, outputs=4), Activation(function="tanh"), Linear(inputs=4, outputs=2)))
+NORMED = a_case((Linear(inputs=4, outputs=4), RMSNorm(width=4)), fed=Data(batch=5))
+
+
+@pytest.mark.parametrize("check", ["loss", "gradients", "parameters", "replicas"])
+def test_a_number_that_is_wrong_in_a_plain_case_is_nobody_s_known_fault(check: str) -> None:
+    for name in backends():
+        found = msgspec.structs.replace(
+            FOUND, backend=name, fingerprint=f"{name}-{check}-mismatch-0123abcd", detail="step 0, forward, output: x"
+        )
+        assert read().entry(found, PLAIN, TODAY) is None, name
+
+
+def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards() -> None:
+    assert facts(NORMED)["cuts"] == "uneven"
+    output = msgspec.structs.replace(
+        FOUND, backend="torch_dtensor", fingerprint="torch_dtensor-loss-mismatch-9282fcb0", detail="step 0, forward, output: x"
+    )
+    loss = msgspec.structs.replace(output, detail="step 0, forward, loss: x")
+    told = [read().entry(found, NORMED, TODAY) for found in (output, loss)]
+    assert ["rms_norm" in (entry.upstream if entry else "") for entry in told] == [True, False]
+    assert told[1]
+    assert told[1].upstream.endswith("162692")
+
+
+def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_cover_how_it_was_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.prepare()
+    corpus.save(FOUND, UNEVEN)
+    entry = msgspec.structs.replace(ENTRY, expires=date.max, where={"cuts": "uneven"})
+    options = {"out": tmp_path, "as_json": False, "fail_on": "new"}
+    for seen, status in ((UNEVEN, 0), (EVEN, 1)):
+        progress = Progress(
+            examined=Examined(index=0, case=seen, comparisons={FOUND.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))})
+        )
+        tally = Tally(known={FOUND.fingerprint: corpus.finding(FOUND.fingerprint)})
+        tally.count(progress)
+        assert conclude(options, tally, known_upstream(corpus, Ledger(known=(entry,)), tally)) == status
+        assert ("known upstream" in capsys.readouterr().out) == (status == 0)
+
+
+def test_a_campaign_that_compared_nothing_is_not_green(tmp_path: Path) -> None:
+    Corpus(tmp_path / "corpus").prepare()
+    options = {"out": tmp_path, "as_json": False, "fail_on": "new"}
+    with pytest.raises(UsageError, match="nothing was compared: no backend takes any of the 2 cases"):
+        conclude(options, Tally(cases=2, runs=2), {})
+
+
 @pytest.mark.parametrize(("known", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)])
 def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, known: bool, fail_on: str, status: int
@@ -144,7 +197,7 @@ def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(FOUND, EVEN)
-    tally = Tally(cases=1, runs=2, new={FOUND.fingerprint: FOUND})
+    tally = Tally(cases=1, runs=2, compared=1, new={FOUND.fingerprint: FOUND})
     ledger = Ledger(known=(msgspec.structs.replace(ENTRY, expires=date.max),) if known else ())
     options = {"out": tmp_path, "as_json": False, "fail_on": fail_on}
     assert conclude(options, tally, known_upstream(corpus, ledger, tally)) == status

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from difftest import known, plugins, resume
 from difftest.campaign import Progress
@@ -17,8 +18,8 @@ from difftest.commands._options import Backends, Duration, Names, check_world_si
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
-from difftest.errors import InfrastructureError
+from difftest.divergence import Divergence, Finding
+from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import ORACLE, Campaign
 from difftest.known import Entry, Ledger
 from difftest.resume import Definition, Recorded
@@ -98,7 +99,8 @@ def definition(options: Mapping[str, Any]) -> Definition:
 class Tally:
     """What a campaign came to; the runs' tensors are let go as soon as they are recorded.
 
-    `resumed` are the cases that an earlier command had recorded; `cases` and `runs` are this one's.
+    `resumed` are the cases that an earlier command had recorded; `cases` and `runs` are this one's. `sightings` are by fingerprint what
+    showed it, with the case: a fault that nobody knows may look like one that is known.
     """
 
     cases: int = 0
@@ -108,6 +110,8 @@ class Tally:
     known: dict[str, Finding] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    compared: int = 0
+    sightings: dict[str, list[tuple[Divergence, Case]]] = field(default_factory=dict)
 
     def count(self, progress: Progress) -> None:
         """Adds one case."""
@@ -117,6 +121,10 @@ class Tally:
         self.known |= {finding.fingerprint: finding for finding in progress.known if finding.fingerprint not in self.new}
         if progress.examined.trouble:
             self.trouble.append(progress.examined.trouble)
+        comparisons = progress.examined.comparisons.values()
+        self.compared += len(comparisons)
+        for first in (comparison.divergences[0] for comparison in comparisons if comparison.divergences):
+            self.sightings.setdefault(first.fingerprint, []).append((msgspec.structs.replace(first, log=""), progress.examined.case))
 
     def tell(self, findings: Iterable[Finding]) -> None:
         """Adds what nobody was told of yet, as new, whichever command found it."""
@@ -174,10 +182,11 @@ def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
 
 
 def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
-    """The findings that the ledger knows, by fingerprint."""
-    found = {**tally.new, **tally.known}
-    entries = {name: ledger.entry(finding, corpus.case(name), known.now()) for name, finding in found.items()}
-    return {name: entry for name, entry in entries.items() if entry}
+    """The findings that the ledger knows, by fingerprint: as they were first found, and however they were seen now."""
+    found, today = {**tally.new, **tally.known}, known.now()
+    entries = {name: ledger.entry(finding, corpus.case(name), today) for name, finding in found.items()}
+    covered = {name for name in found if all(ledger.entry(*seen, today) for seen in tally.sightings.get(name, ()))}
+    return {name: entry for name, entry in entries.items() if entry and name in covered}
 
 
 def conclude(
@@ -194,21 +203,25 @@ def conclude(
     """
     from reports.write import DEFAULT_FORMATS, write
 
-    corpus = Corpus(options["out"] / "corpus")
+    corpus, fresh = Corpus(options["out"] / "corpus"), tally.new.keys() - upstream.keys()
     for name, finding in {**tally.new, **tally.known}.items():
         if finding.upstream != (issue := upstream[name].upstream if name in upstream else ""):
             corpus.amend(name, upstream=issue)
+            fresh |= {name} - upstream.keys()
     written = write(options["out"], (*DEFAULT_FORMATS, *formats))
     if options["as_json"]:
         reported = {name: entry.upstream for name, entry in sorted(upstream.items())}
         print_json(_summary(options, tally) | {"upstream": reported} | dict(more or {}))
     else:
         _tell(tally, written, upstream)
-    if tally.trouble and len(tally.trouble) == tally.cases:
+    if tally.trouble and not tally.runs:
         msg = f"no case could be run: {tally.trouble[0]}"
         raise InfrastructureError(msg)
+    if tally.runs and not (tally.compared or tally.resumed):
+        msg = f"nothing was compared: no backend takes any of the {tally.cases} cases (`difftest support` tells which take what)"
+        raise UsageError(msg)
     resume.told(corpus, tally.new)
-    found = {"new": tally.new.keys() - upstream.keys(), "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
+    found = {"new": fresh, "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
     return int(bool(found[options["fail_on"]]))
 
 
