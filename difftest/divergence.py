@@ -30,10 +30,18 @@ _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
 ARGUMENTS = r"args_schema=.*|\(\[?Spec\(.*"
 """DTensor's messages list an operator's arguments (newer torch without that name), shapes, placements and all: they differ by case."""
 
-_TYPE = re.compile(r"\bbf(?=16\[)")
-"""XLA's messages give a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type."""
-
-_FOLDERS = re.compile(r"(/[\w.+-]+)+/")
+_WORDS = (
+    (re.compile(ARGUMENTS), "args"),
+    (re.compile(r"(/[\w.+-]+)+/"), ""),  # folders
+    (re.compile(r"\bdifftest-\w+"), "difftest"),  # a run's own folder, where it is the last word
+    (re.compile(r"\bbf(?=16\[)"), "f"),  # XLA gives a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type
+    (re.compile(r"\bbfloat(?=16\b)"), "float"),
+    (re.compile(r"\bBFloat16\b"), "Half"),
+    (re.compile(r"(?<=\d)\[\]"), "[0]"),  # the shape of a number
+    (re.compile(r"\bDeviceMesh\((?:[^()]|\([^()]*\))*\)"), "DeviceMesh"),
+    (re.compile(r"[(\[](?:(?:_?[A-Z]\w*Shard|Shard|Replicate|_?\w*Partial)\([^()]*\)(?:, ?)?)+[)\]]"), "placements"),
+)
+"""What cases write in their own way where the fault is the same: places, types, meshes, layouts."""
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,14 +79,20 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identity(failure: Failure) -> str:
-    """What makes two failures the same one: kind, message and frame, without numbers, folders or addresses; a crash's stage too."""
+    """What makes two failures the same one: kind, message and frame, without numbers, folders or addresses; a crash's stage too.
+
+    A hang has no message of its own: which ranks had ended, when time was up, is chance.
+    """
     where = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
-    return "\n".join((failure.kind, without_numbers(failure.message), failure.frame.rpartition("/")[2], *where))
+    message = "" if failure.symptom is Symptom.HANG else without_numbers(failure.message)
+    return "\n".join((failure.kind, message, failure.frame.rpartition("/")[2], *where))
 
 
 def without_numbers(text: str) -> str:
-    """`text` with numbers, lists of numbers, folders and DTensor's argument lists taken out, so that two cases write the same."""
-    return _NUMBERS.sub("#", _NUMBER.sub("#", _TYPE.sub("f", _FOLDERS.sub("", re.sub(ARGUMENTS, "args", text))))).strip()
+    """`text` without numbers, lists of numbers, and what else two cases write in their own way."""
+    for pattern, word in _WORDS:
+        text = pattern.sub(word, text)
+    return _NUMBERS.sub("#", _NUMBER.sub("#", text)).strip()
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

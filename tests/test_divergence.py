@@ -99,6 +99,13 @@ def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float,
         ("no file /home/me/venv/lib/x.so", "no file /opt/lib/python3/x.so"),
         ("not compatible: f32[3,128,8] vs. f32[4,128,8]", "not compatible: bf16[5,128] vs. bf16[6,128]"),
         ('File "/a/b/torch/nn.py", line 3', 'File "/c/torch/nn.py", line 1234'),
+        ("expected Half but found BFloat16", "expected BFloat16 but found Half"),
+        ("dtype torch.bfloat16", "dtype torch.float16"),
+        ("on DeviceMesh((dp=2), 'cpu', stride=(1,))", "on DeviceMesh((dp=2, tp=2), 'cuda', stride=(2, 1))"),
+        ("from (Shard(dim=0), Replicate())", "from (Replicate(), Shard(dim=1))"),
+        ("from [Partial(sum), _StridedShard(dim=0, sf=2)]", "from [Shard(dim=0)]"),
+        ("f32[] is not f32[3]", "f32[4,2] is not f32[]"),
+        ("cannot open /tmp/difftest-x1y2", "cannot open /var/tmp/difftest-abcd"),
     ],
 )
 def test_messages_of_two_machines_and_two_sizes_are_one(one: str, other: str) -> None:
@@ -111,6 +118,8 @@ def test_messages_of_two_machines_and_two_sizes_are_one(one: str, other: str) ->
         ("cannot shard dim 1", "cannot replicate dim 1"),
         ("no file /lib/x.so", "no file /lib/y.so"),
         ("size 3", "sizes 3"),
+        ("expected Float but found Half", "expected Half but found Float"),
+        ("mesh DeviceMesh((dp=2)) is too small", "mesh DeviceMesh((dp=2)) is too large"),
     ],
 )
 def test_messages_that_say_something_else_stay_apart(one: str, other: str) -> None:
@@ -132,6 +141,12 @@ def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, st
 )
 def test_failures_are_one_whatever_their_folder_rank_log_or_step(changes: dict[str, object]) -> None:
     assert identity(a_failure(**changes)) == identity(a_failure())
+
+
+def test_a_hang_is_the_same_whichever_ranks_had_ended() -> None:
+    some, none = (a_failure(Symptom.HANG, message=f"not finished after 60 s; ranks that ended: {ended}") for ended in ("[0, 1]", "[]"))
+    assert identity(some) == identity(none)
+    assert identity(some) != identity(a_failure(Symptom.HANG, frame="/opt/torch/api.py:join"))
 
 
 @given(findings)
