@@ -34,7 +34,7 @@ def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mappin
     """
     campaign = replace(campaign, execute=Once(campaign.execute, alone=ORACLE))
     tries = 1 if finding.stable[0] == finding.stable[1] else UNSTEADY_TRIES
-    found = next((d for _ in range(tries) if (d := _first(campaign, case, finding))), None)
+    found, device = next((told for _ in range(tries) if (told := _first(campaign, case, finding))), (None, ""))
     if found is None:
         return None
     asked = Asked(
@@ -45,20 +45,23 @@ def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mappin
         siblings=campaign.siblings(finding.backend),
         environment=environment,
     )
-    told = list(ablations(asked))
+    asking = list(ablations(asked))
     with ThreadPoolExecutor(campaign.workers) as pool:
-        answers = pool.map(partial(_answer, campaign, found, tries), told)
-        return {one.name: answer for one, answer in zip(told, answers, strict=True)}
+        answers = pool.map(partial(_answer, campaign, found, device, tries), asking)
+        return {one.name: answer for one, answer in zip(asking, answers, strict=True)}
 
 
-def _first(campaign: Campaign, case: Case, finding: Finding) -> Divergence | None:
-    """The finding's divergence in one run of its case as it is."""
-    first = rerun(campaign, case, finding.backend, twice=finding.check == "determinism").divergences[:1]
-    return next((d for d in first if d.fingerprint == finding.fingerprint), None)
+def _first(campaign: Campaign, case: Case, finding: Finding) -> tuple[Divergence, str] | None:
+    """The finding's divergence in one run of its case as it is, and the device of that run."""
+    seen = rerun(campaign, case, finding.backend, twice=finding.check == "determinism")
+    return next(((d, seen.device) for d in seen.divergences[:1] if d.fingerprint == finding.fingerprint), None)
 
 
-def _answer(campaign: Campaign, found: Divergence, tries: int, ablation: Ablation) -> str:
-    """What becomes of a divergence; one that comes and goes is gone only when it stays away in every one of `tries` runs."""
+def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, ablation: Ablation) -> str:
+    """What becomes of a divergence; one that comes and goes is gone only when it stays away in every one of `tries` runs.
+
+    Nothing is told of a run on another `device`, as where fewer ranks than before have GPUs enough.
+    """
     reason = ablation.reason or campaign.backends[ablation.backend].unsupported(ablation.case)
     if reason:
         return f"{UNTOLD}: {reason}"
@@ -68,6 +71,8 @@ def _answer(campaign: Campaign, found: Divergence, tries: int, ablation: Ablatio
             seen = rerun(campaign, ablation.case, ablation.backend, twice=found.check == "determinism", options=ablation.options)
         except InfrastructureError as error:
             return f"{UNTOLD}: {error}"
+        if len({device, seen.device} - {""}) > 1:
+            return f"{UNTOLD}: it ran on {seen.device}, the finding on {device}"
         answer = _told(seen, found, ablation)
         if not answer.startswith(DISAPPEARS):
             break

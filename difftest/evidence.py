@@ -14,9 +14,9 @@ from difftest.case import Case
 from difftest.comparator import Comparison
 from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError
-from difftest.examine import ORACLE, Campaign, Examined, Ran, attempt, compare_all
+from difftest.examine import ORACLE, Campaign, Examined, Ran
 from difftest.once import Once
-from difftest.outcome import Outcome
+from difftest.rerun import rerun
 
 T = TypeVar("T")
 REPEATS = 2
@@ -73,7 +73,7 @@ def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:
 
 def _beside(campaign: Campaign, examined: Examined, divergence: Divergence) -> dict[str, str]:
     """Who of the same side computed this very case rightly, who shows the same fault, and which layer of the side that leaves at fault."""
-    bad = {name: _parts(examined.comparisons.get(name), divergence) for name in sorted(campaign.siblings(divergence.backend))}
+    bad = {name: _shares(examined.comparisons.get(name), divergence) for name in sorted(campaign.siblings(divergence.backend))}
     right, wrong = ([name for name in bad if bad[name] is diverges] for diverges in (False, True))
     frameworks = [[campaign.backends[name].FRAMEWORK for name in names] for names in (right, wrong)]
     fault = layer(divergence.side, campaign.backends[divergence.backend].FRAMEWORK, *frameworks)
@@ -95,11 +95,11 @@ def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> S
     """Runs what the 2 x 2 still lacks: both sides on one device. Only a new divergence pays for it."""
     others = _other_side(campaign, examined, divergence.side)[:1]
     single, names = examined.case.unsharded(), (divergence.backend, *others)
-    asked = [partial(_bad, campaign, single, name, divergence, _device(examined.runs[name].outcome)) for name in names]
+    asked = [partial(_bad, campaign, single, name, divergence, examined.comparisons[name].device) for name in names]
     bad = _at_once(campaign, asked)
     return Square(
         single=bad[0],
-        other=_parts(examined.comparisons[others[0]], divergence) if others else None,
+        other=_shares(examined.comparisons[others[0]], divergence) if others else None,
         other_single=bad[1] if others else None,
     )
 
@@ -110,16 +110,13 @@ def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[s
     return sorted(ran, key=lambda name: examined.comparisons[name].verdict != "agree")
 
 
-def _device(outcome: Outcome) -> str:
-    """What a run was on; empty where it did not live to tell."""
-    return outcome.environment.get("device", "")
-
-
 def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence, device: str = "") -> bool | None:
     """Whether `case` shows the same fault; None where nothing can be told, as where it ran on another `device`, GPUs being too few."""
     if campaign.backends[backend].unsupported(case):
         return None
-    return _parts(_compared(campaign, case, backend, divergence, device), divergence)
+    seen = _compared(campaign, case, backend, divergence)
+    elsewhere = seen is not None and len({device, seen.device} - {""}) > 1
+    return None if elsewhere else _parts(seen, divergence)
 
 
 def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None:
@@ -133,18 +130,19 @@ def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None
     return True if alike else None
 
 
+def _shares(comparison: Comparison | None, divergence: Divergence) -> bool | None:
+    """As `_parts`, of another backend's run: there the damage must look alike too, for two faults can spoil the same tensors."""
+    told = _parts(comparison, divergence)
+    return None if told and comparison and comparison.divergences[0].nature != divergence.nature else told
+
+
 def _shows(comparison: Comparison, divergence: Divergence) -> bool:
     return any(d.fingerprint == divergence.fingerprint for d in comparison.divergences[:1])
 
 
-def _compared(campaign: Campaign, case: Case, backend: str, divergence: Divergence, device: str = "") -> Comparison | None:
-    """A run made for a finding, in fresh processes, beside the oracle; None when infrastructure failed, or it was not on the `device`."""
-    side = campaign.backends[backend].SIDE
+def _compared(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> Comparison | None:
+    """A run made for a finding, in fresh processes, beside the oracle; None when infrastructure failed."""
     try:
-        runs = {name: attempt(campaign, case, name) for name in (ORACLE, backend)}
-        if device and _device(runs[backend].outcome) not in {device, ""}:
-            return None
-        again = {backend: attempt(campaign, case, backend).outcome} if divergence.check == "determinism" else {}
-        return compare_all(campaign, case, runs, {backend: side}, again)[backend]
+        return rerun(campaign, case, backend, twice=divergence.check == "determinism")
     except InfrastructureError:
         return None

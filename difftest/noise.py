@@ -31,6 +31,9 @@ UNIFORM = 3.0
 THRESHOLD = 10.0
 """The greatest error, in floors, that is still called rounding."""
 
+FLOORS_MOST = 1e30
+"""Stands for infinity and NaN in measurements: "infinitely many floors" in files, which know no infinity."""
+
 
 def spread(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float) -> tuple[Tensors, ...]:
     """Per step and tensor, how far rounding moves each element of `truth`.
@@ -43,6 +46,17 @@ def spread(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: floa
         return _deviation(exact, [sample.steps[step][key] for sample in samples], native.steps[step][key], roundoff)
 
     return tuple({key: deviation(step, key, exact) for key, exact in tensors.items()} for step, tensors in enumerate(truth.steps))
+
+
+def farthest(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float) -> float:
+    """The greatest error of `native`, in floors that the simulated runs alone give; arguments as for `spread`."""
+    greatest = 0.0
+    for step, tensors in enumerate(truth.steps):
+        for key, exact in tensors.items():
+            floors = floor(np.sqrt(_simulated(exact, [sample.steps[step][key] for sample in samples], roundoff)))
+            ratios = in_floors(native.steps[step][key].pieces[0] - exact.pieces[0], floors)
+            greatest = max(greatest, float(np.nan_to_num(ratios, nan=0.0, posinf=FLOORS_MOST).max(initial=0.0)))
+    return greatest
 
 
 def finite(trace: Trace) -> bool:
@@ -66,8 +80,13 @@ def in_floors(error: npt.NDArray[np.float64], floors: npt.NDArray[np.float64]) -
 
 
 def _deviation(truth: Sharded, samples: Sequence[Sharded], native: Sharded, roundoff: float) -> Sharded:
-    exact = truth.pieces[0]
-    simulated = sum((sample.pieces[0] - exact) ** 2 for sample in samples) / len(samples)
-    represented = (roundoff * exact) ** 2 / UNIFORM
-    pieces = {0: np.asarray(np.sqrt(simulated + (native.pieces[0] - exact) ** 2 + represented))}
+    off = native.pieces[0] - truth.pieces[0]
+    pieces = {0: np.asarray(np.sqrt(_simulated(truth, samples, roundoff) + off**2))}
     return Sharded(shape=truth.shape, dtype=truth.dtype, placements=truth.placements, pieces=pieces)
+
+
+def _simulated(truth: Sharded, samples: Sequence[Sharded], roundoff: float) -> npt.NDArray[np.float64]:
+    """The variance of every element over the simulated runs, with that of representing it."""
+    exact = truth.pieces[0]
+    moved = sum((sample.pieces[0] - exact) ** 2 for sample in samples) / len(samples)
+    return np.asarray(moved + (roundoff * exact) ** 2 / UNIFORM)

@@ -5,7 +5,7 @@ for every backend, and copies that should be equal can be compared with each oth
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -69,13 +69,20 @@ class Sharded:
                 found.append(f"rank {rank} holds {actual}, expected {expected}")
         return found
 
-    def full(self, mesh: Mesh) -> npt.NDArray[np.float64]:
-        """The whole tensor in float64, from the first rank of each replica group; only for a tensor without `misfits`."""
+    def full(self, mesh: Mesh, copy: int = 0) -> npt.NDArray[np.float64]:
+        """The whole tensor in float64, from the ranks of that number (the first, 0) of its replica groups; only without `misfits`."""
         whole = np.full(self.shape, np.nan)
         for ranks in replica_groups(self.placements, mesh):
-            place = local_slices(self.shape, self.placements, mesh, ranks[0])
-            whole[place] = self.pieces[ranks[0]]
+            whole[local_slices(self.shape, self.placements, mesh, ranks[copy])] = self.pieces[ranks[copy]]
         return whole
+
+    def copies(self, mesh: Mesh) -> Iterator[npt.NDArray[np.float64]]:
+        """The whole tensor as each rank of its replica groups has it, the first ranks first; what repeats the first is left out."""
+        groups = list(replica_groups(self.placements, mesh))
+        yield self.full(mesh)
+        for copy in range(1, len(groups[0])):
+            if not all(np.array_equal(self.pieces[ranks[0]], self.pieces[ranks[copy]], equal_nan=True) for ranks in groups):
+                yield self.full(mesh, copy)
 
     def merged(self, other: "Sharded") -> "Sharded":
         """The same tensor with the pieces of further ranks."""

@@ -12,15 +12,13 @@ from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence
 from difftest.nature import LONELY, MOVED, moved, nature, wrong_ranks
+from difftest.noise import FLOORS_MOST
 from difftest.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
 
 Key: TypeAlias = tuple[int, Stage, str]
 """Step, stage and tensor name."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-
-FLOORS_MOST = 1e30
-"""Stands for infinity and NaN in measurements: "infinitely many floors" in files, which know no infinity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +139,10 @@ def _measure(case: Case, expected: Trace, actual: Trace, *, exact: bool) -> Iter
             tensor = tensors.get((stage, name))
             if tensor is None or tensor.shape != truth.shape or tensor.misfits(mesh):
                 continue  # the shape check's business
-            deviation = floors[stage, name].full(alone)
-            yield (step, stage, name), measure((step, stage, name), truth.full(alone), deviation, tensor.full(mesh), exact=exact)
+            key, whole, deviation = (step, stage, name), truth.full(alone), floors[stage, name].full(alone)
+            # of gradients and parameters every copy has the first one's bits, or the replicas check says so
+            copies = tensor.copies(mesh) if stage is Stage.FORWARD else (tensor.full(mesh),)
+            yield key, max((measure(key, whole, deviation, copy, exact=exact) for copy in copies), key=lambda one: one.ratio)
 
 
 def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: bool = False) -> Measurement:

@@ -237,7 +237,7 @@ def _detected(value: Floats, deviation: Floats, at: Key, size: float, random: np
 def _own_fault(seen: Comparison, known: Known) -> str:
     """The fingerprint of a fault that is the backend's own: a failure, numbers that no rounding explains, or one that the ledger knows."""
     first = seen.divergences[:1]
-    return next((d.fingerprint for d in first if d.ratio is None or d.ratio >= REAL_FLOORS or known(d)), "")
+    return next((d.fingerprint for d in first if d.check == "completion" or (d.ratio or 0.0) >= REAL_FLOORS or known(d)), "")
 
 
 def _numeric(  # noqa: PLR0913, PLR0917  one run and what is known of it

@@ -1,5 +1,6 @@
 """Ablations: what each subject changes, and what is made of the answers, on made-up runs; one finding's on real ones."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -131,6 +132,19 @@ def test_the_answers_say_what_becomes_of_the_finding(tmp_path: Path) -> None:
     assert told["other runs it"] == f"{UNTOLD}: it is another"
     assert "ddp runs it" not in told, "the other side is no sibling"
     assert not any("XLA_FLAGS" in options for name, options in machine.seen if name == "oracle")
+
+
+def test_nothing_is_told_of_what_ran_on_another_device(tmp_path: Path) -> None:
+    class FewCards(Answers):
+        """A machine with a GPU for one rank, and not for two."""
+
+        def answer(self, case: Case, backend: str) -> Outcome:
+            device = "NVIDIA H200" if case.world_size == 1 else "cpu"
+            return dataclasses.replace(super().answer(case, backend), environment={"device": device})
+
+    told = answers(tmp_path, FewCards())
+    assert told["it runs on one device, unsharded"] == f"{UNTOLD}: it ran on NVIDIA H200, the finding on cpu"
+    assert told["XLA's backend does not optimise"].startswith(STAYS)
 
 
 def test_a_slight_error_that_a_benign_cause_explains_is_called_benign(tmp_path: Path) -> None:

@@ -257,6 +257,19 @@ def test_a_divergence_that_comes_back_now_and_then_is_counted(tmp_path: Path) ->
     assert (the_finding(campaign).stable, the_finding(campaign).blame) == ((1, 2), "xla sharding fault")
 
 
+def test_two_faults_whose_damage_differs_are_no_shared_one(tmp_path: Path) -> None:
+    class Two(Machine):
+        """Both sides' gradients are wrong, one side's by their sign."""
+
+        def answer(self, case: Case, backend: str) -> Outcome:
+            negated = candidate(case, lambda _step, key, value: -value if key[0] is Stage.BACKWARD else value)
+            return negated if backend == "spmd" and case.world_size > 1 else super().answer(case, backend)
+
+    campaign = a_campaign(tmp_path, Two(ddp=sharded))
+    (progress,) = examined(campaign)
+    assert {one.backend: one.blame for one in progress.new} == {"ddp": "torch sharding fault", "spmd": "xla sharding fault"}
+
+
 def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> None:
     machine = Machine()
     machine.spoiled = {"spmd": TRIES - 1}

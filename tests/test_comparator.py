@@ -4,7 +4,20 @@ import dataclasses
 
 import numpy as np
 import pytest
-from samples import EXACT, Floats, Key, Spoil, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
+from samples import (
+    EXACT,
+    Floats,
+    Key,
+    Spoil,
+    a_case,
+    a_failure,
+    candidate,
+    oracle,
+    tensor_parallel_case,
+    with_pieces,
+    with_tensor,
+    wrong_at,
+)
 
 from difftest.case import Data, Training
 from difftest.comparator import Comparison, compare, with_arbiter, worst
@@ -70,6 +83,25 @@ def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
     assert (told.verdict, told.reason, told.divergences) == ("inconclusive", "values leave the range of float32", ())
 
 
+def test_what_needs_no_numbers_is_told_even_where_values_leave_the_range() -> None:
+    beyond = dataclasses.replace(oracle(CASE), events={"in_range": False})
+    key = (Stage.UPDATE, "0.bias")
+    wrong = with_tensor(candidate(CASE), 0, key, dataclasses.replace(candidate(CASE).steps[0][key], dtype="float16"))
+    assert [(d.check, d.nature) for d in compared(wrong, beyond).divergences] == [("shape", "dtype")]
+
+
+@pytest.mark.parametrize("name", ["loss", "output"])
+def test_a_rank_that_computes_another_loss_or_output_than_the_first_diverges(name: str) -> None:
+    right = candidate(CASE)
+    wrong = with_pieces(right, 0, (Stage.FORWARD, name), {1: right.steps[0][Stage.FORWARD, name].pieces[1] * -100.0})
+    assert [(d.check, d.tensor) for d in compared(wrong).divergences] == [("loss", name)]
+
+
+def test_a_comparison_says_what_the_run_was_on() -> None:
+    assert compared(candidate(CASE)).device == ""
+    assert compared(dataclasses.replace(candidate(CASE), environment={"device": "NVIDIA H200"})).device == "NVIDIA H200"
+
+
 def test_a_crash_is_one_even_where_values_leave_the_range() -> None:
     assert compared(a_failure(Symptom.CRASH), dataclasses.replace(oracle(CASE), events={"in_range": False})).verdict == "diverge"
 
@@ -81,7 +113,26 @@ def test_agreement_on_nothing_but_zeros_concludes_nothing() -> None:
 
 def test_agreement_within_noise_as_large_as_the_values_concludes_nothing() -> None:
     told = compared(candidate(CASE), oracle(CASE, noise=0.5))
-    assert (told.verdict, told.reason) == ("inconclusive", "rounding noise is as large as the values")
+    assert (told.verdict, told.reason) == ("inconclusive", "forward, backward, update: rounding noise is as large as the values")
+
+
+def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None:
+    truth, vague = oracle(CASE), oracle(CASE, noise=0.5)
+    noise = tuple(
+        {key: (loud if key[0] is Stage.BACKWARD else quiet)[key] for key in quiet}
+        for quiet, loud in zip(truth.noise, vague.noise, strict=True)
+    )
+    negated = candidate(CASE, lambda _step, key, value: -value if key[0] is Stage.BACKWARD else value)
+    told = compared(negated, dataclasses.replace(truth, noise=noise))
+    assert (told.verdict, told.reason) == ("inconclusive", "backward: rounding noise is as large as the values")
+
+
+def test_agreement_within_a_floor_that_torch_s_own_error_made_concludes_nothing() -> None:
+    truth = oracle(CASE)
+    for native, verdict in ((45.0, "agree"), (1e4, "inconclusive")):
+        told = compared(candidate(CASE), dataclasses.replace(truth, events={"in_range": True, "native": native}))
+        assert told.verdict == verdict
+    assert told.reason == "torch's own run in float32 is 1e+04 times as far from float64 as simulated rounding takes it"
 
 
 def test_a_divergence_beyond_large_noise_is_one() -> None:

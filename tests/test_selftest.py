@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import a_case, candidate, oracle, wrong_at
+from samples import a_case, candidate, oracle, with_pieces, wrong_at
 
+from difftest.commands.selftest import _chosen
 from difftest.outcome import Failure, Stage, Symptom
 from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, same, sweep
+from workers import cards, faults
+from workers.faults import Fault
 
 ROOT = Path(__file__).parent.parent
 
@@ -90,6 +93,14 @@ def test_an_error_that_no_rounding_explains_is_upstreams_own_in_every_variant_al
     assert not odd.own
 
 
+def test_copies_that_part_are_false_unless_the_ledger_knows_it() -> None:
+    case, key = a_case(), (Stage.UPDATE, "0.bias")
+    apart = with_pieces(candidate(case), 0, key, {1: candidate(case).steps[0][key].pieces[1] + 1e-9})
+    assert null(case, "ddp", "torch", oracle(case), apart, {"again": apart}).false
+    known = null(case, "ddp", "torch", oracle(case), apart, {"again": apart}, known=lambda seen: seen.check == "replicas")
+    assert (known.false, bool(known.own)) == ((), True)
+
+
 def test_a_small_error_is_false_unless_the_ledger_knows_it() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=1e-5))
@@ -127,6 +138,25 @@ def test_the_oracles_cost_is_a_ratio_to_the_xla_run_of_the_same_case() -> None:
     timed = [dataclasses.replace(row, seconds=2.0, oracle_seconds=seconds) for seconds in (1.0, 1.0, 4.0)]
     other = dataclasses.replace(row, backend="torch_ddp", seconds=1.0, oracle_seconds=9.0)
     assert null_summary([*timed, other])["oracle_cost"] == 0.5
+
+
+def a_fault(name: str, **more: int) -> Fault:
+    return Fault(
+        name=name, about="", backends=("b", "c"), blame=faults.BACKEND, reaches=lambda _: True, plant=lambda session, *_: session, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("there", "names", "chosen"),
+    [(0, "", ["plain"]), (1, "", ["plain"]), (2, "", ["plain", "on_cards"]), (1, "on_cards", ["on_cards"]), (4, "plain,", ["plain"])],
+)
+def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_name(
+    monkeypatch: pytest.MonkeyPatch, there: int, names: str, chosen: list[str]
+) -> None:
+    known = (a_fault("plain"), a_fault("on_cards", least_cards=2))
+    monkeypatch.setattr(faults, "all_faults", lambda: {fault.name: fault for fault in known})
+    monkeypatch.setattr(cards, "cards", lambda: there)
+    assert [(fault.name, backend) for fault, backend in _chosen(names)] == [(name, backend) for name in chosen for backend in ("b", "c")]
 
 
 @pytest.mark.slow
