@@ -4,8 +4,13 @@ A divergence says that a candidate left the oracle. Whether the same backend lea
 other side leaves it too, tells a backend's fault from a sharding fault, a fault shared by both sides, and an oracle in doubt.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+
+LAYER = "layer"
+"""What the evidence calls the words of `layer`."""
+
+_ALIKE = "is wrong alike"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +44,18 @@ def verdict(side: str, square: Square, *, stable: tuple[int, int]) -> str:
 def layer(side: str, framework: str, right: Collection[str], wrong: Collection[str]) -> str:
     """Which layer of `side` is at fault: its `framework` or what its frameworks share; empty where no other framework ran the case.
 
-    `right` and `wrong` are the frameworks of the side's other backends that computed the case rightly, and that show the same fault.
+    `right` and `wrong` are the frameworks of the side's other backends that computed the case rightly, and that show the same fault. One
+    that is not known (empty, as older bundles have it) may be the same and tells nothing.
     """
-    if others := sorted({*right} - {framework}):
+    if not framework:
+        return ""
+    if others := sorted({*right} - {framework, ""}):
         return f"{framework}: {', '.join(others)} is right"
-    if others := sorted({*wrong} - {framework}):
-        return f"{side} itself, or what it is given: {', '.join(others)} is wrong alike"
+    if others := sorted({*wrong} - {framework, ""}):
+        return f"{side} itself, or what it is given: {', '.join(others)} {_ALIKE}"
     return ""
+
+
+def beneath(evidence: Mapping[str, str]) -> bool:
+    """Whether the evidence says that the fault lies beneath the side's frameworks, in what they share."""
+    return evidence.get(LAYER, "").endswith(_ALIKE)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -30,13 +31,19 @@ EVIDENCE = -1
 
 _ID = re.compile(r"[0-9a-f]{12}")
 _NAME = re.compile(rf"[a-z0-9_]{{1,60}}({IN}{ENVIRONMENT})?")
-"""Of a backend or a side: a finding's folder is called by it."""
+"""Of a backend, a side or a framework: a finding's folder is called by it, or its evidence tells it."""
 
 _FILES = frozenset({"json", "npz"})
 
+Who: TypeAlias = tuple[str, str] | tuple[str, str, str]
+"""A backend, its side and, where it has one, its framework: by that a comparison tells the layer at fault."""
+
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line: what ran, in the order it ended, and the SHA-256 of its files by suffix."""
+    """One line: what ran, in the order it ended, and the SHA-256 of its files by suffix.
+
+    `framework` is the one that the backend uses; empty for the oracle, and in bundles from before it was kept.
+    """
 
     index: Whole
     case: str
@@ -45,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     number: Whole
     digests: dict[str, str]
     options: dict[str, str] = {}
+    framework: str = ""
     schema: int = SCHEMA
 
     @property
@@ -64,15 +72,16 @@ class Recorder:
             (root / folder).mkdir(parents=True, exist_ok=True)
         self._root, self._lock, self._count = root, threading.Lock(), 0
 
-    def keep(self, index: int, case: Case, ran: tuple[str, str], options: Mapping[str, str], outcome: Outcome) -> None:
-        """Adds one run of `case` on `ran`, a backend and its side."""
+    def keep(self, index: int, case: Case, ran: Who, options: Mapping[str, str], outcome: Outcome) -> None:
+        """Adds one run of `case` on `ran`."""
         with self._lock:
             number, self._count = self._count, self._count + 1
         stem = self._root / RUNS / f"{number}"
         traces.save(stem, outcome)
         digests = {file.suffix[1:]: _digest(file) for file in sorted(stem.parent.glob(f"{number}.*"))}
-        backend, side = ran
-        line = Run(index=index, case=case.id, backend=backend, side=side, number=number, digests=digests, options=dict(options))
+        backend, side, *framework = ran
+        run = Run(index=index, case=case.id, backend=backend, side=side, number=number, digests=digests, options=dict(options))
+        line = msgspec.structs.replace(run, framework="".join(framework))
         with self._lock:
             if not (file := self._root / CASES / f"{case.id}.json").exists():
                 write_case(file, case)
@@ -85,7 +94,7 @@ class Recorded:
     """A backend as a bundle knows it: it supports what it ran."""
 
     SIDE: str
-    FRAMEWORK: str = ""
+    FRAMEWORK: str
     cases: set[str] = field(default_factory=set)
 
     def unsupported(self, case: Case) -> str | None:
@@ -137,7 +146,7 @@ class Joined:
             if run.index != EVIDENCE:
                 self._indices[case.id] = run.index
             if run.backend != self._oracle:
-                self.backends.setdefault(run.backend, Recorded(SIDE=run.side)).cases.add(case.id)
+                self.backends.setdefault(run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework)).cases.add(case.id)
 
     def _case(self, root: Path, name: str) -> Case:
         if name not in self._cases:
@@ -169,8 +178,9 @@ def _run(line: bytes, where: str) -> Run:
         told = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
         msg = f"{where}: {told}; allowed: schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
         raise UsageError(msg)
-    if not _NAME.fullmatch(run.backend) or not _NAME.fullmatch(run.side) or not set(run.digests) <= _FILES:
-        told = f"backend {run.backend!r}, side {run.side!r}, files {sorted(run.digests)}"
+    names = (run.backend, run.side, *filter(None, [run.framework]))
+    if not all(map(_NAME.fullmatch, names)) or not set(run.digests) <= _FILES:
+        told = f"backend {run.backend!r}, side {run.side!r}, framework {run.framework!r}, files {sorted(run.digests)}"
         msg = f"{where}: {told}; allowed: names of a-z, 0-9 and _, files json and npz"
         raise UsageError(msg)
     return run

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from difftest.blame import Square, layer, verdict
+from difftest.blame import LAYER, Square, layer, verdict
 from difftest.case import Case
 from difftest.comparator import Comparison
 from difftest.divergence import Divergence, Finding
@@ -77,7 +77,7 @@ def _beside(campaign: Campaign, examined: Examined, divergence: Divergence) -> d
     right, wrong = ([name for name in bad if bad[name] is diverges] for diverges in (False, True))
     frameworks = [[campaign.backends[name].FRAMEWORK for name in names] for names in (right, wrong)]
     fault = layer(divergence.side, campaign.backends[divergence.backend].FRAMEWORK, *frameworks)
-    told = {"right beside it": ", ".join(right), "wrong beside it": ", ".join(wrong), "layer": fault}
+    told = {"right beside it": ", ".join(right), "wrong beside it": ", ".join(wrong), LAYER: fault}
     return {name: value for name, value in told.items() if value}
 
 

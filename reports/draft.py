@@ -13,6 +13,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.ablate import BENIGN, DISAPPEARS
+from difftest.blame import beneath
 from difftest.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Finding
@@ -132,12 +133,15 @@ def trackers() -> tuple[str, ...]:
 
 
 def tracker(finding: Finding) -> str:
-    """Whose fault the evidence says it is: the compiler's where it died inside of it, or where its HLO is wrong without torch_xla too."""
+    """Whose fault the evidence says it is.
+
+    The compiler's where it died inside of it, where its HLO is wrong without torch_xla too, or where another framework shows the same.
+    """
     if finding.side == "torch":
         return "pytorch"
     dies = finding.symptom is Symptom.CRASH and COMPILER in finding.detail + finding.log
     persists = finding.evidence.get(REPLAYED, "").startswith("diverges")
-    return "openxla" if dies or persists else "xla"
+    return "openxla" if dies or persists or beneath(finding.evidence) else "xla"
 
 
 def refusal(finding: Finding) -> str | None:

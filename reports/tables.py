@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from difftest.blame import LAYER
 from difftest.divergence import Finding
 from difftest.outcome import STAGES
 
@@ -18,7 +19,7 @@ VERDICTS = ("agree", "diverge", "inconclusive")
 VARIED = ("dtype", "optimizer", "regime")
 _PERCENTILES = {50: "median", 100: "greatest"}
 FINDING = (
-    *("fingerprint", "symptom", "stage", "backend", "side", "paths", "check", "blame"),
+    *("fingerprint", "symptom", "stage", "backend", "side", "paths", "check", "blame", "layer"),
     *("hits", "stable", "status", "ratio", "case", "first_seen", "last_seen"),
 )
 _WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}
@@ -96,8 +97,14 @@ def failures(t: pd.DataFrame) -> pd.DataFrame:
 
 def findings(found: Iterable[Finding]) -> pd.DataFrame:
     """A row a finding, in the order given."""
-    rows = [{name: getattr(finding, name) for name in FINDING} | _in_words(finding) for finding in found]
+    rows = [row(finding) | _in_words(finding) for finding in found]
     return pd.DataFrame(rows, columns=list(FINDING)).astype({"hits": "int64", "ratio": "float64"})
+
+
+def row(finding: Finding) -> dict[str, Any]:
+    """What `FINDING` names of a finding, as values; `layer` is empty where its evidence does not tell it."""
+    told = {"paths": paths(finding), LAYER: finding.evidence.get(LAYER, "")}
+    return {name: told[name] if name in told else getattr(finding, name) for name in FINDING}
 
 
 def paths(finding: Finding) -> tuple[str, ...]:

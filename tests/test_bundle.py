@@ -1,8 +1,10 @@
 """Bundles: what was recorded on machines that never met compares as one campaign would, and nothing damaged is believed."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,54 +24,110 @@ from difftest.outcome import Outcome, Stage, Trace
 
 CASES = tuple(a_case(seed=seed) for seed in range(3))
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")
-SIDES = {"oracle": "oracle", "ddp": "torch", "spmd": "xla"}
+SIDES = {"oracle": "oracle", "ddp": "torch", "spmd": "xla", "second": "xla"}
+FRAMEWORKS = {"oracle": "", "ddp": "torch", "spmd": "torch_xla", "second": "torchax"}
+SPMD = ("spmd",)
 
 
-def answer(case: Case, backend: str) -> Outcome:
-    """`spmd` is wrong where anything is sharded."""
+def answer(case: Case, backend: str, wrong: tuple[str, ...] = SPMD) -> Outcome:
+    """Those that are `wrong` are so where anything is sharded."""
     if backend == "oracle":
         return oracle(case)
-    return candidate(case, WRONG if backend == "spmd" and case.world_size > 1 else None)
+    return candidate(case, WRONG if backend in wrong and case.world_size > 1 else None)
 
 
-def recorded(root: Path, *backends: str, repeats: int = 5) -> Path:
+def recorded(root: Path, *backends: str, repeats: int = 5, wrong: tuple[str, ...] = SPMD) -> Path:
     recorder = Recorder(root)
     for index, case in enumerate(CASES):
         for number, it in ((index, case), (EVIDENCE, case.unsharded())):
             for backend in ("oracle", *backends * repeats):
-                recorder.keep(number, it, (backend, SIDES[backend]), {}, answer(it, backend))
-                recorder.keep(number, it, (backend, SIDES[backend]), {"DIFFTEST_SAMPLES": "128"}, answer(it, backend))
+                who = (backend, SIDES[backend], FRAMEWORKS[backend])
+                recorder.keep(number, it, who, {}, answer(it, backend, wrong))
+                recorder.keep(number, it, who, {"DIFFTEST_SAMPLES": "128"}, answer(it, backend, wrong))
     return root
 
 
-def findings(root: Path, joined: Joined) -> dict[str, tuple[str, tuple[int, int], int]]:
+def changed_lines(root: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """The bundle, each of its lines changed in place."""
+    lines = [msgspec.json.decode(line) for line in (root / "runs.jsonl").read_bytes().splitlines()]
+    for line in lines:
+        change(line)
+    (root / "runs.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return root
+
+
+def compared(root: Path, joined: Joined) -> Corpus:
     corpus = Corpus(root)
     corpus.prepare()
     for _ in run(Campaign(name="one", backends=joined.backends, execute=joined.execute, corpus=corpus), joined.cases):
         pass
-    return {finding.fingerprint: (finding.blame, finding.stable, finding.hits) for finding in corpus.findings()}
+    return corpus
+
+
+def findings(root: Path, joined: Joined) -> dict[str, tuple[str, tuple[int, int], int]]:
+    return {finding.fingerprint: (finding.blame, finding.stable, finding.hits) for finding in compared(root, joined).findings()}
+
+
+def layers(corpus: Corpus) -> dict[str, str]:
+    """What the evidence of each backend's finding says of the layer; a dash where nothing."""
+    return {finding.backend: finding.evidence.get("layer", "-") for finding in corpus.findings()}
 
 
 class Together:
     """The same machines, had they met."""
 
-    def __init__(self) -> None:
-        self.backends = Joined([], "oracle").backends
-        self.cases = list(enumerate(CASES))
+    def __init__(self, *backends: str, wrong: tuple[str, ...] = SPMD) -> None:
+        sides = {name: {"SIDE": SIDES[name], "FRAMEWORK": FRAMEWORKS[name]} for name in backends}
+        self.backends = {name: SimpleNamespace(unsupported=lambda _case: None, **known) for name, known in sides.items()}
+        self.cases, self.wrong = list(enumerate(CASES)), wrong
 
     def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
         """Answers as often as it is asked."""
-        return answer(case, backend)
+        return answer(case, backend, self.wrong)
 
 
 def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
     joined = Joined([recorded(tmp_path / "torch", "ddp"), recorded(tmp_path / "xla", "spmd")], "oracle")
     apart = findings(tmp_path / "apart", joined)
-    together = Together()
-    together.backends = joined.backends
-    assert apart == findings(tmp_path / "together", together)  # type: ignore[arg-type]
+    assert apart == findings(tmp_path / "together", Together("ddp", "spmd"))  # type: ignore[arg-type]
     assert [blame for blame, _, _ in apart.values()] == ["xla sharding fault"]
     assert [hits for _, _, hits in apart.values()] == [3]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (("spmd",), {"spmd": "torch_xla: torchax is right"}),
+        (
+            ("spmd", "second"),
+            {
+                "spmd": "xla itself, or what it is given: torchax is wrong alike",
+                "second": "xla itself, or what it is given: torch_xla is wrong alike",
+            },
+        ),
+    ],
+)
+def test_bundles_tell_the_layer_at_fault_as_a_joint_run_does(tmp_path: Path, wrong: tuple[str, ...], told: dict[str, str]) -> None:
+    bundles = [str(recorded(tmp_path / name, name, wrong=wrong)) for name in ("spmd", "second")]
+    done = CliRunner().invoke(compare.command, [*bundles, "--out", str(tmp_path / "out"), "--fail-on", "never"], standalone_mode=False)
+    assert not done.exception, done.output
+    assert layers(Corpus(tmp_path / "out" / "corpus")) == told
+    assert layers(compared(tmp_path / "together", Together("spmd", "second", wrong=wrong))) == told  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("older", ["spmd", "second"])
+def test_a_bundle_from_before_frameworks_were_kept_is_read_and_tells_no_layer(tmp_path: Path, older: str) -> None:
+    """One that is not known may be the very same: nothing follows from the other's being right."""
+    roots = [recorded(tmp_path / name, name) for name in ("spmd", "second")]
+    changed_lines(tmp_path / older, lambda line: line.pop("framework"))
+    assert layers(compared(tmp_path / "out", Joined(roots, "oracle"))) == {"spmd": "-"}
+
+
+@pytest.mark.parametrize("name", ["torch XLA", "../torch", "t" * 61])
+def test_a_framework_is_a_name_as_a_backend_is(tmp_path: Path, name: str) -> None:
+    root = changed_lines(recorded(tmp_path / "xla", "spmd", repeats=1), lambda line: line.update(framework=name))
+    with pytest.raises(UsageError, match=r"framework '.*allowed: names of a-z"):
+        Joined([root], "oracle")
 
 
 def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from samples import a_case
 
+from difftest.blame import layer
 from difftest.commands import draft as drafting
 from difftest.commands.draft import MOST_A_DAY, command, over
 from difftest.corpus import Corpus, Measurement
@@ -81,6 +82,13 @@ def test_the_tracker_follows_from_side_and_place() -> None:
 def test_wrong_numbers_go_to_the_compiler_only_when_they_persist_in_a_replay() -> None:
     assert tracker(a_finding(side="xla", evidence={"replayed": "diverges on jaxlib 0.10"})) == "openxla"
     assert tracker(a_finding(side="xla", evidence={"replayed": "agrees on jaxlib 0.10"})) == "xla"
+
+
+def test_what_another_framework_shows_alike_goes_to_the_compiler() -> None:
+    alike, right = layer("xla", "torch_xla", [], ["torchax"]), layer("xla", "torch_xla", ["torchax"], [])
+    assert tracker(a_finding(side="xla", evidence={"layer": alike})) == "openxla"
+    assert tracker(a_finding(side="xla", evidence={"layer": right})) == "xla"
+    assert tracker(a_finding(side="torch", evidence={"layer": layer("torch", "torch", [], ["other"])})) == "pytorch"
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])

@@ -47,6 +47,14 @@ def test_every_case_is_run_as_it_is_and_on_one_device(tmp_path: Path, machine: M
     assert len((tmp_path / "bundle" / "runs.jsonl").read_text().splitlines()) == 8
 
 
+@pytest.mark.usefixtures("machine")
+def test_every_line_says_who_ran_and_in_which_framework(tmp_path: Path) -> None:
+    record(tmp_path)
+    lines = [json.loads(line) for line in (tmp_path / "bundle" / "runs.jsonl").read_text().splitlines()]
+    told = {(line["backend"], line["side"], line["framework"]) for line in lines}
+    assert told == {("oracle", "oracle", ""), ("torch_ddp", "torch", "torch")}
+
+
 def test_a_case_that_infrastructure_spoiled_is_told_and_not_counted(tmp_path: Path, machine: Machine) -> None:
     machine.spoiled = {"torch_ddp": 3}
     known = told(record(tmp_path, "--json"))

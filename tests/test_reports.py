@@ -25,7 +25,7 @@ from difftest.layers import Linear
 from difftest.layout import Layout, Mesh, Replicate, Shard
 from difftest.model import Model
 from difftest.outcome import Stage, Symptom
-from reports import cells, frame, tables
+from reports import arbiter, cells, frame, tables
 from reports.formats import html, markdown, summary
 from reports.report import Report, build, merged
 from reports.write import DEFAULT_FORMATS, FORMATS, write
@@ -325,6 +325,65 @@ def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) ->
     assert built.verdict.startswith("2 findings (1 new) in 1 case on 1 backend: of 1 comparison 1 agree")
 
 
+def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tmp_path: Path) -> None:
+    told = "torch_xla: torchax is right"
+    with_layer, without = found(evidence={"layer": told}), found(fingerprint="xla_spmd-loss-mismatch-00000000")
+    assert tables.findings([with_layer, without])["layer"].tolist() == [told, ""]
+    made(tmp_path, *several(), findings=(with_layer, without))
+    page, told_json, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
+    assert sorted(finding["layer"] for finding in json.loads(told_json)["findings"]) == ["", told]
+    assert f"| xla sharding fault | {markdown.cell(told)} |" in content
+    assert told in Page(page).text
+
+
+@pytest.mark.parametrize(
+    ("errors", "dtype", "told"),
+    [
+        ((2.0, 1.0), "float32", "within a factor of 2"),
+        ((2.1, 1.0), "float32", "beyond a factor of 2"),
+        ((2.1, 1.0), "bfloat16", "within a factor of 3"),
+        ((3.1, 1.0), "float16", "beyond a factor of 3"),
+        ((1e-9, 0.0), "float32", "beyond a factor of 2"),
+        ((0.0, 0.0), "float32", "within a factor of 2"),
+        ((1.0, None), "float32", ""),
+    ],
+)
+def test_an_error_is_held_against_the_other_sides(errors: tuple[float, float | None], dtype: str, told: str) -> None:
+    said = arbiter.words(*errors, dtype)
+    assert said.endswith(told)
+    assert bool(said) == bool(told)
+
+
+def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Path) -> None:
+    finding = found(tensor="0.weight", stage=Stage.UPDATE)
+    own: dict[str, Any] = {"backend": "xla_spmd", "verdict": "diverge", "fingerprints": (finding.fingerprint,)}
+    others = (measured(other_error=5.0), measured(tensor="0.weight", stage="backward", other_error=6.0))
+    worst = measured(tensor="0.weight", stage="update", error=0.25, other_error=3e-8)
+    later = (measured(tensor="0.weight", stage="update", other_error=7.0),)
+    again = observed(0, case=finding.case, campaign="second", measurements=later, **own)
+    runs = (observed(0, case=finding.case, measurements=(*others, worst), **own), observed(1, measurements=later, **own), again)
+    t = frame.load(made(tmp_path, *runs, findings=(finding,)))
+    told = "root mean square error 0.250, of the other side 3.0e-8: beyond a factor of 2"
+    assert arbiter.arbitrated(t, [finding, found(fingerprint="b", tensor="0.weight")]) == {finding.fingerprint: told}
+    assert f"beside the other side{told}" in Page(write(tmp_path, ["html"])[0].read_text()).text.replace("\n", "")
+
+
+def test_a_finding_whose_other_side_was_not_measured_is_not_arbitrated(tmp_path: Path) -> None:
+    finding = found(tensor="loss")
+    run = observed(0, "xla_spmd", "diverge", case=finding.case, fingerprints=(finding.fingerprint,), measurements=(measured(),))
+    assert not arbiter.arbitrated(frame.load(made(tmp_path, run)), [finding])
+    made(tmp_path, findings=(finding,))
+    assert "beside the other side" not in write(tmp_path, ["html"])[0].read_text()
+
+
+def test_markdown_has_the_agreement_in_noise_floors(tmp_path: Path) -> None:
+    made(tmp_path, *several())
+    content = write(tmp_path, ["markdown"])[0].read_text()
+    section = content.partition("## Greatest error in noise floors\n\n")[2]
+    assert section.startswith("| path | backend | tensor stage | runs | median | p99 | greatest |\n")
+    assert "| data_parallel | torch_ddp | update | 1 | 2.00 | 2.00 | 2.00 |" in section
+
+
 def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> None:
     made(tmp_path, *several(), findings=(found(ratio=math.inf),))
     known = json.loads(write(tmp_path, ["summary"])[0].read_text(), parse_constant=reject)
@@ -352,7 +411,7 @@ def test_markdown_keeps_its_tables_whatever_a_finding_says(tmp_path: Path) -> No
     content = write(tmp_path, ["markdown"])[0].read_text()
     rows = [line for line in content.splitlines() if line.startswith("| ")]
     widths = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in rows]
-    assert widths == [10] * 3 + [7] * 6
+    assert widths == [11] * 3 + [7] * 6 + [8] * 6
     assert "<script" not in re.sub(r"(`{3,})text\n.*?\n\1\n", "", content, flags=re.DOTALL)
     assert "````text\n" in content
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from difftest.bundle import EVIDENCE, Recorder
+from difftest.bundle import EVIDENCE, Recorder, Who
 from difftest.campaign import run as run_campaign
 from difftest.case import Case
 from difftest.commands._options import Backends, Names, check_ranks, check_world_size, json_option, print_json
@@ -83,12 +83,15 @@ class _Recording:
 
         with self._free:
             outcome = sandbox.run(case, backend, options=options)
-        side = ORACLE if backend == ORACLE else self._backends[backend].SIDE
-        self._recorder.keep(self._indices.get(case.id, EVIDENCE), case, (backend, side), options, outcome)
+        self._recorder.keep(self._indices.get(case.id, EVIDENCE), case, self._who(backend), options, outcome)
         with self._lock:
             self._executed.add((case.id, backend))
             self.runs += 1
         return outcome
+
+    def _who(self, backend: str) -> Who:
+        known = self._backends.get(backend)
+        return (backend, known.SIDE, known.FRAMEWORK) if known else (ORACLE, ORACLE)
 
     def unsharded(self, ran: tuple[Case, str]) -> None:
         """The same on one device, which the other machine's findings are blamed by; once a case and backend."""

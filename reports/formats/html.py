@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from difftest.divergence import Finding
 from reports import cells, tables
+from reports.arbiter import arbitrated
 from reports.report import CORPUS, Report, merged
 
 FILENAME = "report.html"
@@ -22,6 +23,7 @@ ANSWERS = ("disappears", "stays", "changes")
 
 def render(report: Report) -> bytes:
     """The page."""
+    arbiter = arbitrated(report.frame, report.findings)
     return (
         template(FILENAME)
         .render(
@@ -29,7 +31,7 @@ def render(report: Report) -> bytes:
             generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
             campaigns=sorted(tables.runs(report.frame)["campaign"].dropna().astype("str").unique()),
             environment=merged(report.environment),
-            findings=[_finding(finding, new=finding.fingerprint in report.new) for finding in report.findings],
+            findings=[_finding(f, arbiter.get(f.fingerprint, ""), new=f.fingerprint in report.new) for f in report.findings],
             matrix=_matrix(report.frame),
             sections=[(s.title, s.note, cells.headings(s.table), cells.rows(s.table)) for s in tables.sections(report.frame)],
         )
@@ -44,8 +46,8 @@ def template(name: str) -> Template:
     return pages.get_template(name)
 
 
-def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
-    """What the page says of one finding; facts without a value are left out."""
+def _finding(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:
+    """What the page says of one finding, and the `arbiter` of it; facts without a value are left out."""
     agreed, tried = finding.stable
     again, times = finding.returned
     where = f"step {finding.step}, {finding.stage}" + (f", {finding.tensor}" if finding.tensor else "")
@@ -54,6 +56,7 @@ def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
         "hits": cells.shown(finding.hits),
         "where": where,
         "greatest error": "" if finding.ratio is None else f"{cells.shown(finding.ratio)} x the noise floor",
+        "beside the other side": arbiter,
         "came back": f"{agreed} of {tried} times" if tried else "",
         "triage": f"{finding.status}, {again} of {times} times, {cells.moment(finding.checked)}" if finding.status else "",
         "needs": "; ".join(finding.conditions),

@@ -16,14 +16,15 @@ FILENAME = "summary.md"
 GREATEST_BYTES = 2**20
 GREATEST_CELL = 200
 GREATEST_DETAIL = 2000
-_SHARES = {"head": 0.1, "findings": 0.4, "agreement": 0.2, "details": 0.25}
+_SHARES = {"head": 0.1, "findings": 0.4, "agreement": 0.1, "ratios": 0.1, "details": 0.25}
+_FINDING = ("fingerprint", "symptom", "stage", "backend", "paths", "blame", "layer", "hits", "status")
 _SPECIAL = re.compile(r"([\\`*\[\]|~#])|(?<!\w)(_)|(_)(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def render(report: Report) -> bytes:
-    """The verdict, the findings, the agreement and the findings' details, within `GREATEST_BYTES`."""
-    shown = tables.findings(report.findings)[["fingerprint", "symptom", "stage", "backend", "paths", "blame", "hits", "status"]]
+    """The verdict, the findings, the agreement, also in noise floors, and the findings' details, within `GREATEST_BYTES`."""
+    shown = tables.findings(report.findings)[[*_FINDING]]
     shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
     generated = f"{campaign}Generated {report.generated:%Y-%m-%d %H:%M} UTC."
@@ -32,6 +33,7 @@ def render(report: Report) -> bytes:
         _fitting("head", head),
         *_block("Findings", "findings", _lines(shown)),
         *_block("Agreement by path and backend", "agreement", _lines(tables.agreement(report.frame))),
+        *_block("Greatest error in noise floors", "ratios", _lines(tables.greatest_ratios(report.frame))),
         *_block("Details", "details", [_detail(finding) for finding in report.findings]),
     )
     return "\n\n".join(blocks).encode() + b"\n"

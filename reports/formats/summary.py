@@ -55,6 +55,5 @@ def _counts(t: pd.DataFrame, by: str) -> dict[str, dict[str, int]]:
 
 
 def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
-    known = {name: getattr(finding, name) for name in (*tables.FINDING, "path") if name != "paths"}
     file = f"{CORPUS}/{quote(finding.fingerprint, safe='')}/case.json"
-    return known | {"paths": tables.paths(finding), "stable": finding.stable, "new": new, "case_file": file}
+    return tables.row(finding) | {"path": finding.path, "new": new, "case_file": file}
