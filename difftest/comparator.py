@@ -26,7 +26,7 @@ LEAST_DENSITY = 0.02
 """A tensor with a smaller share of values other than zero shows nothing."""
 
 CHECKS = "difftest.checks"
-WITHOUT_NUMBERS = ("determinism", "recompile", "runtime_init", "shape")
+WITHOUT_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init", "shape")
 """The checks whose word counts also where the dtype cannot hold the values."""
 
 REPLICAS = "replicas"

@@ -7,13 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from samples import a_case, a_failure, candidate, oracle
 
-from difftest.checks import recompile, runtime_init
+from difftest.checks import annotation, recompile, runtime_init
 from difftest.comparator import compare
 from difftest.divergence import Divergence
-from difftest.outcome import Stage
+from difftest.outcome import Stage, Symptom
 from difftest.pair import pair
 from workers.clients import Clients
 
@@ -27,6 +28,14 @@ def a_client(library: str, platform: str = "cpu", **changes: Any) -> dict[str, A
 def said(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
     actual = dataclasses.replace(candidate(CASE), events=events)
     return list(check.check(pair(CASE, "xla_spmd", "xla", oracle(CASE), actual)))
+
+
+def test_a_parameter_that_is_annotated_otherwise_than_asked_diverges_wherever_it_was_placed() -> None:
+    assert said(annotation) == said(annotation, misplaced={}) == []
+    (divergence,) = said(annotation, misplaced={"0.weight": ([2, 1], [4, 1]), "0.bias": ([2], [4])})
+    assert divergence.detail == "step 0, place, 0.weight: its dims are annotated to be cut into [2, 1] pieces, expected [4, 1]"
+    assert (divergence.stage, divergence.symptom) == (Stage.PLACE, Symptom.MISMATCH)
+    assert msgspec.structs.replace(divergence, path="hybrid", tensor="1.bias").fingerprint == divergence.fingerprint
 
 
 OWN = a_client("torch_xla", "CPU", stage="build")

@@ -106,6 +106,16 @@ def test_eight_ranks_and_more_devices_than_ranks() -> None:
     assert error(CASES["data_tensor"], spare) < TOLERANCE
 
 
+def test_an_axis_that_an_annotation_loses_is_seen_where_it_was_placed() -> None:
+    nested = a_case(GRID, (S0, R), {"": (S0, S0)}, model=Model(layers=(Linear(inputs=8, outputs=8),)))
+    lost = sandbox.run(nested, "xla_annotated")
+    assert isinstance(lost, Trace)
+    assert lost.events["misplaced"]["0.weight"] == [[2, 1], [4, 1]]
+    kept = sandbox.run(nested, "xla_spmd")
+    assert isinstance(kept, Trace)
+    assert not kept.events["misplaced"]
+
+
 def test_ranks_that_do_not_fit_the_devices_are_refused_in_words() -> None:
     outcome = sandbox.run(a_case(), "xla_spmd", options={"CPU_NUM_DEVICES": "6"})
     assert isinstance(outcome, Failure)

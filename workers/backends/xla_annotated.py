@@ -1,7 +1,8 @@
 """DTensor's `distribute_tensor` on XLA for its annotation alone: the module keeps its plain parameters, which are sharded in place.
 
 `xla_dtensor` puts the result of the same call in the parameter's place, `xla_tp` lets `parallelize_module` do it: what fails there works
-here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them alone, and the numbers are the same.
+here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them alone: the numbers are the same, and the check on
+annotations tells.
 """
 
 from collections.abc import Iterator

@@ -7,10 +7,12 @@ A piece comes from the shard on its own rank's device, so copies that part from 
 into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank's own shard lacks is then taken from the other devices'.
 """
 
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,6 +96,26 @@ def sender(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
     return send
 
 
+def tiles(tensor: "Tensor") -> tuple[int, ...]:
+    """Into how many pieces every dim of a tensor on the devices is annotated to be cut; asks for no value."""
+    import torch_xla
+
+    spec = re.match(r"\{devices=\[([\d,]+)\]", torch_xla._XLAC._get_xla_sharding_spec(tensor))  # noqa: SLF001  no public way to ask
+    told = tuple(map(int, spec[1].split(","))) if spec else ()
+    return (*told, *(1 for _ in range(tensor.dim())))[: tensor.dim()]
+
+
+def misplaced(module: "nn.Module", case: Case) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """By name the parameters annotated otherwise than the layout shards them: the pieces of every dim as they are, and as asked."""
+    sizes, found = case.layout.mesh.shape, {}
+    for name, parameter in module.named_parameters():
+        placements = case.layout.parameters.get(name, ())
+        asked = tuple(prod(n for n, p in zip(sizes, placements, strict=False) if p == Shard(dim)) for dim in range(parameter.dim()))
+        if prod(asked) > 1 and (held := tiles(getattr(parameter, "global_tensor", parameter))) != asked:
+            found[name] = held, asked
+    return found
+
+
 def device_mesh(world: World) -> "DeviceMesh":
     """The mesh as torch takes it."""
     from torch.distributed.device_mesh import init_device_mesh
@@ -119,6 +141,7 @@ class Reader:
     world: World
     noted: list[tuple["Tensor", Placements, dict[int, Array]]] = field(default_factory=list)
     graphs: list[int] = field(default_factory=list)
+    misplaced: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self, tensor: "Tensor", placements: Placements) -> Sharded:
         """Every rank's piece of a global tensor."""
@@ -145,7 +168,7 @@ class Reader:
         self.noted.clear()
 
     def events(self) -> dict[str, Any]:
-        """What else was seen: graphs compiled until the end of each step, operators that fell back to the CPU, JAX's own backends."""
+        """What else was seen: graphs until the end of each step, what fell back to the CPU, JAX's own backends, wrong annotations."""
         from torch_xla.debug import metrics
 
         if self.noted:
@@ -156,6 +179,7 @@ class Reader:
             "graphs": self.graphs[syncs - 1 :: syncs],
             "fallbacks": sorted(metrics.executed_fallback_ops()),
             "jax_backends": sorted(getattr(jax, "_backends", {})),
+            "misplaced": self.misplaced,
         }
 
 
@@ -200,9 +224,15 @@ def session(
     from workers.session import Session
 
     reader = Reader(world=world)
+
+    def placed(module: "nn.Module") -> "nn.Module":
+        there = place(module)
+        reader.misplaced = misplaced(there, world.case)
+        return there
+
     yield Session(
         dtype=getattr(torch, world.case.dtype),
-        place=place,
+        place=placed,
         feed=feed,
         read=reader.read,
         sync=reader.sync,

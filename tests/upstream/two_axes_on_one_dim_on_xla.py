@@ -1,0 +1,24 @@
+"""`distribute_tensor` over an xla mesh with two placements that cut one dim annotates the last of them alone. Exits 0 when it does.
+
+torch_xla 2.9.0 on CPU, a mesh of 2 x 2: the parameter is cut in two where four pieces were asked for, and every device holds twice as much.
+"""
+
+# ruff: noqa: SLF001
+import os
+import sys
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="4")
+import torch
+import torch_xla
+import torch_xla.runtime as xr
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from torch_xla.distributed.spmd import XLAShardedTensor
+
+xr.use_spmd()
+mesh = init_device_mesh("xla", (2, 2), mesh_dim_names=("dp", "tp"))
+weight = torch.zeros(8, 8).to(torch_xla.device())
+distribute_tensor(weight, mesh, [Shard(0), Shard(0)])
+held = {tuple(shard.data.shape) for shard in XLAShardedTensor(weight).local_shards}
+print(f"expected every device to hold (2, 8), actual {sorted(held)}, {torch_xla._XLAC._get_xla_sharding_spec(weight)}")
+sys.exit(held == {(2, 8)})
