@@ -116,8 +116,10 @@ class Joined:
 
     @property
     def cases(self) -> Iterator[tuple[int, Case]]:
-        """The campaign's own cases."""
-        return ((index, self._cases[case]) for case, index in sorted(self._indices.items(), key=lambda item: (item[1], item[0])))
+        """The campaign's own cases, counted anew where bundles of several seeds give one index to more than one: a case is known by it."""
+        ordered = sorted(self._indices.items(), key=lambda item: (item[1], item[0]))
+        unique = len(set(self._indices.values())) == len(ordered)
+        return ((index if unique else place, self._cases[case]) for place, (case, index) in enumerate(ordered))
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """The next recorded run of `case` on `backend`; `InfrastructureError` when there is none left.

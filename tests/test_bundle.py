@@ -142,6 +142,32 @@ def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> 
     assert told[0][1] == [3]
 
 
+def test_bundles_that_are_called_alike_are_two_campaigns_whatever_their_length(tmp_path: Path) -> None:
+    names = [tmp_path / side / ("n" * 130) for side in ("one", "other")]
+    for name in names:
+        bundle = str(recorded(name, "spmd"))
+        done = CliRunner().invoke(compare.command, [bundle, "--out", str(tmp_path / "out"), "--fail-on", "never"], standalone_mode=False)
+        assert not done.exception, done.output
+    corpus = Corpus(tmp_path / "out" / "corpus")
+    assert len({run.campaign for run in corpus.observations()}) == 2
+    assert [finding.hits for finding in corpus.findings()] == [6]
+
+
+def test_cases_of_two_seeds_that_have_one_index_are_two(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    for case in CASES:
+        recorder.keep(0, case, ("oracle", "oracle"), {}, oracle(case))
+    assert [index for index, _ in Joined([tmp_path], "oracle").cases] == [0, 1, 2]
+
+
+def test_reports_at_an_address_are_told_and_called_by_it(tmp_path: Path) -> None:
+    bundle, address = str(recorded(tmp_path / "xla", "spmd")), f"file://{tmp_path}/there/joined"
+    done = CliRunner().invoke(compare.command, [bundle, "--out", address, "--fail-on", "never"], standalone_mode=False)
+    assert not done.exception, done.output
+    assert f"{address}/report.html" in done.stdout
+    assert "<h1>difftest: joined</h1>" in (tmp_path / "there" / "joined" / "report.html").read_text()
+
+
 def test_a_run_is_used_once_so_that_it_cannot_stand_for_its_own_repetition(tmp_path: Path) -> None:
     joined = Joined([recorded(tmp_path / "xla", "spmd", repeats=1)], "oracle")
     assert isinstance(joined.execute(CASES[0], "spmd", {}), Trace)

@@ -52,14 +52,16 @@ def placed(out: Path | str) -> Iterator[Path]:
     if isinstance(out, Path):
         yield out
         return
-    with tempfile.TemporaryDirectory() as folder:
-        storage = _Storage(out, Path(folder))
+    with tempfile.TemporaryDirectory() as above:
+        folder = Path(above) / (PurePosixPath(out).name or "runs")  # reports are called after it
+        folder.mkdir()
+        storage = _Storage(out, folder)
         storage.fetch()
         ended = threading.Event()
         thread = threading.Thread(target=storage.keep, args=(ended,), daemon=True)
         thread.start()
         try:
-            yield Path(folder)
+            yield folder
         finally:
             ended.set()
             thread.join()

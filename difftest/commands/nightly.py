@@ -51,7 +51,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     check_world_size(options["max_world_size"])
     seed = seed_of(options["date"] or datetime.now(UTC))
     with placed(options["out"]) as out:
-        return _command({**options, "out": out, "seed": seed, "twice_every": TWICE_EVERY})
+        return _command({**options, "told": options["out"], "out": out, "seed": seed, "twice_every": TWICE_EVERY})
 
 
 def _command(options: Mapping[str, Any]) -> int:

@@ -70,10 +70,10 @@ class _Recording:
             yield index, case
 
     def came_to(self, examined: Examined) -> None:
-        """A case that ran on every backend which supports it, or that infrastructure spoiled."""
+        """A case that ran on the backends which support it, but for what infrastructure spoiled."""
         if examined.trouble:
             self.trouble.append(f"case {examined.case.id}: {examined.trouble}")
-        else:
+        if examined.runs:
             self.cases += 1
             self.ran += [(examined.case, name) for name in examined.runs if name != ORACLE]
 

@@ -56,7 +56,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     """
     check_world_size(options["max_world_size"])
     with placed(options["out"]) as out:
-        return _command({**options, "out": out})
+        return _command({**options, "told": options["out"], "out": out})
 
 
 def _command(options: Mapping[str, Any]) -> int:
@@ -213,7 +213,7 @@ def conclude(
         reported = {name: entry.upstream for name, entry in sorted(upstream.items())}
         print_json(_summary(options, tally) | {"upstream": reported} | dict(more or {}))
     else:
-        _tell(tally, written, upstream)
+        _tell(tally, [f"{_called(options)}/{file.relative_to(options['out'])}" for file in written], upstream)
     if tally.trouble and not tally.runs:
         msg = f"no case could be run: {tally.trouble[0]}"
         raise InfrastructureError(msg)
@@ -235,11 +235,16 @@ def _summary(options: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
         "known": sorted(tally.known),
         "trouble": tally.trouble,
         "seconds": round(tally.seconds, 1),
-        "out": str(options["out"]),
+        "out": _called(options),
     }
 
 
-def _tell(tally: Tally, written: Iterable[Path], upstream: Mapping[str, Entry]) -> None:
+def _called(options: Mapping[str, Any]) -> str:
+    """The folder or the address that the user gave; an address is worked on in another folder, which goes away."""
+    return str(options.get("told", options["out"]))
+
+
+def _tell(tally: Tally, written: Iterable[str], upstream: Mapping[str, Entry]) -> None:
     more = f" after {tally.resumed} recorded before" if tally.resumed else ""
     head = f"{tally.cases} cases, {tally.runs} runs{more} in {tally.seconds:.0f} s"
     click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.known)} known")
@@ -249,4 +254,4 @@ def _tell(tally: Tally, written: Iterable[Path], upstream: Mapping[str, Entry]) 
             click.echo(f"  {mark:<5} {fingerprint}  {finding.blame}; {reported}{finding.detail}")
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")
-    click.echo(f"reports: {', '.join(str(file) for file in written)}")
+    click.echo(f"reports: {', '.join(written)}")
