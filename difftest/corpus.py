@@ -26,6 +26,7 @@ from difftest.errors import InfrastructureError, UsageError
 from difftest.plugins import ENVIRONMENT, IN
 
 OBSERVATIONS = "observations"
+FINDING = "finding.json"
 REDUCED = "reduced.json"
 SCHEMA = 1
 _FINGERPRINT = re.compile(rf"[a-z0-9_]+({IN}{ENVIRONMENT})?(-[a-z0-9_]+)*-[0-9a-f]{{8}}")
@@ -128,15 +129,18 @@ class Corpus:
         """The findings here, by name."""
         if not self.root.is_dir():
             return ()
-        return tuple(sorted(p.name for p in self.root.iterdir() if _FINGERPRINT.fullmatch(p.name) and (p / "finding.json").is_file()))
+        return tuple(sorted(p.name for p in self.root.iterdir() if _FINGERPRINT.fullmatch(p.name) and (p / FINDING).is_file()))
 
     def finding(self, fingerprint: str) -> Finding:
         """One finding; `UsageError` when it cannot be read, or calls itself otherwise than its folder."""
-        file = self.root / fingerprint / "finding.json"
+        file = self.root / fingerprint / FINDING
         try:
             finding = Finding.from_json(files.read(file, files.MOST_FINDING_BYTES))
-        except OSError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             msg = f"no finding {fingerprint!r} in {str(self.root)!r}; there are: {', '.join(self.fingerprints()) or 'none'}"
+            raise UsageError(msg) from error
+        except OSError as error:
+            msg = f"cannot read {str(file)!r}: {error.strerror}"
             raise UsageError(msg) from error
         except UsageError as error:
             msg = f"{file}: {error}"
@@ -155,9 +159,13 @@ class Corpus:
         return read_case(self.root / fingerprint / "case.json")
 
     def simplest(self, fingerprint: str) -> Case:
-        """The simplest case known to show a finding: its reduced one, else its own."""
-        file = self.root / fingerprint / REDUCED
-        return read_case(file) if file.is_file() else self.case(fingerprint)
+        """The simplest case known to show a finding: its reduced one, else its own.
+
+        A reduced case that the finding does not name may show anything: another backend's was put there, or a write was cut off.
+        """
+        file, named = self.root / fingerprint / REDUCED, self.finding(fingerprint).reduced
+        reduced = read_case(file) if named and file.is_file() else None
+        return reduced if reduced and reduced.id == named else self.case(fingerprint)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -177,7 +185,7 @@ class Corpus:
     def put(self, finding: Finding) -> None:
         """Replaces a finding whose case is here; for those who hold the lock. `InfrastructureError` when it cannot be written."""
         with _writing(self.root / finding.fingerprint):
-            replace_file(self.root / finding.fingerprint / "finding.json", finding.to_json())
+            replace_file(self.root / finding.fingerprint / FINDING, finding.to_json())
 
     def amend(self, fingerprint: str, **changes: Any) -> Finding:  # noqa: ANN401  fields of a finding
         """A finding with some fields changed, whatever else of it others change meanwhile."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 
 import msgspec
@@ -141,8 +141,8 @@ def _recorded(corpus: Corpus, campaign: str) -> Recorded:
 def _set_aside(file: Path) -> None:
     """Renames a file to the first number that is free."""
     if file.exists():
-        number = 1 + sum(1 for _ in file.parent.glob(f"{file.name}.*"))
-        file.rename(file.with_name(f"{file.name}.{number}"))
+        places = (file.with_name(f"{file.name}.{number}") for number in count(1))
+        file.rename(next(place for place in places if not place.exists()))
 
 
 def _mark(corpus: Corpus, campaign: str) -> Path:

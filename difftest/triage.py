@@ -3,18 +3,21 @@
 A finding is believed while it comes back in at least `STABLE_LEAST` of its runs; below that it is unstable, and no report is drafted of it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from functools import partial
+from typing import TypeAlias
 
 from difftest.case import Case
+from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import Campaign, now
 from difftest.known import Entry, Ledger
+from difftest.layout import MOST_RANKS
 from difftest.rerun import AGREES, UNTOLD, rerun, shown
 
 TIMES = 3
@@ -34,11 +37,19 @@ class Status(StrEnum):
     ERROR = "ERROR"
 
 
+GONE = (Status.FIXED, Status.CHANGED)
+"""What is said of a finding only when its own case does not show it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triaged:
-    """A finding as it was run again. `entry` is what the ledger knows of it; `now_shows` what it shows instead where it changed."""
+    """A finding as it was run again. `entry` is what the ledger knows of it; `now_shows` what it shows instead where it changed.
+
+    `case` is the id of the one that decided; `trouble` says why some runs said nothing, and what else is to be known of the answer.
+    """
 
     finding: Finding
+    case: str = ""
     entry: Entry | None = None
     now_shows: tuple[str, ...] = ()
     trouble: str = ""
@@ -49,13 +60,39 @@ class Triaged:
         return self.entry is not None and self.finding.status == Status.FIXED
 
 
-def triage(
-    campaign: Campaign, ledger: Ledger, today: date, times: int = TIMES, findings: Iterable[Finding] | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ran:
+    """A case that was run again: what each run showed first, and why some say nothing. `refused`: why it was not run at all."""
+
+    case: Case
+    shown: tuple[str, ...] = (UNTOLD,)
+    trouble: tuple[str, ...] = ()
+    refused: str = ""
+
+    def status(self, finding: Finding) -> Status:
+        return status(finding.fingerprint, self.shown)
+
+
+_Again: TypeAlias = Callable[[Finding, Case], _Ran]
+
+
+def triage(  # noqa: PLR0913  what is run, what is known of it, and how much
+    campaign: Campaign,
+    ledger: Ledger,
+    today: date,
+    times: int = TIMES,
+    findings: Iterable[Finding] | None = None,
+    *,
+    most_ranks: int = MOST_RANKS,
 ) -> Iterator[Triaged]:
-    """Runs `findings`, or every finding of the campaign's corpus, again, a few at a time, and writes down what became of each; in order."""
+    """Runs `findings`, or every finding of the campaign's corpus, again, a few at a time, and writes down what became of each; in order.
+
+    No case of more than `most_ranks` ranks is run.
+    """
     chosen = campaign.corpus.findings() if findings is None else findings
+    again = partial(_runs, campaign, times, most_ranks)
     with ThreadPoolExecutor(campaign.workers) as pool:
-        yield from pool.map(partial(_triaged, campaign, ledger, today, times), list(chosen))
+        yield from pool.map(partial(_triaged, campaign.corpus, ledger, today, again), list(chosen))
 
 
 def status(fingerprint: str, shown: Sequence[str]) -> Status:
@@ -75,35 +112,55 @@ def steady(finding: Finding) -> bool:
     return times > 0 and back >= STABLE_LEAST * times
 
 
-def _triaged(campaign: Campaign, ledger: Ledger, today: date, times: int, finding: Finding) -> Triaged:
-    case = campaign.corpus.simplest(finding.fingerprint)
-    seen, trouble = _runs(campaign, case, finding, times)
-    told = [fingerprint for fingerprint in seen if fingerprint != UNTOLD]
+def _triaged(corpus: Corpus, ledger: Ledger, today: date, again: _Again, finding: Finding) -> Triaged:
+    ran = _decided(corpus, finding, again)
+    told = [fingerprint for fingerprint in ran.shown if fingerprint != UNTOLD]
     changes: Mapping[str, object] = {
-        "status": str(status(finding.fingerprint, seen)),
+        "status": str(ran.status(finding)),
         "returned": (told.count(finding.fingerprint), len(told)),
         "checked": now(),
     }
-    checked = campaign.corpus.amend(finding.fingerprint, **changes)
-    entry = ledger.entry(finding, campaign.corpus.case(finding.fingerprint), today)
-    others = sorted(set(told) - {finding.fingerprint, AGREES})
-    return Triaged(finding=checked, entry=entry, now_shows=tuple(others), trouble="; ".join(dict.fromkeys(trouble)))
+    checked = corpus.amend(finding.fingerprint, **changes)
+    entry = ledger.entry(finding, corpus.case(finding.fingerprint), today)
+    others = tuple(sorted(set(told) - {finding.fingerprint, AGREES}))
+    return Triaged(finding=checked, case=ran.case.id, entry=entry, now_shows=others, trouble="; ".join(dict.fromkeys(ran.trouble)))
 
 
-def _runs(campaign: Campaign, case: Case, finding: Finding, times: int) -> tuple[list[str], Iterable[str]]:
-    """What each run showed first, and why some say nothing."""
-    if finding.backend not in campaign.backends:
-        return [UNTOLD], [f"there is no backend {finding.backend!r} any more"]
-    if reason := campaign.backends[finding.backend].unsupported(case):
-        return [UNTOLD], [f"{finding.backend} does not support the case: {reason}"]
-    seen, trouble = [], []
+def _decided(corpus: Corpus, finding: Finding, again: _Again) -> _Ran:
+    """The finding's simplest case, run again; and its own, where the simplest shows the fault no more, which may be live all the same."""
+    simplest, own = corpus.simplest(finding.fingerprint), corpus.case(finding.fingerprint)
+    ran = again(finding, simplest)
+    if simplest == own or ran.status(finding) not in GONE:
+        return ran
+    whole = again(finding, own)
+    if whole.refused:
+        return replace(ran, trouble=(*ran.trouble, f"its own case {own.id} was not run: {whole.refused}"))
+    if whole.status(finding) not in GONE:
+        return replace(whole, trouble=(f"the reduced case {simplest.id} does not show it any more", *whole.trouble))
+    return replace(whole, shown=ran.shown + whole.shown, trouble=ran.trouble + whole.trouble)
+
+
+def _runs(campaign: Campaign, times: int, most_ranks: int, finding: Finding, case: Case) -> _Ran:
+    if refused := _refusal(campaign, most_ranks, finding, case):
+        return _Ran(case=case, trouble=(refused,), refused=refused)
+    shows, trouble = list[str](), list[str]()
     for _ in range(times):
         try:
             comparison = rerun(campaign, case, finding.backend, twice=finding.check == "determinism")
         except InfrastructureError as error:
-            seen.append(UNTOLD)
+            shows.append(UNTOLD)
             trouble.append(str(error))
         else:
-            seen.append(shown(comparison))
-            trouble += [comparison.reason] if seen[-1] == UNTOLD else []
-    return seen, trouble
+            shows.append(shown(comparison))
+            trouble += [comparison.reason] if shows[-1] == UNTOLD else []
+    return _Ran(case=case, shown=tuple(shows), trouble=tuple(trouble))
+
+
+def _refusal(campaign: Campaign, most_ranks: int, finding: Finding, case: Case) -> str:
+    """Why a case cannot be run here; empty where it can."""
+    if finding.backend not in campaign.backends:
+        return f"there is no backend {finding.backend!r} any more"
+    if case.world_size > most_ranks:
+        return f"it has a mesh of {case.world_size} ranks; this machine allows at most {most_ranks}"
+    reason = campaign.backends[finding.backend].unsupported(case)
+    return f"{finding.backend} does not support the case: {reason}" if reason else ""

@@ -74,8 +74,8 @@ RUN = (
         lambda run: next(iter(run.fingerprints), ""),
     ),
     Column("fingerprints", "category", "the same: a run counts for one finding alone; null: none", lambda run: " ".join(run.fingerprints)),
-    _of("seconds", "float64", "wall time of the run in seconds"),
-    _of("started", INSTANT, "when the run began, UTC"),
+    _of("seconds", "float64", "wall time of the run in seconds; of looking it up after `difftest compare`"),
+    _of("started", INSTANT, "when the run began, UTC; when it was looked up after `difftest compare`"),
     Column("environment", "category", "versions the run reported, a JSON object", _environment),
 )
 _RUN_NUMBER = Column("run", "int64", "the run's number in this table, from 0: rows of one run share it", lambda _: 0)

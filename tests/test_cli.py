@@ -16,6 +16,7 @@ from difftest.commands._options import Duration, Names
 from difftest.commands.list import KINDS
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
+from workers.xla import devices
 
 COMMANDS = plugins.names(cli.COMMANDS)
 HEAVY = ("torch", "torch_xla", "ray", "jax", "hypothesis", "pandas", "pyarrow", "jinja2")
@@ -78,7 +79,7 @@ def test_it_tells_its_version() -> None:
         (("run", "--cases", "0"), "Error: Invalid value for '--cases': 0 is not in the range x>=1."),
         (
             ("run", "--budget", "10"),
-            "Error: Invalid value for '--budget': '10' is no duration; allowed: a number and s, m or h, such as 10m",
+            "Error: Invalid value for '--budget': '10' is no duration; allowed: a number above 0 and s, m or h, such as 10m",
         ),
         (("run", "--workers", "two"), "Error: Invalid value for '--workers': 'two' is not a valid integer range."),
         (("run", "--fail-on", "x"), "Error: Invalid value for '--fail-on': 'x' is not one of 'new', 'any', 'infra', 'never'."),
@@ -204,6 +205,37 @@ def test_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch: pytest.Monk
     assert "missing: pip install 'difftest[cluster]'" in told.output
 
 
+@pytest.mark.parametrize(
+    ("chips", "libtpu", "missing", "tpu"),
+    [
+        (8, None, {"libtpu": "pip install 'difftest[xla,tpu]'"}, "8 chips, left alone: the XLA side runs on XLA:CPU"),
+        (8, "0.0.21", {}, "8 chips"),
+        (0, None, {}, "none: the XLA side runs on XLA:CPU with virtual devices"),
+    ],
+)
+def test_doctor_misses_libtpu_where_there_are_chips_alone(
+    monkeypatch: pytest.MonkeyPatch, chips: int, libtpu: str | None, missing: dict[str, str], tpu: str
+) -> None:
+    monkeypatch.delenv("PJRT_DEVICE", raising=False)
+    monkeypatch.setattr(devices, "chips", lambda: chips)
+    monkeypatch.setattr(devices, "find_spec", lambda _name: libtpu)
+    monkeypatch.setattr("difftest.commands.doctor._version", lambda package: libtpu if package == "libtpu" else "1")
+    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert (told["missing"], told["devices"]["tpu"]) == (missing, tpu)
+    plain = CliRunner().invoke(cli.difftest, ["doctor"]).output
+    assert ("missing: pip install 'difftest[xla,tpu]'" in plain) == bool(missing)
+
+
+def test_doctor_counts_the_chips_that_the_workers_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "chips", lambda: 4)
+    monkeypatch.setenv("PJRT_DEVICE", "CPU")
+    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert told["devices"]["tpu"] == "4 chips, left alone: the XLA side runs on XLA:CPU"
+    monkeypatch.setenv("PJRT_DEVICE", "TPU")
+    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert told["devices"]["tpu"] == "4 chips"
+
+
 def test_doctor_does_not_take_a_drivers_complaint_for_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver.'\n")
@@ -218,7 +250,7 @@ def test_durations_are_read_in_seconds(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "10", "m", "-1m", "1d", "1e3s", "10 m", "10m\n"])
+@pytest.mark.parametrize("text", ["", "10", "m", "-1m", "1d", "1e3s", "10 m", "10m\n", "0m", "0.0s"])
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no duration"):
         Duration().convert(text, None, None)

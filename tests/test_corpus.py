@@ -1,6 +1,8 @@
 """The corpus on disk: what is written is read back, and what cannot be read is named."""
 
+import errno
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from samples import a_case
 from test_divergence import FOUND
 
-from difftest.corpus import SCHEMA, Corpus, Ending, Measurement, Observation, read_case
+from difftest import files
+from difftest.corpus import REDUCED, SCHEMA, Corpus, Ending, Measurement, Observation, read_case, write_case
 from difftest.errors import UsageError
 
 OBSERVED = Observation(
@@ -141,6 +144,30 @@ def test_an_unknown_finding_is_told_with_those_there_are(corpus: Corpus) -> None
     corpus.save(FOUND, a_case())
     with pytest.raises(UsageError, match=f"there are: {FOUND.fingerprint}"):
         corpus.finding("x")
+
+
+def test_a_finding_that_cannot_be_read_is_told_with_the_reason(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(_file: Path, _most: int) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    corpus.save(FOUND, a_case())
+    monkeypatch.setattr(files, "read", denied)
+    with pytest.raises(UsageError, match=r"^cannot read '.*finding\.json': Permission denied$"):
+        corpus.finding(FOUND.fingerprint)
+
+
+def test_the_simplest_case_is_the_reduced_one_that_the_finding_names(corpus: Corpus) -> None:
+    own, small, other = (a_case(seed=seed) for seed in range(3))
+    corpus.save(FOUND, own)
+    file = corpus.root / FOUND.fingerprint / REDUCED
+    write_case(file, other)
+    assert corpus.simplest(FOUND.fingerprint) == own
+    corpus.save_reduced(FOUND.fingerprint, small, ())
+    assert corpus.simplest(FOUND.fingerprint) == small
+    write_case(file, other)
+    assert corpus.simplest(FOUND.fingerprint) == own, "it is another case's reduction"
+    file.unlink()
+    assert corpus.simplest(FOUND.fingerprint) == own
 
 
 def test_a_malformed_finding_or_case_is_named_by_its_file(corpus: Corpus) -> None:

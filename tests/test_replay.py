@@ -1,12 +1,18 @@
 """Hunting a race: a case again and again under load, and how often each outcome came."""
 
-from collections.abc import Mapping
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from click.testing import CliRunner
 from samples import NOISE, a_case, candidate, oracle, wrong_at
+from test_campaign import Machine, a_campaign, backend, examined, the_finding
 
 from difftest.case import Case
 from difftest.commands.replay import busy, command, rates
@@ -37,6 +43,40 @@ def test_load_runs_beside_and_ends_with_the_hunt() -> None:
     with busy(2):
         assert children() == before + 2
     assert children() == before
+
+
+def test_load_ends_with_a_hunt_that_is_killed() -> None:
+    program = "import time\nfrom difftest.commands.replay import busy\nwith busy(2): print(flush=True), time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as hunt:  # noqa: S603
+        assert hunt.stdout
+        hunt.stdout.readline()
+        load = psutil.Process(hunt.pid).children()
+        hunt.send_signal(signal.SIGTERM)
+    left = psutil.wait_procs(load, timeout=10)[1]
+    for process in left:
+        process.kill()
+    assert (len(load), left) == (2, [])
+
+
+@pytest.mark.parametrize(("check", "by", "runs"), [("determinism", lambda run: 5e-8 * run, 4), ("gradients", lambda _run: 0.5, 2)])
+def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, check: str, by: Callable[[int], float], runs: int
+) -> None:
+    class Restless(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            wrong = wrong_at(Stage.BACKWARD, "0.weight", by=by(self.asked[case.id, backend]))
+            return oracle(case) if backend == ORACLE else candidate(case, wrong)
+
+    machine = Restless()
+    campaign = replace(a_campaign(tmp_path, machine, {"torch_ddp": backend("torch")}), twice_every=1)
+    examined(campaign, a_case())
+    assert the_finding(campaign).check == check
+    machine.asked.clear()
+    monkeypatch.setattr(sandbox, "run", lambda case, name, *, deadline, options=None: machine.execute(case, name, options or {}))  # noqa: ARG005
+    folder = tmp_path / the_finding(campaign).fingerprint
+    done = CliRunner().invoke(command, [str(folder), "--times", "2", "--json"], standalone_mode=False)
+    assert (done.return_value, json.loads(done.stdout)["reproduced"]) == (DIVERGES, 2)
+    assert machine.asked[a_case().id, "torch_ddp"] == runs
 
 
 @pytest.mark.parametrize(("noise_in_doubt", "status"), [(NOISE, DIVERGES), (1e-1, AGREES)])

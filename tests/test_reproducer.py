@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import importlib.util
 import itertools
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +14,16 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from samples import DEEP, a_case, tensor_parallel_case
+from test_divergence import FOUND
 
-from difftest import data
+from difftest import data, plugins
 from difftest.case import Case, Data, DType, Regime, Training
 from difftest.commands._replay import replay
 from difftest.commands._scripts import keep_graphs, run_script
-from difftest.corpus import Measurement
+from difftest.commands.reproducer import NO_NUMBERS, command
+from difftest.corpus import Corpus, Measurement
 from difftest.divergence import Divergence, identity
 from difftest.layers import Collective, Embedding, FlashAttention, Linear, Redistribute, Residual
 from difftest.layout import Shard
@@ -29,7 +33,7 @@ from generators.cases import case_at
 from reports import reproducer, spelling
 from reports.reproducer import any_numbers, fault, needle, refusal, render, tolerance
 from reports.script import Fault
-from workers import tp_plan
+from workers import sandbox, tp_plan
 from workers.backends import candidates
 
 CASES = 25
@@ -164,6 +168,24 @@ def test_what_no_template_spells_out_is_told() -> None:
     assert refusal(a_case(), "torch_ddp") is None
     scanned = a_case(training=Training(accumulation=2), start=Start(accumulation="scan"))
     assert "accumulates by 'scan'" in (refusal(scanned, "xla_spmd") or "")
+
+
+@pytest.mark.parametrize("check", NO_NUMBERS)
+def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_run(
+    check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "run", lambda *_, **__: pytest.fail("it was run"))
+    corpus = Corpus(tmp_path)
+    corpus.save(msgspec.structs.replace(FOUND, check=check), a_case())
+    done = CliRunner().invoke(command, [str(tmp_path / FOUND.fingerprint), "--json"], standalone_mode=False)
+    told = json.loads(done.stdout)
+    assert (done.return_value, told["reason"]) == (1, f"no script spells out the check {check!r}: it looks at more than a run's numbers")
+
+
+def test_every_check_is_spelled_out_or_refused() -> None:
+    spelled = {check for check, _ in reproducer._KINDS}  # noqa: SLF001
+    assert spelled | set(NO_NUMBERS) == set(plugins.names("difftest.checks"))
+    assert not spelled & set(NO_NUMBERS)
 
 
 def measured_fault(stage: Stage = Stage.BACKWARD) -> Fault:

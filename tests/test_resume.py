@@ -230,6 +230,18 @@ def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(wh
     assert (tmp_path / "observations" / "one.jsonl.1").read_bytes() == Corpus(whole).lines("one").read_bytes()
 
 
+def test_runs_that_are_set_aside_take_the_first_number_that_is_free(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path)
+    corpus.prepare()
+    lines = corpus.lines("one")
+    lines.with_name("one.jsonl.2").write_text("of an earlier campaign, whose forerunner was deleted")
+    for number, name in enumerate(("one.jsonl.1", "one.jsonl.3")):
+        lines.write_text(f"{number}")
+        resume._set_aside(lines)  # noqa: SLF001
+        assert lines.with_name(name).read_text() == f"{number}"
+    assert lines.with_name("one.jsonl.2").read_text().startswith("of an earlier campaign")
+
+
 def test_two_processes_cannot_run_one_campaign(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.prepare()

@@ -1,6 +1,7 @@
 """Triage and reduction of whole findings on made-up backends: what becomes of them, and what is written down."""
 
 import json
+from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from test_divergence import FOUND
 
 from difftest.case import Case
 from difftest.commands import minimize
-from difftest.commands.minimize import JOURNAL, Task, keep, read_task, search
+from difftest.commands.minimize import Task, keep, read_task, search
 from difftest.commands.triage import _backends
 from difftest.corpus import REDUCED, write_case
 from difftest.errors import InfrastructureError, UsageError
@@ -176,6 +177,76 @@ def test_triage_runs_the_reduced_case(tmp_path: Path) -> None:
     assert machine.asked[small.id, "spmd"] == 1
 
 
+def reduced_to(campaign: Campaign, **changes: object) -> tuple[Case, Case]:
+    """Gives the finding a reduced case; that and its own."""
+    small = tensor_parallel_case(seed=9, **changes)  # type: ignore[arg-type]
+    campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ("world size 2",))
+    return small, campaign.corpus.case(the_finding(campaign).fingerprint)
+
+
+def test_a_fault_that_its_reduced_case_alone_shows_no_more_is_still_there(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    small, own = reduced_to(campaign)
+    machine.wrong = {"spmd": lambda case: case.id == own.id}
+    one = triaged(campaign, times=2)
+    assert (one.finding.status, one.finding.returned, one.case) == ("REPRODUCED", (2, 2), own.id)
+    assert one.trouble == f"the reduced case {small.id} does not show it any more"
+
+
+def test_a_fault_that_its_reduced_case_shows_otherwise_is_looked_for_in_its_own(tmp_path: Path) -> None:
+    class Crashing(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            return a_failure(Symptom.CRASH) if backend == "spmd" and case.seed == 9 else super().answer(case, backend)
+
+    machine = Crashing(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    reduced_to(campaign)
+    assert triaged(campaign).finding.status == "REPRODUCED"
+    machine.wrong = {}
+    one = triaged(campaign)
+    assert (one.finding.status, [name.rpartition("-")[0] for name in one.now_shows]) == ("CHANGED", ["spmd-completion-crash"])
+
+
+def test_a_fault_is_gone_once_neither_its_reduced_case_nor_its_own_shows_it(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    small, own = reduced_to(campaign)
+    machine.wrong, machine.asked = {}, Counter()
+    one = triaged(campaign, times=2)
+    assert (one.finding.status, one.finding.returned, one.case, one.trouble) == ("FIXED", (0, 4), own.id, "")
+    assert machine.asked[small.id, "spmd"] == machine.asked[own.id, "spmd"] == 2
+
+
+def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its_own_case(tmp_path: Path) -> None:
+    class Lost(Machine):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            if case.seed != 9 and not self.wrong:
+                msg = "a node was lost"
+                raise InfrastructureError(msg)
+            return super().answer(case, backend)
+
+    machine = Lost(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    small, _ = reduced_to(campaign)
+    machine.wrong = {}
+    one = triaged(campaign)
+    assert (one.finding.status, one.trouble) == ("ERROR", f"the reduced case {small.id} does not show it any more; a node was lost")
+
+
+def test_a_case_that_is_too_large_for_the_machine_is_not_run_and_that_is_said(tmp_path: Path) -> None:
+    machine = Machine(spmd=sharded)
+    campaign = found(tmp_path, machine)
+    own = campaign.corpus.case(the_finding(campaign).fingerprint)
+    said = f"it has a mesh of {own.world_size} ranks; this machine allows at most 1"
+    (whole,) = triage(campaign, NOTHING, TODAY, most_ranks=1)
+    assert (whole.finding.status, whole.trouble) == ("ERROR", said)
+    small = a_case(mesh=(("dp", 1),))
+    campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ())
+    (one,) = triage(campaign, NOTHING, TODAY, most_ranks=1)
+    assert (one.finding.status, one.case, one.trouble) == ("FIXED", small.id, f"its own case {own.id} was not run: {said}")
+
+
 def test_another_fault_is_not_taken_for_the_one_that_is_reduced(tmp_path: Path) -> None:
     """Without its bias the case shows another fault: the bias stays."""
 
@@ -197,12 +268,12 @@ def test_a_reduction_that_was_interrupted_goes_on_when_it_is_asked_for_again(tmp
     part = search(campaign, task, budget=3)
     assert part
     assert not part[1].complete
-    assert task.file.with_name(JOURNAL).is_file()
+    assert task.journal.is_file()
     keep(*part)
     rest = search(campaign, a_task(campaign), budget=30)
     assert rest
     assert rest[1].complete
-    assert not task.file.with_name(JOURNAL).exists()
+    assert not task.journal.exists()
 
 
 def test_a_fault_that_comes_and_goes_is_asked_for_several_times(tmp_path: Path) -> None:
@@ -210,6 +281,33 @@ def test_a_fault_that_comes_and_goes_is_asked_for_several_times(tmp_path: Path) 
     assert a_task(campaign).tries == 1
     campaign.corpus.amend(the_finding(campaign).fingerprint, stable=(1, 2))
     assert a_task(campaign).tries == 3
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("", "ddp"), ("case.json", "ddp"), ("case.json", "spmd")])
+def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(tmp_path: Path, name: str, chosen: str) -> None:
+    campaign = found(tmp_path / "corpus", Machine(spmd=sharded, ddp=always))
+    folder = next(campaign.corpus.root / one.fingerprint for one in campaign.corpus.findings() if one.backend == "spmd")
+    for out in (None, folder / REDUCED):
+        with pytest.raises(UsageError, match=r"'.*reduced\.json' is kept for the finding's own reduction; give another file with --out"):
+            read_task(folder / name, (chosen,), out)
+    told = search(campaign, read_task(folder / name, (chosen,), tmp_path / REDUCED), budget=30)
+    assert told
+    keep(*told)
+    assert (tmp_path / REDUCED).is_file()
+    assert {file.name for file in folder.iterdir()} == {"finding.json", "case.json"}
+
+
+def test_what_one_backend_showed_is_no_answer_for_another(tmp_path: Path) -> None:
+    """One file is reduced for two backends in turn, and the first reduction is not through."""
+    file = tmp_path / "case.json"
+    file.write_bytes(tensor_parallel_case().to_json())
+    campaign = a_campaign(tmp_path / "corpus", Machine(spmd=always, ddp=sharded))
+    part = search(campaign, read_task(file, ("spmd",), None), budget=2)
+    told = search(campaign, read_task(file, ("ddp",), None), budget=30)
+    assert part
+    assert told
+    assert (part[1].complete, told[1].complete, told[1].case.world_size) == (False, True, 2)
+    assert part[0].journal.is_file(), "it can be continued"
 
 
 def test_a_case_file_is_reduced_to_what_it_shows_first(tmp_path: Path) -> None:

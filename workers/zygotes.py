@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from difftest.errors import InfrastructureError
@@ -20,13 +21,15 @@ from workers import limits
 
 START_SECONDS = 180.0
 STOP_SECONDS = 3.0
+PATH_VARIABLE = "PYTHONPATH"
+ROOT = Path(__file__).parents[1]
 
 
 class Zygote:
     """The parent's end of one `workers.zygote` process: it starts when first needed and again after it died."""
 
     def __init__(self, preload: Sequence[str], python: str = sys.executable) -> None:
-        self._command = [python, "-m", "workers.zygote", *preload]
+        self._command = [python, "-P", "-m", "workers.zygote", *preload]  # -P: a folder `torch` where the user stands is not torch
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._heard = _Heard()
@@ -83,7 +86,7 @@ class Zygote:
             stderr=self._log,
             text=True,
             start_new_session=True,
-            env=limits.without_secrets(os.environ.items()),
+            env=environment(),
         )
         self._heard = _Heard()
         threading.Thread(target=self._heard.listen, args=(self._process,), daemon=True).start()
@@ -93,6 +96,13 @@ class Zygote:
             reason = (self._log.read().strip().splitlines() or ["no reason given"])[-1]
             msg = f"the process that forks workers did not start: {reason} (`difftest doctor` tells what is missing)"
             raise InfrastructureError(msg)
+
+
+def environment() -> dict[str, str]:
+    """The variables that a zygote is started with: no secrets, and the way to this checkout, where this is one and not installed."""
+    known = limits.without_secrets(os.environ.items())
+    ways = [str(ROOT)] if (ROOT / "pyproject.toml").is_file() else []
+    return known | {PATH_VARIABLE: os.pathsep.join(filter(None, (*ways, known.get(PATH_VARIABLE))))}
 
 
 class _Heard:

@@ -55,7 +55,7 @@ class Backends(Names):
 
 
 class Duration(click.ParamType[float]):
-    """A time such as 90s, 10m or 2h, in seconds."""
+    """A time such as 90s, 10m or 2h, in seconds; none is no time, for who asks for a budget of 0 does not mean one without end."""
 
     name = "10m"
 
@@ -64,8 +64,8 @@ class Duration(click.ParamType[float]):
         if isinstance(value, float):
             return value
         told = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", value)
-        if not told:
-            self.fail(f"{value!r} is no duration; allowed: a number and s, m or h, such as 10m", param, ctx)
+        if not told or not float(told[1]):
+            self.fail(f"{value!r} is no duration; allowed: a number above 0 and s, m or h, such as 10m", param, ctx)
         return float(told[1]) * UNITS[told[2]]
 
 

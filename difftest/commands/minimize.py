@@ -9,7 +9,7 @@ import click
 from difftest.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.commands.replay import read_target
-from difftest.corpus import REDUCED, Corpus, write_case
+from difftest.corpus import FINDING, REDUCED, Corpus, write_case
 from difftest.errors import UsageError
 from difftest.examine import ORACLE, Campaign
 from difftest.reduce.journal import Journal
@@ -17,7 +17,6 @@ from difftest.reduce.search import BUDGET, Reduced, reduce
 from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows
 from difftest.triage import steady
 
-JOURNAL = "reduction.jsonl"
 UNSTEADY_TRIES = 3
 """How often a case is run before it is said not to show a fault that comes and goes."""
 
@@ -26,7 +25,7 @@ UNSTEADY_TRIES = 3
 class Task:
     """What to reduce: a case to what shows `fingerprint` on `backend`; empty: whatever it shows first.
 
-    `file` is where the reduced case goes, `in_corpus` whether that is a finding's folder.
+    `file` is where the reduced case goes, `in_corpus` whether that is the finding's own.
     """
 
     case: Case
@@ -35,6 +34,11 @@ class Task:
     tries: int
     file: Path
     in_corpus: bool
+
+    @property
+    def journal(self) -> Path:
+        """Where what was tried is kept: what one fault needs says nothing of another, and a fingerprint names its backend."""
+        return self.file.with_name(f"reduction-{self.fingerprint}.jsonl")
 
 
 @click.command("minimize")
@@ -71,7 +75,10 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
 
 def read_task(target: Path, backend: tuple[str, ...] | None, out: Path | None) -> Task:
-    """The task that the arguments describe; `UsageError` where a case is given without its backend, or several backends."""
+    """The task that the arguments describe.
+
+    `UsageError` where a case is given without its backend, or several backends, and where the result would take a finding's place.
+    """
     what = read_target(target)
     chosen = backend or ((what.finding.backend,) if what.finding else ())
     if len(chosen) != 1:
@@ -79,24 +86,35 @@ def read_task(target: Path, backend: tuple[str, ...] | None, out: Path | None) -
         raise UsageError(msg)
     folder = target if target.is_dir() else target.parent
     own = what.finding is not None and chosen == (what.finding.backend,)
+    file = out or folder / REDUCED
+    in_corpus = own and out is None
+    if not in_corpus:
+        _require_free(file)
     return Task(
         case=what.case,
         backend=chosen[0],
         fingerprint=what.finding.fingerprint if what.finding and own else "",
         tries=1 if what.finding is None or steady(what.finding) else UNSTEADY_TRIES,
-        file=out or folder / REDUCED,
-        in_corpus=own and out is None,
+        file=file,
+        in_corpus=in_corpus,
     )
+
+
+def _require_free(file: Path) -> None:
+    """`UsageError` where `file` is kept for a finding's own reduction, which triage and reproducers go by."""
+    if file.name == REDUCED and (file.parent / FINDING).exists():
+        msg = f"{str(file)!r} is kept for the finding's own reduction; give another file with --out, or the finding's folder alone"
+        raise UsageError(msg)
 
 
 def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] | None:
     """Reduces the task's case; None where the case does not show its fault. The task comes back with its fingerprint."""
-    journal = Journal(task.file.with_name(JOURNAL))
     if not task.fingerprint:
         first = shown(rerun(campaign, task.case, task.backend))
         if first in (AGREES, UNTOLD):
             return None
         task = replace(task, fingerprint=first)
+    journal = Journal(task.journal)
     reduced = reduce(
         task.case,
         shows(campaign, task.backend, task.fingerprint, task.tries),

@@ -89,7 +89,7 @@ def nightly(campaign: Campaign, ledger: Ledger, options: Mapping[str, Any], reco
     """One night on `campaign`'s machine and corpus."""
     began, night = time.monotonic(), Night()
     due = _due(campaign)
-    for one in triage(campaign, ledger, known.now(), REPLAYS, due):
+    for one in triage(campaign, ledger, known.now(), REPLAYS, due, most_ranks=most_ranks()):
         night.replayed.append(one)
         click.echo(_line("again", one), err=options["as_json"])
         if time.monotonic() - began > REPLAYED_SHARE * options["budget"]:
@@ -97,7 +97,7 @@ def nightly(campaign: Campaign, ledger: Ledger, options: Mapping[str, Any], reco
     night.left = len(due) - len(night.replayed)
     rest = max(1.0, options["budget"] - (time.monotonic() - began))
     night.tally = run_cases(campaign, {**options, "budget": rest}, recorded)
-    for one in triage(campaign, ledger, known.now(), findings=night.tally.new.values()):
+    for one in triage(campaign, ledger, known.now(), findings=night.tally.new.values(), most_ranks=most_ranks()):
         night.triaged.append(one)
         night.tally.new[one.finding.fingerprint] = one.finding
         click.echo(_line("new", one), err=options["as_json"])

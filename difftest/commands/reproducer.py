@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from reports.script import Fault
 
 SCRIPT, SAID, ARTIFACTS = "reproducer.py", "reproducer.txt", "artifacts"
+NO_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init")
+"""The checks whose findings no script spells out: they compare runs, or look at what a run did beside its numbers."""
 
 
 @click.command("reproducer")
@@ -39,7 +41,7 @@ def command(target: Path, out: Path | None, jax_python: Path | None, *, artifact
     finding, case, folder = read_finding(target)
     check_ranks(case)
     tried = None
-    reason = _reason(case, finding.backend)
+    reason = _reason(finding, case)
     if reason is None:
         reason, tried = reproduce(finding, case)
     file = out or folder / SCRIPT
@@ -119,10 +121,17 @@ def reproduce(finding: Finding, case: Case) -> tuple[str | None, Tried | None]:
     return "the script does not show the fault", tried
 
 
-def _reason(case: Case, backend: str) -> str | None:
+def _unspelled(check: str) -> str:
+    return f"no script spells out the check {check!r}: it looks at more than a run's numbers"
+
+
+def _reason(finding: Finding, case: Case) -> str | None:
+    """Why there is no script, where that can be said before anything is run."""
     from reports import reproducer
 
-    return reproducer.refusal(case, backend)
+    if finding.check in NO_NUMBERS:
+        return _unspelled(finding.check)
+    return reproducer.refusal(case, finding.backend)
 
 
 def seen_now(finding: Finding, case: Case) -> "Fault | str":
@@ -140,7 +149,7 @@ def seen_now(finding: Finding, case: Case) -> "Fault | str":
     if first is None:
         return f"case {case.id} does not show it now, but {_named(found)}"
     measurement = seen.measured.get((first.step, first.stage, first.tensor))
-    return reproducer.fault(first, outcome, measurement) or f"the check {first.check!r} compares runs, which no script spells out"
+    return reproducer.fault(first, outcome, measurement) or _unspelled(first.check)
 
 
 def _named(found: tuple[Divergence, ...]) -> str:

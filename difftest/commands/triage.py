@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from difftest import known, plugins
-from difftest.commands._options import check_ranks, json_option, print_json
+from difftest.commands._options import check_ranks, json_option, most_ranks, print_json
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
@@ -34,7 +34,7 @@ def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_j
             pool = dispatch.Pool(count)
             backends = candidates(_backends(corpus))
             campaign = Campaign(name="triage", backends=backends, execute=pool.execute, corpus=corpus, workers=count)
-            for one in triage(campaign, entries, today, times):
+            for one in triage(campaign, entries, today, times, most_ranks=most_ranks()):
                 found.append(one)
                 click.echo(_line(one), err=as_json)
     if found and all(one.finding.status == Status.ERROR for one in found):
@@ -100,7 +100,7 @@ def _described(one: Triaged) -> dict[str, Any]:
         "status": finding.status,
         "returned": list(finding.returned),
         "checked": finding.checked,
-        "case": finding.reduced or finding.case,
+        "case": one.case,
         "known": one.entry.upstream if one.entry else None,
         "now_shows": list(one.now_shows),
         "trouble": one.trouble,

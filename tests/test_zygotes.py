@@ -1,0 +1,50 @@
+"""What a zygote imports: the frameworks of its Python and this project's own modules, wherever the user stands."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import difftest
+import workers
+from workers import zygotes
+from workers.zygotes import Zygote
+
+IN_A_CHECKOUT = """
+import subprocess, sys
+from workers.zygotes import environment
+subprocess.run([sys.executable, "-P", "-c", "import workers; print(workers.__file__)"], env=environment(), check=True)
+"""
+
+
+def test_a_zygote_has_the_modules_of_the_checkout_that_its_parent_has(tmp_path: Path) -> None:
+    for package in (difftest, workers):
+        folder = Path(str(package.__file__)).parent
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "pyproject.toml").touch()
+    done = subprocess.run([sys.executable, "-c", IN_A_CHECKOUT], cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.stdout.strip(), done.stderr) == (str(tmp_path / "workers" / "__init__.py"), "")
+
+
+def test_what_is_installed_is_found_without_a_way_and_the_users_ways_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zygotes, "ROOT", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "/a:/b")
+    monkeypatch.setenv("DIFFTEST_TEST_TOKEN", "hush")
+    assert zygotes.environment()["PYTHONPATH"] == "/a:/b"
+    assert "DIFFTEST_TEST_TOKEN" not in zygotes.environment()
+
+
+@pytest.mark.slow
+def test_a_folder_called_torch_where_the_user_stands_is_not_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a checkout of pytorch."""
+    pytest.importorskip("torch", reason="needs torch")
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('a checkout')")
+    monkeypatch.chdir(tmp_path)
+    zygote = Zygote(("torch",))
+    try:
+        zygote.warm()
+    finally:
+        zygote.stop()
