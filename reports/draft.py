@@ -19,16 +19,18 @@ from difftest.corpus import Measurement
 from difftest.divergence import Finding
 from difftest.outcome import Symptom
 from difftest.triage import STABLE_LEAST, Status, steady
-from reports import spelling
+from reports import private, spelling
 from reports.reproducer import tolerance
 
 FOLDER, SUFFIX = "issues", ".md.jinja"
 MOST_TITLE = 120
+CODE = ("json", "python")
 MOST_TEXT = 12_000
 """A longer log is cut in its middle."""
 
-COMPILER = "external/xla"
-"""Where XLA's own sources are, in the messages of torch_xla."""
+COMPILER = re.compile(r"\bF(?:\d{4} [^\]\n]*)? external/xla/")
+"""The line with which XLA's own sources end a process, in torch_xla's way (`<time>: F external/...`) or glog's (`F0000 <time> ...`): what
+they only warn of (`W external/xla/...`) is in the logs of other crashes too."""
 
 REPLAYED = "replayed"
 """The evidence of a replay of the HLO on another XLA; begins with `diverges` where it is still wrong."""
@@ -59,8 +61,13 @@ class Draft:
         finding = self.finding
         what = spelling.brief(finding.detail).partition(": ")[2] if self.fails else f"{finding.check} of {finding.tensor}"
         by = f" with {decided}" if (decided := finding.evidence.get("decided by")) else ""
-        line = spelling.docstring(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}{by}")[:MOST_TITLE]
+        line = spelling.docstring(private.shared(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}{by}"))[:MOST_TITLE]
         return re.sub("[@#<>`]", " ", line)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether script and case are smaller than the case that was seen and measured."""
+        return self.case.id != self.finding.case
 
     @property
     def fails(self) -> bool:
@@ -117,8 +124,8 @@ class Draft:
 
     @property
     def device(self) -> str:
-        """The kind of XLA's devices."""
-        return self.finding.environment.get("device", "CPU")
+        """The kind of XLA's devices; empty where the run did not live to tell."""
+        return self.finding.environment.get("device", "")
 
     @property
     def case_json(self) -> str:
@@ -139,13 +146,18 @@ def tracker(finding: Finding) -> str:
     """
     if finding.side == "torch":
         return "pytorch"
-    dies = finding.symptom is Symptom.CRASH and COMPILER in finding.detail + finding.log
+    dies = finding.symptom is Symptom.CRASH and any(COMPILER.search(told) for told in (finding.detail, finding.log))
     persists = finding.evidence.get(REPLAYED, "").startswith("diverges")
     return "openxla" if dies or persists or beneath(finding.evidence) else "xla"
 
 
 def refusal(finding: Finding) -> str | None:
-    """Why a finding must not be drafted, or None: nobody should be asked to look for what comes and goes."""
+    """Why a finding must not be drafted, or None: nobody should be asked to look for what comes and goes, or be told twice.
+
+    What the ledger knows by a script alone nobody has reported yet.
+    """
+    if finding.upstream.startswith(("https://", "http://")):
+        return f"it is reported already: {finding.upstream}"
     back, times = repeats(finding)
     if not times:
         return "it was never repeated in fresh processes"
@@ -168,7 +180,11 @@ def render(draft: Draft, tracker: str) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Text as a code block whose fence is longer than any run of backticks within; a very long text is cut in its middle."""
+    """Text as a code block whose fence is longer than any run of backticks within; a very long text is cut in its middle.
+
+    It is without what is private; code, which must run as it stands, only without folders of this machine.
+    """
+    text = private.places(text) if language in CODE else private.shared(text)
     if len(text) > MOST_TEXT:
         text = f"{text[: MOST_TEXT // 2]}\n... {len(text) - MOST_TEXT} characters left out ...\n{text[-MOST_TEXT // 2 :]}"
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
@@ -177,8 +193,8 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def _plain(text: object) -> str:
-    """Text in one line without what Markdown or a tracker would act on: markup, tables, mentions, references to issues."""
-    line = " ".join(str(text).split())
+    """Text in one line without what is private or what Markdown or a tracker would act on: markup, tables, mentions, issues' numbers."""
+    line = " ".join(private.shared(str(text)).split())
     return re.sub(r"[@#](?=\w)", lambda found: found[0] + "\u200b", re.sub(r"([\\`*_\[\]<>|])", r"\\\1", line))
 
 

@@ -49,17 +49,16 @@ class Report:
 
     @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:
-        """What each backend's last run that reported versions reported, by backend."""
+        """What each backend's last run that reported versions reported, by backend; a failed run, which tells less, where none finished."""
         ran = tables.runs(self.frame).dropna(subset=["environment"])
-        last = ran[ran["environment"] != "{}"].sort_values("started", kind="stable").drop_duplicates("backend", keep="last")
+        ran = ran[ran["environment"] != "{}"].assign(finished=ran["status"] == "finished")
+        last = ran.sort_values(["finished", "started"], kind="stable").drop_duplicates("backend", keep="last")
         return {str(r.backend): json.loads(str(r.environment)) for r in last.sort_values("backend").itertuples()}
 
     @cached_property
     def verdict(self) -> str:
         """The whole report in one sentence."""
-        compared = tables.comparisons(self.frame)
-        found, new = len(self.findings), len(self.new)
-        head = f"{_count(found, 'finding')} ({new} new)" if new else _count(found, "finding")
+        compared, head = tables.comparisons(self.frame), self._found()
         if compared.empty:
             return f"{head}; nothing was compared yet."
         cases, backends = compared["case"].nunique(), compared["backend"].nunique()
@@ -68,6 +67,12 @@ class Report:
             f"{head} in {_count(cases, 'case')} on {_count(backends, 'backend')}: of {_count(len(compared), 'comparison')} "
             f"{counts['agree']:,} agree, {counts['diverge']:,} diverge, {counts['inconclusive']:,} are inconclusive."
         )
+
+    def _found(self) -> str:
+        """How many findings there are, and how many of them are new here, and known upstream: each may be both."""
+        counts = {"new": len(self.new), "known upstream": sum(bool(finding.upstream) for finding in self.findings)}
+        told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        return _count(len(self.findings), "finding") + (f" ({told})" if told else "")
 
 
 def build(out: Path) -> Report:

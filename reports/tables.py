@@ -19,7 +19,7 @@ VERDICTS = ("agree", "diverge", "inconclusive")
 VARIED = ("dtype", "optimizer", "regime")
 _PERCENTILES = {50: "median", 100: "greatest"}
 FINDING = (
-    *("fingerprint", "symptom", "stage", "backend", "side", "paths", "check", "blame", "layer"),
+    *("fingerprint", "symptom", "stage", "backend", "side", "paths", "check", "blame", "layer", "upstream"),
     *("hits", "stable", "status", "ratio", "case", "first_seen", "last_seen"),
 )
 _WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from samples import a_case
@@ -77,6 +78,22 @@ def test_the_tracker_follows_from_side_and_place() -> None:
     assert tracker(a_finding(side="xla", backend="xla_ddp")) == "xla"
     assert tracker(a_crash()) == "openxla"
     assert tracker(a_crash(detail="step 0, backward, rank 0: SIGSEGV: ")) == "xla"
+
+
+WARNING = "2026-11-22 10:11:48.463259: W external/xla/xla/service/sharding_propagation.cc:3120] GSPMD is going to be deprecated"
+FATAL = (
+    "2026-11-22 10:22:24.007950: F external/xla/xla/literal.h:127] died",
+    "F0000 00:00:1763806944.0 12 external/xla/xla/literal.h:127] died",
+)
+
+
+@pytest.mark.parametrize("line", FATAL)
+def test_the_compiler_dies_by_a_fatal_line_and_not_by_a_warning(line: str) -> None:
+    said = "step 0, backward, rank 0: SIGSEGV: Fatal Python error: Segmentation fault"
+    assert tracker(a_crash(detail=said, log=f"{WARNING}\n{line}\nnative frames")) == "openxla"
+    assert tracker(a_crash(detail=said, log=f"{WARNING}\nnative frames")) == "xla"
+    assert tracker(a_crash(detail=f"step 0, backward, rank 0: SIGSEGV: {WARNING}")) == "xla"
+    assert tracker(a_crash(detail=said, log="F0000 00:00:1763806944.0 12 torch_xla/init.cc:1] external/xla/x failed")) == "xla"
 
 
 def test_wrong_numbers_go_to_the_compiler_only_when_they_persist_in_a_replay() -> None:
@@ -177,6 +194,63 @@ def test_the_unstable_and_the_gone_are_refused_with_the_reason() -> None:
     assert refusal(a_finding(stable=(0, 2), status="REPRODUCED", returned=(3, 3))) is None
 
 
+def test_what_is_reported_already_is_refused_with_its_address_and_what_only_a_script_shows_is_not() -> None:
+    issue = "https://github.com/pytorch/xla/issues/9735"
+    assert refusal(a_finding(upstream=issue)) == f"it is reported already: {issue}"
+    assert refusal(a_finding(upstream="tests/upstream/layer_norm_sharded_weight.py")) is None
+
+
+@pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
+def test_a_draft_names_no_folder_of_the_machine_it_was_made_on(name: str) -> None:
+    frame = 'File "/home/me/venv/lib/python3.11/site-packages/torch_xla/torch_xla.py"'
+    finding = a_crash(log=frame, detail=f"step 0, backward, rank 0: SIGABRT: {frame}", evidence={"then": frame}, blame=frame)
+    text = drafted(finding, name, said=frame, reproducer=f'"""{frame}"""\n', versions=(("here", frame),))
+    assert "/home" not in text
+    assert "site-packages" not in text
+    assert text.count('File "torch_xla/torch_xla.py"') == 4, "the detail, the log, the script and what it said"
+
+
+ORIGINAL = (
+    "Seen in the original case, 000000000000; the reproducer is of a smaller one that was made from it, and what it prints may differ:"
+)
+
+
+@pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
+def test_what_the_reduced_case_does_not_share_is_told_to_be_the_original_cases(name: str) -> None:
+    text = drafted(a_finding(case="0" * 12, log="a log"), name, measurement=MEASURED, reproducer="import torch\n")
+    assert f"\n{ORIGINAL}\n\n```text" in text
+    tables = text.split("Of the original case, not of the reproducer's:\n\n")[1:]
+    assert [told.split("\n")[0] for told in tables] == [
+        "| | |",
+        "| | one device | the case's layout |",
+        "| 0.weight, step 1, update | |",
+        "```text",
+    ]
+    assert "original" not in drafted(a_finding(log="a log"), name, measurement=MEASURED)
+
+
+def test_measurements_that_were_not_kept_are_told_from_what_no_number_shows() -> None:
+    assert "not kept any more, but for the greatest error: 2.5e+07 noise floors" in drafted(a_finding(), "pytorch")
+    assert "Nothing was measured" in drafted(a_finding(ratio=None), "pytorch")
+    assert "not kept" not in drafted(a_finding(), "pytorch", measurement=MEASURED)
+
+
+def test_versions_are_those_of_the_run_and_what_is_only_installed_here_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafting, "version", lambda package: f"{package} here")
+    died = a_crash(environment={"torch": "2.8.0", "torch_xla": "2.8.0", "jaxlib": "0.6"})
+    told = dict(drafting.versions(died, a_case()))
+    assert (told["torch (in the run)"], told["jax (where this was drafted)"]) == ("2.8.0", "jax here")
+    assert not {"PJRT device", "torch (where this was drafted)"} & set(told)
+    reduced = dict(drafting.versions(msgspec.structs.replace(died, case="0" * 12), a_case()))
+    assert reduced["torch (in the original case's run)"] == "2.8.0"
+
+
+def test_the_device_of_a_run_that_did_not_live_to_tell_is_not_made_up() -> None:
+    assert "Reproducible on XLA backend [CPU/TPU]: not known" in drafted(a_crash(environment={"torch": "2.8.0"}), "xla")
+    assert ("PJRT device", "TPU") in drafting.versions(a_crash(environment={"device": "TPU"}), a_case())
+    assert "PJRT device" not in dict(drafting.versions(a_finding(environment={"device": "cpu"}), a_case()))
+
+
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     monkeypatch.setattr(drafting, "collect_env", lambda: "PyTorch version: 2.9.0")
@@ -205,6 +279,15 @@ def test_yesterdays_drafts_do_not_count(corpus: Corpus) -> None:
     assert over(other, 1)
     os.utime(one / "issue.md", (time.time() - 2 * 86_400,) * 2)
     assert over(other, 1) is None
+
+
+def test_the_command_does_not_draft_what_is_reported_already(corpus: Corpus) -> None:
+    name = corpus.fingerprints()[0]
+    corpus.amend(name, upstream="https://github.com/pytorch/pytorch/issues/149768")
+    done = CliRunner().invoke(command, [str(corpus.root / name)], standalone_mode=False)
+    assert done.return_value == 1
+    assert "not drafted: it is reported already: https://github.com/pytorch/pytorch/issues/149768" in done.stderr
+    assert not (corpus.root / name / "issue.md").exists()
 
 
 def test_an_unknown_tracker_is_wrong_usage(corpus: Corpus) -> None:

@@ -25,7 +25,7 @@ from difftest.layers import Linear
 from difftest.layout import Layout, Mesh, Replicate, Shard
 from difftest.model import Model
 from difftest.outcome import Stage, Symptom
-from reports import arbiter, cells, frame, tables
+from reports import cells, frame, tables
 from reports.formats import html, markdown, summary
 from reports.report import Report, build, merged
 from reports.write import DEFAULT_FORMATS, FORMATS, write
@@ -336,44 +336,21 @@ def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tm
     assert told in Page(page).text
 
 
-@pytest.mark.parametrize(
-    ("errors", "dtype", "told"),
-    [
-        ((2.0, 1.0), "float32", "within a factor of 2"),
-        ((2.1, 1.0), "float32", "beyond a factor of 2"),
-        ((2.1, 1.0), "bfloat16", "within a factor of 3"),
-        ((3.1, 1.0), "float16", "beyond a factor of 3"),
-        ((1e-9, 0.0), "float32", "beyond a factor of 2"),
-        ((0.0, 0.0), "float32", "within a factor of 2"),
-        ((1.0, None), "float32", ""),
-    ],
-)
-def test_an_error_is_held_against_the_other_sides(errors: tuple[float, float | None], dtype: str, told: str) -> None:
-    said = arbiter.words(*errors, dtype)
-    assert said.endswith(told)
-    assert bool(said) == bool(told)
+def test_what_is_known_upstream_is_in_the_verdict_and_told_by_every_format(tmp_path: Path) -> None:
+    issue = "https://github.com/pytorch/xla/issues/9735"
+    made(tmp_path, *several(), findings=(found(upstream=issue), found(fingerprint="xla_spmd-loss-mismatch-00000000")))
+    assert build(tmp_path).verdict.startswith("2 findings (2 new, 1 known upstream) in 2 cases")
+    page, told, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
+    assert sorted(finding["upstream"] for finding in json.loads(told)["findings"]) == ["", issue]
+    assert "known upstream" + issue in Page(page).text.replace("\n", "")
+    assert content.count(f"| {issue} |") == 1
 
 
-def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Path) -> None:
-    finding = found(tensor="0.weight", stage=Stage.UPDATE)
-    own: dict[str, Any] = {"backend": "xla_spmd", "verdict": "diverge", "fingerprints": (finding.fingerprint,)}
-    others = (measured(other_error=5.0), measured(tensor="0.weight", stage="backward", other_error=6.0))
-    worst = measured(tensor="0.weight", stage="update", error=0.25, other_error=3e-8)
-    later = (measured(tensor="0.weight", stage="update", other_error=7.0),)
-    again = observed(0, case=finding.case, campaign="second", measurements=later, **own)
-    runs = (observed(0, case=finding.case, measurements=(*others, worst), **own), observed(1, measurements=later, **own), again)
-    t = frame.load(made(tmp_path, *runs, findings=(finding,)))
-    told = "root mean square error 0.250, of the other side 3.0e-8: beyond a factor of 2"
-    assert arbiter.arbitrated(t, [finding, found(fingerprint="b", tensor="0.weight")]) == {finding.fingerprint: told}
-    assert f"beside the other side{told}" in Page(write(tmp_path, ["html"])[0].read_text()).text.replace("\n", "")
-
-
-def test_a_finding_whose_other_side_was_not_measured_is_not_arbitrated(tmp_path: Path) -> None:
-    finding = found(tensor="loss")
-    run = observed(0, "xla_spmd", "diverge", case=finding.case, fingerprints=(finding.fingerprint,), measurements=(measured(),))
-    assert not arbiter.arbitrated(frame.load(made(tmp_path, run)), [finding])
-    made(tmp_path, findings=(finding,))
-    assert "beside the other side" not in write(tmp_path, ["html"])[0].read_text()
+def test_a_backends_versions_are_those_of_a_run_that_finished_where_one_did(tmp_path: Path) -> None:
+    crash, fewer = Ending(status="crash"), {"torch": "2.9.0"}
+    runs = (observed(0), observed(1, outcome=crash, environment=fewer), observed(1, "xla_spmd", outcome=crash, environment=fewer))
+    made(tmp_path, *runs)
+    assert build(tmp_path).environment == {"torch_ddp": VERSIONS, "xla_spmd": fewer}
 
 
 def test_markdown_has_the_agreement_in_noise_floors(tmp_path: Path) -> None:
@@ -411,7 +388,7 @@ def test_markdown_keeps_its_tables_whatever_a_finding_says(tmp_path: Path) -> No
     content = write(tmp_path, ["markdown"])[0].read_text()
     rows = [line for line in content.splitlines() if line.startswith("| ")]
     widths = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in rows]
-    assert widths == [11] * 3 + [7] * 6 + [8] * 6
+    assert widths == [12] * 3 + [7] * 6 + [8] * 6
     assert "<script" not in re.sub(r"(`{3,})text\n.*?\n\1\n", "", content, flags=re.DOTALL)
     assert "````text\n" in content
 

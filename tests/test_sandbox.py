@@ -68,6 +68,8 @@ def test_every_way_to_end_is_data(fault: str, symptom: Symptom, kind: str) -> No
     failure = spoiled(fault)
     assert (failure.symptom, failure.kind) == (symptom, kind)
     assert failure.stage in (Stage.BACKWARD, Stage.UPDATE)
+    assert failure.environment["torch"] == torch.__version__
+    assert "device" not in failure.environment, "it did not live to tell"
     if symptom is Symptom.HANG:
         assert failure.frame == WAITS_IN[fault]
 
@@ -169,6 +171,7 @@ def test_a_run_that_leaves_too_much_is_ended_and_recorded() -> None:
     failure = sandbox.run(case(), DDP, allowed=Limits(output=8), options={VARIABLE: "hang"})
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.CRASH, "output limit")
+    assert failure.environment["torch"] == torch.__version__
 
 
 @pytest.fixture
@@ -232,6 +235,12 @@ def test_an_oracle_in_doubt_has_as_many_times_the_deadline_as_it_has_samples() -
 
 def test_the_same_run_twice_gives_the_same_bits() -> None:
     assert same(sandbox.run(case(4), DDP), sandbox.run(case(4), DDP))
+
+
+def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one_that_did_not(tmp_path: Path) -> None:
+    spool.tell_versions(tmp_path, 0, {"torch": "2.9.0"})
+    (tmp_path / "rank1.versions").touch()
+    assert [spool.versions(tmp_path, rank) for rank in range(3)] == [{"torch": "2.9.0"}, {}, {}]
 
 
 def test_of_ranks_that_fail_alike_the_lowest_is_told_and_what_followed_from_it_is_not(tmp_path: Path) -> None:

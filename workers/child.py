@@ -1,7 +1,8 @@
 """What one forked rank does: join a backend, train, leave the result in the run's folder, and die.
 
-Everything that can be known of a death is left behind as it happens: the stage in `rankN.stage`, standard error (with the frames of a fatal
-signal, Python's by faulthandler and native ones, and those of a rank that was asked where it hangs) in `rankN.err`.
+Everything that can be known of a death is left behind as it happens: versions in `rankN.versions`, the stage in `rankN.stage`, standard
+error (with the frames of a fatal signal, Python's by faulthandler and native ones, and those of a rank that was asked where it hangs) in
+`rankN.err`.
 """
 
 import dataclasses
@@ -13,7 +14,8 @@ import resource
 import socket
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,23 @@ CAPABILITY_WORDS = (
 )
 
 
+PACKAGES = ("torch_xla", "torchax", "jax", "jaxlib", "libtpu")
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    """What of a run's packages is here. torch tells its own version, which says for which CUDA it was built; the package's does not."""
+    yield "torch", str(torch.__version__)
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            continue
+
+
+VERSIONS = dict(_installed())
+"""Looked up once by what forks the ranks: it is what they run, whatever is installed in the meantime."""
+
+
 def main(request: Mapping[str, Any]) -> None:
     """Runs `request`: keys `case` (JSON), `backend`, `rank`, `folder`, `environment`; `rendezvous` and `local` if some are elsewhere.
 
@@ -83,6 +102,7 @@ def _run(request: Mapping[str, Any], folder: Path, rank: int) -> None:
     os.environ.update(request["environment"] | request.get("local", {}))
     _redirect(folder / f"rank{rank}.err")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    spool.tell_versions(folder, rank, VERSIONS)
     torch.set_num_threads(int(os.environ.get(THREADS, "1")))
     torch.backends.mkldnn.enabled = os.environ.get(MKLDNN, "1") == "1"  # type: ignore[assignment]
     torch.set_flush_denormal(False)

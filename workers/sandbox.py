@@ -5,6 +5,7 @@ itself (the zygote gone, a full disk, a rank killed from outside) as `Infrastruc
 """
 
 import contextlib
+import dataclasses
 import itertools
 import os
 import queue
@@ -180,14 +181,19 @@ def _failed(folder: Path, rank: int, status: int) -> bool:
 
 def _outcome(folder: Path, ranks: _Ranks, allowed: Limits) -> Outcome:
     ranks.require_untouched(folder)
+    if failure := _ended_early(folder, ranks, allowed):
+        return dataclasses.replace(failure, environment=spool.versions(folder, failure.rank))
+    traces = [outcome for rank in ranks.wanted if isinstance(outcome := spool.read(folder, rank), Trace)]
+    return reduce(Trace.merged, traces)
+
+
+def _ended_early(folder: Path, ranks: _Ranks, allowed: Limits) -> Failure | None:
+    """The failure that stands for the run; None where every rank left its result."""
     if ranks.excess is not None:
         return _beyond(folder, ranks.excess)
     if ranks.first_failed is not None:
         return _first_of_alike(folder, ranks.first_failed, ranks.statuses)
-    if not ranks.done:
-        return _hang(folder, ranks, allowed.seconds)
-    traces = [outcome for rank in ranks.wanted if isinstance(outcome := spool.read(folder, rank), Trace)]
-    return reduce(Trace.merged, traces)
+    return None if ranks.done else _hang(folder, ranks, allowed.seconds)
 
 
 def _beyond(folder: Path, excess: Excess) -> Failure:

@@ -1,7 +1,10 @@
 """One rank's result as files in its run's folder: how it gets from the process that trained to the one that waits."""
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+
+import msgspec
 
 from difftest import traces
 from difftest.errors import InfrastructureError, UsageError
@@ -26,3 +29,14 @@ def read(folder: Path, rank: int) -> Outcome | None:
     except UsageError as error:
         msg = f"what rank {rank} left is damaged: {error}"
         raise InfrastructureError(msg) from error
+
+
+def tell_versions(folder: Path, rank: int, versions: Mapping[str, str]) -> None:
+    """Leaves what a rank runs with, before it does anything: who dies can say no more, and what it died of is told by its versions."""
+    (folder / f"rank{rank}.versions").write_bytes(msgspec.json.encode(versions))
+
+
+def versions(folder: Path, rank: int) -> Mapping[str, str]:
+    """What `tell_versions` left; nothing where the rank did not come so far."""
+    file = folder / f"rank{rank}.versions"
+    return msgspec.json.decode((file.read_bytes() if file.exists() else b"") or b"{}", type=dict[str, str])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from difftest.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands.reproducer import ARTIFACTS, SAID, SCRIPT, put, read_finding
 from difftest.corpus import Corpus, Measurement
@@ -29,7 +30,7 @@ PACKAGES = ("torch", "torch_xla", "jax", "jaxlib", "libtpu", "torchax")
 @click.option("--out", type=click.Path(path_type=Path), help="Where the draft goes.  [default: issue.md in the finding's folder]")
 @json_option
 def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None, *, as_json: bool) -> int:
-    """Write an issue for a finding; exit status 1 when it must not be drafted, or enough were drafted today."""
+    """Write an issue for a finding; exit status 1 when it is reported already or unsteady, or enough were drafted today."""
     from reports import draft
 
     finding, case, folder = read_finding(target)
@@ -45,7 +46,7 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
             measurement=measured(Corpus(folder.parent), finding),
             reproducer=_text(folder / SCRIPT),
             said=_text(folder / SAID),
-            versions=versions(finding),
+            versions=versions(finding, case),
             collected=collect_env(),
             artifacts=tuple(sorted(f"{ARTIFACTS}/{one.name}" for one in (folder / ARTIFACTS).glob("*") if one.is_file())),
         )
@@ -85,15 +86,20 @@ def measured(corpus: Corpus, finding: Finding) -> Measurement | None:
     return None
 
 
-def versions(finding: Finding) -> tuple[tuple[str, str], ...]:
-    """What the finding's run reported, and the packages that are installed here now."""
-    found = [(f"{name} (in the run)", value) for name, value in sorted(finding.environment.items()) if value.strip()]
-    for package in PACKAGES:
-        try:
-            found.append((package, version(package)))
-        except PackageNotFoundError:
-            found.append((package, "not installed"))
-    return (*found, ("PJRT device", finding.environment.get("device", "none")))
+def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
+    """What the finding's run reported; of packages that it did not name, what is installed here, which need not be what ran."""
+    run = "in the run" if case.id == finding.case else "in the original case's run"
+    told = tuple((f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip())
+    here = tuple((f"{name} (where this was drafted)", _installed(name)) for name in PACKAGES if name not in finding.environment)
+    device = finding.environment.get("device") if finding.side == "xla" else None
+    return (*told, *here, *((("PJRT device", device),) if device else ()))
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def collect_env(python: str = sys.executable) -> str:

@@ -53,6 +53,7 @@ def _finding(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:
     where = f"step {finding.step}, {finding.stage}" + (f", {finding.tensor}" if finding.tensor else "")
     facts = {
         "blame": finding.blame,
+        "known upstream": finding.upstream,
         "hits": cells.shown(finding.hits),
         "where": where,
         "greatest error": "" if finding.ratio is None else f"{cells.shown(finding.ratio)} x the noise floor",

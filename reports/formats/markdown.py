@@ -17,7 +17,7 @@ GREATEST_BYTES = 2**20
 GREATEST_CELL = 200
 GREATEST_DETAIL = 2000
 _SHARES = {"head": 0.1, "findings": 0.4, "agreement": 0.1, "ratios": 0.1, "details": 0.25}
-_FINDING = ("fingerprint", "symptom", "stage", "backend", "paths", "blame", "layer", "hits", "status")
+_FINDING = ("fingerprint", "symptom", "stage", "backend", "paths", "blame", "layer", "upstream", "hits", "status")
 _SPECIAL = re.compile(r"([\\`*\[\]|~#])|(?<!\w)(_)|(_)(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
