@@ -20,6 +20,7 @@ from difftest.examine import Examined
 from difftest.known import FACTS, FILE, Entry, Ledger, facts, guarded, read
 from difftest.layers import Activation, Conv, Linear, RMSNorm
 from difftest.layout import Replicate, Shard
+from difftest.outcome import Symptom
 
 TODAY = date(2026, 11, 21)
 ENTRY = Entry(fingerprint="xla_spmd-gradients-*", upstream="pytorch/xla#1", reason="it is wrong", expires=TODAY)
@@ -181,6 +182,16 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
         tally.count(progress)
         assert conclude(options, tally, known_upstream(corpus, Ledger(known=(entry,)), tally)) == status
         assert ("known upstream" in capsys.readouterr().out) == (status == 0)
+
+
+@pytest.mark.parametrize(("back", "status"), [(0, 0), (1, 1)])
+def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(tmp_path: Path, back: int, status: int) -> None:
+    late = msgspec.structs.replace(FOUND, symptom=Symptom.HANG, stable=(back, 2))
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.prepare()
+    corpus.save(late, EVEN)
+    tally = Tally(cases=1, runs=2, compared=1, new={late.fingerprint: late})
+    assert conclude({"out": tmp_path, "as_json": False, "fail_on": "new"}, tally, {}) == status
 
 
 def test_a_campaign_that_compared_nothing_is_not_green(tmp_path: Path) -> None:

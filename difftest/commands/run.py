@@ -22,6 +22,7 @@ from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import ORACLE, Campaign
 from difftest.known import Entry, Ledger
+from difftest.outcome import Symptom
 from difftest.resume import Definition, Recorded
 
 CASES = 40
@@ -198,6 +199,8 @@ def conclude(
 ) -> int:
     """Writes the reports and tells what was found; the exit status. What is known `upstream` is not new.
 
+    A run that was late once and in none of its repetitions is told, and turns nothing red: a busy machine is late too.
+
     `formats` are written besides the usual ones, and the JSON object has what is in `more` too. What was told as new is known from
     then on.
     """
@@ -221,6 +224,7 @@ def conclude(
         msg = f"nothing was compared: no backend takes any of the {tally.cases} cases (`difftest support` tells which take what)"
         raise UsageError(msg)
     resume.told(corpus, tally.new)
+    fresh -= {name for name, finding in tally.new.items() if finding.symptom is Symptom.HANG and not finding.stable[0]}
     found = {"new": fresh, "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
     return int(bool(found[options["fail_on"]]))
 
