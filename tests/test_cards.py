@@ -12,6 +12,7 @@ from samples import a_case
 from difftest.layers import Collective
 from difftest.layout import Shard
 from difftest.outcome import Stage, Symptom
+from generators.cases import case_at
 from workers import cards
 from workers.backends import torchax
 
@@ -142,6 +143,18 @@ def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.Mon
     on_a_card, spec = SimpleNamespace(is_cuda=True), Collective(operation="permute", mesh=(2,), axis=0, width=4)
     with pytest.raises(NotImplementedError, match=r"permute \(single\) over gloo is not supported"):
         collectives._asked([on_a_card], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001
+
+
+@pytest.mark.slow
+@torch_needed
+def test_defects_of_cards_want_as_many_as_the_smallest_generated_mesh_has_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    from workers.faults import cuda  # noqa: PLC0415
+
+    smallest = min((case_at(0, index) for index in range(30)), key=lambda case: case.world_size)
+    for fault in cuda._ON_A_GPU:  # noqa: SLF001  what is listed where there is a card
+        for there in (fault.least_cards - 1, fault.least_cards):
+            monkeypatch.setattr(cuda, "cards", lambda there=there: there)
+            assert fault.reaches(smallest) == (there == fault.least_cards), fault.name
 
 
 ASKED = """

@@ -1,5 +1,6 @@
 """Several nodes in one cluster: backends find theirs by resources, labels and Python, and a node that goes takes no finding along."""
 
+import os
 import site
 import time
 import venv
@@ -25,6 +26,7 @@ from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 from workers import dispatch, sandbox  # noqa: E402
 from workers.environments import Environment  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
+from workers.torch.devices import SHARE_VARIABLE  # noqa: E402
 
 STARTED = """
 import pathlib, sys
@@ -76,6 +78,25 @@ def test_what_no_node_has_is_said(tmp_path: Path) -> None:
         pool.execute(case(), DDP)
     with pytest.raises(InfrastructureError, match=r"for backends xla_\* within 5 s"):
         pool.execute(case(), "xla_spmd")
+
+
+def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes were started without. A plain worker is asked, one of an environment, and the two of a crew."""
+    for _ in range(2):
+        nodes["cluster"].add_node(num_cpus=1, resources={"half": 1})
+    monkeypatch.setenv(SHARE_VARIABLE, "1")
+    label, crew = Environment(backends="xla_*", labels={"kind": "tpu"}), Environment(backends=DDP, resources={"half": 1}, nodes=2)
+    pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS, places=[label, crew])
+
+    def choice(_actor: object) -> str | None:
+        return os.environ.get(SHARE_VARIABLE)
+
+    def choices(crew: Any) -> list[str | None]:  # noqa: ANN401
+        told: list[str | None] = ray.get([member.__ray_call__.remote(choice) for member in crew._members])  # noqa: SLF001
+        return told
+
+    asked = {"oracle": choice, "xla_spmd": choice, DDP: choices}
+    assert [ray.get(pool.team(name).take().__ray_call__.remote(ask)) for name, ask in asked.items()] == ["1", "1", ["1", "1"]]
 
 
 @pytest.mark.nightly

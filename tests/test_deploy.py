@@ -13,7 +13,8 @@ from difftest import cli
 
 yaml = pytest.importorskip("yaml", reason="needs PyYAML: pip install 'difftest[cluster]'")
 
-GITHUB = Path(__file__).parent.parent / ".github"
+ROOT = Path(__file__).parent.parent
+GITHUB, TWO_VERSIONS = ROOT / ".github", ROOT / "tests" / "test_two_versions.py"
 FILES = sorted(file for folder in ("deploy", "workflows") for file in (GITHUB / folder).iterdir())
 OURS = re.compile(r"\s*(?:\S*/|\S*python\d? -m )?difftest (.*)")
 CRON = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+)")
@@ -68,6 +69,32 @@ def test_wrong_options_would_be_noticed() -> None:
 
 def test_every_way_of_deployment_runs_the_nightly_command() -> None:
     assert {file for file, words in FOUND if words[0] == "nightly"} == {"crontab", "rayjob.yaml", "nightly.yml"}
+
+
+def steps(job: str) -> list[dict[str, Any]]:
+    workflow = yaml.safe_load((GITHUB / "workflows" / "nightly.yml").read_text())
+    return list(workflow["jobs"][job]["steps"])
+
+
+def test_the_two_versions_are_tested_every_night_with_another_torch() -> None:
+    needed = TWO_VERSIONS.read_text()
+    (tested,) = [step for step in steps("versions") if str(TWO_VERSIONS.relative_to(ROOT)) in step.get("run", "")]
+    (variable,) = tested["env"]
+    assert f'"{variable}" not in os.environ' in needed
+    other = tested["env"][variable].removeprefix("${{ github.workspace }}/")
+    (made,) = [step["run"] for step in steps("versions") if f"-p {other}" in step.get("run", "")]
+    (torch,) = re.findall(r" torch==(\S+)", made)
+    assert torch != re.search(r"^torch==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]  # type: ignore[index]
+    assert "-m nightly" in tested["run"]
+
+
+def test_the_bisection_of_every_night_expects_the_answer_of_the_readme() -> None:
+    (lines,) = [step["run"].splitlines() for step in steps("versions") if "difftest bisect" in step.get("run", "")]
+    asked, expected = lines
+    script, answer = asked.split()[2], shlex.split(expected)[2]
+    assert (ROOT / script).is_file()
+    told = (ROOT / "README.md").read_text().partition(f"$ {asked.partition(' | ')[0]}\n")[2].partition("```")[0]
+    assert answer in told.splitlines()
 
 
 def test_the_schedules_are_times() -> None:

@@ -37,6 +37,13 @@ def test_the_first_pattern_that_fits_a_backend_is_its_environment(tmp_path: Path
     assert environments.of("oracle", read) is PLAIN
 
 
+@pytest.fixture
+def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in environments.CHOOSING:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("nothing_chosen")
 def test_an_environment_says_what_ray_is_asked_for(tmp_path: Path) -> None:
     xla, ddp = environments.read(written(tmp_path, TWO))
     assert xla.options() == {
@@ -49,6 +56,18 @@ def test_an_environment_says_what_ray_is_asked_for(tmp_path: Path) -> None:
     assert ddp.options() == {"num_cpus": 0, "num_gpus": 2, "resources": {}, "label_selector": None}
     assert PLAIN.plain
     assert not ddp.plain
+
+
+@pytest.mark.usefixtures("nothing_chosen")
+def test_ray_is_told_which_devices_the_user_chose_and_nothing_where_none_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert environments.runtime() == {}
+    monkeypatch.setenv("PJRT_DEVICE", "")
+    monkeypatch.setenv("DIFFTEST_SHARE_GPUS", "1")
+    assert environments.runtime() == {"runtime_env": {"env_vars": {"DIFFTEST_SHARE_GPUS": "1"}}}
+    assert PLAIN.options()["runtime_env"] == {"env_vars": {"DIFFTEST_SHARE_GPUS": "1"}}
+    monkeypatch.setenv("PJRT_DEVICE", "CUDA")
+    told = Environment(python="/opt/xla/bin/python").options()["runtime_env"]
+    assert told == {"py_executable": "/opt/xla/bin/python", "env_vars": {"PJRT_DEVICE": "CUDA", "DIFFTEST_SHARE_GPUS": "1"}}
 
 
 VERSIONS = """
@@ -101,9 +120,9 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
         environments.read(tmp_path / "nowhere.toml")
 
 
+@pytest.mark.usefixtures("nothing_chosen")
 def test_what_a_campaign_is_named_by_says_which_devices_and_pythons_were_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.delenv("PJRT_DEVICE", raising=False)
     assert environments.chosen(("torch_ddp",)) == {}
     monkeypatch.setenv(VARIABLE, str(written(tmp_path, '[[environment]]\nbackends = "*@2.8"\npython = "/opt/older/bin/python"')))
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")

@@ -230,15 +230,15 @@ def _answers(actor: Any) -> bool:  # noqa: ANN401
 
 def _hired(environment: Environment) -> Any:  # noqa: ANN401
     if environment.nodes > 1:
-        return Crew.options(num_cpus=0).remote(environment)  # type: ignore[attr-defined]
+        return Crew.options(num_cpus=0, **environments.runtime()).remote(environment)  # type: ignore[attr-defined]
     return Runner.options(**_options(environment)).remote()  # type: ignore[attr-defined]
 
 
 def _options(environment: Environment) -> dict[str, Any]:
     """What Ray is asked for. A plain worker holds a CPU where there are several nodes, lest a lost node's crowd onto the others."""
-    spread = {"scheduling_strategy": "SPREAD"}
+    spread: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
     if environment.plain:
-        return spread | ({"num_cpus": 1} if len(_nodes()) > 1 else {})
+        return spread | environments.runtime() | ({"num_cpus": 1} if len(_nodes()) > 1 else {})
     return spread | environment.options()
 
 

@@ -14,9 +14,10 @@ The environment variable `DIFFTEST_ENVIRONMENTS` names a TOML file; the first en
 A backend may be named with its environment, so that one version is held against another: `--backends xla_spmd@2.8,xla_spmd@2.9`. Such names
 fit patterns with an `@` alone, as `*@2.8`, and those without one no others.
 
-Everything but `backends` can be left out. Without a file all backends run under this Python; in a cluster whose nodes differ, torch's and
-torchax run on the nodes with GPUs. torch_xla's run on those with TPU chips wherever there are any, each worker with all of its node's, and
-one worker a node: libtpu belongs to one process.
+Everything but `backends` can be left out. What chooses devices for the driver (`PJRT_DEVICE`, `DIFFTEST_SHARE_GPUS`) holds on all nodes.
+Without a file all backends run under this Python; in a cluster whose nodes differ, torch's and torchax run on the nodes with GPUs.
+torch_xla's run on those with TPU chips wherever there are any, each worker with all of its node's, and one worker a node: libtpu belongs to
+one process.
 """
 
 import os
@@ -81,8 +82,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """What a worker is made with, as Ray's `.options` takes it."""
         named = {name: amount for name, amount in self.resources.items() if name not in ("CPU", "GPU")}
         asked = {"num_cpus": self.resources.get("CPU", 0), "num_gpus": self.resources.get("GPU", 0)}
-        environment = {"runtime_env": {"py_executable": self.python}} if self.python else {}
-        return asked | {"resources": named, "label_selector": self.labels or None} | environment
+        return asked | {"resources": named, "label_selector": self.labels or None} | runtime(self.python)
 
     def bundle(self) -> dict[str, float]:
         """What each of several nodes gives to one worker; a CPU where nothing is asked for, for Ray takes no empty bundle."""
@@ -143,5 +143,17 @@ def chosen(backends: Iterable[str]) -> dict[str, str]:
     """What the user says of where `backends` run: the variables that choose devices, and by backend the Python that is its own."""
     places = given() or ()
     pythons = {backend: of(backend, places).python for backend in backends}
-    variables = {name: os.environ.get(name) for name in CHOOSING}
-    return {name: value for name, value in (variables | pythons).items() if value}
+    return _devices() | {backend: python for backend, python in pythons.items() if python}
+
+
+def runtime(python: str | None = None) -> dict[str, Any]:
+    """What a worker's process is started with, as Ray's `.options` takes it: a Python, and the devices that the driver's user chose.
+
+    A cluster's nodes were started in environments of their own: without this a campaign would not be what it is named by.
+    """
+    told = {name: value for name, value in {"py_executable": python, "env_vars": _devices()}.items() if value}
+    return {"runtime_env": told} if told else {}
+
+
+def _devices() -> dict[str, str]:
+    return {name: value for name in CHOOSING if (value := os.environ.get(name))}

@@ -5,7 +5,6 @@ import os
 import platform
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import click
@@ -24,20 +23,26 @@ PACKAGES = {
 }  # fmt: skip
 """What the service uses, and how to get it where the core does not bring it."""
 
+FOR_CHIPS = {"libtpu": "pip install 'difftest[xla,tpu]'"}
+"""What it uses besides where there are TPU chips."""
+
 
 @click.command("doctor")
 @json_option
 def command(*, as_json: bool) -> None:
     """Tell which devices and versions are here, and what is missing."""
-    told = {"machine": _machine(), "devices": _devices(), "packages": {name: _version(name) for name in PACKAGES}}
-    told["missing"] = {name: PACKAGES[name] for name, version in told["packages"].items() if version is None}
+    from workers.xla import devices
+
+    used = PACKAGES | (FOR_CHIPS if devices.chips() else {})
+    told = {"machine": _machine(), "devices": _devices(), "packages": {name: _version(name) for name in used}}
+    told["missing"] = {name: used[name] for name, version in told["packages"].items() if version is None}
     if as_json:
         print_json(told)
         return
     for group in ("machine", "devices", "packages"):
         click.echo(group)
         for name, value in told[group].items():
-            click.echo(f"  {name:<12} {value if value is not None else 'missing: ' + PACKAGES[name]}")
+            click.echo(f"  {name:<12} {value if value is not None else 'missing: ' + used[name]}")
 
 
 def _machine() -> dict[str, Any]:
@@ -53,11 +58,17 @@ def _machine() -> dict[str, Any]:
 
 def _devices() -> dict[str, str]:
     gpus = _gpus()
-    chips = sorted(Path("/dev").glob("accel*")) + sorted(Path("/dev/vfio").glob("[0-9]*"))
-    return {
-        "cuda": ", ".join(gpus) or "none: the torch side runs on CPU with gloo",
-        "tpu": f"{len(chips)} chips" if chips else "none: the XLA side runs on XLA:CPU with virtual devices",
-    }
+    return {"cuda": ", ".join(gpus) or "none: the torch side runs on CPU with gloo", "tpu": _chips()}
+
+
+def _chips() -> str:
+    """As the workers see them: chips that they leave alone, for want of libtpu or because the user says so, are no TPU."""
+    from workers.xla import devices
+
+    there, kind = devices.chips(), devices.kind()
+    if not there:
+        return "none: the XLA side runs on XLA:CPU with virtual devices"
+    return f"{there} chips" if kind == "TPU" else f"{there} chips, left alone: the XLA side runs on XLA:{kind}"
 
 
 def _gpus() -> list[str]:

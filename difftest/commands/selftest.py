@@ -99,11 +99,13 @@ def _write(out: Path, told: Mapping[str, Any]) -> None:
 
 
 def _chosen(names: str) -> list[tuple["Fault", str]]:
-    """Every planted defect with every backend it goes into, or only those named."""
+    """Every planted defect that this machine's cards let a case show, with every backend it goes into, or only those named."""
+    from workers.cards import cards
     from workers.faults import all_faults
 
-    faults = all_faults()
-    wanted = [name.strip() for name in names.split(",") if name.strip()] or list(faults)
+    faults, there = all_faults(), cards()
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = wanted or [name for name, fault in faults.items() if fault.least_cards <= there]
     for name in wanted:
         if name not in faults:
             msg = f"unknown defect {name!r}; allowed: {', '.join(sorted(faults))}"

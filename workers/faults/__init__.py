@@ -24,7 +24,7 @@ class Fault:
 
     `backends` are those it can be planted into, `reaches(case)` says whether a case can show it. `blame` is how the verdict
     must end: `sharding fault` (one device is right) or `backend fault` (one device is wrong too). `plant(session, case, rank)`
-    gives the spoiled session.
+    gives the spoiled session. With fewer than `least_cards` GPUs no generated case can show it: then it is planted only where it is named.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Fault:
     blame: str
     reaches: Callable[[Case], bool]
     plant: "Callable[[Session, Case, int], Session]"
+    least_cards: int = 0
 
 
 SHARDING = "sharding fault"

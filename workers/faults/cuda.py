@@ -12,6 +12,8 @@ from workers.faults import BACKEND, Fault
 from workers.session import Session
 
 BACKENDS = ("torch_ddp", "torch_dtensor")
+LEAST_CARDS = 2
+"""As many as the smallest generated mesh has ranks: a card each, or the run is on the CPU."""
 
 
 def _in_forward(act: Callable[[], object]) -> Callable[[Session, Case, int], Session]:
@@ -51,7 +53,8 @@ def _reaches(case: Case) -> bool:
 
 
 def _fault(name: str, about: str, act: Callable[[], object]) -> Fault:
-    return Fault(name=name, about=about, backends=BACKENDS, blame=BACKEND, reaches=_reaches, plant=_in_forward(act))
+    planted = _in_forward(act)
+    return Fault(name=name, about=about, backends=BACKENDS, blame=BACKEND, reaches=_reaches, plant=planted, least_cards=LEAST_CARDS)
 
 
 _ON_A_GPU = (

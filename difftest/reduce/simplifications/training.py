@@ -11,12 +11,12 @@ from difftest.reduce.candidate import Candidate, smaller, tried
 from difftest.reduce.measure import OPTIMIZERS
 
 ORDER = 2
-FEW_STEPS = (1, 2)
+FEW_STEPS = (1, 2, 4)
 """Optimizers with a state show it in the second step."""
 
 
 def fewer_steps(case: Case) -> Iterator[Candidate]:
-    """One step, or two."""
+    """One step, two, or as many as it takes for graphs to settle and be compiled again."""
     yield from smaller(f"{case.training.steps} steps", case.training.steps, FEW_STEPS, lambda steps: _trained(case, steps=steps))
 
 
