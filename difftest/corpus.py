@@ -27,6 +27,9 @@ from difftest.plugins import ENVIRONMENT, IN
 
 OBSERVATIONS = "observations"
 FINDING = "finding.json"
+SCRIPT, SAID = "reproducer.py", "reproducer.txt"
+"""A finding's reproducer, and what it said when it was run."""
+
 REDUCED = "reduced.json"
 SCHEMA = 1
 _FINGERPRINT = re.compile(rf"[a-z0-9_]+({IN}{ENVIRONMENT})?(-[a-z0-9_]+)*-[0-9a-f]{{8}}")
@@ -195,8 +198,11 @@ class Corpus:
         return finding
 
     def save_reduced(self, fingerprint: str, case: Case, conditions: tuple[str, ...]) -> Finding:
-        """Keeps the reduced case of a finding, and what of it is necessary."""
-        write_case(self.root / fingerprint / REDUCED, case)
+        """Keeps the reduced case of a finding, and what of it is necessary; the reproducer of another case goes."""
+        folder = self.root / fingerprint
+        for stale in (SCRIPT, SAID) if self.finding(fingerprint).reduced != case.id else ():
+            (folder / stale).unlink(missing_ok=True)
+        write_case(folder / REDUCED, case)
         return self.amend(fingerprint, reduced=case.id, conditions=conditions)
 
     def lines(self, campaign: str) -> Path:

@@ -19,7 +19,7 @@ from difftest.commands import _replayed
 from difftest.commands._environments import MADE, Environments
 from difftest.commands._scripts import run_script
 from difftest.commands.bisect import ask_version, read_script
-from difftest.commands.reproducer import SCRIPT
+from difftest.corpus import SCRIPT
 from difftest.errors import InfrastructureError, UsageError
 from generators.cases import case_at
 from workers import sandbox

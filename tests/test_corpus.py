@@ -14,7 +14,7 @@ from samples import a_case
 from test_divergence import FOUND
 
 from difftest import files
-from difftest.corpus import REDUCED, SCHEMA, Corpus, Ending, Measurement, Observation, read_case, write_case
+from difftest.corpus import REDUCED, SAID, SCHEMA, SCRIPT, Corpus, Ending, Measurement, Observation, read_case, write_case
 from difftest.errors import UsageError
 
 OBSERVED = Observation(
@@ -168,6 +168,16 @@ def test_the_simplest_case_is_the_reduced_one_that_the_finding_names(corpus: Cor
     assert corpus.simplest(FOUND.fingerprint) == own, "it is another case's reduction"
     file.unlink()
     assert corpus.simplest(FOUND.fingerprint) == own
+
+
+def test_the_reproducer_of_another_case_goes_when_a_smaller_one_is_kept(corpus: Corpus) -> None:
+    corpus.save(FOUND, a_case())
+    script, said = (corpus.root / FOUND.fingerprint / name for name in (SCRIPT, SAID))
+    for seed, stays in ((1, False), (1, True), (2, False)):
+        script.write_text("exit(1)")
+        said.write_text("1.0")
+        corpus.save_reduced(FOUND.fingerprint, a_case(seed=seed), ())
+        assert (script.exists(), said.exists()) == (stays, stays)
 
 
 def test_a_malformed_finding_or_case_is_named_by_its_file(corpus: Corpus) -> None:

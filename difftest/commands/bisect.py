@@ -12,8 +12,8 @@ from difftest.commands import _replayed
 from difftest.commands._environments import COMPANIONS, Environments
 from difftest.commands._options import json_option, print_json
 from difftest.commands._scripts import SECONDS, run_script
-from difftest.commands.reproducer import SCRIPT, read_finding
-from difftest.corpus import Corpus
+from difftest.commands.reproducer import read_finding
+from difftest.corpus import SCRIPT, Corpus
 from difftest.errors import InfrastructureError, UsageError
 
 TIMES = 3

@@ -1,6 +1,5 @@
 """`difftest draft`: an issue for the tracker that a finding belongs to, as a file. Nothing is posted."""
 
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -11,8 +10,8 @@ import click
 
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
-from difftest.commands.reproducer import ARTIFACTS, SAID, SCRIPT, put, read_finding
-from difftest.corpus import Corpus, Measurement
+from difftest.commands.reproducer import ARTIFACTS, put, read_finding
+from difftest.corpus import SAID, SCRIPT, Corpus, Measurement
 from difftest.divergence import Finding
 
 DRAFT = "issue.md"
@@ -106,7 +105,7 @@ def collect_env(python: str = sys.executable) -> str:
     """What `torch.utils.collect_env` prints in the workers' Python; why not, where it cannot."""
     try:
         done = subprocess.run(  # noqa: S603  our own Python
-            [python, "-m", "torch.utils.collect_env"], capture_output=True, text=True, check=False, timeout=COLLECT_SECONDS, env=os.environ
+            [python, "-P", "-m", "torch.utils.collect_env"], capture_output=True, text=True, check=False, timeout=COLLECT_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"collect_env did not run: {error}"

@@ -12,7 +12,7 @@ from difftest.commands._replay import replay
 from difftest.commands._scripts import Tried, keep_graphs, run_script
 from difftest.commands.replay import read_target
 from difftest.comparator import first_things_first
-from difftest.corpus import Corpus, replace_file
+from difftest.corpus import SAID, SCRIPT, Corpus, replace_file
 from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
 from difftest.exact import inexact
@@ -23,7 +23,7 @@ from difftest.pair import pair
 if TYPE_CHECKING:
     from reports.script import Fault
 
-SCRIPT, SAID, ARTIFACTS = "reproducer.py", "reproducer.txt", "artifacts"
+ARTIFACTS = "artifacts"
 NO_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init")
 """The checks whose findings no script spells out: they compare runs, or look at what a run did beside its numbers."""
 
