@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from difftest import data, noise
 from difftest.case import Case
 from difftest.corpus import Measurement
-from difftest.divergence import Divergence
+from difftest.divergence import Divergence, identity
 from difftest.nature import LONELY, MOVED, moved, nature, wrong_ranks
 from difftest.noise import FLOORS_MOST
 from difftest.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
@@ -42,19 +42,18 @@ class Pair:
     ) -> Divergence:
         """A divergence of this pair at one tensor."""
         step, stage, tensor = at
-        return Divergence(
-            backend=self.backend,
-            side=self.side,
-            path=self.case.path,
-            check=check,
-            symptom=symptom,
-            stage=stage,
-            step=step,
-            tensor=tensor,
-            nature=nature,
-            detail=f"step {step}, {stage}, {tensor}: {detail}",
-            ratio=ratio,
-        )
+        where = {"stage": stage, "step": step, "tensor": tensor, "detail": f"step {step}, {stage}, {tensor}: {detail}"}
+        return self.divergence(check=check, symptom=symptom, nature=nature, ratio=ratio, **where)
+
+    def fails(self, check: str, failure: Failure, before: str = "") -> Divergence:
+        """The divergence of a run of this pair that failed; `before` is said first."""
+        said = f"step {failure.step}, {failure.stage}, rank {failure.rank}: {failure.kind}: {failure.message}"
+        where = {"stage": failure.stage, "step": failure.step, "detail": before + said}
+        return self.divergence(check=check, symptom=failure.symptom, cause=identity(failure), log=failure.log, **where)
+
+    def divergence(self, **said: Any) -> Divergence:  # noqa: ANN401  what else `Divergence` has
+        """A divergence of this pair."""
+        return Divergence(backend=self.backend, side=self.side, path=self.case.path, **said)
 
     def tensors(self) -> Iterator[tuple[Key, Sharded]]:
         """The candidate's tensors in the order they came to be."""

@@ -16,10 +16,7 @@ def check(seen: Pair) -> Iterator[Divergence]:
     """One divergence for the first such parameter. `events["misplaced"]` has by name the pieces of every dim, as they are and as asked."""
     misplaced = {} if isinstance(seen.actual, Failure) else dict(seen.actual.events.get("misplaced", {}))
     for name, (held, asked) in list(misplaced.items())[:1]:
-        yield Divergence(
-            backend=seen.backend,
-            side=seen.side,
-            path=seen.case.path,
+        yield seen.divergence(
             check="annotation",
             symptom=Symptom.MISMATCH,
             stage=Stage.PLACE,

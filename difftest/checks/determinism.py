@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.divergence import Divergence, identity
+from difftest.divergence import Divergence
 from difftest.outcome import Failure, Sharded, Symptom
 from difftest.pair import Pair
 
@@ -21,7 +21,7 @@ def check(seen: Pair) -> Iterator[Divergence]:
     if isinstance(seen.actual, Failure) or seen.again is None:
         return
     if isinstance(seen.again, Failure):
-        yield _failed(seen, seen.again)
+        yield seen.fails("determinism", seen.again, "run again, it failed: ")
         return
     if seen.actual.environment.get("deterministic") == PARTLY:
         return
@@ -29,21 +29,6 @@ def check(seen: Pair) -> Iterator[Divergence]:
         step, stage, name = key
         if differing := _differing(tensor, seen.again.steps[step].get((stage, name))):
             yield seen.diverges("determinism", Symptom.MISMATCH, key, f"run again, ranks {differing} have other bits")
-
-
-def _failed(seen: Pair, failure: Failure) -> Divergence:
-    return Divergence(
-        backend=seen.backend,
-        side=seen.side,
-        path=seen.case.path,
-        check="determinism",
-        symptom=failure.symptom,
-        stage=failure.stage,
-        step=failure.step,
-        cause=identity(failure),
-        detail=f"run again, it failed: step {failure.step}, {failure.stage}, rank {failure.rank}: {failure.kind}: {failure.message}",
-        log=failure.log,
-    )
 
 
 def _differing(tensor: Sharded, other: Sharded | None) -> list[int]:

@@ -21,10 +21,7 @@ def check(seen: Pair) -> Iterator[Divergence]:
     graphs = [] if isinstance(seen.actual, Failure) else list(seen.actual.events.get("graphs", ()))
     for step in range(SETTLED, len(graphs)):
         if graphs[step] > graphs[step - 1]:
-            yield Divergence(
-                backend=seen.backend,
-                side=seen.side,
-                path=seen.case.path,
+            yield seen.divergence(
                 check="recompile",
                 symptom=Symptom.MISMATCH,
                 stage=Stage.UPDATE,

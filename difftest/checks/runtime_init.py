@@ -40,10 +40,7 @@ def _unguarded(clients: list[Client]) -> list[Client]:
 
 def _divergence(seen: Pair, client: Client, what: str) -> Divergence:
     stage, step, caller = Stage(client["stage"]), client["step"], client["caller"]
-    return Divergence(
-        backend=seen.backend,
-        side=seen.side,
-        path=seen.case.path,
+    return seen.divergence(
         check="runtime_init",
         symptom=Symptom.MISMATCH,
         stage=stage,
