@@ -147,6 +147,11 @@ def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ..
     return (tuple(ranks) for ranks in groups.values())
 
 
+def ways(dim: int, placements: Placements, mesh: Mesh) -> int:
+    """In how many ways a tensor's dim is cut."""
+    return math.prod(size for size, placement in zip(mesh.shape, placements, strict=True) if placement == Shard(dim))
+
+
 def replicated(mesh: Mesh) -> Placements:
     """`Replicate()` on every axis of `mesh`."""
     return (Replicate(),) * len(mesh.axes)

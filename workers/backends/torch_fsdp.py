@@ -1,6 +1,5 @@
 """FSDP2, `fully_shard`: every parameter sharded over one mesh axis, residual blocks gathered one at a time."""
 
-import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from difftest import layers as data
 from difftest.case import Case
-from difftest.layout import Replicate, Shard
+from difftest.layout import Replicate, Shard, ways
 from workers.torch import process_groups
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def by_axis(case: Case, name: str) -> dict[str, Shard | Replicate]:
 
 def _uneven(case: Case, placements: dict[str, Shard | Replicate], shape: tuple[int, ...], dim: int) -> bool:
     """Whether the axes that cut `dim`, that of tensor parallelism among them, leave a remainder."""
-    return bool(shape[dim] % math.prod(size for axis, size in case.layout.mesh.axes if placements[axis] == Shard(dim)))
+    return bool(shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh))
 
 
 def environment(_case: Case) -> dict[str, str]:

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from difftest.ablations.precision import SAME_PRECISION
 from difftest.case import Case
 from difftest.layers import Collective, Redistribute, walk
-from difftest.layout import Placements, Shard
+from difftest.layout import Placements, ways
 from difftest.outcome import Sharded
 from workers.cards import ON_CARDS, PLATFORMS, cards
 from workers.xla import devices, sharding
@@ -56,11 +55,7 @@ def _uneven(case: Case) -> bool:
     layout, shapes = case.layout, case.model.parameters()
     rows = (case.data.batch // case.training.accumulation, case.model.sequence)
     tensors = [(rows, layout.batch), *((shapes[name], placements) for name, placements in layout.parameters.items())]
-    return any(
-        size % prod(n for n, placement in zip(layout.mesh.shape, placements, strict=True) if placement == Shard(dim))
-        for shape, placements in tensors
-        for dim, size in enumerate(shape)
-    )
+    return any(size % ways(dim, placements, layout.mesh) for shape, placements in tensors for dim, size in enumerate(shape))
 
 
 def processes(_case: Case) -> int:

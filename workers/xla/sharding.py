@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from difftest.case import Case
-from difftest.layout import Mesh, Placements, Shard, local_slices
+from difftest.layout import Mesh, Placements, Shard, local_slices, replicated, ways
 from difftest.outcome import Array, Sharded
 from workers.xla import devices, plugin, start
 
@@ -107,10 +107,10 @@ def tiles(tensor: "Tensor") -> tuple[int, ...]:
 
 def misplaced(module: "nn.Module", case: Case) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
     """By name the parameters annotated otherwise than the layout shards them: the pieces of every dim as they are, and as asked."""
-    sizes, found = case.layout.mesh.shape, {}
+    mesh, found = case.layout.mesh, {}
     for name, parameter in module.named_parameters():
-        placements = case.layout.parameters.get(name, ())
-        asked = tuple(prod(n for n, p in zip(sizes, placements, strict=False) if p == Shard(dim)) for dim in range(parameter.dim()))
+        placements = case.layout.parameters.get(name, replicated(mesh))
+        asked = tuple(ways(dim, placements, mesh) for dim in range(parameter.dim()))
         if prod(asked) > 1 and (held := tiles(getattr(parameter, "global_tensor", parameter))) != asked:
             found[name] = held, asked
     return found

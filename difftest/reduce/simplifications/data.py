@@ -1,6 +1,5 @@
 """Plainer numbers: few rows, normally distributed, with nothing to ignore and nothing to learn."""
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import msgspec
 
 from difftest.case import Case
-from difftest.layout import Shard
+from difftest.layout import ways
 from difftest.reduce.candidate import Candidate, smaller, tried
 from difftest.reduce.measure import simpler
 
@@ -58,8 +57,7 @@ SIMPLIFICATIONS = (normal_numbers, nothing_ignored, nothing_to_learn, fewer_rows
 
 def _ranks(case: Case) -> int:
     """Over how many ranks the rows are cut."""
-    axes = zip(case.layout.mesh.shape, case.layout.batch, strict=True)
-    return math.prod(size for size, placement in axes if placement == Shard(0))
+    return ways(0, case.layout.batch, case.layout.mesh)
 
 
 def _fed(case: Case, **changes: Any) -> Case:  # noqa: ANN401  fields of `Data`
