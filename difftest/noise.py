@@ -9,11 +9,12 @@ simulated ones cancel. (A 24-step run was 45 simulated floors off on every backe
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from difftest.outcome import Sharded, Stage, Tensors, Trace
+from difftest.outcome import Sharded, Tensors, Trace
 
 SAMPLES = 8
 SAMPLES_WHEN_IN_DOUBT = 128
@@ -35,28 +36,22 @@ FLOORS_MOST = 1e30
 """Stands for infinity and NaN in measurements: "infinitely many floors" in files, which know no infinity."""
 
 
-def spread(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float) -> tuple[Tensors, ...]:
-    """Per step and tensor, how far rounding moves each element of `truth`.
+def spread(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float) -> tuple[tuple[Tensors, ...], float]:
+    """Per step and tensor, how far rounding moves each element of `truth`; and how far `native` is, in floors of `samples` alone.
 
     `samples` are runs with simulated rounding, `native` one run in the dtype under test; all have the steps and tensors of `truth`.
     `roundoff` is the dtype's unit roundoff: no element's deviation is less than that of representing it.
     """
-
-    def deviation(step: int, key: tuple[Stage, str], exact: Sharded) -> Sharded:
-        return _deviation(exact, [sample.steps[step][key] for sample in samples], native.steps[step][key], roundoff)
-
-    return tuple({key: deviation(step, key, exact) for key, exact in tensors.items()} for step, tensors in enumerate(truth.steps))
-
-
-def farthest(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float) -> float:
-    """The greatest error of `native`, in floors that the simulated runs alone give; arguments as for `spread`."""
-    greatest = 0.0
+    steps, greatest = list[Tensors](), 0.0
     for step, tensors in enumerate(truth.steps):
+        deviations = {}
         for key, exact in tensors.items():
-            floors = floor(np.sqrt(_simulated(exact, [sample.steps[step][key] for sample in samples], roundoff)))
-            ratios = in_floors(native.steps[step][key].pieces[0] - exact.pieces[0], floors)
-            greatest = max(greatest, float(np.nan_to_num(ratios, nan=0.0, posinf=FLOORS_MOST).max(initial=0.0)))
-    return greatest
+            simulated = _simulated(exact, [sample.steps[step][key] for sample in samples], roundoff)
+            off = native.steps[step][key].pieces[0] - exact.pieces[0]
+            greatest = max(greatest, _farthest(off, simulated))
+            deviations[key] = replace(exact, pieces={0: np.asarray(np.sqrt(simulated + off**2))})
+        steps.append(deviations)
+    return tuple(steps), greatest
 
 
 def finite(trace: Trace) -> bool:
@@ -79,10 +74,9 @@ def in_floors(error: npt.NDArray[np.float64], floors: npt.NDArray[np.float64]) -
         return np.where((magnitude == 0) | np.isinf(floors), 0.0, magnitude / floors)
 
 
-def _deviation(truth: Sharded, samples: Sequence[Sharded], native: Sharded, roundoff: float) -> Sharded:
-    off = native.pieces[0] - truth.pieces[0]
-    pieces = {0: np.asarray(np.sqrt(_simulated(truth, samples, roundoff) + off**2))}
-    return Sharded(shape=truth.shape, dtype=truth.dtype, placements=truth.placements, pieces=pieces)
+def _farthest(off: npt.NDArray[np.float64], simulated: npt.NDArray[np.float64]) -> float:
+    ratios = in_floors(off, floor(np.sqrt(simulated)))
+    return float(np.nan_to_num(ratios, nan=0.0, posinf=FLOORS_MOST).max(initial=0.0))
 
 
 def _simulated(truth: Sharded, samples: Sequence[Sharded], roundoff: float) -> npt.NDArray[np.float64]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from difftest.layout import Replicate
-from difftest.noise import FLOORS_MOST, SAMPLES, farthest, floor, in_floors, spread
+from difftest.noise import FLOORS_MOST, SAMPLES, floor, in_floors, spread
 from difftest.outcome import Sharded, Stage, Trace
 
 KEY = (Stage.FORWARD, "output")
@@ -20,25 +20,25 @@ def one_tensor(*values: float) -> Trace:
 
 def test_the_spread_is_the_root_mean_square_deviation_from_the_truth() -> None:
     truth = one_tensor(1.0, 2.0)
-    told = spread(truth, [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)], truth, 0.0)
+    told, _ = spread(truth, [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)], truth, 0.0)
     np.testing.assert_allclose(told[0][KEY].pieces[0], [0.0, np.sqrt((9 + 16) / 2)])
 
 
 def test_the_deviation_of_the_run_in_the_dtype_is_added_to_the_simulated_one() -> None:
-    told = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0)], one_tensor(1.5, 6.0), 0.0)
+    told, _ = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0)], one_tensor(1.5, 6.0), 0.0)
     np.testing.assert_allclose(told[0][KEY].pieces[0], [0.5, 5.0])
 
 
 def test_how_far_the_run_in_the_dtype_is_counts_in_floors_of_the_simulated_runs_alone() -> None:
     truth, simulated = one_tensor(1.0, 1.0), one_tensor(1.25, 1.25)
-    assert farthest(truth, [simulated], one_tensor(1.0, 0.0), 0.0) == 4.0
-    assert farthest(truth, [simulated], one_tensor(1.0, np.inf), 0.0) == FLOORS_MOST
-    assert farthest(truth, [truth], truth, 0.0) == 0.0
+    assert spread(truth, [simulated], one_tensor(1.0, 0.0), 0.0)[1] == 4.0
+    assert spread(truth, [simulated], one_tensor(1.0, np.inf), 0.0)[1] == FLOORS_MOST
+    assert spread(truth, [truth], truth, 0.0)[1] == 0.0
 
 
 def test_no_deviation_is_less_than_that_of_representing_the_value() -> None:
     truth = one_tensor(3.0)
-    np.testing.assert_allclose(spread(truth, [truth], truth, 0.5)[0][KEY].pieces[0], [1.5 / np.sqrt(3)])
+    np.testing.assert_allclose(spread(truth, [truth], truth, 0.5)[0][0][KEY].pieces[0], [1.5 / np.sqrt(3)])
 
 
 @given(deviations)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from difftest.case import Case
 from difftest.layout import Placements, replicated
-from difftest.noise import SAMPLES, SAMPLES_VARIABLE, farthest, finite, spread
+from difftest.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.outcome import Sharded, Trace
 from workers.torch import process_groups
 
@@ -74,9 +74,9 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         greatest = max(greatest, mode.greatest)
     dtype = getattr(torch, case.dtype)
     native = train(dataclasses.replace(joined, dtype=dtype))
-    runs = truth, samples, native, torch.finfo(dtype).eps / 2
-    events = {"greatest": greatest, "in_range": in_range(case.dtype, greatest) and finite(native), "native": farthest(*runs)}
-    return dataclasses.replace(truth, noise=spread(*runs), events=events)
+    noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2)
+    events = {"greatest": greatest, "in_range": in_range(case.dtype, greatest) and finite(native), "native": farthest}
+    return dataclasses.replace(truth, noise=noise, events=events)
 
 
 def _environment() -> dict[str, str]:
