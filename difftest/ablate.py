@@ -71,7 +71,7 @@ def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, abla
             seen = rerun(campaign, ablation.case, ablation.backend, twice=found.check == "determinism", options=ablation.options)
         except InfrastructureError as error:
             return f"{UNTOLD}: {error}"
-        if len({device, seen.device} - {""}) > 1:
+        if seen.elsewhere(device):
             return f"{UNTOLD}: it ran on {seen.device}, the finding on {device}"
         answer = _told(seen, found, ablation)
         if not answer.startswith(DISAPPEARS):

@@ -35,8 +35,8 @@ _NAME = re.compile(rf"[a-z0-9_]{{1,60}}({IN}{ENVIRONMENT})?")
 
 _FILES = frozenset({"json", "npz"})
 
-Who: TypeAlias = tuple[str, str] | tuple[str, str, str]
-"""A backend, its side and, where it has one, its framework: by that a comparison tells the layer at fault."""
+Who: TypeAlias = tuple[str, str, str]
+"""A backend, its side and its framework, by which a comparison tells the layer at fault; the oracle's is empty."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,9 +79,17 @@ class Recorder:
         stem = self._root / RUNS / f"{number}"
         traces.save(stem, outcome)
         digests = {file.suffix[1:]: _digest(file) for file in sorted(stem.parent.glob(f"{number}.*"))}
-        backend, side, *framework = ran
-        run = Run(index=index, case=case.id, backend=backend, side=side, number=number, digests=digests, options=dict(options))
-        line = msgspec.structs.replace(run, framework="".join(framework))
+        backend, side, framework = ran
+        line = Run(
+            index=index,
+            case=case.id,
+            backend=backend,
+            side=side,
+            framework=framework,
+            number=number,
+            digests=digests,
+            options=dict(options),
+        )
         with self._lock:
             if not (file := self._root / CASES / f"{case.id}.json").exists():
                 write_case(file, case)

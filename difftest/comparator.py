@@ -48,6 +48,10 @@ class Comparison:
     reason: str = ""
     device: str = ""
 
+    def elsewhere(self, device: str) -> bool:
+        """Whether the run was on another device than `device`; never where one of them is not known."""
+        return len({self.device, device} - {""}) > 1
+
 
 def compare(  # noqa: PLR0913, PLR0917  a case, who ran it, and what came of it
     case: Case, backend: str, side: str, expected: Outcome, actual: Outcome, again: Outcome | None = None

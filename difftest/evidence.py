@@ -115,8 +115,7 @@ def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence, d
     if campaign.backends[backend].unsupported(case):
         return None
     seen = _compared(campaign, case, backend, divergence)
-    elsewhere = seen is not None and len({device, seen.device} - {""}) > 1
-    return None if elsewhere else _parts(seen, divergence)
+    return None if seen and seen.elsewhere(device) else _parts(seen, divergence)
 
 
 def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None:

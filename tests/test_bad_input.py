@@ -127,7 +127,7 @@ def a_bundle(root: Path) -> Path:
         for number, it in ((index, case), (-1, case.unsharded())):
             for backend in ("oracle", "ddp", "spmd", "spmd"):
                 outcome = a_failure() if backend == "ddp" and index else test_bundle.answer(it, backend)
-                recorder.keep(number, it, (backend, test_bundle.SIDES[backend]), {}, outcome)
+                recorder.keep(number, it, (backend, test_bundle.SIDES[backend], test_bundle.FRAMEWORKS[backend]), {}, outcome)
     return root
 
 
@@ -289,11 +289,11 @@ def test_events_that_checks_could_not_read_are_refused(tmp_path: Path, events: d
 
 def test_an_oracle_that_does_not_fit_its_case_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "bundle"
-    Recorder(root).keep(0, CASES[0], ("oracle", "oracle"), {}, oracle(CASES[2]))
+    Recorder(root).keep(0, CASES[0], ("oracle", "oracle", ""), {}, oracle(CASES[2]))
     with pytest.raises(UsageError, match=r"has 3 steps; case \w+ has 1"):
         Joined([root], "oracle").execute(CASES[0], "oracle", {})
     truth = oracle(CASES[0])
     other = tmp_path / "other"
-    Recorder(other).keep(0, CASES[0], ("oracle", "oracle"), {}, Trace(steps=truth.steps, environment=truth.environment))
+    Recorder(other).keep(0, CASES[0], ("oracle", "oracle", ""), {}, Trace(steps=truth.steps, environment=truth.environment))
     with pytest.raises(UsageError, match="is no oracle's: every tensor must be whole, with its noise in its shape"):
         Joined([other], "oracle").execute(CASES[0], "oracle", {})

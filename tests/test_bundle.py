@@ -156,7 +156,7 @@ def test_bundles_that_are_called_alike_are_two_campaigns_whatever_their_length(t
 def test_cases_of_two_seeds_that_have_one_index_are_two(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     for case in CASES:
-        recorder.keep(0, case, ("oracle", "oracle"), {}, oracle(case))
+        recorder.keep(0, case, ("oracle", "oracle", ""), {}, oracle(case))
     assert [index for index, _ in Joined([tmp_path], "oracle").cases] == [0, 1, 2]
 
 

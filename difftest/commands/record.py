@@ -91,7 +91,7 @@ class _Recording:
 
     def _who(self, backend: str) -> Who:
         known = self._backends.get(backend)
-        return (backend, known.SIDE, known.FRAMEWORK) if known else (ORACLE, ORACLE)
+        return (backend, known.SIDE, known.FRAMEWORK) if known else (ORACLE, ORACLE, "")
 
     def unsharded(self, ran: tuple[Case, str]) -> None:
         """The same on one device, which the other machine's findings are blamed by; once a case and backend."""

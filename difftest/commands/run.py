@@ -185,9 +185,10 @@ def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
 def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
     """The findings that the ledger knows, by fingerprint: as they were first found, and however they were seen now."""
     found, today = {**tally.new, **tally.known}, known.now()
-    entries = {name: ledger.entry(finding, corpus.case(name), today) for name, finding in found.items()}
-    covered = {name for name in found if all(ledger.entry(*seen, today) for seen in tally.sightings.get(name, ()))}
-    return {name: entry for name, entry in entries.items() if entry and name in covered}
+    seen: dict[str, list[tuple[Finding | Divergence, Case]]]
+    seen = {name: [(finding, corpus.case(name)), *tally.sightings.get(name, ())] for name, finding in found.items()}
+    entries = {name: [ledger.entry(*sighting, today) for sighting in sightings] for name, sightings in seen.items()}
+    return {name: told[0] for name, told in entries.items() if told[0] and all(told)}
 
 
 def conclude(
