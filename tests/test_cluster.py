@@ -121,7 +121,7 @@ def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Pa
 def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes: dict[str, Any]) -> None:
     cluster = nodes["cluster"]
     node = cluster.add_node(num_cpus=1, resources={"brief": 1})
-    pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"brief": 1}, seconds_to_place=90.0)])
+    pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"brief": 1})])
     assert place(pool, DDP)[0] == node.node_id
     assert isinstance(pool.execute(case(), DDP), Trace)
     with ThreadPoolExecutor(1) as thread:
@@ -140,7 +140,7 @@ def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes:
 def test_the_ranks_of_a_case_are_shared_by_the_nodes_of_a_group(nodes: dict[str, Any]) -> None:
     cluster = nodes["cluster"]
     pair = {cluster.add_node(num_cpus=1, resources={"pair": 1}).node_id for _ in range(2)}
-    pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"pair": 1}, nodes=2, seconds_to_place=90.0)])
+    pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"pair": 1}, nodes=2)])
     assert {node for node, _ in place(pool, DDP)} == pair
     pool.require(DDP)
     trace = pool.execute(case(3), DDP)

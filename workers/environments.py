@@ -35,8 +35,12 @@ from workers.torch.devices import SHARE_VARIABLE
 
 VARIABLE = "DIFFTEST_ENVIRONMENTS"
 
-PLACEMENT_SECONDS = 60.0
-"""How long the cluster may take to place a worker before its lack of resources is called an error."""
+PLACEMENT_SECONDS = 180.0
+"""How long the cluster may take to place a worker before its lack of resources is called an error.
+
+Ray does not tell a cluster without room from one whose processes are slow to start: with four busy neighbours on 2 cores that took 52 s,
+and on a busier machine 60 s called five nodes with room for all too few.
+"""
 
 CHOOSING = ("PJRT_DEVICE", SHARE_VARIABLE)
 """Variables by which a user chooses devices."""
