@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count, groupby
 from pathlib import Path
 
 import msgspec
 
+from difftest import installed
 from difftest.corpus import OBSERVATIONS, Corpus, Observation, read_observations, replace_file
 from difftest.divergence import Finding
 from difftest.errors import UsageError
 
-PACKAGES = ("hypothesis", "torch", "torch_xla", "torchax", "jax", "jaxlib")
+PACKAGES = ("hypothesis", *installed.COMPUTING)
 """What draws the cases, and what is tested: with another of these the same command is another campaign."""
 
 SCHEMA = 1
@@ -80,7 +80,7 @@ def named_seed(campaign: str) -> int | None:
 
 def versions() -> Mapping[str, str]:
     """The versions of `PACKAGES` in this environment; `none` for what is not installed."""
-    return {package: _version(package) for package in PACKAGES}
+    return {package: installed.version(package) or "none" for package in PACKAGES}
 
 
 @contextmanager
@@ -164,10 +164,3 @@ def _taken(descriptor: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"

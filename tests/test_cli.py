@@ -199,7 +199,7 @@ def test_doctor_tells_one_json_object() -> None:
 
 
 def test_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("difftest.commands.doctor._version", lambda package: None if package == "ray" else "1")
+    monkeypatch.setattr("difftest.installed.version", lambda package: None if package == "ray" else "1")
     told = CliRunner().invoke(cli.difftest, ["doctor"])
     assert told.exit_code == 0
     assert "missing: pip install 'difftest[cluster]'" in told.output
@@ -219,7 +219,7 @@ def test_doctor_misses_libtpu_where_there_are_chips_alone(
     monkeypatch.delenv("PJRT_DEVICE", raising=False)
     monkeypatch.setattr(devices, "chips", lambda: chips)
     monkeypatch.setattr(devices, "find_spec", lambda _name: libtpu)
-    monkeypatch.setattr("difftest.commands.doctor._version", lambda package: libtpu if package == "libtpu" else "1")
+    monkeypatch.setattr("difftest.installed.version", lambda package: libtpu if package == "libtpu" else "1")
     told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
     assert (told["missing"], told["devices"]["tpu"]) == (missing, tpu)
     plain = CliRunner().invoke(cli.difftest, ["doctor"]).output

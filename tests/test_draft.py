@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 from samples import a_case
 
+from difftest import installed
 from difftest.blame import layer
 from difftest.commands import draft as drafting
 from difftest.commands.draft import MOST_A_DAY, command, over
@@ -236,7 +237,7 @@ def test_measurements_that_were_not_kept_are_told_from_what_no_number_shows() ->
 
 
 def test_versions_are_those_of_the_run_and_what_is_only_installed_here_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drafting, "version", lambda package: f"{package} here")
+    monkeypatch.setattr(installed, "version", lambda package: f"{package} here")
     died = a_crash(environment={"torch": "2.8.0", "torch_xla": "2.8.0", "jaxlib": "0.6"})
     told = dict(drafting.versions(died, a_case()))
     assert (told["torch (in the run)"], told["jax (where this was drafted)"]) == ("2.8.0", "jax here")

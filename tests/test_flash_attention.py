@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from samples import a_case
 
+from difftest import installed
 from difftest.case import Case, Data, DType, Training
 from difftest.comparator import compare
 from difftest.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual
@@ -144,7 +145,7 @@ def test_kernels_that_cannot_be_interpreted_are_unsupported_with_the_reason(
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     monkeypatch.setattr(pallas, "requires", lambda _name: ['numpy>=1; extra == "tests"', 'jax==0.7.1; extra == "pallas"'])
-    monkeypatch.setattr(pallas, "_installed", {"torch_xla": "2.9.0", "jax": jax}.get)
+    monkeypatch.setattr(installed, "version", {"torch_xla": "2.9.0", "jax": jax}.get)
     assert told in (xla_spmd.unsupported(CASES["segments"]) or "")
     assert xla_spmd.unsupported(a_case()) is None
     with pytest.raises(NotImplementedError, match=told):

@@ -13,7 +13,15 @@ MOST_FUNCTION_LINES = 45
 
 FLOORS = (
     ("difftest.errors",),
-    ("difftest.plugins", "difftest.bisect", "difftest.files", "difftest.layout", "difftest.layers", "difftest.options"),
+    (
+        "difftest.plugins",
+        "difftest.bisect",
+        "difftest.files",
+        "difftest.installed",
+        "difftest.layout",
+        "difftest.layers",
+        "difftest.options",
+    ),
     ("difftest.model",),
     ("difftest.case", "difftest.outcome"),
     ("difftest.data", "difftest.divergence", "difftest.noise", "difftest.traces"),

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from samples import a_case, tensor_parallel_case
 
-from difftest import plugins
+from difftest import installed, plugins
 from difftest.case import Case, Data, Training
 from difftest.comparator import Comparison, compare
 from difftest.layers import Activation, Attention, Embedding, LayerNorm, Linear, Residual
@@ -18,7 +18,7 @@ from difftest.layout import Replicate, Shard
 from difftest.options import Replication
 from difftest.outcome import Failure, Stage, Trace
 from workers import sandbox
-from workers.xla import devices, gate, replicas
+from workers.xla import devices, replicas
 
 BACKENDS = ("xla_ddp", "xla_replica")
 PERCEPTRON = (Linear(inputs=6, outputs=9), Activation(function="tanh"), Linear(inputs=9, outputs=5))
@@ -151,9 +151,9 @@ def test_what_replicas_cannot_be_is_said() -> None:
     assert "sequence" in (replicas.unsupported(along) or "")
 
 
-@pytest.mark.parametrize(("installed", "gated"), [("2.9.0", True), ("2.10.1", True), ("2.5.1", False), ("2.8.0", False)])
-def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(monkeypatch: pytest.MonkeyPatch, installed: str, gated: bool) -> None:  # noqa: FBT001
-    monkeypatch.setattr(gate, "version", lambda _package: installed)
+@pytest.mark.parametrize(("there", "gated"), [("2.9.0", True), ("2.10.1", True), ("2.5.1", False), ("2.8.0", False)])
+def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(monkeypatch: pytest.MonkeyPatch, there: str, gated: bool) -> None:  # noqa: FBT001
+    monkeypatch.setattr(installed, "version", lambda _package: there)
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert (replicas.unsupported(a_case()) is None) is gated
     monkeypatch.setenv("PJRT_DEVICE", "TPU")

@@ -14,14 +14,13 @@ import resource
 import socket
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from difftest import plugins
+from difftest import installed, plugins
 from difftest.case import Case
 from difftest.outcome import Failure, Stage, Symptom, Trace
 from workers import faults, native, spool
@@ -65,21 +64,11 @@ CAPABILITY_WORDS = (
 )
 
 
-PACKAGES = ("torch_xla", "torchax", "jax", "jaxlib", "libtpu")
+VERSIONS = installed.versions(*installed.COMPUTING) | {"torch": str(torch.__version__)}
+"""Looked up once by what forks the ranks: it is what they run, whatever is installed in the meantime.
 
-
-def _installed() -> Iterator[tuple[str, str]]:
-    """What of a run's packages is here. torch tells its own version, which says for which CUDA it was built; the package's does not."""
-    yield "torch", str(torch.__version__)
-    for package in PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            continue
-
-
-VERSIONS = dict(_installed())
-"""Looked up once by what forks the ranks: it is what they run, whatever is installed in the meantime."""
+torch tells its own version, which says for which CUDA it was built; the package's does not.
+"""
 
 
 def main(request: Mapping[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """`difftest doctor`: what this machine has, what is missing, and the command that installs it."""
 
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -10,6 +9,7 @@ from typing import Any
 import click
 import psutil
 
+from difftest import installed
 from difftest.commands._options import json_option, most_ranks, print_json
 
 PACKAGES = {
@@ -34,7 +34,7 @@ def command(*, as_json: bool) -> None:
     from workers.xla import devices
 
     used = PACKAGES | (FOR_CHIPS if devices.chips() else {})
-    told = {"machine": _machine(), "devices": _devices(), "packages": {name: _version(name) for name in used}}
+    told = {"machine": _machine(), "devices": _devices(), "packages": {name: installed.version(name) for name in used}}
     told["missing"] = {name: used[name] for name, version in told["packages"].items() if version is None}
     if as_json:
         print_json(told)
@@ -78,10 +78,3 @@ def _gpus() -> list[str]:
         return []
     listed = subprocess.run([program, "-L"], capture_output=True, text=True, check=False)  # noqa: S603  found on the PATH, no input
     return [line.partition(" (UUID")[0] for line in listed.stdout.splitlines() if line.startswith("GPU ")]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

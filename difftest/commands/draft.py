@@ -3,11 +3,11 @@
 import subprocess
 import sys
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import click
 
+from difftest import installed
 from difftest.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands.reproducer import ARTIFACTS, put, read_finding
@@ -17,7 +17,6 @@ from difftest.divergence import Finding
 DRAFT = "issue.md"
 MOST_A_DAY = 5
 COLLECT_SECONDS = 120.0
-PACKAGES = ("torch", "torch_xla", "jax", "jaxlib", "libtpu", "torchax")
 
 
 @click.command("draft")
@@ -89,16 +88,13 @@ def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
     """What the finding's run reported; of packages that it did not name, what is installed here, which need not be what ran."""
     run = "in the run" if case.id == finding.case else "in the original case's run"
     told = tuple((f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip())
-    here = tuple((f"{name} (where this was drafted)", _installed(name)) for name in PACKAGES if name not in finding.environment)
+    here = tuple(
+        (f"{name} (where this was drafted)", installed.version(name) or "not installed")
+        for name in installed.COMPUTING
+        if name not in finding.environment
+    )
     device = finding.environment.get("device") if finding.side == "xla" else None
     return (*told, *here, *((("PJRT device", device),) if device else ()))
-
-
-def _installed(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def collect_env(python: str = sys.executable) -> str:

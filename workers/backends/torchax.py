@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from difftest import installed
 from difftest.ablations.precision import SAME_PRECISION
 from difftest.case import Case
 from difftest.layers import Collective, Redistribute, walk
@@ -190,11 +191,8 @@ def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
 
 
 def _describe() -> dict[str, str]:
-    from importlib.metadata import version
-
     import jax
 
-    found = {package: version(package) for package in ("torch", "torchax", "jax", "jaxlib")}
     return {
         "device": jax.devices()[0].platform,
         "kind": jax.devices()[0].device_kind,
@@ -202,7 +200,7 @@ def _describe() -> dict[str, str]:
         "partitioner": _partitioner(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "matmul_precision": str(jax.config.jax_default_matmul_precision),
-        **found,
+        **installed.versions("torch", "torchax", "jax", "jaxlib"),
     }
 
 

@@ -4,11 +4,10 @@ What a run's numbers depend on is set here, the same on both sides, and recorded
 """
 
 import os
-from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from difftest import installed
 from difftest.ablations.precision import SAME_PRECISION
 from difftest.case import Case
 from workers.xla import plugin, start
@@ -101,7 +100,7 @@ def describe() -> dict[str, str]:
         "devices": str(runtime.global_runtime_device_count()),
         "torch": torch.__version__,
         "torch_xla": torch_xla.__version__,
-        **_versions("jaxlib", "libtpu"),
+        **installed.versions("jaxlib", "libtpu"),
         **unused_chips(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "denormals": "flushed" if kind() == "CPU" else "as the device has them",
@@ -113,13 +112,3 @@ def unused_chips() -> dict[str, str]:
     """How many TPU chips a run on the CPU left alone, and why that may be; nothing where there are none."""
     there = chips() if kind() == "CPU" else 0
     return {"unused_chips": f"{there}: not shared out evenly by the ranks, without libtpu, or not asked for"} if there else {}
-
-
-def _versions(*packages: str) -> Mapping[str, str]:
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

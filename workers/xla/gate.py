@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from unittest.mock import patch
+
+from difftest import installed
 
 POLL_SECONDS = 0.0005
 
@@ -27,11 +28,8 @@ GATED_SINCE = (2, 9)
 
 def missing() -> str | None:
     """Why the torch_xla that is installed cannot be gated, or None; where none is installed the workers' own will say."""
-    try:
-        installed = version("torch_xla")
-    except PackageNotFoundError:
-        return None
-    if tuple(int(part) for part in installed.split(".")[:2]) >= GATED_SINCE:
+    torch_xla = installed.version("torch_xla")
+    if not torch_xla or tuple(int(part) for part in torch_xla.split(".")[:2]) >= GATED_SINCE:
         return None
     return "the replicas' compile gate is not known to hold in this older torch_xla"
 

@@ -11,8 +11,10 @@ A kernel is traced where torch_xla traces it, behind its import guard, so that J
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import requires
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from difftest import installed
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,23 +56,16 @@ def refusal(device: str) -> str | None:
 
     The interpretation is known to hold for the JAX that torch_xla itself asks for, in its extra `pallas`.
     """
-    if device == NATIVE or not (torch_xla := _installed("torch_xla")):
+    if device == NATIVE or not (torch_xla := installed.version("torch_xla")):
         return None
     named = dict(need.partition(";")[0].strip().split("==") for need in requires("torch_xla") or () if "==" in need and "pallas" in need)
     for name in ("jax", "jaxlib"):
-        if _installed(name) != named.get(name, ""):
-            has, wants = _installed(name) or "none", named.get(name, "none that it names")
+        if installed.version(name) != named.get(name, ""):
+            has, wants = installed.version(name) or "none", named.get(name, "none that it names")
             return (
                 f"Pallas kernels on {device} are interpreted by the {name} that torch_xla {torch_xla} asks for, {wants}; installed: {has}"
             )
     return None
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
