@@ -53,7 +53,7 @@ def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mappin
 
 def _first(campaign: Campaign, case: Case, finding: Finding) -> tuple[Divergence, str] | None:
     """The finding's divergence in one run of its case as it is, and the device of that run."""
-    seen = rerun(campaign, case, finding.backend, twice=finding.check == "determinism")
+    seen = rerun(campaign, case, finding.backend, check=finding.check)
     return next(((d, seen.device) for d in seen.divergences[:1] if d.fingerprint == finding.fingerprint), None)
 
 
@@ -68,7 +68,7 @@ def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, abla
     answer = UNTOLD
     for _ in range(tries):
         try:
-            seen = rerun(campaign, ablation.case, ablation.backend, twice=found.check == "determinism", options=ablation.options)
+            seen = rerun(campaign, ablation.case, ablation.backend, check=found.check, options=ablation.options)
         except InfrastructureError as error:
             return f"{UNTOLD}: {error}"
         if seen.elsewhere(device):

@@ -142,6 +142,6 @@ def _shows(comparison: Comparison, divergence: Divergence) -> bool:
 def _compared(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> Comparison | None:
     """A run made for a finding, in fresh processes, beside the oracle; None when infrastructure failed."""
     try:
-        return rerun(campaign, case, backend, twice=divergence.check == "determinism")
+        return rerun(campaign, case, backend, check=divergence.check)
     except InfrastructureError:
         return None

@@ -13,15 +13,20 @@ AGREES = "agrees"
 """Stands for the fingerprint of a run that shows nothing."""
 
 
-def rerun(campaign: Campaign, case: Case, backend: str, *, twice: bool = False, options: Mapping[str, str] | None = None) -> Comparison:
-    """One run in fresh processes beside the oracle, compared; `twice` where nondeterminism is the question.
+def takes_two(check: str) -> bool:
+    """Whether what this check finds shows in two runs alone."""
+    return check == "determinism"
+
+
+def rerun(campaign: Campaign, case: Case, backend: str, *, check: str = "", options: Mapping[str, str] | None = None) -> Comparison:
+    """One run in fresh processes beside the oracle, compared; or two, where what is looked for was found by a `check` that takes two.
 
     `options` are further environment variables of the backend's processes, not of the oracle's. `InfrastructureError` where that could not
     be had.
     """
     side = campaign.backends[backend].SIDE
     runs = {ORACLE: attempt(campaign, case, ORACLE), backend: attempt(campaign, case, backend, options)}
-    again = {backend: attempt(campaign, case, backend, options).outcome} if twice else {}
+    again = {backend: attempt(campaign, case, backend, options).outcome} if takes_two(check) else {}
     return compare_all(campaign, case, runs, {backend: side}, again)[backend]
 
 
@@ -33,8 +38,8 @@ def shown(comparison: Comparison) -> str:
 
 
 def first_shown(campaign: Campaign, case: Case, backend: str, fingerprint: str) -> str:
-    """What one run shows first, where `fingerprint` is looked for: that of nondeterminism takes two."""
-    return shown(rerun(campaign, case, backend, twice=fingerprint.startswith(f"{backend}-determinism-")))
+    """What one run shows first, where `fingerprint` is looked for."""
+    return shown(rerun(campaign, case, backend, check=fingerprint.removeprefix(f"{backend}-").partition("-")[0]))
 
 
 def shows(campaign: Campaign, backend: str, fingerprint: str, tries: int = 1) -> Callable[[Case], bool]:

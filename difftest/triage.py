@@ -146,7 +146,7 @@ def _runs(campaign: Campaign, times: int, most_ranks: int, finding: Finding, cas
     shows, trouble = list[str](), list[str]()
     for _ in range(times):
         try:
-            comparison = rerun(campaign, case, finding.backend, twice=finding.check == "determinism")
+            comparison = rerun(campaign, case, finding.backend, check=finding.check)
         except InfrastructureError as error:
             shows.append(UNTOLD)
             trouble.append(str(error))

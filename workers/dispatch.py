@@ -24,7 +24,7 @@ from difftest.case import Case
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE
 from difftest.outcome import Outcome
-from workers import environments, limits, sandbox, zygotes
+from workers import environments, limits, sandbox, variables, zygotes
 from workers.actors import Crew, Runner
 from workers.environments import Environment
 
@@ -86,17 +86,11 @@ def _on_stderr(data: dict[str, Any], ignore_prefix: bool) -> None:  # noqa: FBT0
 def _local_only() -> Iterator[None]:
     """Ray starts without other machines in mind; the switch is read when Ray is imported, and by the processes that it starts."""
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    others = {name: os.environ.get(name) for name in LOCAL_ONLY}
-    os.environ.update(LOCAL_ONLY)
     try:
-        yield
+        with variables.set_to(LOCAL_ONLY):
+            yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
-        for name, value in others.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 class Team:

@@ -20,6 +20,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from workers import variables
+
 POLL_SECONDS = 0.02
 STANDARD_INPUT = 0
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in linux/prctl.h
@@ -56,14 +58,9 @@ def serve(preload: list[str]) -> None:
 
 def preloaded(names: Sequence[str]) -> None:
     """Imports the frameworks, and keeps CUDA as it is."""
-    asked = os.environ.get(BY_NVML)
-    os.environ[BY_NVML] = "1"
-    for name in names:
-        importlib.import_module(name)
-    if asked is None:
-        del os.environ[BY_NVML]
-    else:
-        os.environ[BY_NVML] = asked
+    with variables.set_to({BY_NVML: "1"}):
+        for name in names:
+            importlib.import_module(name)
 
 
 def _take_stdout() -> int:

@@ -21,6 +21,7 @@ from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import IN_DOUBT, ORACLE, believed
 from difftest.plugins import IN, plain
+from difftest.rerun import takes_two
 
 LOAD = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """Takes CPU time for as long as its parent lives, however that ends."""
@@ -106,7 +107,7 @@ def _replays(what: Target, wanted: tuple[str, ...] | None, times: int, load: int
     chosen = candidates(names)
     execute = partial(sandbox.run, what.case, deadline=deadline)
     truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=IN_DOUBT))
-    twice = what.finding is not None and what.finding.check == "determinism"
+    twice = what.finding is not None and takes_two(what.finding.check)
     for _ in range(times):
         for name, backend in chosen.items():
             reason = backend.unsupported(what.case)

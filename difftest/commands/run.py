@@ -200,34 +200,52 @@ def conclude(
 ) -> int:
     """Writes the reports and tells what was found; the exit status. What is known `upstream` is not new.
 
-    A run that was late once and in none of its repetitions is told, and turns nothing red: a busy machine is late too.
-
     `formats` are written besides the usual ones, and the JSON object has what is in `more` too. What was told as new is known from
     then on.
     """
-    from reports.write import DEFAULT_FORMATS, write
+    corpus = Corpus(options["out"] / "corpus")
+    fresh = _kept(corpus, tally, upstream)
+    _report(options, tally, upstream, formats, more or {})
+    _require_compared(tally)
+    resume.told(corpus, tally.new)
+    found = {"new": fresh, "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
+    return int(bool(found[options["fail_on"]]))
 
-    corpus, fresh = Corpus(options["out"] / "corpus"), tally.new.keys() - upstream.keys()
+
+def _kept(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> set[str]:
+    """Keeps with the findings what is known of them upstream; the fingerprints that turn a campaign red, as nobody knows them (any more).
+
+    A run that was late once and in none of its repetitions is told, and turns nothing red: a busy machine is late too.
+    """
+    fresh = tally.new.keys() - upstream.keys()
     for name, finding in {**tally.new, **tally.known}.items():
         if finding.upstream != (issue := upstream[name].upstream if name in upstream else ""):
             corpus.amend(name, upstream=issue)
             fresh |= {name} - upstream.keys()
+    return fresh - {name for name, finding in tally.new.items() if finding.symptom is Symptom.HANG and not finding.stable[0]}
+
+
+def _report(
+    options: Mapping[str, Any], tally: Tally, upstream: Mapping[str, Entry], formats: Iterable[str], more: Mapping[str, Any]
+) -> None:
+    from reports.write import DEFAULT_FORMATS, write
+
     written = write(options["out"], (*DEFAULT_FORMATS, *formats))
     if options["as_json"]:
         reported = {name: entry.upstream for name, entry in sorted(upstream.items())}
-        print_json(_summary(options, tally) | {"upstream": reported} | dict(more or {}))
+        print_json(_summary(options, tally) | {"upstream": reported} | dict(more))
     else:
         _tell(tally, [f"{_called(options)}/{file.relative_to(options['out'])}" for file in written], upstream)
+
+
+def _require_compared(tally: Tally) -> None:
+    """`InfrastructureError` where no case could be run, `UsageError` where no backend takes any."""
     if tally.trouble and not tally.runs:
         msg = f"no case could be run: {tally.trouble[0]}"
         raise InfrastructureError(msg)
     if tally.runs and not (tally.compared or tally.resumed):
         msg = f"nothing was compared: no backend takes any of the {tally.cases} cases (`difftest support` tells which take what)"
         raise UsageError(msg)
-    resume.told(corpus, tally.new)
-    fresh -= {name for name, finding in tally.new.items() if finding.symptom is Symptom.HANG and not finding.stable[0]}
-    found = {"new": fresh, "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
-    return int(bool(found[options["fail_on"]]))
 
 
 def _summary(options: Mapping[str, Any], tally: Tally) -> dict[str, Any]:
