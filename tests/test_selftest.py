@@ -164,9 +164,10 @@ def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_nam
 @pytest.mark.parametrize(
     "defects",
     [
-        "nan_on_one_rank",
+        "collective_factor_dropped",
         pytest.param(
-            "parameter_left_out,sum_for_mean,clipped_by_piece,segments_of_other_shard,gradient_negated", marks=pytest.mark.nightly
+            "nan_on_one_rank,parameter_left_out,sum_for_mean,clipped_by_piece,segments_of_other_shard,gradient_negated",
+            marks=pytest.mark.nightly,
         ),
     ],
 )
