@@ -70,7 +70,7 @@ def floor(deviation: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 def in_floors(error: npt.NDArray[np.float64], floors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Absolute errors in units of the floor; where the floor is 0 (nothing rounds), any error is infinitely many."""
     magnitude = np.abs(error)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where((magnitude == 0) | np.isinf(floors), 0.0, magnitude / floors)
 
 

@@ -69,6 +69,11 @@ def test_where_nothing_rounds_any_error_is_infinitely_many_floors() -> None:
     np.testing.assert_array_equal(in_floors(np.array([0.0, -1e-30, 3.0]), np.array([0.0, 0.0, 1.5])), [0.0, np.inf, 2.0])
 
 
+def test_an_error_beyond_all_counting_is_infinitely_many_floors_without_a_complaint() -> None:
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(in_floors(np.array([1e300]), np.array([1e-300])), np.inf)
+
+
 def test_an_empty_tensor_has_an_empty_floor() -> None:
     assert floor(np.zeros((0, 3))).shape == (0, 3)
 
