@@ -1,14 +1,15 @@
 """Cases: the strategy, and the case at an index of a seed.
 
 The one idea: Hypothesis turns bytes into a case through a public door (`fuzz_one_input`), so bytes hashed from (seed, index) make cases
-addressable. Case i of a seed is the same in every process that has the same plug-ins and the same version of Hypothesis, asked for
-alone or in a row; a campaign is cut up among machines, or resumed, by index.
+addressable. Case i of a seed is the same in every process and thread that has the same plug-ins and the same version of Hypothesis, asked
+for alone or in a row; a campaign is cut up among machines, or resumed, by index.
 """
 
 import functools
 import hashlib
 import itertools
 import random
+import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -33,6 +34,9 @@ BYTES_PER_CASE = 4096
 BLOCKS_REMEMBERED = 64
 
 Decode: TypeAlias = Callable[[bytes], Case | None]
+
+_DRAWING = threading.RLock()
+"""Held while a case is chosen: walks and decoders are shared by all threads, and two at once would add a case twice or take the other's."""
 
 
 @st.composite
@@ -66,17 +70,19 @@ def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_wo
         msg = f"seed is {seed} and index is {index}; allowed: seed 0 to {MOST_SEED}, index from 0"
         raise UsageError(msg)
     names, block = _chosen(paths), index // BLOCK
-    walk = _walk(seed, block, names, max_world_size)
-    for at in range(block * BLOCK + len(walk.chosen), index + 1):
-        walk.choose(pool_at(seed, at, path=names[at % len(names)], max_world_size=max_world_size))
-    return walk.chosen[index % BLOCK]
+    with _DRAWING:
+        walk = _walk(seed, block, names, max_world_size)
+        for at in range(block * BLOCK + len(walk.chosen), index + 1):
+            walk.choose(pool_at(seed, at, path=names[at % len(names)], max_world_size=max_world_size))
+        return walk.chosen[index % BLOCK]
 
 
 def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> list[Case]:
     """The cases on `path` of which `case_at` chooses one, in no order of merit."""
-    decode = _decoder(path, max_world_size)
     wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
-    return [msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted) for member in range(POOL)]
+    with _DRAWING:
+        decode = _decoder(path, max_world_size)
+        return [msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted) for member in range(POOL)]
 
 
 def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ import math
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from difftest.errors import UsageError
 from difftest.exact import inexact
 from difftest.layers import Attention, Conv, Linear, walk
 from difftest.layout import MOST_RANKS, Shard, local_slices
+from generators import cases as generated
 from generators.cases import PATHS, case_at, cases, pool_at
 from generators.explore import BLOCK, Walk, features, pairs
 from generators.models import MOST_PARAMETERS
@@ -107,6 +110,21 @@ def test_the_order_of_asking_does_not_matter() -> None:
     assert asked == [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
     again = [case_at(SEED + 1, index, paths=reversed(plugins.names(PATHS))).id for index in (9, 2)]
     assert again == asked[:2]
+
+
+def test_threads_that_ask_at_once_get_the_cases_of_one_that_asks_alone() -> None:
+    """As the searches for planted defects do: two threads both added the case that was next, and all after it came too late."""
+    count, threads = 12, 4
+    together = threading.Barrier(threads)
+
+    def ask(_thread: int) -> list[str]:
+        together.wait()
+        return [case_at(SEED + 2, index).id for index in range(count)]
+
+    with ThreadPoolExecutor(threads) as executor:
+        asked = list(executor.map(ask, range(threads)))
+    generated._walk.cache_clear()  # noqa: SLF001  what the threads left behind is not to be asked again
+    assert asked == [[case_at(SEED + 2, index).id for index in range(count)]] * threads
 
 
 def test_cases_differ_within_a_seed_and_between_seeds() -> None:
