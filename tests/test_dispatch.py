@@ -66,6 +66,7 @@ def test_a_worker_refuses_a_case_that_its_backend_does_not_support(pool: dispatc
         pool.execute(cut, DDP)
 
 
+@pytest.mark.nightly
 def test_no_exporter_of_ray_s_outlives_its_cluster() -> None:
     variables = {**os.environ, "RAY_metrics_report_interval_ms": "100"}
     done = subprocess.run([sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, check=True, env=variables)  # noqa: S603
