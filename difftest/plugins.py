@@ -25,8 +25,9 @@ ENVIRONMENT = "[A-Za-z0-9_.]{1,30}"
 
 @cache
 def names(package: str) -> tuple[str, ...]:
-    """The plug-ins in `package`, sorted; modules whose name starts with an underscore are not plug-ins."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules([str(_folder(package))]) if not m.name.startswith("_")))
+    """The plug-ins in `package`, sorted; folders, and modules whose name starts with an underscore, are not plug-ins."""
+    modules = pkgutil.iter_modules([str(_folder(package))])
+    return tuple(sorted(m.name for m in modules if not m.ispkg and not m.name.startswith("_")))
 
 
 def file(package: str, name: str) -> Path:
