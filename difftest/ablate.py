@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from difftest.ablations import Ablation, Asked, ablations
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.comparator import Comparison
 from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError

@@ -16,11 +16,11 @@ from typing import TypeAlias
 import msgspec
 
 from difftest import traces
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh
 from difftest.corpus import read_case, whole_lines, write_case
 from difftest.divergence import Whole
 from difftest.errors import InfrastructureError, UsageError
-from difftest.layout import Mesh
 from difftest.outcome import Outcome, Sharded, Trace
 from difftest.plugins import ENVIRONMENT, IN
 

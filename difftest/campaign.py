@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.comparator import Comparison
 from difftest.corpus import Ending, Observation
 from difftest.divergence import Divergence, Finding
 from difftest.evidence import new_finding
 from difftest.examine import ORACLE, Campaign, Examined, Ran, examine
-from difftest.layers import walk
 from difftest.outcome import Failure, Outcome
 from difftest.resume import Recorded
 

@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.exactness import inexact
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence
-from difftest.exact import inexact
 from difftest.noise import FLOORS_MOST, THRESHOLD
 from difftest.outcome import STAGES, Array, Failure, Outcome, Stage, Symptom, Trace
 from difftest.pair import Pair, pair

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from difftest import files
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.divergence import Finding, Whole
 from difftest.errors import InfrastructureError, UsageError
 from difftest.plugins import ENVIRONMENT, IN

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from difftest.blame import LAYER, Square, layer, verdict
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.comparator import Comparison
 from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import Protocol, TypeAlias
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.comparator import Comparison, compare, with_arbiter
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UnsupportedError

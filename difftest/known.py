@@ -14,12 +14,12 @@ from pathlib import Path
 import msgspec
 
 from difftest import files
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layers import Attention, Conv, walk
+from difftest.cases.layout import Shard
 from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
 from difftest.examine import Described
-from difftest.layers import Attention, Conv, walk
-from difftest.layout import Shard
 from difftest.plugins import plain
 from difftest.reduce.measure import uneven_cuts
 

@@ -5,10 +5,10 @@ A module is an operator of the model, or a block of them; what a rank holds of a
 the width, under tensor parallelism) is not compared, and counted.
 """
 
-from difftest.case import Case
-from difftest.exact import inexact
+from difftest.cases.case import Case
+from difftest.cases.exactness import inexact
+from difftest.cases.layers import walk
 from difftest.examine import IN_DOUBT, ORACLE, Campaign, attempt
-from difftest.layers import walk
 from difftest.outcome import Failure, Stage
 from difftest.pair import Key, Pair, beyond, describe, pair
 

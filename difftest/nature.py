@@ -10,7 +10,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from difftest.layout import Mesh, local_slices, replica_groups
+from difftest.cases.layout import Mesh, local_slices, replica_groups
 from difftest.noise import THRESHOLD
 from difftest.outcome import Sharded
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TypeAlias
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.examine import Execute
 from difftest.outcome import Failure, Outcome
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest.layout import Mesh, Placements, Shard, local_slices, replica_groups
+from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replica_groups
 
 Array: TypeAlias = npt.NDArray[Any]
 Environment: TypeAlias = Mapping[str, str]

@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest import data, noise
-from difftest.case import Case
+from difftest import noise
+from difftest.cases import numbers
+from difftest.cases.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Divergence, identity
 from difftest.nature import LONELY, MOVED, moved, nature, wrong_ranks
@@ -102,7 +103,7 @@ def _beside(seen: Pair, key: Key) -> tuple[Floats, Floats, Sharded]:
 
 def _misplaced(seen: Pair) -> bool:
     """Whether a parameter was laid down with its elements in other places, as the first update shows."""
-    for name, initial in data.weights(seen.case).items():
+    for name, initial in numbers.weights(seen.case).items():
         if (key := (0, Stage.UPDATE, name)) in seen.measured:
             truth, _, actual = _beside(seen, key)
             if moved(initial, truth, actual.full(seen.case.layout.mesh)):

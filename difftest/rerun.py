@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.comparator import Comparison
 from difftest.examine import ORACLE, Campaign, attempt, compare_all
 

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from difftest import noise
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh
 from difftest.comparator import Comparison, compare
 from difftest.divergence import Divergence
-from difftest.layout import Mesh
 from difftest.outcome import Failure, Outcome, Trace
 from difftest.pair import Floats, Key, beyond, measure
 

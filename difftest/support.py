@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.examine import Described
 
 SAMPLE = 200

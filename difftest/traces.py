@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from difftest import files
+from difftest.cases.layout import Placements
 from difftest.errors import UsageError
-from difftest.layout import Placements
 from difftest.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
 
 MOST_BYTES = 2**30

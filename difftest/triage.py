@@ -11,13 +11,13 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
 
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layout import MOST_RANKS
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import Campaign, now
 from difftest.known import Entry, Ledger
-from difftest.layout import MOST_RANKS
 from difftest.rerun import AGREES, UNTOLD, rerun, shown
 
 TIMES = 3

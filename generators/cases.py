@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from difftest import plugins
-from difftest.case import Case, Data
+from difftest.cases.case import Case, Data
 from difftest.errors import UsageError
 from generators.explore import BLOCK, POOL, Walk
 from generators.models import grouped

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from difftest.case import Case
-from difftest.layers import Activation, Attention, Collective, FlashAttention, Linear, Redistribute, walk
-from difftest.layout import Placements, Shard
+from difftest.cases.case import Case
+from difftest.cases.layers import Activation, Attention, Collective, FlashAttention, Linear, Redistribute, walk
+from difftest.cases.layout import Placements, Shard
 
 BLOCK = 100
 POOL = 8

@@ -12,10 +12,10 @@ from typing import Literal, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from difftest.cases.layers import Activation, Attention, Conv, Embedding, Layer, Linear, Residual, shapes, walk
+from difftest.cases.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
+from difftest.cases.model import Model
 from difftest.errors import UsageError
-from difftest.layers import Activation, Attention, Conv, Embedding, Layer, Linear, Residual, shapes, walk
-from difftest.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
-from difftest.model import Model
 from generators.chances import mixed, weighted
 
 MOST_AXIS_SIZE = 8

@@ -12,7 +12,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.layers import (
+from difftest.cases.layers import (
     Activation,
     Attention,
     Conv,
@@ -27,8 +27,8 @@ from difftest.layers import (
     RMSNorm,
     width_out,
 )
-from difftest.layout import Mesh
-from difftest.model import Model
+from difftest.cases.layout import Mesh
+from difftest.cases.model import Model
 from generators.chances import mixed, sometimes, weighted
 
 MOST_PARAMETERS = 20_000
@@ -91,7 +91,7 @@ def token_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
 
 @st.composite
 def exact_models(draw: st.DrawFn) -> Model:
-    """Linear layers and relu so small that no sum of one step outgrows float32 (`difftest.exact` proves it of every case).
+    """Linear layers and relu so small that no sum of one step outgrows float32 (`difftest.cases.exactness` proves it of every case).
 
     The outputs are a power of two, so that the mean divides exactly.
     """
@@ -107,7 +107,7 @@ def exact_models(draw: st.DrawFn) -> Model:
 
 @st.composite
 def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
-    """Small models that learn `difftest.data`'s teachers within a few dozen steps: nothing between input and head but one block."""
+    """Small models that learn `difftest.cases.numbers`'s teachers within a few dozen steps: nothing between input and head but one block."""
     allowed = [width for width in (8, 12, 16, 24) if width % unit == 0] or [2 * unit]
     width, outputs = draw(st.sampled_from(allowed)), draw(weighted((2, 4), (1, 3), (1, 8)))
     block: Layers = (draw(mlps(width=width, unit=unit)),) if draw(st.booleans()) else ()

@@ -10,9 +10,9 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.layout import Layout, Replicate
-from difftest.model import Model
-from difftest.options import ACTS, Act, Replication, SdpaKernel, Start
+from difftest.cases.layout import Layout, Replicate
+from difftest.cases.model import Model
+from difftest.cases.options import ACTS, Act, Replication, SdpaKernel, Start
 from generators.chances import mixed, sometimes, weighted
 
 SMALL_BUCKETS_MEGABYTES = (2.0**-16, 2.0**-12)

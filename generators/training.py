@@ -14,11 +14,11 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.case import Case, DType, Regime, Training
-from difftest.exact import inexact
-from difftest.layers import Attention, Collective, Conv, FlashAttention, LayerNorm, Linear, Residual, RMSNorm, walk
-from difftest.layout import Layout, Mesh, chunk
-from difftest.model import Model
+from difftest.cases.case import Case, DType, Regime, Training
+from difftest.cases.exactness import inexact
+from difftest.cases.layers import Attention, Collective, Conv, FlashAttention, LayerNorm, Linear, Residual, RMSNorm, walk
+from difftest.cases.layout import Layout, Mesh, chunk
+from difftest.cases.model import Model
 from generators.chances import sometimes, weighted
 from generators.models import Purpose
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.ablate import BENIGN, DISAPPEARS
 from difftest.blame import beneath
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import Finding
 from difftest.outcome import Symptom

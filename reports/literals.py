@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from difftest import data, layers
-from difftest.case import Case
+from difftest.cases import layers, numbers
+from difftest.cases.case import Case
 from reports import spelling
 
 MOST, MOST_STEPS = 16, 2
@@ -14,19 +14,19 @@ def few(case: Case, steps: int) -> bool:
     """Whether the numbers of `steps` steps are so few that a script may list them."""
     if steps > MOST_STEPS:
         return False
-    drawn = [data.batch(case, step) for step in range(steps)]
-    sizes = [array.size for array in (*data.weights(case).values(), *(a for batch in drawn for a in (batch.inputs, batch.targets)))]
+    drawn = [numbers.batch(case, step) for step in range(steps)]
+    sizes = [array.size for array in (*numbers.weights(case).values(), *(a for batch in drawn for a in (batch.inputs, batch.targets)))]
     return max(sizes) <= MOST and sum(sizes) <= 4 * MOST
 
 
 def weights(case: Case) -> str:
     """The initial parameters by name, as a dict."""
-    return spelling.table({name: spelling.numbers(values) for name, values in data.weights(case).items()})
+    return spelling.table({name: spelling.numbers(values) for name, values in numbers.weights(case).items()})
 
 
 def batch(case: Case, steps: int, what: Literal["inputs", "targets"]) -> str:
     """What is fed, as a tensor; where there are several steps, of the one in the variable `step`."""
-    arrays = [getattr(data.batch(case, step), what) for step in range(steps)]
+    arrays = [getattr(numbers.batch(case, step), what) for step in range(steps)]
     told = [spelling.numbers(array) for array in arrays]
     half = f".to(torch.{case.dtype})" if case.dtype != "float32" and arrays[0].dtype.kind == "f" else ""
     listed = told[0] if steps == 1 else f"[{', '.join(told)}][step]"
@@ -41,4 +41,4 @@ def plain_weights(case: Case) -> tuple[str, ...]:
         return ()
     kinds = layers.Attention | layers.FlashAttention
     found = [path for path, layer in layers.walk(case.model.layers) if isinstance(layer, kinds)]
-    return tuple(f"model{spelling.index(path)}.q.weight.data.mul_({data.SHARPNESS})" for path in found)
+    return tuple(f"model{spelling.index(path)}.q.weight.data.mul_({numbers.SHARPNESS})" for path in found)

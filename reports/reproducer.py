@@ -11,7 +11,7 @@ from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.corpus import Measurement
 from difftest.divergence import ARGUMENTS, Divergence
 from difftest.outcome import Failure, Outcome, Stage, Symptom

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal, TypeAlias
 
-from difftest import layers as data
-from difftest.case import Case
-from difftest.layout import Placements, Replicate, Shard, replicated
-from difftest.options import ACTS, Replication
+from difftest.cases import layers as data
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, Replicate, Shard, replicated
+from difftest.cases.options import ACTS, Replication
 from difftest.outcome import Stage
 from reports import literals, spelling
 
@@ -167,7 +167,7 @@ class Script:
         return tuple((spelling.index(path), "[0]") for path, layer in walked if isinstance(layer, data.Linear) and layer.tied)
 
     def has(self, kind: str) -> bool:
-        """Whether any layer is of that class of `difftest.layers`."""
+        """Whether any layer is of that class of `difftest.cases.layers`."""
         return any(type(layer).__name__ == kind for _, layer in data.walk(self.case.model.layers))
 
     def attention(self, flag: str) -> bool:

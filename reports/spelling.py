@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from difftest import layers as data
-from difftest.case import Case, Training
-from difftest.layout import Placements, Replicate, Shard
+from difftest.cases import layers as data
+from difftest.cases.case import Case, Training
+from difftest.cases.layout import Placements, Replicate, Shard
 
 MOST_TITLE = 120
 ACTIVATIONS = {"relu": "nn.ReLU()", "gelu": "nn.GELU()", "silu": "nn.SiLU()", "tanh": "nn.Tanh()"}

@@ -1,7 +1,7 @@
 """What the tests on real devices ask of a run."""
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.comparator import compare
 from difftest.outcome import Outcome
 from workers import sandbox

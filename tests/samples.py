@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest import data
-from difftest.case import Case, Data, DType, Training
-from difftest.layers import Activation, Layer, Linear
-from difftest.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
-from difftest.model import Model
+from difftest.cases import numbers
+from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.layers import Activation, Layer, Linear
+from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
+from difftest.cases.model import Model
 from difftest.outcome import Failure, Sharded, Stage, Symptom, Trace
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -63,11 +63,11 @@ def train(case: Case, dtype: DType | None = None, order: np.random.Generator | N
 
     `order` shuffles every sum.
     """
-    parameters = dict(data.weights(case))
+    parameters = dict(numbers.weights(case))
     steps: Steps = []
     arithmetic = _Arithmetic(dtype, order)
     for step in range(case.training.steps):
-        seen, gradients = _gradients(case, parameters, data.batch(case, step), arithmetic)
+        seen, gradients = _gradients(case, parameters, numbers.batch(case, step), arithmetic)
         rate = case.training.learning_rate
         parameters = {name: arithmetic.rounded(value - arithmetic.rounded(rate * gradients[name])) for name, value in parameters.items()}
         seen |= {(Stage.BACKWARD, name): gradients[name] for name in parameters}
@@ -134,7 +134,7 @@ class _Arithmetic:
         self._dtype, self._order = dtype, order
 
     def rounded(self, values: Floats) -> Floats:
-        return data.round_to(self._dtype, values) if self._dtype else values
+        return numbers.round_to(self._dtype, values) if self._dtype else values
 
     def total(self, terms: Floats) -> Floats:
         """The sum over the first dim, one after the other."""
@@ -150,7 +150,7 @@ class _Arithmetic:
 
 
 def _gradients(
-    case: Case, parameters: Mapping[str, Floats], fed: data.Batch, exactly: _Arithmetic
+    case: Case, parameters: Mapping[str, Floats], fed: numbers.Batch, exactly: _Arithmetic
 ) -> tuple[dict[Key, Floats], dict[str, Floats]]:
     values, entered = np.asarray(fed.inputs, dtype=np.float64), []
     for index, layer in enumerate(case.model.layers):
@@ -179,6 +179,6 @@ def _cut(case: Case, key: Key, value: Floats, dtype: str) -> Sharded:
     mesh, (_, name) = case.layout.mesh, key
     placements = {"loss": replicated(mesh), "output": case.layout.batch}.get(name) or case.layout.parameters[name]
     held = "float32" if name == "loss" and dtype != "float64" else dtype
-    rounded = value if dtype == "float64" else data.round_to(case.dtype, value)
+    rounded = value if dtype == "float64" else numbers.round_to(case.dtype, value)
     pieces = {rank: np.array(rounded[local_slices(value.shape, placements, mesh, rank)]) for rank in range(mesh.world_size)}
     return Sharded(shape=value.shape, dtype=held, placements=placements, pieces=pieces)

@@ -14,14 +14,14 @@ from test_campaign import WRONG, Machine, a_campaign, backend, examined, sharded
 from difftest.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
 from difftest.ablations import Asked, ablations
 from difftest.ablations.precision import SAME_PRECISION
-from difftest.case import Case, Training
+from difftest.cases.case import Case, Training
+from difftest.cases.layers import FlashAttention, Linear
+from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import Campaign
-from difftest.layers import FlashAttention, Linear
-from difftest.options import Start
 from difftest.outcome import Outcome, Symptom
 from workers.backends import candidates
 

@@ -20,7 +20,7 @@ from test_resume import a_machine
 from difftest import files, known, plugins, traces
 from difftest.bundle import Joined, Recorder
 from difftest.campaign import run
-from difftest.case import Case, Training
+from difftest.cases.case import Case, Training
 from difftest.corpus import Corpus, Observation, read_case, read_observation
 from difftest.divergence import Finding
 from difftest.errors import UsageError

@@ -15,7 +15,7 @@ from samples import a_case, candidate, oracle, wrong_at
 
 from difftest.bundle import EVIDENCE, Joined, Recorder
 from difftest.campaign import run
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands import compare
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError

@@ -13,7 +13,7 @@ import pytest
 from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
 
 from difftest.campaign import Progress, run
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError, UnsupportedError

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from samples import a_case
 
-from difftest.layers import Collective
-from difftest.layout import Shard
+from difftest.cases.layers import Collective
+from difftest.cases.layout import Shard
 from difftest.outcome import Stage, Symptom
 from generators.cases import case_at
 from workers import cards

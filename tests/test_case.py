@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from samples import DEEP, a_case, tensor_parallel_case
 
-from difftest.case import SCHEMA, Case, Data, Training
+from difftest.cases.case import SCHEMA, Case, Data, Training
+from difftest.cases.layers import Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm
+from difftest.cases.layout import AXIS_NAMES, Replicate, Shard
 from difftest.errors import UsageError
-from difftest.layers import Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm
-from difftest.layout import AXIS_NAMES, Replicate, Shard
 
 GOLDEN = "796af2f2853b"
 TRANSFORMER: tuple[Layer, ...] = (
@@ -78,7 +78,7 @@ def test_a_name_is_the_same_everywhere_and_always() -> None:
 
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
 def test_a_name_is_the_same_under_every_hash_seed(hash_seed: str) -> None:
-    program = "import sys; from difftest.case import Case; print(Case.from_json(sys.stdin.read()).id)"
+    program = "import sys; from difftest.cases.case import Case; print(Case.from_json(sys.stdin.read()).id)"
     told = subprocess.run(  # noqa: S603
         [sys.executable, "-c", program], input=VALID, capture_output=True, check=True, env={"PYTHONHASHSEED": hash_seed}
     )

@@ -9,10 +9,10 @@ import pytest
 from samples import NOISE, Floats, Key, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, with_tensor, wrong_at
 
 from difftest import plugins
-from difftest.case import Case, Data, Training
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layout import Replicate, Shard
 from difftest.checks import completion, convergence, determinism, finite, gradients, loss, parameters, replicas, shape
 from difftest.divergence import Divergence
-from difftest.layout import Replicate, Shard
 from difftest.outcome import Outcome, Sharded, Stage, Symptom, Trace
 from difftest.pair import pair
 

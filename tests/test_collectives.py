@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from samples import a_case
 
-from difftest.case import Case, Data
-from difftest.exact import inexact
-from difftest.layers import Collective, Linear
-from difftest.layout import Mesh, Shard
+from difftest.cases.case import Case, Data
+from difftest.cases.exactness import inexact
+from difftest.cases.layers import Collective, Linear
+from difftest.cases.layout import Mesh, Shard
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox
 from workers.backends import torch_dtensor, torch_fsdp, torch_tp, xla_dtensor, xla_tp

@@ -19,7 +19,7 @@ from samples import (
     wrong_at,
 )
 
-from difftest.case import Data, Training
+from difftest.cases.case import Data, Training
 from difftest.comparator import Comparison, compare, with_arbiter, worst
 from difftest.corpus import Measurement
 from difftest.outcome import Outcome, Sharded, Stage, Symptom, Trace

@@ -12,7 +12,7 @@ from devices import agrees
 from test_flash_attention import flash
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.outcome import Failure, Symptom, Trace
 from difftest.selftest import same

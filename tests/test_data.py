@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from samples import DEEP, a_case
 
-from difftest import data
-from difftest.case import Case, Data, DType, Training
-from difftest.data import IGNORE_INDEX, batch, digest, round_to, weights
-from difftest.layers import Activation, Attention, Embedding, Linear
+from difftest.cases import numbers
+from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.layers import Activation, Attention, Embedding, Linear
+from difftest.cases.numbers import IGNORE_INDEX, batch, digest, round_to, weights
 
 TOKENS = (Embedding(vocabulary=8, width=4), Attention(width=4, heads=2, kv_heads=2, segments=True), Linear(inputs=4, outputs=8))
 REGIMES = ("normal", "exact", "large", "tiny", "ties", "zeros")
@@ -22,7 +22,7 @@ def packed(rows: int = 8, sequence: int = 16) -> Case:
     return a_case(TOKENS, sequence=sequence, training=Training(loss="cross_entropy"), fed=Data(batch=rows))
 
 
-def all_bfloat16() -> data.Floats:
+def all_bfloat16() -> numbers.Floats:
     """Every bfloat16 from 0 to the largest, in order."""
     return (np.arange(0x7F80, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
 
@@ -37,7 +37,7 @@ def test_weights_and_batches_are_representable_in_the_dtype(regime: str, dtype: 
 
 
 @given(arrays.arrays(np.float64, 8, elements=st.floats()), st.sampled_from(DTYPES))
-def test_rounding_twice_is_rounding_once(values: data.Floats, dtype: DType) -> None:
+def test_rounding_twice_is_rounding_once(values: numbers.Floats, dtype: DType) -> None:
     once = round_to(dtype, values)
     np.testing.assert_array_equal(round_to(dtype, once), once)
 

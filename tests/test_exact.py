@@ -9,10 +9,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from samples import DEEP, EXACT, a_case, train
 
-from difftest.case import Case, Data, Training
-from difftest.exact import Range, inexact
-from difftest.layers import Activation, Collective, Embedding, Layer, LayerNorm, Linear, Redistribute
-from difftest.layout import Shard
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.exactness import Range, inexact
+from difftest.cases.layers import Activation, Collective, Embedding, Layer, LayerNorm, Linear, Redistribute
+from difftest.cases.layout import Shard
 
 RELU = Activation(function="relu")
 SUMMED = Collective(operation="all_reduce", width=4, mesh=(2,), factor=0.5)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.corpus import Corpus
 from difftest.outcome import Outcome
 

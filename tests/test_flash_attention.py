@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from samples import a_case
 
 from difftest import installed
-from difftest.case import Case, Data, DType, Training
+from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual
+from difftest.cases.layout import Placements, Replicate, Shard
+from difftest.cases.options import TORCH_KERNELS, SdpaKernel
 from difftest.comparator import compare
-from difftest.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual
-from difftest.layout import Placements, Replicate, Shard
-from difftest.options import TORCH_KERNELS, SdpaKernel
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
 from generators.paths import flash_attention

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from difftest import data, plugins
-from difftest.case import Case
+from difftest import plugins
+from difftest.cases import numbers
+from difftest.cases.case import Case
+from difftest.cases.exactness import inexact
+from difftest.cases.layers import Attention, Conv, Linear, walk
+from difftest.cases.layout import MOST_RANKS, Shard, local_slices
 from difftest.errors import UsageError
-from difftest.exact import inexact
-from difftest.layers import Attention, Conv, Linear, walk
-from difftest.layout import MOST_RANKS, Shard, local_slices
 from generators import cases as generated
 from generators.cases import PATHS, case_at, cases, pool_at
 from generators.explore import BLOCK, Walk, features, pairs
@@ -173,8 +174,8 @@ def test_small_worlds_and_float32_and_short_runs_are_most() -> None:
 
 def test_the_numbers_of_every_case_are_finite() -> None:
     for case in sample():
-        first = data.batch(case, 0)
-        arrays = [*data.weights(case).values(), first.inputs, first.targets]
+        first = numbers.batch(case, 0)
+        arrays = [*numbers.weights(case).values(), first.inputs, first.targets]
         assert all(np.isfinite(array).all() for array in arrays), case.id
         assert first.count > 1 or case.model.outputs == 1 or case.training.loss == "cross_entropy"
 

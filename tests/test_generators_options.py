@@ -4,8 +4,8 @@ import functools
 
 from hypothesis import given, settings
 
-from difftest.case import Case
-from difftest.options import ACTS, Start
+from difftest.cases.case import Case
+from difftest.cases.options import ACTS, Start
 from generators.cases import case_at
 from generators.options import EARLY, LATE, starts
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.layers import Attention, Layer, Linear, RMSNorm
-from difftest.layout import Mesh, Shard, local_slices
-from difftest.model import Model
+from difftest.cases.layers import Attention, Layer, Linear, RMSNorm
+from difftest.cases.layout import Mesh, Shard, local_slices
+from difftest.cases.model import Model
 from generators import training
 from generators.models import learnable_models
 

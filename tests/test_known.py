@@ -11,15 +11,15 @@ from test_divergence import FOUND, MISMATCH
 
 from difftest import plugins
 from difftest.campaign import Progress
-from difftest.case import Data, Training
+from difftest.cases.case import Data, Training
+from difftest.cases.layers import Activation, Conv, Linear, RMSNorm
+from difftest.cases.layout import Replicate, Shard
 from difftest.commands.run import Tally, conclude, known_upstream
 from difftest.comparator import Comparison
 from difftest.corpus import Corpus
 from difftest.errors import UsageError
 from difftest.examine import Examined
 from difftest.known import FACTS, FILE, Entry, Ledger, facts, guarded, read
-from difftest.layers import Activation, Conv, Linear, RMSNorm
-from difftest.layout import Replicate, Shard
 from difftest.outcome import Symptom
 
 TODAY = date(2026, 11, 21)

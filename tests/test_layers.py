@@ -4,12 +4,12 @@ import msgspec
 import pytest
 from samples import a_case
 
-from difftest.case import Case, Data, Training
-from difftest.data import batch
-from difftest.layers import Collective, Dropout, FlashAttention, Layer, Linear, Redistribute, shapes
-from difftest.layout import Layout, Mesh, Shard, replicated
-from difftest.model import Model
-from difftest.options import Replication, Start
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers import Collective, Dropout, FlashAttention, Layer, Linear, Redistribute, shapes
+from difftest.cases.layout import Layout, Mesh, Shard, replicated
+from difftest.cases.model import Model
+from difftest.cases.numbers import batch
+from difftest.cases.options import Replication, Start
 
 FLASH = FlashAttention(width=16, heads=2, head_dim=128, length=256, keys=128, bias=True)
 MESH = Mesh((("dp_replicate", 2), ("dp_shard", 2)))

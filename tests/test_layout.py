@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.layout import AXIS_NAMES, Layout, Mesh, Placements, Replicate, Shard, chunk, local_slices, replica_groups, replicated
+from difftest.cases.layout import AXIS_NAMES, Layout, Mesh, Placements, Replicate, Shard, chunk, local_slices, replica_groups, replicated
 
 meshes = st.lists(st.tuples(st.sampled_from(AXIS_NAMES), st.integers(1, 4)), min_size=1, max_size=3, unique_by=lambda axis: axis[0]).map(
     lambda axes: Mesh(tuple(axes))

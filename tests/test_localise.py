@@ -12,10 +12,10 @@ from samples import candidate as right
 from samples import oracle as truth
 from test_campaign import backend
 
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layers import Activation, Attention, Linear, Residual
 from difftest.corpus import Corpus
 from difftest.examine import Campaign
-from difftest.layers import Activation, Attention, Linear, Residual
 from difftest.localise import MODULE, VARIABLE, called, first_beyond, locate
 from difftest.outcome import Outcome, Sharded, Stage, Trace
 from difftest.pair import pair

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from difftest.campaign import run
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.examine import Campaign

@@ -2,8 +2,8 @@
 
 import pytest
 
-from difftest.layers import Activation, Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm, fan_in, shapes, walk
-from difftest.model import Model
+from difftest.cases.layers import Activation, Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm, fan_in, shapes, walk
+from difftest.cases.model import Model
 
 ATTENTION = Attention(width=8, heads=4, kv_heads=2)
 BLOCK = Model(

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import Key, a_case, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
 
-from difftest.case import Training
+from difftest.cases.case import Training
+from difftest.cases.layout import Mesh, Placements, Replicate, Shard, local_slices
 from difftest.comparator import compare
-from difftest.layout import Mesh, Placements, Replicate, Shard, local_slices
 from difftest.nature import ALONE, COARSE, COUNTED, LONELY, MOVED, NEGATED, SCALED, UNMASKED, ZERO, Floats, moved, nature
 from difftest.outcome import Sharded, Stage
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from difftest.layout import Replicate
+from difftest.cases.layout import Replicate
 from difftest.noise import FLOORS_MOST, SAMPLES, floor, in_floors, spread
 from difftest.outcome import Sharded, Stage, Trace
 

@@ -8,7 +8,7 @@ import pytest
 from samples import a_case, a_failure, candidate
 from test_campaign import Machine, a_campaign, examined, sharded, the_finding
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.evidence import REPEATS
 from difftest.examine import ORACLE

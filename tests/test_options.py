@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 
 from difftest.campaign import run
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import ORACLE, Campaign
-from difftest.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
 from difftest.outcome import Outcome, Stage
 from generators.cases import case_at
 from generators.options import replications

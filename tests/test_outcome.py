@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import a_case, candidate, tensor_parallel_case, train
 
-from difftest.layout import Replicate, Shard
+from difftest.cases.layout import Replicate, Shard
 from difftest.outcome import Stage, Trace
 
 WEIGHT = (Stage.UPDATE, "0.weight")

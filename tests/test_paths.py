@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.exactness import inexact
+from difftest.cases.layers import Activation, Attention, Collective, Linear, Redistribute, Residual, RMSNorm, walk
+from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
+from difftest.cases.model import Model
 from difftest.errors import UsageError
-from difftest.exact import inexact
-from difftest.layers import Activation, Attention, Collective, Linear, Redistribute, Residual, RMSNorm, walk
-from difftest.layout import Layout, Mesh, Placements, Replicate, Shard
-from difftest.model import Model
 from generators import layouts
 from generators.cases import PATHS, case_at, cases
 from generators.models import models

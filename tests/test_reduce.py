@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from samples import a_case, tensor_parallel_case
 
-from difftest.case import Case, Data, Training
-from difftest.errors import InfrastructureError, UsageError
-from difftest.layers import (
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers import (
     Activation,
     Attention,
     Collective,
@@ -27,8 +26,9 @@ from difftest.layers import (
     RMSNorm,
     walk,
 )
-from difftest.layout import Replicate, Shard
-from difftest.options import Replication, Start
+from difftest.cases.layout import Replicate, Shard
+from difftest.cases.options import Replication, Start
+from difftest.errors import InfrastructureError, UsageError
 from difftest.reduce.journal import Journal
 from difftest.reduce.measure import measure, uneven_cuts
 from difftest.reduce.placed import edited, put_together, taken_apart

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.corpus import Corpus
 from difftest.examine import ORACLE, Campaign
-from difftest.layers import walk
 from difftest.outcome import Outcome
 from difftest.reduce.search import Reduced, reduce
 from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from samples import NOISE, a_case, candidate, oracle, wrong_at
 from test_campaign import Machine, a_campaign, backend, examined, the_finding
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands.replay import busy, command, rates
 from difftest.examine import IN_DOUBT, ORACLE
 from difftest.outcome import Outcome, Stage

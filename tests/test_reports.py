@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from difftest import plugins
-from difftest.case import Case, Data, Training
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers import Linear
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard
+from difftest.cases.model import Model
 from difftest.corpus import Corpus, Ending, Measurement, Observation
 from difftest.divergence import Finding
 from difftest.errors import UsageError
-from difftest.layers import Linear
-from difftest.layout import Layout, Mesh, Replicate, Shard
-from difftest.model import Model
 from difftest.outcome import Stage, Symptom
 from reports import cells, frame, tables
 from reports.formats import html, markdown, summary

@@ -18,16 +18,17 @@ from click.testing import CliRunner
 from samples import DEEP, a_case, tensor_parallel_case
 from test_divergence import FOUND
 
-from difftest import data, plugins
-from difftest.case import Case, Data, DType, Regime, Training
+from difftest import plugins
+from difftest.cases import numbers
+from difftest.cases.case import Case, Data, DType, Regime, Training
+from difftest.cases.layers import Collective, Embedding, FlashAttention, Linear, Redistribute, Residual
+from difftest.cases.layout import Shard
+from difftest.cases.options import Replication, Start
 from difftest.commands._replay import replay
 from difftest.commands._scripts import keep_graphs, run_script
 from difftest.commands.reproducer import NO_NUMBERS, command
 from difftest.corpus import Corpus, Measurement
 from difftest.divergence import Divergence, identity
-from difftest.layers import Collective, Embedding, FlashAttention, Linear, Redistribute, Residual
-from difftest.layout import Shard
-from difftest.options import Replication, Start
 from difftest.outcome import Failure, Stage, Symptom
 from generators.cases import case_at
 from reports import reproducer, spelling
@@ -112,14 +113,14 @@ def test_a_script_draws_the_numbers_of_the_case(backend: str) -> None:
         if "WEIGHTS" in script:
             continue
         space = functions(script)
-        space["rounded"] = lambda values, dtype=case.dtype: data.round_to(dtype, np.asarray(values, dtype=np.float64))
+        space["rounded"] = lambda values, dtype=case.dtype: numbers.round_to(dtype, np.asarray(values, dtype=np.float64))
         if case.data.learnable and not case.model.tokens:
             continue  # rounds on torch's side before the teacher sees it
-        for name, values in data.weights(case).items():
+        for name, values in numbers.weights(case).items():
             assert np.array_equal(space["rounded"](space["weight"](name, values.shape)), values), (case.id, name)
         for step in range(2):
             inputs, targets, *others = space["batch"](step)
-            truth = data.batch(case, step)
+            truth = numbers.batch(case, step)
             assert np.array_equal(inputs, truth.inputs)
             assert np.array_equal(targets, truth.targets)
             if case.training.loss == "cross_entropy":
@@ -136,11 +137,11 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
     assert "np." not in text
     body = {node.targets[0].id: node.value for node in ast.parse(text).body if isinstance(node, ast.Assign)}  # type: ignore[attr-defined]
     listed = ast.literal_eval(body["WEIGHTS"])
-    for name, values in data.weights(case).items():
+    for name, values in numbers.weights(case).items():
         assert np.array_equal(np.array(listed[name], dtype=np.float32), values)
     for step, (what, values) in itertools.product(range(2), {"inputs": 0, "targets": 1}.items()):
         said = next(line for line in text.splitlines() if f"{what} = torch.tensor(" in line).partition("torch.tensor(")[2]
-        truth = (data.batch(case, step).inputs, data.batch(case, step).targets)[values]
+        truth = (numbers.batch(case, step).inputs, numbers.batch(case, step).targets)[values]
         assert np.array_equal(np.array(ast.literal_eval(said.partition("[step]")[0])[step], dtype=np.float32), truth)
     assert (".to(torch." in said) == (dtype != "float32")
     assert "WEIGHTS" not in render(a_case(fed=Data(batch=32)), "torch_ddp", FAULTS[0], "many")

@@ -20,7 +20,7 @@ from test_divergence import FOUND
 from difftest import corpus as corpus_module
 from difftest import resume
 from difftest.campaign import Progress, run
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.corpus import Corpus, Observation, read_observations
 from difftest.divergence import Finding
 from difftest.errors import InfrastructureError, UsageError

@@ -10,7 +10,7 @@ import pytest
 from samples import DEEP, a_case
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.errors import UsageError
 
 ROOT = Path(__file__).parent.parent

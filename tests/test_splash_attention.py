@@ -6,7 +6,7 @@ import pytest
 from samples import a_case
 from test_flash_attention import CASES, agrees, flash
 
-from difftest.case import Case, Training
+from difftest.cases.case import Case, Training
 from workers import sandbox
 from workers.backends import candidates
 from workers.xla import pallas, splash

@@ -13,9 +13,9 @@ import pytest
 from samples import a_case
 
 from difftest import plugins
-from difftest.case import Case, Data, Training
-from difftest.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
-from difftest.layout import Replicate, Shard
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
+from difftest.cases.layout import Replicate, Shard
 from difftest.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
 from workers import sandbox

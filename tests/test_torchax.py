@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from samples import a_case
 
-from difftest.case import Case, Data
+from difftest.cases.case import Case, Data
+from difftest.cases.layers import Collective, Linear
+from difftest.cases.layout import Replicate, Shard
 from difftest.comparator import compare
-from difftest.layers import Collective, Linear
-from difftest.layout import Replicate, Shard
 from generators.cases import case_at
 from workers import sandbox
 from workers.backends import candidates, torchax

@@ -9,7 +9,7 @@ from devices import agrees
 from test_flash_attention import flash
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.outcome import Trace
 from generators.cases import case_at
 from workers import sandbox

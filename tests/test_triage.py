@@ -12,7 +12,8 @@ from samples import a_case, a_failure, tensor_parallel_case
 from test_campaign import Machine, a_campaign, always, backend, examined, sharded, the_finding
 from test_divergence import FOUND
 
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layers import Linear
 from difftest.commands import minimize
 from difftest.commands.minimize import Task, keep, read_task, search
 from difftest.commands.triage import _backends
@@ -20,7 +21,6 @@ from difftest.corpus import REDUCED, write_case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
 from difftest.known import Entry, Ledger
-from difftest.layers import Linear
 from difftest.outcome import Outcome, Symptom
 from difftest.rerun import AGREES, UNTOLD
 from difftest.triage import Status, Triaged, status, steady, triage

@@ -5,10 +5,10 @@ import importlib.util
 import numpy as np
 import pytest
 
-from difftest.case import Case, Data, Training
-from difftest.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
-from difftest.layout import Layout, Mesh, Placements, Replicate, Shard, replica_groups
-from difftest.model import Model
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
+from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, replica_groups
+from difftest.cases.model import Model
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox
 from workers.backends import xla_spmd, xla_tp

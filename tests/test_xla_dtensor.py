@@ -5,10 +5,10 @@ import importlib.util
 import pytest
 from test_xla_backends import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_case, error
 
-from difftest.case import Case, Training
-from difftest.layers import Activation, Dropout, Linear, Redistribute
-from difftest.layout import Mesh, Placements
-from difftest.model import Model
+from difftest.cases.case import Case, Training
+from difftest.cases.layers import Activation, Dropout, Linear, Redistribute
+from difftest.cases.layout import Mesh, Placements
+from difftest.cases.model import Model
 from difftest.outcome import Failure, Stage
 from workers import sandbox
 from workers.backends import xla_annotated, xla_fsdp

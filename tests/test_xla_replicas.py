@@ -11,11 +11,11 @@ import pytest
 from samples import a_case, tensor_parallel_case
 
 from difftest import installed, plugins
-from difftest.case import Case, Data, Training
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers import Activation, Attention, Embedding, LayerNorm, Linear, Residual
+from difftest.cases.layout import Replicate, Shard
+from difftest.cases.options import Replication
 from difftest.comparator import Comparison, compare
-from difftest.layers import Activation, Attention, Embedding, LayerNorm, Linear, Residual
-from difftest.layout import Replicate, Shard
-from difftest.options import Replication
 from difftest.outcome import Failure, Stage, Trace
 from workers import sandbox
 from workers.xla import devices, replicas

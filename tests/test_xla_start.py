@@ -8,12 +8,12 @@ import msgspec
 import pytest
 from test_xla_backends import CASES, a_case, error
 
-from difftest.case import Case, Training
+from difftest.cases.case import Case, Training
+from difftest.cases.layers import Activation, Linear, Residual
+from difftest.cases.model import Model
+from difftest.cases.options import ACTS, Start
 from difftest.comparator import Comparison, compare
 from difftest.divergence import identity
-from difftest.layers import Activation, Linear, Residual
-from difftest.model import Model
-from difftest.options import ACTS, Start
 from difftest.outcome import Failure, Stage, Symptom, Trace
 from workers import sandbox
 from workers.faults import VARIABLE

@@ -12,7 +12,7 @@ from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox

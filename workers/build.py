@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from difftest import layers as data
-from difftest.data import Floats
-from difftest.model import Model
+from difftest.cases import layers as data
+from difftest.cases.model import Model
+from difftest.cases.numbers import Floats
 from workers import modules
 from workers.operators import Operators
 
@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "si
 
 
 class Chain(nn.Sequential):
-    """Layers in order; `extras`, what single layers read beside their input (`difftest.data.Batch`), go to those that do."""
+    """Layers in order; `extras`, what single layers read beside their input (`difftest.cases.numbers.Batch`), go to those that do."""
 
     def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
         """(batch, [sequence,] width) to the same with the last layer's width."""

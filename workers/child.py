@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from difftest import installed, plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.outcome import Failure, Stage, Symptom, Trace
 from workers import faults, native, spool
 from workers.cards import ON_CARDS, PLATFORMS

@@ -20,7 +20,7 @@ from ray._private import ray_constants
 from ray._private import worker as ray_worker
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE
 from difftest.outcome import Outcome

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from difftest import layers
+from difftest.cases import layers
 from workers.operators import Operators, Scores
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from difftest import layers
+from difftest.cases import layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from difftest.case import DType
+from difftest.cases.case import DType
 
 EXACT = frozenset(
     """abs alias amax as_strided bitwise_and bitwise_not cat clone constant_pad_nd copy_ detach embedding empty empty_like eq expand fill_

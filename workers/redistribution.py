@@ -6,8 +6,8 @@ Its gradient is a replica too, which `to_local` must be told.
 
 from typing import TYPE_CHECKING, cast
 
-from difftest.case import Case
-from difftest.layers import Collective, Redistribute, walk
+from difftest.cases.case import Case
+from difftest.cases.layers import Collective, Redistribute, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable

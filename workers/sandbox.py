@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import limits, native, spool

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from difftest.case import Case
-from difftest.layout import Placements
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements
 from difftest.outcome import Sharded, Stage, Trace
 from workers.operators import Operators
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from difftest import layers as data
-from difftest.case import Case
-from difftest.layout import Replicate, Shard
+from difftest.cases import layers as data
+from difftest.cases.case import Case
+from difftest.cases.layout import Replicate, Shard
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from difftest import data
-from difftest.case import Case
-from difftest.data import IGNORE_INDEX, Batch
-from difftest.layout import replicated
+from difftest.cases import numbers
+from difftest.cases.case import Case
+from difftest.cases.layout import replicated
+from difftest.cases.numbers import IGNORE_INDEX, Batch
 from difftest.outcome import Sharded, Stage, Trace
 from workers.build import build
 from workers.module_traces import Watch
@@ -25,12 +25,12 @@ Report: TypeAlias = Callable[[Stage, int], None]
 def train(case: Case, session: Session, report: Report) -> Trace:
     """Runs `case` through a joined backend and returns the pieces this process held."""
     report(Stage.BUILD, 0)
-    module = build(case.model, data.weights(case), session.dtype, session.operators, checkpointing=case.training.checkpointing)
+    module = build(case.model, numbers.weights(case), session.dtype, session.operators, checkpointing=case.training.checkpointing)
     report(Stage.PLACE, 0)
     module = session.place(module)
     run = _Run(case, session, module, make_optimizer(case, module), report, Watch(module))
     steps = tuple(run.step(step) for step in range(case.training.steps))
-    environment = {**session.environment, "numbers": data.digest(case)}
+    environment = {**session.environment, "numbers": numbers.digest(case)}
     return Trace(steps=steps, environment=environment, events=session.events())
 
 
@@ -61,7 +61,7 @@ class _Run:
         return seen | self._read(Stage.UPDATE, {name: p.detach() for name, p in parameters(self.module).items()})
 
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
-        parts = split(data.batch(self.case, step), self.case.training.accumulation)
+        parts = split(numbers.batch(self.case, step), self.case.training.accumulation)
         if self.session.accumulate:
             self.report(Stage.FORWARD, step)
             hosts = [self._hosts(part) for part in parts]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Protocol
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import get_args
 import msgspec
 
 from difftest.ablations import Ablation, Asked
-from difftest.case import DType
+from difftest.cases.case import DType
 
 ORDER = 20
 

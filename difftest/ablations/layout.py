@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from difftest.ablations import Ablation, Asked
-from difftest.case import Case
-from difftest.layout import Mesh, Replicate, replicated
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh, Replicate, replicated
 
 ORDER = 0
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from difftest.cases.layout import replica_groups
 from difftest.divergence import Divergence
-from difftest.layout import replica_groups
 from difftest.outcome import Sharded, Stage, Symptom
 from difftest.pair import Pair
 

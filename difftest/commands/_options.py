@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.layout import MOST_RANKS
 from difftest.errors import UsageError
-from difftest.layout import MOST_RANKS
 
 RANKS_PER_CPU = 8
 """How many ranks a CPU can carry: more starve in their collectives (16 on 2 CPUs were tried)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.comparator import Comparison, compare
 from difftest.corpus import Corpus
 from difftest.divergence import Finding

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.corpus import Corpus
 from difftest.divergence import Finding
 from difftest.errors import UsageError

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from difftest.ablate import CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands._options import check_ranks, json_option, print_json
 from difftest.commands.reproducer import read_finding
 from difftest.corpus import Corpus

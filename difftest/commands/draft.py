@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from difftest import installed
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands.reproducer import ARTIFACTS, put, read_finding
 from difftest.corpus import SAID, SCRIPT, Corpus, Measurement

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.commands.replay import read_target
 from difftest.corpus import FINDING, REDUCED, Corpus, write_case

@@ -11,7 +11,7 @@ import click
 
 from difftest.bundle import EVIDENCE, Recorder, Who
 from difftest.campaign import run as run_campaign
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands._options import Backends, Names, check_ranks, check_world_size, json_option, print_json
 from difftest.corpus import Corpus, read_case
 from difftest.errors import InfrastructureError

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.comparator import Comparison, compare
 from difftest.corpus import Corpus, read_case

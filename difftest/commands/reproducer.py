@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from difftest.case import Case
+from difftest.cases.case import Case
+from difftest.cases.exactness import inexact
 from difftest.commands._options import check_ranks, json_option, print_json
 from difftest.commands._replay import replay
 from difftest.commands._scripts import Tried, keep_graphs, run_script
@@ -15,7 +16,6 @@ from difftest.comparator import first_things_first
 from difftest.corpus import SAID, SCRIPT, Corpus, replace_file
 from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
-from difftest.exact import inexact
 from difftest.examine import IN_DOUBT, ORACLE
 from difftest.outcome import Failure, Symptom
 from difftest.pair import pair

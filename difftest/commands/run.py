@@ -13,7 +13,7 @@ import msgspec
 from difftest import known, plugins, resume
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, print_json
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter

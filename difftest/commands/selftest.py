@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from difftest import known
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands._planting import Planting
 from difftest.errors import UsageError

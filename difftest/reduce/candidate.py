@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, TypeVar
 
-from difftest.case import Case
+from difftest.cases.case import Case
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from difftest.case import Case
-from difftest.layers import (
+from difftest.cases.case import Case
+from difftest.cases.layers import (
     Activation,
     Attention,
     Collective,
@@ -22,7 +22,7 @@ from difftest.layers import (
     RMSNorm,
     walk,
 )
-from difftest.layout import Shard
+from difftest.cases.layout import Shard
 from difftest.reduce.candidate import Candidate
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")

@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from difftest.case import Case
-from difftest.layers import Attention, Collective, Conv, Embedding, Layer, Linear, Residual, shapes, width_in, width_out
-from difftest.layout import Layout, Mesh, Placements, Replicate, Shard, replicated
-from difftest.model import Model
+from difftest.cases.case import Case
+from difftest.cases.layers import Attention, Collective, Conv, Embedding, Layer, Linear, Residual, shapes, width_in, width_out
+from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, replicated
+from difftest.cases.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.reduce.candidate import Candidate, Simplification
 from difftest.reduce.journal import Journal
 from difftest.reduce.measure import measure

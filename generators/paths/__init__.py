@@ -9,8 +9,8 @@ from typing import Protocol
 
 from hypothesis.strategies import SearchStrategy
 
-from difftest.layout import Layout, Mesh
-from difftest.model import Model
+from difftest.cases.layout import Layout, Mesh
+from difftest.cases.model import Model
 from generators.models import Purpose
 
 

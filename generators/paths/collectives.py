@@ -8,9 +8,9 @@ from typing import Literal
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.layers import Activation, Collective, Layer, Linear
-from difftest.layout import Layout, Mesh, Replicate, Shard
-from difftest.model import Model
+from difftest.cases.layers import Activation, Collective, Layer, Linear
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard
+from difftest.cases.model import Model
 from generators import layouts as places
 from generators.chances import mixed, sometimes, weighted
 from generators.models import Purpose

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.layout import Layout, Mesh, Replicate, Shard
-from difftest.model import Model
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard
+from difftest.cases.model import Model
 from generators import layouts as places
 from generators import models as shapes
 from generators.models import Purpose

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
-from difftest.layout import Placements, replicated
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, replicated
 from difftest.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.outcome import Sharded, Trace
 from workers.torch import process_groups

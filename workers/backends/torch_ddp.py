@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
-from difftest.layout import Shard
-from difftest.options import Replication
+from difftest.cases.case import Case
+from difftest.cases.layout import Shard
+from difftest.cases.options import Replication
 from workers.torch import process_groups
 
 if TYPE_CHECKING:

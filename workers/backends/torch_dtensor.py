@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
-from difftest.layout import Placements, Shard, replicated
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, Shard, replicated
 from workers import redistribution
 from workers.torch import process_groups
 

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from difftest import layers as data
-from difftest.case import Case
-from difftest.layout import Replicate, Shard, ways
+from difftest.cases import layers as data
+from difftest.cases.case import Case
+from difftest.cases.layout import Replicate, Shard, ways
 from workers.torch import process_groups
 
 if TYPE_CHECKING:

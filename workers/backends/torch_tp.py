@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest import layers as data
-from difftest.case import Case
-from difftest.layout import Mesh, Replicate
+from difftest.cases import layers as data
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh, Replicate
 from workers import tp_plan
 from workers.backends import torch_fsdp
 from workers.torch import process_groups

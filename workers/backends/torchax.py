@@ -18,9 +18,9 @@ import numpy as np
 
 from difftest import installed
 from difftest.ablations.precision import SAME_PRECISION
-from difftest.case import Case
-from difftest.layers import Collective, Redistribute, walk
-from difftest.layout import Placements, ways
+from difftest.cases.case import Case
+from difftest.cases.layers import Collective, Redistribute, walk
+from difftest.cases.layout import Placements, ways
 from difftest.outcome import Sharded
 from workers.cards import ON_CARDS, PLATFORMS, cards
 from workers.xla import devices, sharding

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers.backends import torch_ddp
 from workers.xla import devices, replicas
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers import redistribution
 from workers.xla import devices, sharding
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from difftest.case import Case
-from difftest.layout import Replicate, Shard
+from difftest.cases.case import Case
+from difftest.cases.layout import Replicate, Shard
 from workers.xla import devices, sharding
 
 if TYPE_CHECKING:

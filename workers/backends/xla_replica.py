@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.outcome import Stage
 from workers.backends import torch_ddp
 from workers.xla import devices, replicas

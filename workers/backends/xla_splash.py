@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers.backends import xla_spmd
 from workers.xla import devices, splash
 

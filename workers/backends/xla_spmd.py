@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers.xla import devices, flash, scan, sharding, start
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from difftest.case import Case
-from difftest.layout import Replicate
+from difftest.cases.case import Case
+from difftest.cases.layout import Replicate
 from workers import tp_plan
 from workers.xla import devices, sharding
 

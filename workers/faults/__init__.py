@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from difftest import plugins
-from difftest.case import Case
+from difftest.cases.case import Case
 
 if TYPE_CHECKING:
     from workers.session import Session

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from difftest import layers as data
-from difftest.case import Case
+from difftest.cases import layers as data
+from difftest.cases.case import Case
 from workers.build import Attention
 from workers.faults import BACKEND, SHARDING, Fault
 from workers.session import Session

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import msgspec
 from torch import Tensor
 
-from difftest.case import Case
-from difftest.layers import Collective
+from difftest.cases.case import Case
+from difftest.cases.layers import Collective
 from workers.faults import SHARDING, Fault
 from workers.session import Session
 

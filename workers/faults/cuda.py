@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers.cards import cards
 from workers.faults import BACKEND, Fault
 from workers.session import Session

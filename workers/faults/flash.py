@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers.faults import SHARDING, Fault
 from workers.session import Session
 from workers.xla.flash import partition_spec

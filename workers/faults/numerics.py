@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.outcome import Stage
 from workers.faults import BACKEND, Fault
 from workers.session import Session

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import distributed, nn
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
 from workers.limits import MOST_SECONDS

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias, cast
 import torch
 from torch import distributed, nn
 
-from difftest.case import Case
-from difftest.layout import local_slices
+from difftest.cases.case import Case
+from difftest.cases.layout import local_slices
 from difftest.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
 from workers.session import Session

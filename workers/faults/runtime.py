@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import torch
 from torch import nn
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.checks.recompile import SETTLED
 from difftest.outcome import Stage
 from workers.faults import BACKEND, Fault

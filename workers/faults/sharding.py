@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from difftest.case import Case
-from difftest.layout import Mesh, Shard, local_slices
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh, Shard, local_slices
 from difftest.outcome import Stage
 from workers.faults import SHARDING, Fault
 from workers.session import Session

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, distributed
 
-from difftest.case import Case
-from difftest.layers import Collective
+from difftest.cases.case import Case
+from difftest.cases.layers import Collective
 from workers import operators
 from workers.parcels import packed, unpacked
 

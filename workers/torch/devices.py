@@ -7,7 +7,7 @@ depend on is set here, and told with the run.
 import os
 from typing import TYPE_CHECKING, Any
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.checks.determinism import PARTLY
 from workers.cards import cards
 

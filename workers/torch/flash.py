@@ -11,7 +11,7 @@ mem_eff_attention/gemm_kernel_utils.h), and no noise floor of float32 knows that
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from difftest.case import Case
+from difftest.cases.case import Case
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from difftest.case import Case
-from difftest.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
 from difftest.outcome import Array, Sharded
 from workers.limits import MOST_SECONDS
 from workers.torch import devices

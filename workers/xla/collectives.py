@@ -9,9 +9,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from difftest.case import Case
-from difftest.layers import Collective
-from difftest.layout import Mesh
+from difftest.cases.case import Case
+from difftest.cases.layers import Collective
+from difftest.cases.layout import Mesh
 from workers import operators
 from workers.parcels import packed, unpacked
 

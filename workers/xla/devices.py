@@ -9,7 +9,7 @@ from pathlib import Path
 
 from difftest import installed
 from difftest.ablations.precision import SAME_PRECISION
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers.xla import plugin, start
 
 THREADS_AT_LEAST = 16

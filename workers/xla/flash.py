@@ -7,8 +7,8 @@ heads, dim 1, where they divide them: that is what a user of the wrapper would w
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from difftest.case import Case
-from difftest.layout import Placements, Replicate, Shard
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, Replicate, Shard
 from workers.xla import devices, pallas, sharding
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.errors import UsageError
 from workers.cards import cards
 

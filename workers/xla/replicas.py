@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from difftest.case import Case
-from difftest.layout import Placements, Shard, local_slices
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, Shard, local_slices
 from difftest.outcome import Array, Sharded, Stage, Trace
 from workers.torch import process_groups
 from workers.xla import devices, gate, plugin, sharding

@@ -5,7 +5,7 @@ The API gives back the sum of the losses; the outputs are carried through the lo
 
 from typing import TYPE_CHECKING
 
-from difftest.layout import Placements, Replicate, Shard
+from difftest.cases.layout import Placements, Replicate, Shard
 from workers.xla import sharding
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from difftest.case import Case
-from difftest.layout import Mesh, Placements, Shard, local_slices, replicated, ways
+from difftest.cases.case import Case
+from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replicated, ways
 from difftest.outcome import Array, Sharded
 from workers.xla import devices, plugin, start
 

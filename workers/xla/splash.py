@@ -10,7 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from workers.torch import process_groups
 from workers.xla import devices, flash, pallas, sharding, start
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from difftest.case import Case
-from difftest.layout import Placements, Shard
-from difftest.options import Act, Start
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, Shard
+from difftest.cases.options import Act, Start
 
 SPARE_AXIS = "spare"
 MOST_SEED = 2**31

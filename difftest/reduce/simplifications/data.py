@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from difftest.case import Case
-from difftest.layout import ways
+from difftest.cases.case import Case
+from difftest.cases.layout import ways
 from difftest.reduce.candidate import Candidate, smaller, tried
 from difftest.reduce.measure import simpler
 

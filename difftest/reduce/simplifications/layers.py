@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from difftest.case import Case
-from difftest.layers import (
+from difftest.cases.case import Case
+from difftest.cases.layers import (
     Activation,
     Attention,
     Collective,

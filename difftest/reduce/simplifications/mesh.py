@@ -6,9 +6,9 @@ from functools import partial
 
 import msgspec
 
-from difftest.case import Case
-from difftest.layers import Collective, Layer, Redistribute, walk
-from difftest.layout import Mesh, Placements
+from difftest.cases.case import Case
+from difftest.cases.layers import Collective, Layer, Redistribute, walk
+from difftest.cases.layout import Mesh, Placements
 from difftest.reduce.candidate import Candidate, tried
 from difftest.reduce.measure import uneven_cuts
 from difftest.reduce.placed import Placed, edited

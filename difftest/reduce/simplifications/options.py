@@ -5,8 +5,8 @@ from functools import partial
 
 import msgspec
 
-from difftest.case import Case
-from difftest.options import Replication, Start
+from difftest.cases.case import Case
+from difftest.cases.options import Replication, Start
 from difftest.reduce.candidate import Candidate, by_parts
 
 ORDER = 6

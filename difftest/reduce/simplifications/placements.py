@@ -5,9 +5,9 @@ from functools import partial
 
 import msgspec
 
-from difftest.case import Case
-from difftest.layers import Collective, walk
-from difftest.layout import Placements, Replicate, Shard
+from difftest.cases.case import Case
+from difftest.cases.layers import Collective, walk
+from difftest.cases.layout import Placements, Replicate, Shard
 from difftest.reduce.candidate import Candidate, by_parts
 
 ORDER = 4

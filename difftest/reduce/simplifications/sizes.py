@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from difftest.case import Case
-from difftest.layers import Attention, Conv, Embedding, FlashAttention, Layer, Linear, walk
+from difftest.cases.case import Case
+from difftest.cases.layers import Attention, Conv, Embedding, FlashAttention, Layer, Linear, walk
 from difftest.reduce.candidate import Candidate, smaller, tried
 from difftest.reduce.measure import simpler
 from difftest.reduce.placed import Placed, edited, put_together, taken_apart

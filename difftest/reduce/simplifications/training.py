@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from difftest.case import Case
+from difftest.cases.case import Case
 from difftest.reduce.candidate import Candidate, smaller, tried
 from difftest.reduce.measure import OPTIMIZERS
 

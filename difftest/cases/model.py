@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from difftest.layers import (
+from difftest.cases.layers import (
     MOST_WIDTH,
     Attention,
     Collective,

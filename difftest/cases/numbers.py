@@ -13,8 +13,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest.case import Case, DType, Regime
-from difftest.layers import Dropout, fan_in
+from difftest.cases.case import Case, DType, Regime
+from difftest.cases.layers import Dropout, fan_in
 
 IGNORE_INDEX = -100
 EXACT_WEIGHTS = 1

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from difftest.case import Case
-from difftest.data import EXACT_INPUTS, EXACT_WEIGHTS
-from difftest.layers import Activation, Collective, Linear, Redistribute
+from difftest.cases.case import Case
+from difftest.cases.layers import Activation, Collective, Linear, Redistribute
+from difftest.cases.numbers import EXACT_INPUTS, EXACT_WEIGHTS
 
 SIGNIFICAND_BITS = {"float32": 24, "bfloat16": 8, "float16": 11}
 """IEEE 754 binary32 and binary16, and bfloat16: stored bits and the implicit one."""

@@ -10,11 +10,11 @@ from typing import Literal, Self, TypeAlias
 
 import msgspec
 
+from difftest.cases.layers import Collective, Redistribute, walk
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard, replicated
+from difftest.cases.model import Model
+from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, put_back
 from difftest.errors import UsageError
-from difftest.layers import Collective, Redistribute, walk
-from difftest.layout import Layout, Mesh, Replicate, Shard, replicated
-from difftest.model import Model
-from difftest.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, put_back
 
 SCHEMA = 2
 MOST_STEPS = 200
