@@ -10,10 +10,10 @@ from functools import partial
 
 from difftest.ablations import Ablation, Asked, ablations
 from difftest.cases.case import Case
-from difftest.comparator import Comparison
-from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign
+from difftest.judge.comparator import Comparison
+from difftest.judge.divergence import Divergence, Finding
 from difftest.once import Once
 from difftest.rerun import rerun
 

@@ -19,9 +19,9 @@ from difftest import traces
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
 from difftest.corpus import read_case, whole_lines, write_case
-from difftest.divergence import Whole
 from difftest.errors import InfrastructureError, UsageError
-from difftest.outcome import Outcome, Sharded, Trace
+from difftest.judge.divergence import Whole
+from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.plugins import ENVIRONMENT, IN
 
 SCHEMA = 1

@@ -14,12 +14,12 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.comparator import Comparison
 from difftest.corpus import Ending, Observation
-from difftest.divergence import Divergence, Finding
 from difftest.evidence import new_finding
 from difftest.examine import ORACLE, Campaign, Examined, Ran, examine
-from difftest.outcome import Failure, Outcome
+from difftest.judge.comparator import Comparison
+from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.outcome import Failure, Outcome
 from difftest.resume import Recorded
 
 

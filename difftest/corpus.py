@@ -21,8 +21,8 @@ import msgspec
 
 from difftest import files
 from difftest.cases.case import Case
-from difftest.divergence import Finding, Whole
 from difftest.errors import InfrastructureError, UsageError
+from difftest.judge.divergence import Finding, Whole
 from difftest.plugins import ENVIRONMENT, IN
 
 OBSERVATIONS = "observations"

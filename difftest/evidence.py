@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from difftest.blame import LAYER, Square, layer, verdict
 from difftest.cases.case import Case
-from difftest.comparator import Comparison
-from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign, Examined, Ran
+from difftest.judge.blame import LAYER, Square, layer, verdict
+from difftest.judge.comparator import Comparison
+from difftest.judge.divergence import Divergence, Finding
 from difftest.once import Once
 from difftest.rerun import rerun
 

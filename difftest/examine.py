@@ -8,11 +8,11 @@ from functools import cache, partial
 from typing import Protocol, TypeAlias
 
 from difftest.cases.case import Case
-from difftest.comparator import Comparison, compare, with_arbiter
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UnsupportedError
-from difftest.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
-from difftest.outcome import Outcome
+from difftest.judge.comparator import Comparison, compare, with_arbiter
+from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
+from difftest.judge.outcome import Outcome
 
 ORACLE = "oracle"
 

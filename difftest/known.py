@@ -17,9 +17,9 @@ from difftest import files
 from difftest.cases.case import Case
 from difftest.cases.layers import Attention, Conv, walk
 from difftest.cases.layout import Shard
-from difftest.divergence import Divergence, Finding
 from difftest.errors import UsageError
 from difftest.examine import Described
+from difftest.judge.divergence import Divergence, Finding
 from difftest.plugins import plain
 from difftest.reduce.measure import uneven_cuts
 

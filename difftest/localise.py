@@ -9,8 +9,8 @@ from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
 from difftest.examine import IN_DOUBT, ORACLE, Campaign, attempt
-from difftest.outcome import Failure, Stage
-from difftest.pair import Key, Pair, beyond, describe, pair
+from difftest.judge.measured import Key, Pair, beyond, describe, pair
+from difftest.judge.outcome import Failure, Stage
 
 VARIABLE = "DIFFTEST_TRACE_MODULES"
 """The environment variable that makes workers keep every module's results."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from difftest.cases.case import Case
 from difftest.examine import Execute
-from difftest.outcome import Failure, Outcome
+from difftest.judge.outcome import Failure, Outcome
 
 Key: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
 """A case's id, a backend, and the options of a run."""

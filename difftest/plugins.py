@@ -1,6 +1,6 @@
 """Finding plug-ins: a plug-in is a module in its folder, and there is no list to extend.
 
-The folders are `difftest.checks`, `generators.paths`, `workers.backends` and `reports.formats`; what a module in one of
+The folders are `difftest.judge.checks`, `generators.paths`, `workers.backends` and `reports.formats`; what a module in one of
 them must offer is the `Protocol` in the folder's `__init__`. Names are read from the folder without importing anything.
 
 A backend may be named with an environment: `xla_spmd@2.8` is `xla_spmd`, run where `workers.environments` finds one of that name.

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from difftest.cases.case import Case
-from difftest.comparator import Comparison
 from difftest.examine import ORACLE, Campaign, attempt, compare_all
+from difftest.judge.comparator import Comparison
 
 UNTOLD = ""
 """Stands for the fingerprint of a run that says nothing, as when nothing could be compared."""

@@ -17,8 +17,8 @@ import msgspec
 
 from difftest import installed
 from difftest.corpus import OBSERVATIONS, Corpus, Observation, read_observations, replace_file
-from difftest.divergence import Finding
 from difftest.errors import UsageError
+from difftest.judge.divergence import Finding
 
 PACKAGES = ("hypothesis", *installed.COMPUTING)
 """What draws the cases, and what is tested: with another of these the same command is another campaign."""

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from difftest import noise
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
-from difftest.comparator import Comparison, compare
-from difftest.divergence import Divergence
-from difftest.outcome import Failure, Outcome, Trace
-from difftest.pair import Floats, Key, beyond, measure
+from difftest.judge import noise
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Floats, Key, beyond, measure
+from difftest.judge.outcome import Failure, Outcome, Trace
 
 DETECTED_LEAST = 0.95
 BLAMED_LEAST = 0.90

@@ -17,7 +17,7 @@ import numpy as np
 from difftest import files
 from difftest.cases.layout import Placements
 from difftest.errors import UsageError
-from difftest.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
+from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
 
 MOST_BYTES = 2**30
 """Of the arrays of one run, unpacked."""

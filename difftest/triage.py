@@ -14,9 +14,9 @@ from typing import TypeAlias
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import Campaign, now
+from difftest.judge.divergence import Finding
 from difftest.known import Entry, Ledger
 from difftest.rerun import AGREES, UNTOLD, rerun, shown
 

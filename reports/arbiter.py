@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from difftest.divergence import Finding
+from difftest.judge.divergence import Finding
 from reports import cells
 
 FACTOR = 2.0

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
-from difftest.noise import FLOORS_MOST
+from difftest.judge.noise import FLOORS_MOST
 
 NOTHING = "\N{EN DASH}"
 _LARGE = 1e5

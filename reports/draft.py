@@ -13,11 +13,11 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.ablate import BENIGN, DISAPPEARS
-from difftest.blame import beneath
 from difftest.cases.case import Case
 from difftest.corpus import Measurement
-from difftest.divergence import Finding
-from difftest.outcome import Symptom
+from difftest.judge.blame import beneath
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Symptom
 from difftest.triage import STABLE_LEAST, Status, steady
 from reports import private, spelling
 from reports.reproducer import tolerance

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
 from difftest.errors import UsageError
-from difftest.outcome import Symptom
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Symptom
 from reports import tables
 from reports.frame import load
 

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.cases.case import Case
 from difftest.corpus import Measurement
-from difftest.divergence import ARGUMENTS, Divergence
-from difftest.outcome import Failure, Outcome, Stage, Symptom
+from difftest.judge.divergence import ARGUMENTS, Divergence
+from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
 from difftest.plugins import IN
 from reports import spelling
 from reports.script import Fault, Kind, Plan, Script

@@ -9,7 +9,7 @@ from difftest.cases import layers as data
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 from reports import literals, spelling
 
 Kind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "raises", "crash", "hang"]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from difftest.noise import THRESHOLD
+from difftest.judge.noise import THRESHOLD
 from reports.formats.html import template
 
 FILENAME = "selftest.html"

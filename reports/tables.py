@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from difftest.blame import LAYER
-from difftest.divergence import Finding
-from difftest.outcome import STAGES
+from difftest.judge.blame import LAYER
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import STAGES
 
 VERDICTS = ("agree", "diverge", "inconclusive")
 VARIED = ("dtype", "optimizer", "regime")

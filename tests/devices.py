@@ -2,8 +2,8 @@
 
 from difftest import plugins
 from difftest.cases.case import Case
-from difftest.comparator import compare
-from difftest.outcome import Outcome
+from difftest.judge.comparator import compare
+from difftest.judge.outcome import Outcome
 from workers import sandbox
 
 

@@ -12,7 +12,7 @@ from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.layers import Activation, Layer, Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
 from difftest.cases.model import Model
-from difftest.outcome import Failure, Sharded, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Sharded, Stage, Symptom, Trace
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Key: TypeAlias = tuple[Stage, str]

@@ -19,10 +19,10 @@ from difftest.cases.layers import FlashAttention, Linear
 from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
 from difftest.errors import InfrastructureError
 from difftest.examine import Campaign
-from difftest.outcome import Outcome, Symptom
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Outcome, Symptom
 from workers.backends import candidates
 
 FUSION = f"{SAME_PRECISION} --xla_disable_hlo_passes=fusion"

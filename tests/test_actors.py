@@ -6,7 +6,7 @@ import pytest
 from samples import a_case, a_failure, candidate
 
 from difftest.errors import InfrastructureError
-from difftest.outcome import Sharded, Stage, Symptom, Trace
+from difftest.judge.outcome import Sharded, Stage, Symptom, Trace
 
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from test_reports import Page, found, made, measured, observed
 
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 from reports import arbiter, frame
 from reports.write import write
 

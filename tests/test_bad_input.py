@@ -22,10 +22,10 @@ from difftest.bundle import Joined, Recorder
 from difftest.campaign import run
 from difftest.cases.case import Case, Training
 from difftest.corpus import Corpus, Observation, read_case, read_observation
-from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import Campaign
-from difftest.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from difftest.resume import resumed, untold
 from reports.write import FORMATS, write
 

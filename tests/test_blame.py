@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from difftest.blame import Square, verdict
+from difftest.judge.blame import Square, verdict
 
 TOLD = (True, False, None)
 

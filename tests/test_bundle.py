@@ -20,7 +20,7 @@ from difftest.commands import compare
 from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
-from difftest.outcome import Outcome, Stage, Trace
+from difftest.judge.outcome import Outcome, Stage, Trace
 
 CASES = tuple(a_case(seed=seed) for seed in range(3))
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")

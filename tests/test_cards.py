@@ -11,7 +11,7 @@ from samples import a_case
 
 from difftest.cases.layers import Collective
 from difftest.cases.layout import Shard
-from difftest.outcome import Stage, Symptom
+from difftest.judge.outcome import Stage, Symptom
 from generators.cases import case_at
 from workers import cards
 from workers.backends import torchax

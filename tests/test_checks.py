@@ -11,10 +11,10 @@ from samples import NOISE, Floats, Key, a_case, a_failure, candidate, oracle, te
 from difftest import plugins
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layout import Replicate, Shard
-from difftest.checks import completion, convergence, determinism, finite, gradients, loss, parameters, replicas, shape
-from difftest.divergence import Divergence
-from difftest.outcome import Outcome, Sharded, Stage, Symptom, Trace
-from difftest.pair import pair
+from difftest.judge.checks import completion, convergence, determinism, finite, gradients, loss, parameters, replicas, shape
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import pair
+from difftest.judge.outcome import Outcome, Sharded, Stage, Symptom, Trace
 
 CASE = tensor_parallel_case()
 COPIES = a_case(mesh=(("dp", 4),))
@@ -27,25 +27,25 @@ def said(check: Check, actual: Outcome, case: Case = CASE) -> list[Divergence]:
 
 
 def test_a_check_is_a_file_with_an_order_and_a_function() -> None:
-    names = plugins.names("difftest.checks")
+    names = plugins.names("difftest.judge.checks")
     assert {"completion", "shape", "finite", "replicas", "loss", "gradients", "parameters", "convergence"} <= set(names)
     for name in names:
-        module = plugins.load("difftest.checks", name)
+        module = plugins.load("difftest.judge.checks", name)
         assert isinstance(module.ORDER, int)
         assert callable(module.check)
 
 
-@pytest.mark.parametrize("name", plugins.names("difftest.checks"))
+@pytest.mark.parametrize("name", plugins.names("difftest.judge.checks"))
 def test_no_check_says_anything_of_a_run_that_agrees(name: str) -> None:
-    check = plugins.load("difftest.checks", name).check
+    check = plugins.load("difftest.judge.checks", name).check
     learnable = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
     for case in (CASE, COPIES, learnable):
         assert said(check, candidate(case), case) == []
 
 
-@pytest.mark.parametrize("name", sorted(set(plugins.names("difftest.checks")) - {"completion"}))
+@pytest.mark.parametrize("name", sorted(set(plugins.names("difftest.judge.checks")) - {"completion"}))
 def test_only_completion_speaks_of_a_run_that_failed(name: str) -> None:
-    assert said(plugins.load("difftest.checks", name).check, a_failure()) == []
+    assert said(plugins.load("difftest.judge.checks", name).check, a_failure()) == []
 
 
 @pytest.mark.parametrize("symptom", [Symptom.CAPABILITY, Symptom.EXCEPTION, Symptom.HANG, Symptom.CRASH])

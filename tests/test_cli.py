@@ -257,9 +257,9 @@ def test_other_durations_are_refused(text: str) -> None:
 
 
 def test_names_are_split_at_commas() -> None:
-    assert Names("difftest.checks").convert("loss, finite", None, None) == ("loss", "finite")
+    assert Names("difftest.judge.checks").convert("loss, finite", None, None) == ("loss", "finite")
     with pytest.raises(click.BadParameter, match="unknown check ''"):
-        Names("difftest.checks").convert("loss,", None, None)
+        Names("difftest.judge.checks").convert("loss,", None, None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from difftest.errors import InfrastructureError
-from difftest.outcome import Failure, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
 from difftest.selftest import same
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ from test_flash_attention import flash
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
-from difftest.outcome import Failure, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
 from difftest.selftest import same
 from generators.cases import case_at
 from workers import sandbox

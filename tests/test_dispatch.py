@@ -15,7 +15,7 @@ import pytest
 
 from difftest import plugins
 from difftest.errors import InfrastructureError, UnsupportedError
-from difftest.outcome import Failure, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 from samples import a_case
 
 from difftest import installed
-from difftest.blame import layer
 from difftest.commands import draft as drafting
 from difftest.commands.draft import MOST_A_DAY, command, over
 from difftest.corpus import Corpus, Measurement
-from difftest.divergence import Finding
-from difftest.outcome import Stage, Symptom
+from difftest.judge.blame import layer
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Stage, Symptom
 from reports.draft import Draft, fenced, refusal, render, tracker, trackers
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"

@@ -16,7 +16,7 @@ import pytest
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.corpus import Corpus
-from difftest.outcome import Outcome
+from difftest.judge.outcome import Outcome
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")

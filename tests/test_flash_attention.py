@@ -13,8 +13,8 @@ from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual
 from difftest.cases.layout import Placements, Replicate, Shard
 from difftest.cases.options import TORCH_KERNELS, SdpaKernel
-from difftest.comparator import compare
-from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.comparator import compare
+from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
 from generators.paths import flash_attention
 from generators.training import MOST_SCORES, scores

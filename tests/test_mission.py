@@ -11,9 +11,9 @@ import pytest
 from difftest.campaign import run
 from difftest.cases.case import Case
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
 from difftest.examine import Campaign
-from difftest.outcome import Outcome
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Outcome
 from generators.cases import case_at
 from workers import sandbox
 

@@ -8,9 +8,9 @@ from samples import Key, a_case, candidate, oracle, tensor_parallel_case, with_p
 
 from difftest.cases.case import Training
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, local_slices
-from difftest.comparator import compare
-from difftest.nature import ALONE, COARSE, COUNTED, LONELY, MOVED, NEGATED, SCALED, UNMASKED, ZERO, Floats, moved, nature
-from difftest.outcome import Sharded, Stage
+from difftest.judge.comparator import compare
+from difftest.judge.damage import ALONE, COARSE, COUNTED, LONELY, MOVED, NEGATED, SCALED, UNMASKED, ZERO, Floats, moved, nature
+from difftest.judge.outcome import Sharded, Stage
 
 MESH = Mesh(axes=(("dp", 4),))
 NOISE = 1e-6

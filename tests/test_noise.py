@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from difftest.cases.layout import Replicate
-from difftest.noise import FLOORS_MOST, SAMPLES, floor, in_floors, spread
-from difftest.outcome import Sharded, Stage, Trace
+from difftest.judge.noise import FLOORS_MOST, SAMPLES, floor, in_floors, spread
+from difftest.judge.outcome import Sharded, Stage, Trace
 
 KEY = (Stage.FORWARD, "output")
 deviations = arrays.arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1e6))

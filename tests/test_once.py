@@ -12,8 +12,8 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.evidence import REPEATS
 from difftest.examine import ORACLE
+from difftest.judge.outcome import Failure, Outcome
 from difftest.once import Once
-from difftest.outcome import Failure, Outcome
 
 
 def test_a_correct_run_is_made_once_whoever_asks() -> None:

@@ -14,10 +14,10 @@ from difftest.campaign import run
 from difftest.cases.case import Case
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import ORACLE, Campaign
-from difftest.outcome import Outcome, Stage
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Outcome, Stage
 from generators.cases import case_at
 from generators.options import replications
 from workers.backends import torch_ddp

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from samples import a_case, candidate, tensor_parallel_case, train
 
 from difftest.cases.layout import Replicate, Shard
-from difftest.outcome import Stage, Trace
+from difftest.judge.outcome import Stage, Trace
 
 WEIGHT = (Stage.UPDATE, "0.weight")
 CASE = tensor_parallel_case()

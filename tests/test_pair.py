@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from samples import a_case, a_failure, candidate, oracle, with_tensor, wrong_at
 
-from difftest.noise import FLOORS_MOST, THRESHOLD
-from difftest.outcome import Stage
-from difftest.pair import Key, beyond, describe, measure, pair
+from difftest.judge.measured import Key, beyond, describe, measure, pair
+from difftest.judge.noise import FLOORS_MOST, THRESHOLD
+from difftest.judge.outcome import Stage
 
 AT: Key = (2, Stage.BACKWARD, "0.weight")
 FLOOR = 1e-3

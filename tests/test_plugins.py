@@ -9,7 +9,7 @@ from difftest import plugins
 from difftest.errors import UsageError
 from workers.backends import candidates
 
-CHECKS = "difftest.checks"
+CHECKS = "difftest.judge.checks"
 
 
 @pytest.fixture

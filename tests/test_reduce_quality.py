@@ -16,7 +16,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.corpus import Corpus
 from difftest.examine import ORACLE, Campaign
-from difftest.outcome import Outcome
+from difftest.judge.outcome import Outcome
 from difftest.reduce.search import Reduced, reduce
 from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows
 from generators.cases import case_at

@@ -17,7 +17,7 @@ from test_campaign import Machine, a_campaign, backend, examined, the_finding
 from difftest.cases.case import Case
 from difftest.commands.replay import busy, command, rates
 from difftest.examine import IN_DOUBT, ORACLE
-from difftest.outcome import Outcome, Stage
+from difftest.judge.outcome import Outcome, Stage
 from workers import sandbox
 
 DIVERGES, AGREES = 1, 0

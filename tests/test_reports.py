@@ -22,9 +22,9 @@ from difftest.cases.layers import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.corpus import Corpus, Ending, Measurement, Observation
-from difftest.divergence import Finding
 from difftest.errors import UsageError
-from difftest.outcome import Stage, Symptom
+from difftest.judge.divergence import Finding
+from difftest.judge.outcome import Stage, Symptom
 from reports import cells, frame, tables
 from reports.formats import html, markdown, summary
 from reports.report import Report, build, merged

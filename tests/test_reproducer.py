@@ -28,8 +28,8 @@ from difftest.commands._replay import replay
 from difftest.commands._scripts import keep_graphs, run_script
 from difftest.commands.reproducer import NO_NUMBERS, command
 from difftest.corpus import Corpus, Measurement
-from difftest.divergence import Divergence, identity
-from difftest.outcome import Failure, Stage, Symptom
+from difftest.judge.divergence import Divergence, identity
+from difftest.judge.outcome import Failure, Stage, Symptom
 from generators.cases import case_at
 from reports import reproducer, spelling
 from reports.reproducer import any_numbers, fault, needle, refusal, render, tolerance
@@ -185,7 +185,7 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_r
 
 def test_every_check_is_spelled_out_or_refused() -> None:
     spelled = {check for check, _ in reproducer._KINDS}  # noqa: SLF001
-    assert spelled | set(NO_NUMBERS) == set(plugins.names("difftest.checks"))
+    assert spelled | set(NO_NUMBERS) == set(plugins.names("difftest.judge.checks"))
     assert not spelled & set(NO_NUMBERS)
 
 

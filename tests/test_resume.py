@@ -22,9 +22,9 @@ from difftest import resume
 from difftest.campaign import Progress, run
 from difftest.cases.case import Case
 from difftest.corpus import Corpus, Observation, read_observations
-from difftest.divergence import Finding
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import TRIES
+from difftest.judge.divergence import Finding
 from difftest.resume import Definition, resumed
 
 CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from samples import a_case, a_failure, candidate, oracle
 
-from difftest.checks import annotation, recompile, runtime_init
-from difftest.comparator import compare
-from difftest.divergence import Divergence
-from difftest.outcome import Stage, Symptom
-from difftest.pair import pair
+from difftest.judge.checks import annotation, recompile, runtime_init
+from difftest.judge.comparator import compare
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import pair
+from difftest.judge.outcome import Stage, Symptom
 from workers.clients import Clients
 
 CASE = a_case()

@@ -22,8 +22,8 @@ from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import InfrastructureError
 from difftest.examine import IN_DOUBT
-from difftest.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
-from difftest.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
+from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from difftest.selftest import same
 
 pytestmark = pytest.mark.slow

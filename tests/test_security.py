@@ -16,7 +16,7 @@ from difftest.errors import UsageError
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("difftest", "generators", "workers", "reports")
 NAMES = ("os.system", "__import__('os').system('true')", "../../etc/passwd", "__class__", "relu\x00", "")
-PLUGINS = ("workers.backends", "workers.faults", "generators.paths", "difftest.checks", "difftest.commands", "reports.formats")
+PLUGINS = ("workers.backends", "workers.faults", "generators.paths", "difftest.judge.checks", "difftest.commands", "reports.formats")
 FREE = {"path"}
 """What a case may call as it likes: its path is a label, and the worker's test with a module's name for it is in test_sandbox."""
 

@@ -11,7 +11,7 @@ import pytest
 from samples import a_case, candidate, oracle, with_pieces, wrong_at
 
 from difftest.commands.selftest import _chosen
-from difftest.outcome import Failure, Stage, Symptom
+from difftest.judge.outcome import Failure, Stage, Symptom
 from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, same, sweep
 from workers import cards, faults
 from workers.faults import Fault

@@ -12,7 +12,7 @@ import pytest
 from difftest import plugins
 from difftest.corpus import Corpus
 from difftest.examine import ORACLE
-from difftest.noise import THRESHOLD
+from difftest.judge.noise import THRESHOLD
 from workers.backends import candidates
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]

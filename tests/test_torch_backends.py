@@ -16,7 +16,7 @@ from difftest import plugins
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
 from difftest.cases.layout import Replicate, Shard
-from difftest.outcome import Failure, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
 from workers import sandbox
 from workers.torch import devices

@@ -10,7 +10,7 @@ from samples import a_case
 from difftest.cases.case import Case, Data
 from difftest.cases.layers import Collective, Linear
 from difftest.cases.layout import Replicate, Shard
-from difftest.comparator import compare
+from difftest.judge.comparator import compare
 from generators.cases import case_at
 from workers import sandbox
 from workers.backends import candidates, torchax

@@ -10,7 +10,7 @@ from test_flash_attention import flash
 
 from difftest import plugins
 from difftest.cases.case import Case
-from difftest.outcome import Trace
+from difftest.judge.outcome import Trace
 from generators.cases import case_at
 from workers import sandbox
 from workers.xla import devices

@@ -11,7 +11,7 @@ from samples import a_case, a_failure, candidate, oracle
 
 from difftest import traces
 from difftest.errors import UsageError
-from difftest.outcome import Trace
+from difftest.judge.outcome import Trace
 from difftest.selftest import same
 
 

@@ -20,8 +20,8 @@ from difftest.commands.triage import _backends
 from difftest.corpus import REDUCED, write_case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
+from difftest.judge.outcome import Outcome, Symptom
 from difftest.known import Entry, Ledger
-from difftest.outcome import Outcome, Symptom
 from difftest.rerun import AGREES, UNTOLD
 from difftest.triage import Status, Triaged, status, steady, triage
 from workers.backends import candidates

@@ -9,7 +9,7 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, replica_groups
 from difftest.cases.model import Model
-from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox
 from workers.backends import xla_spmd, xla_tp
 from workers.xla import devices, sharding

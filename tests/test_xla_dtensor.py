@@ -9,7 +9,7 @@ from difftest.cases.case import Case, Training
 from difftest.cases.layers import Activation, Dropout, Linear, Redistribute
 from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
-from difftest.outcome import Failure, Stage
+from difftest.judge.outcome import Failure, Stage
 from workers import sandbox
 from workers.backends import xla_annotated, xla_fsdp
 

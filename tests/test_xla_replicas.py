@@ -15,8 +15,8 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Activation, Attention, Embedding, LayerNorm, Linear, Residual
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Replication
-from difftest.comparator import Comparison, compare
-from difftest.outcome import Failure, Stage, Trace
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.outcome import Failure, Stage, Trace
 from workers import sandbox
 from workers.xla import devices, replicas
 

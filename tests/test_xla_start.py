@@ -12,9 +12,9 @@ from difftest.cases.case import Case, Training
 from difftest.cases.layers import Activation, Linear, Residual
 from difftest.cases.model import Model
 from difftest.cases.options import ACTS, Start
-from difftest.comparator import Comparison, compare
-from difftest.divergence import identity
-from difftest.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.divergence import identity
+from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from workers import sandbox
 from workers.faults import VARIABLE
 

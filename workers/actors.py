@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
-from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox
 from workers.environments import Environment
 from workers.sandbox import Share

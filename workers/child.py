@@ -22,7 +22,7 @@ import torch
 
 from difftest import installed, plugins
 from difftest.cases.case import Case
-from difftest.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from workers import faults, native, spool
 from workers.cards import ON_CARDS, PLATFORMS
 from workers.clients import Clients

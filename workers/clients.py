@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 
 GUARD = "SKIP_MEGASCALE_PJRT_CLIENT"
 """torch_xla's `jax_env_context` sets it to `true`."""

@@ -23,7 +23,7 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE
-from difftest.outcome import Outcome
+from difftest.judge.outcome import Outcome
 from workers import environments, limits, sandbox, variables, zygotes
 from workers.actors import Crew, Runner
 from workers.environments import Environment

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from difftest import traces
 from difftest.errors import UsageError
-from difftest.noise import SAMPLES, SAMPLES_VARIABLE
+from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE
 
 GIBIBYTE = 2**30
 WATCH_SECONDS = 0.25

@@ -21,7 +21,7 @@ from typing import Any
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.outcome import Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import limits, native, spool
 from workers.limits import Excess, Limits
 from workers.zygotes import Zygote, zygote_with

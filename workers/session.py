@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements
-from difftest.outcome import Sharded, Stage, Trace
+from difftest.judge.outcome import Sharded, Stage, Trace
 from workers.operators import Operators
 
 Forward: TypeAlias = Callable[..., tuple[Tensor, Tensor]]

@@ -8,7 +8,7 @@ import msgspec
 
 from difftest import traces
 from difftest.errors import InfrastructureError, UsageError
-from difftest.outcome import Outcome
+from difftest.judge.outcome import Outcome
 
 MACHINE_STATUS = 75
 """What a rank exits with that the machine failed, not the framework: `EX_TEMPFAIL` of sysexits.h."""

@@ -13,7 +13,7 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import replicated
 from difftest.cases.numbers import IGNORE_INDEX, Batch
-from difftest.outcome import Sharded, Stage, Trace
+from difftest.judge.outcome import Sharded, Stage, Trace
 from workers.build import build
 from workers.module_traces import Watch
 from workers.session import Session

@@ -10,9 +10,9 @@ import click
 
 from difftest.cases.case import Case
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import Campaign
+from difftest.judge.divergence import Finding
 from difftest.rerun import AGREES, first_shown
 
 TEXT = """\

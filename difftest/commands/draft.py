@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands.reproducer import ARTIFACTS, put, read_finding
 from difftest.corpus import SAID, SCRIPT, Corpus, Measurement
-from difftest.divergence import Finding
+from difftest.judge.divergence import Finding
 
 DRAFT = "issue.md"
 MOST_A_DAY = 5

@@ -19,8 +19,8 @@ from difftest.commands._options import Backends, Duration, Names, check_world_si
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
 from difftest.corpus import Corpus
-from difftest.divergence import Finding
 from difftest.examine import ORACLE, Campaign
+from difftest.judge.divergence import Finding
 from difftest.known import Ledger
 from difftest.resume import Recorded
 from difftest.triage import Status, Triaged, triage

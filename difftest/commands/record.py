@@ -16,7 +16,7 @@ from difftest.commands._options import Backends, Names, check_ranks, check_world
 from difftest.corpus import Corpus, read_case
 from difftest.errors import InfrastructureError
 from difftest.examine import ORACLE, Campaign, Described, Examined
-from difftest.outcome import Outcome
+from difftest.judge.outcome import Outcome
 
 CASES = 40
 

@@ -15,11 +15,11 @@ import click
 
 from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
-from difftest.comparator import Comparison, compare
 from difftest.corpus import Corpus, read_case
-from difftest.divergence import Finding
 from difftest.errors import UsageError
 from difftest.examine import IN_DOUBT, ORACLE, believed
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.divergence import Finding
 from difftest.plugins import IN, plain
 from difftest.rerun import takes_two
 

@@ -18,11 +18,11 @@ from difftest.commands._options import Backends, Duration, Names, check_world_si
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
 from difftest.corpus import Corpus
-from difftest.divergence import Divergence, Finding
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import ORACLE, Campaign
+from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.outcome import Symptom
 from difftest.known import Entry, Ledger
-from difftest.outcome import Symptom
 from difftest.resume import Definition, Recorded
 
 CASES = 40

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 import pandas as pd
 
-from difftest.divergence import Finding
+from difftest.judge.divergence import Finding
 from difftest.resume import named_seed
 from reports import tables
 from reports.report import CORPUS, Report

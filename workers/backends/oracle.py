@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
-from difftest.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
-from difftest.outcome import Sharded, Trace
+from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
+from difftest.judge.outcome import Sharded, Trace
 from workers.torch import process_groups
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from difftest.ablations.precision import SAME_PRECISION
 from difftest.cases.case import Case
 from difftest.cases.layers import Collective, Redistribute, walk
 from difftest.cases.layout import Placements, ways
-from difftest.outcome import Sharded
+from difftest.judge.outcome import Sharded
 from workers.cards import ON_CARDS, PLATFORMS, cards
 from workers.xla import devices, sharding
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 from workers.backends import torch_ddp
 from workers.xla import devices, replicas
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, Fault
 from workers.session import Session
 from workers.train import parameters

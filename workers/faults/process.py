@@ -10,7 +10,7 @@ import torch
 from torch import distributed, nn
 
 from difftest.cases.case import Case
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
 from workers.limits import MOST_SECONDS
 from workers.session import Session

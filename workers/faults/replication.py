@@ -10,7 +10,7 @@ from torch import distributed, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layout import local_slices
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
 from workers.session import Session
 from workers.train import parameters

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from difftest.cases.case import Case
-from difftest.checks.recompile import SETTLED
-from difftest.outcome import Stage
+from difftest.judge.checks.recompile import SETTLED
+from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, Fault
 from workers.session import Session
 

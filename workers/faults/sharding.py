@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Shard, local_slices
-from difftest.outcome import Stage
+from difftest.judge.outcome import Stage
 from workers.faults import SHARDING, Fault
 from workers.session import Session
 from workers.train import parameters

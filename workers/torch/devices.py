@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
-from difftest.checks.determinism import PARTLY
+from difftest.judge.checks.determinism import PARTLY
 from workers.cards import cards
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
-from difftest.outcome import Array, Sharded
+from difftest.judge.outcome import Array, Sharded
 from workers.limits import MOST_SECONDS
 from workers.torch import devices
 

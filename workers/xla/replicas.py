@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Shard, local_slices
-from difftest.outcome import Array, Sharded, Stage, Trace
+from difftest.judge.outcome import Array, Sharded, Stage, Trace
 from workers.torch import process_groups
 from workers.xla import devices, gate, plugin, sharding
 

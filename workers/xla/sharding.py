@@ -19,7 +19,7 @@ import numpy as np
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replicated, ways
-from difftest.outcome import Array, Sharded
+from difftest.judge.outcome import Array, Sharded
 from workers.xla import devices, plugin, start
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from difftest.divergence import Divergence
-from difftest.outcome import Stage
-from difftest.pair import Pair, mismatches
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair, mismatches
+from difftest.judge.outcome import Stage
 
 ORDER = 4
 

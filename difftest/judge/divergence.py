@@ -13,7 +13,7 @@ from typing import Annotated, Self, TypeAlias
 import msgspec
 
 from difftest.errors import UsageError
-from difftest.outcome import Failure, Stage, Symptom
+from difftest.judge.outcome import Failure, Stage, Symptom
 from difftest.plugins import plain
 
 SCHEMA = 1
@@ -48,7 +48,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """One place where a candidate parts from the oracle.
 
     `cause` identifies the fault beyond backend, path, check, symptom and stage: a failure's `identity`, empty for a mismatch, which has its
-    `nature` (`difftest.nature`) instead where there is a word for it.
+    `nature` (`difftest.judge.damage`) instead where there is a word for it.
     `ratio` is the greatest error in units of the noise floor, None where nothing was measured. `detail` is for people and never
     identifies.
     """
@@ -98,7 +98,7 @@ def without_numbers(text: str) -> str:
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A divergence with the first case that showed it, and how often it was seen since.
 
-    `paths` are all it was seen on. `blame` is a verdict in words (`difftest.blame`), `evidence` what it rests on. `stable` is
+    `paths` are all it was seen on. `blame` is a verdict in words (`difftest.judge.blame`), `evidence` what it rests on. `stable` is
     `[k, n]`: it came back in k of n repetitions in fresh processes. Times are ISO 8601 in UTC.
 
     `conditions` are what of the case with id `reduced` is necessary, in words (`difftest minimize`); empty where nothing was reduced.

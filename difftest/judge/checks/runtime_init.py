@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from difftest.divergence import Divergence
-from difftest.outcome import Failure, Stage, Symptom
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
+from difftest.judge.outcome import Failure, Stage, Symptom
 
 ORDER = 3
 

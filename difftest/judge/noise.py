@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from difftest.outcome import Sharded, Tensors, Trace
+from difftest.judge.outcome import Sharded, Tensors, Trace
 
 SAMPLES = 8
 SAMPLES_WHEN_IN_DOUBT = 128

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from difftest.cases.layout import replica_groups
-from difftest.divergence import Divergence
-from difftest.outcome import Sharded, Stage, Symptom
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
+from difftest.judge.outcome import Sharded, Stage, Symptom
 
 ORDER = 2
 

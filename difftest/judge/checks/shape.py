@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from difftest.divergence import Divergence
-from difftest.outcome import Failure, Sharded, Stage, Symptom
-from difftest.pair import Key, Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Key, Pair
+from difftest.judge.outcome import Failure, Sharded, Stage, Symptom
 
 ORDER = 1
 

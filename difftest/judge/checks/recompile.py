@@ -7,9 +7,9 @@ step trains as well, and a hundred times slower.
 
 from collections.abc import Iterator
 
-from difftest.divergence import Divergence
-from difftest.outcome import Failure, Stage, Symptom
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
+from difftest.judge.outcome import Failure, Stage, Symptom
 
 ORDER = 4
 SETTLED = 3

@@ -11,10 +11,10 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.corpus import Measurement
-from difftest.divergence import Divergence
-from difftest.noise import FLOORS_MOST, THRESHOLD
-from difftest.outcome import STAGES, Array, Failure, Outcome, Stage, Symptom, Trace
-from difftest.pair import Pair, pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair, pair
+from difftest.judge.noise import FLOORS_MOST, THRESHOLD
+from difftest.judge.outcome import STAGES, Array, Failure, Outcome, Stage, Symptom, Trace
 
 VAGUE = 0.25
 """A floor above this share of a tensor's values leaves nothing to compare."""
@@ -25,7 +25,7 @@ NATIVE_MOST = 100.0
 LEAST_DENSITY = 0.02
 """A tensor with a smaller share of values other than zero shows nothing."""
 
-CHECKS = "difftest.checks"
+CHECKS = "difftest.judge.checks"
 WITHOUT_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init", "shape")
 """The checks whose word counts also where the dtype cannot hold the values."""
 

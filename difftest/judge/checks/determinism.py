@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.divergence import Divergence
-from difftest.outcome import Failure, Sharded, Symptom
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
+from difftest.judge.outcome import Failure, Sharded, Symptom
 
 ORDER = 2
 PARTLY = "where it can be"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from difftest.divergence import Divergence
-from difftest.outcome import Failure
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
+from difftest.judge.outcome import Failure
 
 ORDER = 0
 

@@ -5,9 +5,9 @@ Fewer pieces than asked for give the same numbers, and every device holds more t
 
 from collections.abc import Iterator
 
-from difftest.divergence import Divergence
-from difftest.outcome import Failure, Stage, Symptom
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
+from difftest.judge.outcome import Failure, Stage, Symptom
 
 ORDER = 1
 

@@ -6,8 +6,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from difftest.divergence import Divergence
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
 
 
 class Check(Protocol):

@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest import noise
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.corpus import Measurement
-from difftest.divergence import Divergence, identity
-from difftest.nature import LONELY, MOVED, moved, nature, wrong_ranks
-from difftest.noise import FLOORS_MOST
-from difftest.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
+from difftest.judge import noise
+from difftest.judge.damage import LONELY, MOVED, moved, nature, wrong_ranks
+from difftest.judge.divergence import Divergence, identity
+from difftest.judge.noise import FLOORS_MOST
+from difftest.judge.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
 
 Key: TypeAlias = tuple[int, Stage, str]
 """Step, stage and tensor name."""

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.divergence import Divergence
-from difftest.outcome import Symptom
-from difftest.pair import Pair
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair
+from difftest.judge.outcome import Symptom
 
 ORDER = 3
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from difftest.divergence import Divergence
-from difftest.outcome import Stage, Symptom, Trace
-from difftest.pair import Pair, beyond
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Pair, beyond
+from difftest.judge.outcome import Stage, Symptom, Trace
 
 ORDER = 5
 LEAST_STEPS = 10

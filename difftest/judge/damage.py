@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from difftest.cases.layout import Mesh, local_slices, replica_groups
-from difftest.noise import THRESHOLD
-from difftest.outcome import Sharded
+from difftest.judge.noise import THRESHOLD
+from difftest.judge.outcome import Sharded
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
