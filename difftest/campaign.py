@@ -14,13 +14,13 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.corpus import Ending, Observation
 from difftest.evidence import new_finding
 from difftest.examine import ORACLE, Campaign, Examined, Ran, examine
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.outcome import Failure, Outcome
-from difftest.resume import Recorded
+from difftest.records.corpus import Ending, Observation
+from difftest.records.resume import Recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ from functools import cache, partial
 from typing import Protocol, TypeAlias
 
 from difftest.cases.case import Case
-from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Outcome
+from difftest.records.corpus import Corpus
 
 ORACLE = "oracle"
 

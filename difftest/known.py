@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from difftest import files
 from difftest.cases.case import Case
 from difftest.cases.layers import Attention, Conv, walk
 from difftest.cases.layout import Shard
@@ -21,6 +20,7 @@ from difftest.errors import UsageError
 from difftest.examine import Described
 from difftest.judge.divergence import Divergence, Finding
 from difftest.plugins import plain
+from difftest.records import read_limits
 from difftest.reduce.measure import uneven_cuts
 
 FILE = Path(__file__).with_name("known.toml")
@@ -147,7 +147,7 @@ def facts(case: Case) -> Mapping[str, str]:
 def read(file: Path = FILE) -> Ledger:
     """The ledger in `file`; `UsageError` naming it where it cannot be read."""
     try:
-        return msgspec.convert(tomllib.loads(files.read(file, files.MOST_LEDGER_BYTES).decode()), type=Ledger)
+        return msgspec.convert(tomllib.loads(read_limits.read(file, read_limits.MOST_LEDGER_BYTES).decode()), type=Ledger)
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error

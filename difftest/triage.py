@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
-from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError
 from difftest.examine import Campaign, now
 from difftest.judge.divergence import Finding
 from difftest.known import Entry, Ledger
+from difftest.records.corpus import Corpus
 from difftest.rerun import AGREES, UNTOLD, rerun, shown
 
 TIMES = 3

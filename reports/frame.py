@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from difftest.corpus import Corpus, Measurement, Observation
+from difftest.records.corpus import Corpus, Measurement, Observation
 
 INSTANT = "datetime64[us, UTC]"
 _NOTHING = None

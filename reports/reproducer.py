@@ -12,10 +12,10 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.cases.case import Case
-from difftest.corpus import Measurement
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
 from difftest.plugins import IN
+from difftest.records.corpus import Measurement
 from reports import spelling
 from reports.script import Fault, Kind, Plan, Script
 

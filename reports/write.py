@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from difftest import plugins
-from difftest.corpus import replace_file
 from difftest.errors import UsageError
+from difftest.records.corpus import replace_file
 from reports.report import build
 
 if TYPE_CHECKING:

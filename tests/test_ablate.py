@@ -18,11 +18,11 @@ from difftest.cases.case import Case, Training
 from difftest.cases.layers import FlashAttention, Linear
 from difftest.cases.options import Start
 from difftest.commands.ablate import command
-from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError
 from difftest.examine import Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome, Symptom
+from difftest.records.corpus import Corpus
 from workers.backends import candidates
 
 FUSION = f"{SAME_PRECISION} --xla_disable_hlo_passes=fusion"

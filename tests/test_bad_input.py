@@ -17,16 +17,17 @@ from samples import DEEP, a_case, a_failure, oracle, tensor_parallel_case
 from test_campaign import a_campaign
 from test_resume import a_machine
 
-from difftest import files, known, plugins, traces
-from difftest.bundle import Joined, Recorder
+from difftest import known, plugins
 from difftest.campaign import run
 from difftest.cases.case import Case, Training
-from difftest.corpus import Corpus, Observation, read_case, read_observation
 from difftest.errors import UsageError
 from difftest.examine import Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
-from difftest.resume import resumed, untold
+from difftest.records import read_limits, traces
+from difftest.records.bundle import Joined, Recorder
+from difftest.records.corpus import Corpus, Observation, read_case, read_observation
+from difftest.records.resume import resumed, untold
 from reports.write import FORMATS, write
 
 CASES = (
@@ -238,7 +239,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 @pytest.mark.parametrize("name", READERS)
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     limit, read = READERS[name]
-    monkeypatch.setattr(files, limit, 100)
+    monkeypatch.setattr(read_limits, limit, 100)
     file = tmp_path / "observations" / name
     file.parent.mkdir()
     file.write_bytes(b" " * 10**6)

@@ -19,8 +19,8 @@ from difftest.commands import _replayed
 from difftest.commands._environments import MADE, Environments
 from difftest.commands._scripts import run_script
 from difftest.commands.bisect import ask_version, read_script
-from difftest.corpus import SCRIPT
 from difftest.errors import InfrastructureError, UsageError
+from difftest.records.corpus import SCRIPT
 from generators.cases import case_at
 from workers import sandbox
 

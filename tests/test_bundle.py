@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, wrong_at
 
-from difftest.bundle import EVIDENCE, Joined, Recorder
 from difftest.campaign import run
 from difftest.cases.case import Case
 from difftest.commands import compare
-from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
 from difftest.judge.outcome import Outcome, Stage, Trace
+from difftest.records.bundle import EVIDENCE, Joined, Recorder
+from difftest.records.corpus import Corpus
 
 CASES = tuple(a_case(seed=seed) for seed in range(3))
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")

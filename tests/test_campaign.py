@@ -14,13 +14,13 @@ from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, 
 
 from difftest.campaign import Progress, run
 from difftest.cases.case import Case
-from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.evidence import REPEATS
 from difftest.examine import TRIES, Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
-from difftest.resume import resumed
+from difftest.records.corpus import Corpus
+from difftest.records.resume import resumed
 
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")
 SIDES = {"ddp": "torch", "spmd": "xla"}

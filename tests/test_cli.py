@@ -14,8 +14,8 @@ from test_divergence import FOUND
 from difftest import __version__, cli, plugins
 from difftest.commands._options import Duration, Names
 from difftest.commands.list import KINDS
-from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
+from difftest.records.corpus import Corpus
 from workers.xla import devices
 
 COMMANDS = plugins.names(cli.COMMANDS)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from samples import a_case
 from test_divergence import FOUND
 
-from difftest import files
-from difftest.corpus import REDUCED, SAID, SCHEMA, SCRIPT, Corpus, Ending, Measurement, Observation, read_case, write_case
 from difftest.errors import UsageError
+from difftest.records import read_limits
+from difftest.records.corpus import REDUCED, SAID, SCHEMA, SCRIPT, Corpus, Ending, Measurement, Observation, read_case, write_case
 
 OBSERVED = Observation(
     campaign="first",
@@ -151,7 +151,7 @@ def test_a_finding_that_cannot_be_read_is_told_with_the_reason(corpus: Corpus, m
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     corpus.save(FOUND, a_case())
-    monkeypatch.setattr(files, "read", denied)
+    monkeypatch.setattr(read_limits, "read", denied)
     with pytest.raises(UsageError, match=r"^cannot read '.*finding\.json': Permission denied$"):
         corpus.finding(FOUND.fingerprint)
 

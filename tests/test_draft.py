@@ -13,10 +13,10 @@ from samples import a_case
 from difftest import installed
 from difftest.commands import draft as drafting
 from difftest.commands.draft import MOST_A_DAY, command, over
-from difftest.corpus import Corpus, Measurement
 from difftest.judge.blame import layer
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Stage, Symptom
+from difftest.records.corpus import Corpus, Measurement
 from reports.draft import Draft, fenced, refusal, render, tracker, trackers
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"

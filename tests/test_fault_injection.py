@@ -15,8 +15,8 @@ import pytest
 
 from difftest import plugins
 from difftest.cases.case import Case
-from difftest.corpus import Corpus
 from difftest.judge.outcome import Outcome
+from difftest.records.corpus import Corpus
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")

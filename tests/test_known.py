@@ -15,12 +15,12 @@ from difftest.cases.case import Data, Training
 from difftest.cases.layers import Activation, Conv, Linear, RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.commands.run import Tally, conclude, known_upstream
-from difftest.corpus import Corpus
 from difftest.errors import UsageError
 from difftest.examine import Examined
 from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
 from difftest.known import FACTS, FILE, Entry, Ledger, facts, guarded, read
+from difftest.records.corpus import Corpus
 
 TODAY = date(2026, 11, 21)
 ENTRY = Entry(fingerprint="xla_spmd-gradients-*", upstream="pytorch/xla#1", reason="it is wrong", expires=TODAY)

@@ -10,10 +10,10 @@ import pytest
 
 from difftest.campaign import run
 from difftest.cases.case import Case
-from difftest.corpus import Corpus
 from difftest.examine import Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome
+from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from workers import sandbox
 

@@ -20,11 +20,11 @@ from test_campaign import Machine, a_campaign, never, sharded
 from difftest import cli, known
 from difftest.cases.case import Case
 from difftest.commands import nightly
-from difftest.corpus import Corpus
 from difftest.errors import UsageError
 from difftest.examine import TRIES
 from difftest.known import Ledger
-from difftest.resume import Recorded
+from difftest.records.corpus import Corpus
+from difftest.records.resume import Recorded
 
 CASES = 3
 DATE = "2026-11-21"

@@ -13,11 +13,11 @@ from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 from difftest.campaign import run
 from difftest.cases.case import Case
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
-from difftest.corpus import Corpus
 from difftest.errors import UsageError
 from difftest.examine import ORACLE, Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome, Stage
+from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from generators.options import replications
 from workers.backends import torch_ddp

@@ -12,8 +12,8 @@ from samples import a_case
 from test_campaign import Machine
 
 from difftest import cli
-from difftest.corpus import write_case
 from difftest.errors import InfrastructureError
+from difftest.records.corpus import write_case
 from workers import sandbox
 
 ABSENT = ("ray", "torch_xla")

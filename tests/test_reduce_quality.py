@@ -14,9 +14,9 @@ import pytest
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.corpus import Corpus
 from difftest.examine import ORACLE, Campaign
 from difftest.judge.outcome import Outcome
+from difftest.records.corpus import Corpus
 from difftest.reduce.search import Reduced, reduce
 from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows
 from generators.cases import case_at

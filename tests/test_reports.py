@@ -21,10 +21,10 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
-from difftest.corpus import Corpus, Ending, Measurement, Observation
 from difftest.errors import UsageError
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Stage, Symptom
+from difftest.records.corpus import Corpus, Ending, Measurement, Observation
 from reports import cells, frame, tables
 from reports.formats import html, markdown, summary
 from reports.report import Report, build, merged

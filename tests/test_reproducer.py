@@ -27,9 +27,9 @@ from difftest.cases.options import Replication, Start
 from difftest.commands._replay import replay
 from difftest.commands._scripts import keep_graphs, run_script
 from difftest.commands.reproducer import NO_NUMBERS, command
-from difftest.corpus import Corpus, Measurement
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.records.corpus import Corpus, Measurement
 from generators.cases import case_at
 from reports import reproducer, spelling
 from reports.reproducer import any_numbers, fault, needle, refusal, render, tolerance

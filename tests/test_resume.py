@@ -17,15 +17,15 @@ from samples import tensor_parallel_case
 from test_campaign import Machine, a_campaign, sharded
 from test_divergence import FOUND
 
-from difftest import corpus as corpus_module
-from difftest import resume
 from difftest.campaign import Progress, run
 from difftest.cases.case import Case
-from difftest.corpus import Corpus, Observation, read_observations
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import TRIES
 from difftest.judge.divergence import Finding
-from difftest.resume import Definition, resumed
+from difftest.records import corpus as corpus_module
+from difftest.records import resume
+from difftest.records.corpus import Corpus, Observation, read_observations
+from difftest.records.resume import Definition, resumed
 
 CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
 DEFINED = Definition(seed=0, paths=("a", "b"), backends=("ddp",), max_world_size=8, twice_every=8, versions={"torch": "2"})
@@ -268,7 +268,7 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(tmp_p
 def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = "difftest.corpus._drop_half_a_line"
+    full = "difftest.records.corpus._drop_half_a_line"
     with monkeypatch.context() as patch:
         patch.setattr(full, lambda _opened: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(InfrastructureError, match=r"cannot write '.*one\.jsonl': No space left on device"):

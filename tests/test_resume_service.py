@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from test_resume import tables
 
-from difftest.corpus import Corpus
+from difftest.records.corpus import Corpus
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from difftest import plugins
-from difftest.corpus import Corpus
 from difftest.examine import ORACLE
 from difftest.judge.noise import THRESHOLD
+from difftest.records.corpus import Corpus
 from workers.backends import candidates
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]

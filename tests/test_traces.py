@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import a_case, a_failure, candidate, oracle
 
-from difftest import traces
 from difftest.errors import UsageError
 from difftest.judge.outcome import Trace
+from difftest.records import traces
 from difftest.selftest import same
 
 

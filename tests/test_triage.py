@@ -17,11 +17,11 @@ from difftest.cases.layers import Linear
 from difftest.commands import minimize
 from difftest.commands.minimize import Task, keep, read_task, search
 from difftest.commands.triage import _backends
-from difftest.corpus import REDUCED, write_case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import Campaign
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.known import Entry, Ledger
+from difftest.records.corpus import REDUCED, write_case
 from difftest.rerun import AGREES, UNTOLD
 from difftest.triage import Status, Triaged, status, steady, triage
 from workers.backends import candidates

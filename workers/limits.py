@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from difftest import traces
 from difftest.errors import UsageError
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE
+from difftest.records import traces
 
 GIBIBYTE = 2**30
 WATCH_SECONDS = 0.25

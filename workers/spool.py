@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from difftest import traces
 from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Outcome
+from difftest.records import traces
 
 MACHINE_STATUS = 75
 """What a rank exits with that the machine failed, not the framework: `EX_TEMPFAIL` of sysexits.h."""

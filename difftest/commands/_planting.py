@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
 from difftest.cases.case import Case
-from difftest.corpus import Corpus
 from difftest.examine import ORACLE, Campaign, Execute
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome
+from difftest.records.corpus import Corpus
 from difftest.selftest import Planted
 
 if TYPE_CHECKING:

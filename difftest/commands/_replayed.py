@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from difftest.cases.case import Case
-from difftest.corpus import Corpus
 from difftest.errors import UsageError
 from difftest.examine import Campaign
 from difftest.judge.divergence import Finding
+from difftest.records.corpus import Corpus
 from difftest.rerun import AGREES, first_shown
 
 TEXT = """\

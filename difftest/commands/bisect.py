@@ -13,8 +13,8 @@ from difftest.commands._environments import COMPANIONS, Environments
 from difftest.commands._options import json_option, print_json
 from difftest.commands._scripts import SECONDS, run_script
 from difftest.commands.reproducer import read_finding
-from difftest.corpus import SCRIPT, Corpus
 from difftest.errors import InfrastructureError, UsageError
+from difftest.records.corpus import SCRIPT, Corpus
 
 TIMES = 3
 HOME = Path("runs/environments")

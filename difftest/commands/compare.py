@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from difftest import known
-from difftest.bundle import Joined
 from difftest.campaign import run as run_campaign
 from difftest.commands._options import json_option
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
-from difftest.corpus import Corpus
 from difftest.examine import ORACLE, Campaign
-from difftest.resume import DIGEST_LENGTH, resumed
+from difftest.records.bundle import Joined
+from difftest.records.corpus import Corpus
+from difftest.records.resume import DIGEST_LENGTH, resumed
 
 MOST_NAME = 60
 """Characters of the folders' names in the campaign's, which names files."""

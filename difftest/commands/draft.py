@@ -11,8 +11,8 @@ from difftest import installed
 from difftest.cases.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands.reproducer import ARTIFACTS, put, read_finding
-from difftest.corpus import SAID, SCRIPT, Corpus, Measurement
 from difftest.judge.divergence import Finding
+from difftest.records.corpus import SAID, SCRIPT, Corpus, Measurement
 
 DRAFT = "issue.md"
 MOST_A_DAY = 5

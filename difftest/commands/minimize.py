@@ -9,9 +9,9 @@ import click
 from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.commands.replay import read_target
-from difftest.corpus import FINDING, REDUCED, Corpus, write_case
 from difftest.errors import UsageError
 from difftest.examine import ORACLE, Campaign
+from difftest.records.corpus import FINDING, REDUCED, Corpus, write_case
 from difftest.reduce.journal import Journal
 from difftest.reduce.search import BUDGET, Reduced, reduce
 from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows

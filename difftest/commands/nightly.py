@@ -14,15 +14,16 @@ from typing import Any
 
 import click
 
-from difftest import known, resume
+from difftest import known
 from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, most_ranks
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
-from difftest.corpus import Corpus
 from difftest.examine import ORACLE, Campaign
 from difftest.judge.divergence import Finding
 from difftest.known import Ledger
-from difftest.resume import Recorded
+from difftest.records import resume
+from difftest.records.corpus import Corpus
+from difftest.records.resume import Recorded
 from difftest.triage import Status, Triaged, triage
 
 BUDGET_SECONDS = 3600.0

@@ -15,12 +15,12 @@ import click
 
 from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
-from difftest.corpus import Corpus, read_case
 from difftest.errors import UsageError
 from difftest.examine import IN_DOUBT, ORACLE, believed
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Finding
 from difftest.plugins import IN, plain
+from difftest.records.corpus import Corpus, read_case
 from difftest.rerun import takes_two
 
 LOAD = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"

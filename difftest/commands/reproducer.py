@@ -12,13 +12,13 @@ from difftest.commands._options import check_ranks, json_option, print_json
 from difftest.commands._replay import replay
 from difftest.commands._scripts import Tried, keep_graphs, run_script
 from difftest.commands.replay import read_target
-from difftest.corpus import SAID, SCRIPT, Corpus, replace_file
 from difftest.errors import UsageError
 from difftest.examine import IN_DOUBT, ORACLE
 from difftest.judge.comparator import first_things_first
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.measured import pair
 from difftest.judge.outcome import Failure, Symptom
+from difftest.records.corpus import SAID, SCRIPT, Corpus, replace_file
 
 if TYPE_CHECKING:
     from reports.script import Fault

@@ -10,20 +10,21 @@ from typing import Any
 import click
 import msgspec
 
-from difftest import known, plugins, resume
+from difftest import known, plugins
 from difftest.campaign import Progress
 from difftest.campaign import run as run_campaign
 from difftest.cases.case import Case
 from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, print_json
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
-from difftest.corpus import Corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.examine import ORACLE, Campaign
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.outcome import Symptom
 from difftest.known import Entry, Ledger
-from difftest.resume import Definition, Recorded
+from difftest.records import resume
+from difftest.records.corpus import Corpus
+from difftest.records.resume import Definition, Recorded
 
 CASES = 40
 TWICE_EVERY = 8

@@ -107,7 +107,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     `status` is what `difftest triage` found when it last `checked`, and `returned` how often of how many times it came back then.
 
     `seen` counts the cases of each campaign that showed it, and `hits` are their sum. `untold` is the campaign and the case's index that
-    found it, until somebody was told (`difftest.resume`). `upstream` is what the ledger knew of it when it was last told.
+    found it, until somebody was told (`difftest.records.resume`). `upstream` is what the ledger knew of it when it was last told.
     """
 
     fingerprint: str

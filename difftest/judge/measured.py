@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from difftest.cases import numbers
 from difftest.cases.case import Case
-from difftest.corpus import Measurement
 from difftest.judge import noise
 from difftest.judge.damage import LONELY, MOVED, moved, nature, wrong_ranks
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
+from difftest.records.corpus import Measurement
 
 Key: TypeAlias = tuple[int, Stage, str]
 """Step, stage and tensor name."""

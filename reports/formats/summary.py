@@ -7,7 +7,7 @@ import msgspec
 import pandas as pd
 
 from difftest.judge.divergence import Finding
-from difftest.resume import named_seed
+from difftest.records.resume import named_seed
 from reports import tables
 from reports.report import CORPUS, Report
 

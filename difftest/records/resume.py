@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from difftest import installed
-from difftest.corpus import OBSERVATIONS, Corpus, Observation, read_observations, replace_file
 from difftest.errors import UsageError
 from difftest.judge.divergence import Finding
+from difftest.records.corpus import OBSERVATIONS, Corpus, Observation, read_observations, replace_file
 
 PACKAGES = ("hypothesis", *installed.COMPUTING)
 """What draws the cases, and what is tested: with another of these the same command is another campaign."""

@@ -15,14 +15,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from difftest import traces
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
-from difftest.corpus import read_case, whole_lines, write_case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.divergence import Whole
 from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.plugins import ENVIRONMENT, IN
+from difftest.records import traces
+from difftest.records.corpus import read_case, whole_lines, write_case
 
 SCHEMA = 1
 RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"

@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from difftest import files
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.divergence import Finding, Whole
 from difftest.plugins import ENVIRONMENT, IN
+from difftest.records import read_limits
 
 OBSERVATIONS = "observations"
 FINDING = "finding.json"
@@ -138,7 +138,7 @@ class Corpus:
         """One finding; `UsageError` when it cannot be read, or calls itself otherwise than its folder."""
         file = self.root / fingerprint / FINDING
         try:
-            finding = Finding.from_json(files.read(file, files.MOST_FINDING_BYTES))
+            finding = Finding.from_json(read_limits.read(file, read_limits.MOST_FINDING_BYTES))
         except (FileNotFoundError, NotADirectoryError) as error:
             msg = f"no finding {fingerprint!r} in {str(self.root)!r}; there are: {', '.join(self.fingerprints()) or 'none'}"
             raise UsageError(msg) from error
@@ -233,7 +233,7 @@ class Corpus:
 def read_case(file: Path) -> Case:
     """The case in `file`; `UsageError` naming the file when there is none."""
     try:
-        return Case.from_json(files.read(file, files.MOST_CASE_BYTES))
+        return Case.from_json(read_limits.read(file, read_limits.MOST_CASE_BYTES))
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error
@@ -262,11 +262,11 @@ def whole_lines(file: Path) -> Iterator[bytes]:
         return
     try:
         with file.open("rb") as opened:
-            while line := opened.readline(files.MOST_LINE_BYTES):
+            while line := opened.readline(read_limits.MOST_LINE_BYTES):
                 if line.endswith(b"\n"):
                     yield line[:-1]
-                elif len(line) == files.MOST_LINE_BYTES:
-                    msg = f"{file} has a line of more than {files.MOST_LINE_BYTES} bytes, the most that is read of one"
+                elif len(line) == read_limits.MOST_LINE_BYTES:
+                    msg = f"{file} has a line of more than {read_limits.MOST_LINE_BYTES} bytes, the most that is read of one"
                     raise UsageError(msg)
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"

@@ -1,6 +1,6 @@
 """What came of a run as two files: `NAME.json` with what is known, `NAME.npz` with the arrays. No pickle; nothing is believed on reading.
 
-Used between a run's processes and their parent, and between machines (`difftest.bundle`).
+Used between a run's processes and their parent, and between machines (`difftest.records.bundle`).
 """
 
 import math
@@ -14,10 +14,10 @@ from typing import Annotated, Any, TypeAlias, cast
 import msgspec
 import numpy as np
 
-from difftest import files
 from difftest.cases.layout import Placements
 from difftest.errors import UsageError
 from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
+from difftest.records import read_limits
 
 MOST_BYTES = 2**30
 """Of the arrays of one run, unpacked."""
@@ -103,7 +103,7 @@ def load(stem: Path) -> Outcome | None:
     if not file.exists():
         return None
     try:
-        saved = msgspec.json.decode(files.read(file, files.MOST_RUN_BYTES), type=_Saved)
+        saved = msgspec.json.decode(read_limits.read(file, read_limits.MOST_RUN_BYTES), type=_Saved)
         msgspec.convert(saved.events, type=_Events)
         if saved.failure is not None:
             return Failure(**msgspec.structs.asdict(saved.failure))
