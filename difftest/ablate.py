@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 
 from difftest.ablations import Ablation, Asked, ablations
+from difftest.campaign.again import rerun
+from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.memo import Once
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.examine import ORACLE, Campaign
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence, Finding
-from difftest.once import Once
-from difftest.rerun import rerun
 
 STAYS, DISAPPEARS, CHANGES, UNTOLD = "stays", "disappears", "changes", "no telling"
 BENIGN = "a known benign cause"

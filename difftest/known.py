@@ -13,11 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from difftest.campaign.case_run import Described
 from difftest.cases.case import Case
 from difftest.cases.layers import Attention, Conv, walk
 from difftest.cases.layout import Shard
 from difftest.errors import UsageError
-from difftest.examine import Described
 from difftest.judge.divergence import Divergence, Finding
 from difftest.plugins import plain
 from difftest.records import read_limits

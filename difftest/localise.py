@@ -5,10 +5,10 @@ A module is an operator of the model, or a block of them; what a rank holds of a
 the width, under tensor parallelism) is not compared, and counted.
 """
 
+from difftest.campaign.case_run import IN_DOUBT, ORACLE, Campaign, attempt
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
-from difftest.examine import IN_DOUBT, ORACLE, Campaign, attempt
 from difftest.judge.measured import Key, Pair, beyond, describe, pair
 from difftest.judge.outcome import Failure, Stage
 

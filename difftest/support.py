@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from difftest.campaign.case_run import Described
 from difftest.cases.case import Case
-from difftest.examine import Described
 
 SAMPLE = 200
 """How many cases the table is asked over."""

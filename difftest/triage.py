@@ -11,14 +11,14 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
 
+from difftest.campaign.again import AGREES, UNTOLD, rerun, shown
+from difftest.campaign.case_run import Campaign, now
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
 from difftest.errors import InfrastructureError
-from difftest.examine import Campaign, now
 from difftest.judge.divergence import Finding
 from difftest.known import Entry, Ledger
 from difftest.records.corpus import Corpus
-from difftest.rerun import AGREES, UNTOLD, rerun, shown
 
 TIMES = 3
 """How often a finding is run again, unless told otherwise."""

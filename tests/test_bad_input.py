@@ -18,10 +18,10 @@ from test_campaign import a_campaign
 from test_resume import a_machine
 
 from difftest import known, plugins
-from difftest.campaign import run
+from difftest.campaign.case_run import Campaign
+from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.errors import UsageError
-from difftest.examine import Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from difftest.records import read_limits, traces

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, wrong_at
 
-from difftest.campaign import run
+from difftest.campaign.case_run import Campaign
+from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.commands import compare
 from difftest.errors import InfrastructureError, UsageError
-from difftest.examine import Campaign
 from difftest.judge.outcome import Outcome, Stage, Trace
 from difftest.records.bundle import EVIDENCE, Joined, Recorder
 from difftest.records.corpus import Corpus

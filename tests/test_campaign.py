@@ -12,11 +12,11 @@ from typing import TypeAlias
 import pytest
 from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
 
-from difftest.campaign import Progress, run
+from difftest.campaign.case_run import TRIES, Campaign
+from difftest.campaign.new_finding import REPEATS
+from difftest.campaign.run import Progress, run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
-from difftest.evidence import REPEATS
-from difftest.examine import TRIES, Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
 from difftest.records.corpus import Corpus

@@ -10,13 +10,13 @@ from samples import a_case, tensor_parallel_case
 from test_divergence import FOUND, MISMATCH
 
 from difftest import plugins
-from difftest.campaign import Progress
+from difftest.campaign.case_run import Examined
+from difftest.campaign.run import Progress
 from difftest.cases.case import Data, Training
 from difftest.cases.layers import Activation, Conv, Linear, RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.commands.run import Tally, conclude, known_upstream
 from difftest.errors import UsageError
-from difftest.examine import Examined
 from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
 from difftest.known import FACTS, FILE, Entry, Ledger, facts, guarded, read

@@ -12,9 +12,9 @@ from samples import candidate as right
 from samples import oracle as truth
 from test_campaign import backend
 
+from difftest.campaign.case_run import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Activation, Attention, Linear, Residual
-from difftest.examine import Campaign
 from difftest.judge.measured import pair
 from difftest.judge.outcome import Outcome, Sharded, Stage, Trace
 from difftest.localise import MODULE, VARIABLE, called, first_beyond, locate

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from difftest.campaign import run
+from difftest.campaign.case_run import Campaign
+from difftest.campaign.run import run
 from difftest.cases.case import Case
-from difftest.examine import Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus

@@ -18,10 +18,10 @@ from samples import tensor_parallel_case
 from test_campaign import Machine, a_campaign, never, sharded
 
 from difftest import cli, known
+from difftest.campaign.case_run import TRIES
 from difftest.cases.case import Case
 from difftest.commands import nightly
 from difftest.errors import UsageError
-from difftest.examine import TRIES
 from difftest.known import Ledger
 from difftest.records.corpus import Corpus
 from difftest.records.resume import Recorded

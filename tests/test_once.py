@@ -8,12 +8,12 @@ import pytest
 from samples import a_case, a_failure, candidate
 from test_campaign import Machine, a_campaign, examined, sharded, the_finding
 
+from difftest.campaign.case_run import ORACLE
+from difftest.campaign.memo import Once
+from difftest.campaign.new_finding import REPEATS
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.evidence import REPEATS
-from difftest.examine import ORACLE
 from difftest.judge.outcome import Failure, Outcome
-from difftest.once import Once
 
 
 def test_a_correct_run_is_made_once_whoever_asks() -> None:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 
-from difftest.campaign import run
+from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
 from difftest.errors import UsageError
-from difftest.examine import ORACLE, Campaign
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome, Stage
 from difftest.records.corpus import Corpus

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
+from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.examine import ORACLE, Campaign
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 from difftest.reduce.search import Reduced, reduce
-from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows
 from generators.cases import case_at
 from workers.cards import cards
 from workers.faults import VARIABLE, Fault, all_faults

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from samples import NOISE, a_case, candidate, oracle, wrong_at
 from test_campaign import Machine, a_campaign, backend, examined, the_finding
 
+from difftest.campaign.case_run import IN_DOUBT, ORACLE
 from difftest.cases.case import Case
 from difftest.commands.replay import busy, command, rates
-from difftest.examine import IN_DOUBT, ORACLE
 from difftest.judge.outcome import Outcome, Stage
 from workers import sandbox
 

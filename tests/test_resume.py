@@ -17,10 +17,10 @@ from samples import tensor_parallel_case
 from test_campaign import Machine, a_campaign, sharded
 from test_divergence import FOUND
 
-from difftest.campaign import Progress, run
+from difftest.campaign.case_run import TRIES
+from difftest.campaign.run import Progress, run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
-from difftest.examine import TRIES
 from difftest.judge.divergence import Finding
 from difftest.records import corpus as corpus_module
 from difftest.records import resume

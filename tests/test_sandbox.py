@@ -16,12 +16,12 @@ import psutil
 import pytest
 from samples import a_failure
 
+from difftest.campaign.case_run import IN_DOUBT
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import InfrastructureError
-from difftest.examine import IN_DOUBT
 from difftest.judge.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from difftest.selftest import same

@@ -12,17 +12,17 @@ from samples import a_case, a_failure, tensor_parallel_case
 from test_campaign import Machine, a_campaign, always, backend, examined, sharded, the_finding
 from test_divergence import FOUND
 
+from difftest.campaign.again import AGREES, UNTOLD
+from difftest.campaign.case_run import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Linear
 from difftest.commands import minimize
 from difftest.commands.minimize import Task, keep, read_task, search
 from difftest.commands.triage import _backends
 from difftest.errors import InfrastructureError, UsageError
-from difftest.examine import Campaign
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.known import Entry, Ledger
 from difftest.records.corpus import REDUCED, write_case
-from difftest.rerun import AGREES, UNTOLD
 from difftest.triage import Status, Triaged, status, steady, triage
 from workers.backends import candidates
 

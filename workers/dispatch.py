@@ -20,9 +20,9 @@ from ray._private import ray_constants
 from ray._private import worker as ray_worker
 
 from difftest import plugins
+from difftest.campaign.case_run import ORACLE
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.examine import ORACLE
 from difftest.judge.outcome import Outcome
 from workers import environments, limits, sandbox, variables, zygotes
 from workers.actors import Crew, Runner

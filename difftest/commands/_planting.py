@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from difftest.campaign import Progress
-from difftest.campaign import run as run_campaign
+from difftest.campaign.case_run import ORACLE, Campaign, Execute
+from difftest.campaign.run import Progress
+from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
-from difftest.examine import ORACLE, Campaign, Execute
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
+from difftest.campaign.again import AGREES, first_shown
+from difftest.campaign.case_run import Campaign
 from difftest.cases.case import Case
 from difftest.errors import UsageError
-from difftest.examine import Campaign
 from difftest.judge.divergence import Finding
 from difftest.records.corpus import Corpus
-from difftest.rerun import AGREES, first_shown
 
 TEXT = """\
 from difftest.commands._replayed import replayed

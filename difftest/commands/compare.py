@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from difftest import known
-from difftest.campaign import run as run_campaign
+from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.run import run as run_campaign
 from difftest.commands._options import json_option
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
-from difftest.examine import ORACLE, Campaign
 from difftest.records.bundle import Joined
 from difftest.records.corpus import Corpus
 from difftest.records.resume import DIGEST_LENGTH, resumed

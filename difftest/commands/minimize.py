@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
+from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
+from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.commands.replay import read_target
 from difftest.errors import UsageError
-from difftest.examine import ORACLE, Campaign
 from difftest.records.corpus import FINDING, REDUCED, Corpus, write_case
 from difftest.reduce.journal import Journal
 from difftest.reduce.search import BUDGET, Reduced, reduce
-from difftest.rerun import AGREES, UNTOLD, rerun, shown, shows
 from difftest.triage import steady
 
 UNSTEADY_TRIES = 3

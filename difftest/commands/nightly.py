@@ -15,10 +15,10 @@ from typing import Any
 import click
 
 from difftest import known
+from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, most_ranks
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
-from difftest.examine import ORACLE, Campaign
 from difftest.judge.divergence import Finding
 from difftest.known import Ledger
 from difftest.records import resume

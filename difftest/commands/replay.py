@@ -13,15 +13,15 @@ from typing import Any
 
 import click
 
+from difftest.campaign.again import takes_two
+from difftest.campaign.case_run import IN_DOUBT, ORACLE, believed
 from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.errors import UsageError
-from difftest.examine import IN_DOUBT, ORACLE, believed
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Finding
 from difftest.plugins import IN, plain
 from difftest.records.corpus import Corpus, read_case
-from difftest.rerun import takes_two
 
 LOAD = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """Takes CPU time for as long as its parent lives, however that ends."""

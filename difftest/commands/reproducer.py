@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from difftest.campaign.case_run import IN_DOUBT, ORACLE
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.commands._options import check_ranks, json_option, print_json
@@ -13,7 +14,6 @@ from difftest.commands._replay import replay
 from difftest.commands._scripts import Tried, keep_graphs, run_script
 from difftest.commands.replay import read_target
 from difftest.errors import UsageError
-from difftest.examine import IN_DOUBT, ORACLE
 from difftest.judge.comparator import first_things_first
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.measured import pair

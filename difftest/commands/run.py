@@ -11,14 +11,14 @@ import click
 import msgspec
 
 from difftest import known, plugins
-from difftest.campaign import Progress
-from difftest.campaign import run as run_campaign
+from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.run import Progress
+from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
 from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, print_json
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
 from difftest.errors import InfrastructureError, UsageError
-from difftest.examine import ORACLE, Campaign
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.outcome import Symptom
 from difftest.known import Entry, Ledger

@@ -14,14 +14,14 @@ import click
 import msgspec
 
 from difftest import known
+from difftest.campaign.case_run import IN_DOUBT, ORACLE
+from difftest.campaign.memo import Once
 from difftest.cases.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands._planting import Planting
 from difftest.errors import UsageError
-from difftest.examine import IN_DOUBT, ORACLE
 from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.known import Ledger
-from difftest.once import Once
 from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from difftest import known, plugins
+from difftest.campaign.case_run import Campaign
 from difftest.commands._options import check_ranks, json_option, most_ranks, print_json
 from difftest.errors import InfrastructureError, UsageError
-from difftest.examine import Campaign
 from difftest.known import Entry
 from difftest.records.corpus import Corpus
 from difftest.triage import TIMES, Status, Triaged, triage

@@ -8,8 +8,8 @@ import re
 from types import ModuleType
 
 from difftest import plugins
+from difftest.campaign.case_run import ORACLE
 from difftest.errors import UsageError
-from difftest.examine import ORACLE
 
 
 def candidates(wanted: tuple[str, ...] = ()) -> dict[str, ModuleType]:

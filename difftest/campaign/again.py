@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from difftest.campaign.case_run import ORACLE, Campaign, attempt, compare_all
 from difftest.cases.case import Case
-from difftest.examine import ORACLE, Campaign, attempt, compare_all
 from difftest.judge.comparator import Comparison
 
 UNTOLD = ""

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from difftest.campaign.again import rerun
+from difftest.campaign.case_run import ORACLE, Campaign, Examined, Ran
+from difftest.campaign.memo import Once
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.examine import ORACLE, Campaign, Examined, Ran
 from difftest.judge.blame import LAYER, Square, layer, verdict
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence, Finding
-from difftest.once import Once
-from difftest.rerun import rerun
 
 T = TypeVar("T")
 REPEATS = 2

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from difftest.campaign.case_run import ORACLE, Campaign, Examined, Ran, examine
+from difftest.campaign.new_finding import new_finding
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.evidence import new_finding
-from difftest.examine import ORACLE, Campaign, Examined, Ran, examine
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.outcome import Failure, Outcome

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TypeAlias
 
+from difftest.campaign.case_run import Execute
 from difftest.cases.case import Case
-from difftest.examine import Execute
 from difftest.judge.outcome import Failure, Outcome
 
 Key: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
