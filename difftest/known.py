@@ -23,7 +23,7 @@ from difftest.plugins import plain
 from difftest.records import read_limits
 from difftest.reduce.measure import uneven_cuts
 
-FILE = Path(__file__).with_name("known.toml")
+LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 """The project's own ledger."""
 
 FACTS = ("path", "mesh", "dtype", "optimizer", "loss", "regime", "layers", "clipping", "cuts", "kernels", "bucket_view", "lone_tensor")
@@ -144,7 +144,7 @@ def facts(case: Case) -> Mapping[str, str]:
     }
 
 
-def read(file: Path = FILE) -> Ledger:
+def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
     """The ledger in `file`; `UsageError` naming it where it cannot be read."""
     try:
         return msgspec.convert(tomllib.loads(read_limits.read(file, read_limits.MOST_LEDGER_BYTES).decode()), type=Ledger)
@@ -156,6 +156,6 @@ def read(file: Path = FILE) -> Ledger:
         raise UsageError(msg) from error
 
 
-def now() -> date:
+def utc_today() -> date:
     """Today, in UTC."""
     return datetime.now(UTC).date()

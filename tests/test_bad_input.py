@@ -17,13 +17,14 @@ from samples import DEEP, a_case, a_failure, oracle, tensor_parallel_case
 from test_campaign import a_campaign
 from test_resume import a_machine
 
-from difftest import known, plugins
+from difftest import plugins
 from difftest.campaign.case_run import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.errors import UsageError
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
+from difftest.known import FACTS, LEDGER_FILE, Ledger, facts, read_ledger
 from difftest.records import read_limits, traces
 from difftest.records.bundle import Joined, Recorder
 from difftest.records.corpus import Corpus, Observation, read_case, read_observation
@@ -69,7 +70,7 @@ def test_damaged_cases(tmp_path: Path, count: int) -> None:
             else:
                 assert Case.from_json(case.to_json()) == case
                 assert (len(case.id), case.unsharded().world_size) == (12, 1)
-                assert set(known.facts(case)) == set(known.FACTS)
+                assert set(facts(case)) == set(FACTS)
     assert 0 < len(refused) < count
     assert all(str(file) in told for told in refused)
 
@@ -176,10 +177,10 @@ def test_damaged_bundles(tmp_path: Path, count: int) -> None:
 def test_damaged_ledgers(tmp_path: Path, count: int) -> None:
     file, refused = tmp_path / "known.toml", list[str]()
     for number in range(count):
-        shutil.copy(known.FILE, file)
+        shutil.copy(LEDGER_FILE, file)
         with damaged(mutations.numbered(number), file):
             try:
-                assert isinstance(known.read(file), known.Ledger)
+                assert isinstance(read_ledger(file), Ledger)
             except UsageError as error:
                 refused.append(str(error))
     assert 0 < len(refused) < count
@@ -228,7 +229,7 @@ SAMPLE = Finding(
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "case.json": ("MOST_CASE_BYTES", read_case),
-    "known.toml": ("MOST_LEDGER_BYTES", known.read),
+    "known.toml": ("MOST_LEDGER_BYTES", read_ledger),
     "run.json": ("MOST_RUN_BYTES", lambda file: traces.load(file.with_suffix(""))),
     "runs.jsonl": ("MOST_LINE_BYTES", lambda file: Joined([file.parent], "oracle")),
     "one.jsonl": ("MOST_LINE_BYTES", lambda file: list(Corpus(file.parent.parent).observations())),

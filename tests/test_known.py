@@ -19,7 +19,7 @@ from difftest.commands.run import Tally, conclude, known_upstream
 from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
-from difftest.known import FACTS, FILE, Entry, Ledger, facts, guarded, read
+from difftest.known import FACTS, LEDGER_FILE, Entry, Ledger, facts, guarded, read_ledger
 from difftest.records.corpus import Corpus
 
 TODAY = date(2026, 11, 21)
@@ -107,18 +107,18 @@ def test_a_malformed_ledger_is_named_by_its_file(tmp_path: Path, text: str, mess
     file = tmp_path / "known.toml"
     file.write_text(text)
     with pytest.raises(UsageError, match=rf"{file}: .*{message}"):
-        read(file)
+        read_ledger(file)
 
 
 def test_a_ledger_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read '.*/none\.toml': No such file or directory"):
-        read(tmp_path / "none.toml")
+        read_ledger(tmp_path / "none.toml")
 
 
 def test_the_projects_own_ledger_reads_and_names_backends_and_scripts_that_there_are() -> None:
-    ledger = read()
+    ledger = read_ledger()
     assert len(ledger.known) >= 7
-    root = FILE.parents[1]
+    root = LEDGER_FILE.parents[1]
     for entry in ledger.known:
         assert any(msgspec.structs.replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name for name in backends())
         assert entry.upstream.startswith("https://github.com/") or (root / entry.upstream).is_file()
@@ -129,7 +129,7 @@ def backends() -> tuple[str, ...]:
 
 
 def test_the_faults_of_the_readme_are_known_and_what_resembles_them_is_not() -> None:
-    ledger = read()
+    ledger = read_ledger()
     assert_ = "RuntimeError: !at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED at x"
     found = msgspec.structs.replace(FOUND, fingerprint="xla_dtensor-completion-exception-5dafd4b6", backend="xla_dtensor", detail=assert_)
     entry = ledger.entry(found, EVEN, TODAY)
@@ -151,7 +151,7 @@ def test_a_number_that_is_wrong_in_a_plain_case_is_nobody_s_known_fault(check: s
         found = msgspec.structs.replace(
             FOUND, backend=name, fingerprint=f"{name}-{check}-mismatch-0123abcd", detail="step 0, forward, output: x"
         )
-        assert read().entry(found, PLAIN, TODAY) is None, name
+        assert read_ledger().entry(found, PLAIN, TODAY) is None, name
 
 
 def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards() -> None:
@@ -160,7 +160,7 @@ def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards(
         FOUND, backend="torch_dtensor", fingerprint="torch_dtensor-loss-mismatch-9282fcb0", detail="step 0, forward, output: x"
     )
     loss = msgspec.structs.replace(output, detail="step 0, forward, loss: x")
-    told = [read().entry(found, NORMED, TODAY) for found in (output, loss)]
+    told = [read_ledger().entry(found, NORMED, TODAY) for found in (output, loss)]
     assert ["rms_norm" in (entry.upstream if entry else "") for entry in told] == [True, False]
     assert told[1]
     assert told[1].upstream.endswith("162692")

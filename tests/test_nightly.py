@@ -17,12 +17,12 @@ from click.testing import CliRunner, Result
 from samples import tensor_parallel_case
 from test_campaign import Machine, a_campaign, never, sharded
 
-from difftest import cli, known
+from difftest import cli
 from difftest.campaign.case_run import TRIES
 from difftest.cases.case import Case
 from difftest.commands import nightly
 from difftest.errors import UsageError
-from difftest.known import Ledger
+from difftest.known import Ledger, read_ledger
 from difftest.records.corpus import Corpus
 from difftest.records.resume import Recorded
 
@@ -208,7 +208,7 @@ def test_the_same_night_twice_at_once_is_refused(sky: Sky, tmp_path: Path, monke
 def test_what_the_ledger_knows_is_not_red(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = tmp_path / "known.toml"
     ledger.write_text('[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\nexpires = 2099-01-01\n')
-    assert known.read(ledger).known
+    assert read_ledger(ledger).known
     assert night(tmp_path / "out", "--known", str(ledger)).return_value == 0
     assert junit(tmp_path / "out") == {"skipped": 1, "system-out": 2}
     assert "known upstream: an <issue> & more" in "".join(

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from difftest import known
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.campaign.run import run as run_campaign
 from difftest.commands._options import json_option
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
+from difftest.known import LEDGER_FILE, read_ledger
 from difftest.records.bundle import Joined
 from difftest.records.corpus import Corpus
 from difftest.records.resume import DIGEST_LENGTH, resumed
@@ -25,7 +25,7 @@ MOST_NAME = 60
 @click.command("compare")
 @click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=Out(), required=True, help="Where corpus and reports go.")
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
+@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
@@ -35,7 +35,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 
 def _command(options: Mapping[str, Any]) -> int:
-    ledger, joined = known.read(options["ledger"]), Joined(options["bundles"], ORACLE)
+    ledger, joined = read_ledger(options["ledger"]), Joined(options["bundles"], ORACLE)
     corpus = Corpus(options["out"] / "corpus")
     corpus.prepare()
     corpus.require_readable()

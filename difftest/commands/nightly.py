@@ -14,13 +14,12 @@ from typing import Any
 
 import click
 
-from difftest import known
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, most_ranks
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
 from difftest.judge.divergence import Finding
-from difftest.known import Ledger
+from difftest.known import LEDGER_FILE, Ledger, guarded, read_ledger, utc_today
 from difftest.records import resume
 from difftest.records.corpus import Corpus
 from difftest.records.resume import Recorded
@@ -44,7 +43,7 @@ REPLAYS = 1
 @click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
 @click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
+@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
@@ -56,7 +55,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 
 def _command(options: Mapping[str, Any]) -> int:
-    corpus, ledger = prepared(options["out"]), known.read(options["ledger"])
+    corpus, ledger = prepared(options["out"]), read_ledger(options["ledger"])
     click.echo(f"seed {options['seed']}", err=options["as_json"])
     defined = definition(options)
     with resume.resumed(corpus, defined.name) as recorded:
@@ -90,7 +89,7 @@ def nightly(campaign: Campaign, ledger: Ledger, options: Mapping[str, Any], reco
     """One night on `campaign`'s machine and corpus."""
     began, night = time.monotonic(), Night()
     due = _due(campaign)
-    for one in triage(campaign, ledger, known.now(), REPLAYS, due, most_ranks=most_ranks()):
+    for one in triage(campaign, ledger, utc_today(), REPLAYS, due, most_ranks=most_ranks()):
         night.replayed.append(one)
         click.echo(_line("again", one), err=options["as_json"])
         if time.monotonic() - began > REPLAYED_SHARE * options["budget"]:
@@ -98,7 +97,7 @@ def nightly(campaign: Campaign, ledger: Ledger, options: Mapping[str, Any], reco
     night.left = len(due) - len(night.replayed)
     rest = max(1.0, options["budget"] - (time.monotonic() - began))
     night.tally = run_cases(campaign, {**options, "budget": rest}, recorded)
-    for one in triage(campaign, ledger, known.now(), findings=night.tally.new.values(), most_ranks=most_ranks()):
+    for one in triage(campaign, ledger, utc_today(), findings=night.tally.new.values(), most_ranks=most_ranks()):
         night.triaged.append(one)
         night.tally.new[one.finding.fingerprint] = one.finding
         click.echo(_line("new", one), err=options["as_json"])
@@ -133,7 +132,7 @@ def _on_a_cluster(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], re
             pool.require(name)
         campaign = Campaign(
             name=definition(options).name,
-            backends=known.guarded(backends, ledger, known.now()),
+            backends=guarded(backends, ledger, utc_today()),
             execute=pool.execute,
             corpus=corpus,
             workers=workers,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from difftest import known, plugins
+from difftest import plugins
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.campaign.run import Progress
 from difftest.campaign.run import run as run_campaign
@@ -21,7 +21,7 @@ from difftest.commands._progress import Meter
 from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.outcome import Symptom
-from difftest.known import Entry, Ledger
+from difftest.known import LEDGER_FILE, Entry, Ledger, guarded, read_ledger, utc_today
 from difftest.records import resume
 from difftest.records.corpus import Corpus
 from difftest.records.resume import Definition, Recorded
@@ -46,7 +46,7 @@ FAIL_ON = ("new", "any", "infra", "never")
 @click.option(
     "--twice-every", type=click.IntRange(min=0), default=TWICE_EVERY, show_default=True, help="Run each so-manieth case twice; 0: none."
 )
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
+@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
 @click.option("--fresh", is_flag=True, help="Run every case again, though this campaign has runs in --out: they are set aside.")
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
 @json_option
@@ -63,7 +63,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 def _command(options: Mapping[str, Any]) -> int:
     corpus = prepared(options["out"])
-    ledger = known.read(options["ledger"])
+    ledger = read_ledger(options["ledger"])
     defined = definition(options)
     with resume.resumed(corpus, defined.name, fresh=options["fresh"]) as recorded:
         defined.keep(corpus)
@@ -144,7 +144,7 @@ def _run(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: R
         for name in (ORACLE, *backends):
             pool.require(name)
         name, twice = definition(options).name, options["twice_every"]
-        kept = known.guarded(backends, ledger, known.now())
+        kept = guarded(backends, ledger, utc_today())
         campaign = Campaign(name=name, backends=kept, execute=pool.execute, corpus=corpus, workers=workers, twice_every=twice)
         return run_cases(campaign, options, recorded)
 
@@ -185,7 +185,7 @@ def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
 
 def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
     """The findings that the ledger knows, by fingerprint: as they were first found, and however they were seen now."""
-    found, today = {**tally.new, **tally.known}, known.now()
+    found, today = {**tally.new, **tally.known}, utc_today()
     seen: dict[str, list[tuple[Finding | Divergence, Case]]]
     seen = {name: [(finding, corpus.case(name)), *tally.sightings.get(name, ())] for name, finding in found.items()}
     entries = {name: [ledger.entry(*sighting, today) for sighting in sightings] for name, sightings in seen.items()}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from difftest import known
 from difftest.campaign.case_run import IN_DOUBT, ORACLE
 from difftest.campaign.memo import Once
 from difftest.cases.case import Case
@@ -21,7 +20,7 @@ from difftest.commands._options import json_option, print_json
 from difftest.commands._planting import Planting
 from difftest.errors import UsageError
 from difftest.judge.outcome import Failure, Outcome, Trace
-from difftest.known import Ledger
+from difftest.known import Ledger, read_ledger, utc_today
 from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             told["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if options["part"] != "planted":
             numbered = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
-            held = list(_told(threads.map(partial(_null, pool, backends, known.read()), numbered)))
+            held = list(_told(threads.map(partial(_null, pool, backends, read_ledger()), numbered)))
             told["null"] = null_summary(list(itertools.chain.from_iterable(rows for rows, _ in held)))
             told["sweep"] = detection_curve(itertools.chain.from_iterable(curve for _, curve in held))
         told["environment"] = dict(pool.execute(_case(options["seed"], 0), ORACLE).environment)
@@ -161,7 +160,7 @@ def _null(
     def held(truth: Trace) -> list[Null]:
         return [
             replace(
-                null(case, name, backends[name].SIDE, truth, plain, variants, lambda seen: ledger.entry(seen, case, known.now())),
+                null(case, name, backends[name].SIDE, truth, plain, variants, lambda seen: ledger.entry(seen, case, utc_today())),
                 seconds=seconds,
                 oracle_seconds=cost,
             )

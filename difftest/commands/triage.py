@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from difftest import known, plugins
+from difftest import plugins
 from difftest.campaign.case_run import Campaign
 from difftest.commands._options import check_ranks, json_option, most_ranks, print_json
 from difftest.errors import InfrastructureError, UsageError
-from difftest.known import Entry
+from difftest.known import LEDGER_FILE, Entry, read_ledger, utc_today
 from difftest.records.corpus import Corpus
 from difftest.triage import TIMES, Status, Triaged, triage
 
@@ -18,12 +18,12 @@ from difftest.triage import TIMES, Status, Triaged, triage
 @click.command("triage")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--times", type=click.IntRange(min=1), default=TIMES, show_default=True, help="How often each is run again.")
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=known.FILE, help="The ledger.  [default: the project's]")
+@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
 @click.option("--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the CPUs]")
 @json_option
 def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_json: bool) -> int:
     """Run a campaign's findings again; exit status 1 when the ledger is out of date: an entry expired, or its fault is gone."""
-    entries, today = known.read(ledger), known.now()
+    entries, today = read_ledger(ledger), utc_today()
     corpus = _corpus(folder)
     found: list[Triaged] = []
     if corpus.fingerprints():
