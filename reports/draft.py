@@ -12,13 +12,13 @@ from functools import cache
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from difftest.ablate import BENIGN, DISAPPEARS
 from difftest.cases.case import Case
+from difftest.findings.ablate import BENIGN, DISAPPEARS
+from difftest.findings.triage import STABLE_LEAST, Status, steady
 from difftest.judge.blame import beneath
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Measurement
-from difftest.triage import STABLE_LEAST, Status, steady
 from reports import private, spelling
 from reports.reproducer import tolerance
 

@@ -11,15 +11,15 @@ from click.testing import CliRunner
 from samples import DEEP, a_case, a_failure, candidate, oracle, tensor_parallel_case
 from test_campaign import WRONG, Machine, a_campaign, backend, examined, sharded, the_finding
 
-from difftest.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
-from difftest.ablations import Asked, ablations
-from difftest.ablations.precision import SAME_PRECISION
 from difftest.campaign.case_run import Campaign
 from difftest.cases.case import Case, Training
 from difftest.cases.layers import FlashAttention, Linear
 from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError
+from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
+from difftest.findings.ablations import Asked, ablations
+from difftest.findings.ablations.precision import SAME_PRECISION
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.corpus import Corpus

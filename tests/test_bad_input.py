@@ -22,9 +22,9 @@ from difftest.campaign.case_run import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.errors import UsageError
+from difftest.findings.ledger import FACTS, LEDGER_FILE, Ledger, facts, read_ledger
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
-from difftest.known import FACTS, LEDGER_FILE, Ledger, facts, read_ledger
 from difftest.records import read_limits, traces
 from difftest.records.bundle import Joined, Recorder
 from difftest.records.corpus import Corpus, Observation, read_case, read_observation

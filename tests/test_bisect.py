@@ -14,12 +14,12 @@ from samples import a_case
 from test_campaign import Machine, a_campaign, always, examined, sharded, the_finding
 from test_divergence import FOUND
 
-from difftest.bisect import Asked, bisect
 from difftest.commands import _replayed
 from difftest.commands._environments import MADE, Environments
 from difftest.commands._scripts import run_script
 from difftest.commands.bisect import ask_version, read_script
 from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.bisect import Asked, bisect
 from difftest.records.corpus import SCRIPT
 from generators.cases import case_at
 from workers import sandbox

@@ -17,9 +17,9 @@ from difftest.cases.layers import Activation, Conv, Linear, RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.commands.run import Tally, conclude, known_upstream
 from difftest.errors import UsageError
+from difftest.findings.ledger import FACTS, LEDGER_FILE, Entry, Ledger, facts, guarded, read_ledger
 from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
-from difftest.known import FACTS, LEDGER_FILE, Entry, Ledger, facts, guarded, read_ledger
 from difftest.records.corpus import Corpus
 
 TODAY = date(2026, 11, 21)
@@ -118,7 +118,7 @@ def test_a_ledger_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_the_projects_own_ledger_reads_and_names_backends_and_scripts_that_there_are() -> None:
     ledger = read_ledger()
     assert len(ledger.known) >= 7
-    root = LEDGER_FILE.parents[1]
+    root = LEDGER_FILE.parents[2]
     for entry in ledger.known:
         assert any(msgspec.structs.replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name for name in backends())
         assert entry.upstream.startswith("https://github.com/") or (root / entry.upstream).is_file()

@@ -15,9 +15,9 @@ from test_campaign import backend
 from difftest.campaign.case_run import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Activation, Attention, Linear, Residual
+from difftest.findings.localise import MODULE, VARIABLE, called, first_beyond, locate
 from difftest.judge.measured import pair
 from difftest.judge.outcome import Outcome, Sharded, Stage, Trace
-from difftest.localise import MODULE, VARIABLE, called, first_beyond, locate
 from difftest.records.corpus import Corpus
 
 NAMES = ("module 0", "module 1", "module 2")

@@ -22,7 +22,7 @@ from difftest.campaign.case_run import TRIES
 from difftest.cases.case import Case
 from difftest.commands import nightly
 from difftest.errors import UsageError
-from difftest.known import Ledger, read_ledger
+from difftest.findings.ledger import Ledger, read_ledger
 from difftest.records.corpus import Corpus
 from difftest.records.resume import Recorded
 

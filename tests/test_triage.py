@@ -20,10 +20,10 @@ from difftest.commands import minimize
 from difftest.commands.minimize import Task, keep, read_task, search
 from difftest.commands.triage import _backends
 from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.ledger import Entry, Ledger
+from difftest.findings.triage import Status, Triaged, status, steady, triage
 from difftest.judge.outcome import Outcome, Symptom
-from difftest.known import Entry, Ledger
 from difftest.records.corpus import REDUCED, write_case
-from difftest.triage import Status, Triaged, status, steady, triage
 from workers.backends import candidates
 
 TODAY = date(2026, 11, 21)

@@ -10,8 +10,8 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from difftest.findings.localise import MODULE, VARIABLE
 from difftest.judge.outcome import Sharded, Stage
-from difftest.localise import MODULE, VARIABLE
 
 Tensors = dict[tuple[Stage, str], Tensor]
 

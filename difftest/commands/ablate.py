@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
-from difftest.ablate import CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.cases.case import Case
 from difftest.commands._options import check_ranks, json_option, print_json
 from difftest.commands.reproducer import read_finding
+from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
+from difftest.findings.localise import locate
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Symptom
-from difftest.localise import locate
 from difftest.records.corpus import Corpus
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from difftest.bisect import Asked, Bisected
-from difftest.bisect import bisect as search
 from difftest.commands import _replayed
 from difftest.commands._environments import COMPANIONS, Environments
 from difftest.commands._options import json_option, print_json
 from difftest.commands._scripts import SECONDS, run_script
 from difftest.commands.reproducer import read_finding
 from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.bisect import Asked, Bisected
+from difftest.findings.bisect import bisect as search
 from difftest.records.corpus import SCRIPT, Corpus
 
 TIMES = 3

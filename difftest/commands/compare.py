@@ -13,7 +13,7 @@ from difftest.campaign.run import run as run_campaign
 from difftest.commands._options import json_option
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
-from difftest.known import LEDGER_FILE, read_ledger
+from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.records.bundle import Joined
 from difftest.records.corpus import Corpus
 from difftest.records.resume import DIGEST_LENGTH, resumed

@@ -12,10 +12,10 @@ from difftest.cases.case import Case
 from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.commands.replay import read_target
 from difftest.errors import UsageError
+from difftest.findings.triage import steady
 from difftest.records.corpus import FINDING, REDUCED, Corpus, write_case
 from difftest.reduce.journal import Journal
 from difftest.reduce.search import BUDGET, Reduced, reduce
-from difftest.triage import steady
 
 UNSTEADY_TRIES = 3
 """How often a case is run before it is said not to show a fault that comes and goes."""

@@ -18,12 +18,12 @@ from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, most_ranks
 from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
+from difftest.findings.ledger import LEDGER_FILE, Ledger, guarded, read_ledger, utc_today
+from difftest.findings.triage import Status, Triaged, triage
 from difftest.judge.divergence import Finding
-from difftest.known import LEDGER_FILE, Ledger, guarded, read_ledger, utc_today
 from difftest.records import resume
 from difftest.records.corpus import Corpus
 from difftest.records.resume import Recorded
-from difftest.triage import Status, Triaged, triage
 
 BUDGET_SECONDS = 3600.0
 REPLAYED_SHARE = 0.5

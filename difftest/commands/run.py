@@ -19,9 +19,9 @@ from difftest.commands._options import Backends, Duration, Names, check_world_si
 from difftest.commands._out import Out, placed
 from difftest.commands._progress import Meter
 from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, guarded, read_ledger, utc_today
 from difftest.judge.divergence import Divergence, Finding
 from difftest.judge.outcome import Symptom
-from difftest.known import LEDGER_FILE, Entry, Ledger, guarded, read_ledger, utc_today
 from difftest.records import resume
 from difftest.records.corpus import Corpus
 from difftest.records.resume import Definition, Recorded

@@ -19,8 +19,8 @@ from difftest.cases.case import Case
 from difftest.commands._options import json_option, print_json
 from difftest.commands._planting import Planting
 from difftest.errors import UsageError
+from difftest.findings.ledger import Ledger, read_ledger, utc_today
 from difftest.judge.outcome import Failure, Outcome, Trace
-from difftest.known import Ledger, read_ledger, utc_today
 from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from difftest import plugins
 from difftest.campaign.case_run import Campaign
 from difftest.commands._options import check_ranks, json_option, most_ranks, print_json
 from difftest.errors import InfrastructureError, UsageError
-from difftest.known import LEDGER_FILE, Entry, read_ledger, utc_today
+from difftest.findings.ledger import LEDGER_FILE, Entry, read_ledger, utc_today
+from difftest.findings.triage import TIMES, Status, Triaged, triage
 from difftest.records.corpus import Corpus
-from difftest.triage import TIMES, Status, Triaged, triage
 
 
 @click.command("triage")

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from difftest import installed
-from difftest.ablations.precision import SAME_PRECISION
 from difftest.cases.case import Case
+from difftest.findings.ablations.precision import SAME_PRECISION
 from workers.xla import plugin, start
 
 THREADS_AT_LEAST = 16

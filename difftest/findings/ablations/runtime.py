@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from difftest.ablations import Ablation, Asked
+from difftest.findings.ablations import Ablation, Asked
 
 ORDER = 40
 ASYNCHRONOUS = "PJRT_CPU_ASYNC_CLIENT"

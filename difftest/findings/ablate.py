@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from difftest.ablations import Ablation, Asked, ablations
 from difftest.campaign.again import rerun
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.campaign.memo import Once
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
+from difftest.findings.ablations import Ablation, Asked, ablations
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence, Finding
 

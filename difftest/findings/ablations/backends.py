@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from difftest.ablations import Ablation, Asked
+from difftest.findings.ablations import Ablation, Asked
 
 ORDER = 10
 

@@ -16,8 +16,8 @@ from difftest.campaign.case_run import Campaign, now
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
 from difftest.errors import InfrastructureError
+from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.divergence import Finding
-from difftest.known import Entry, Ledger
 from difftest.records.corpus import Corpus
 
 TIMES = 3

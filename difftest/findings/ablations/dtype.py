@@ -5,8 +5,8 @@ from typing import get_args
 
 import msgspec
 
-from difftest.ablations import Ablation, Asked
 from difftest.cases.case import DType
+from difftest.findings.ablations import Ablation, Asked
 
 ORDER = 20
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from difftest.ablations import Ablation, Asked
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Replicate, replicated
+from difftest.findings.ablations import Ablation, Asked
 
 ORDER = 0
 

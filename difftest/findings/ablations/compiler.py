@@ -5,7 +5,7 @@ A pass whose absence makes the finding disappear is where to look; HLO before an
 
 from collections.abc import Iterator
 
-from difftest.ablations import Ablation, Asked
+from difftest.findings.ablations import Ablation, Asked
 
 ORDER = 30
 

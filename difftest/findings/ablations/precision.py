@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from difftest.ablations import Ablation, Asked
+from difftest.findings.ablations import Ablation, Asked
 
 ORDER = 50
 SAME_PRECISION = "--xla_allow_excess_precision=false"
