@@ -273,7 +273,7 @@ def test_help_list_and_doctor_need_no_framework(arguments: tuple[str, ...]) -> N
 
 def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
     program = BLOCKED.format(heavy={"torch", "torch_xla", "ray", "jax"}) + (
-        "import difftest.campaign.run, difftest.support, workers.backends\n"
+        "import difftest.campaign.run, difftest.selftest.support, workers.backends\n"
         "from generators.cases import case_at\n"
         "for backend in workers.backends.candidates().values():\n"
         "    backend.unsupported(case_at(0, 0))\n"

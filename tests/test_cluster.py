@@ -14,7 +14,7 @@ import pytest
 
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Failure, Symptom, Trace
-from difftest.selftest import same
+from difftest.selftest.rates import same
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")

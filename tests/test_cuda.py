@@ -15,7 +15,7 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Failure, Symptom, Trace
-from difftest.selftest import same
+from difftest.selftest.rates import same
 from generators.cases import case_at
 from workers import sandbox
 from workers.backends import torchax

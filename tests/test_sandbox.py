@@ -24,7 +24,7 @@ from difftest.cases.model import Model
 from difftest.errors import InfrastructureError
 from difftest.judge.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
-from difftest.selftest import same
+from difftest.selftest.rates import same
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")

@@ -12,7 +12,7 @@ from samples import a_case, candidate, oracle, with_pieces, wrong_at
 
 from difftest.commands.selftest import _chosen
 from difftest.judge.outcome import Failure, Stage, Symptom
-from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, same, sweep
+from difftest.selftest.rates import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, same, sweep
 from workers import cards, faults
 from workers.faults import Fault
 

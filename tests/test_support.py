@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from samples import a_case, tensor_parallel_case
 
 from difftest.cases.case import Case
-from difftest.support import Support, markdown, table
+from difftest.selftest.support import Support, markdown, table
 
 CASES = [tensor_parallel_case(), a_case(), a_case(seed=1), a_case(seed=2), a_case(seed=3)]
 

@@ -12,7 +12,7 @@ from samples import a_case, a_failure, candidate, oracle
 from difftest.errors import UsageError
 from difftest.judge.outcome import Trace
 from difftest.records import traces
-from difftest.selftest import same
+from difftest.selftest.rates import same
 
 
 def saved(folder: Path) -> Path:

@@ -16,7 +16,7 @@ from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
-from difftest.selftest import Planted
+from difftest.selftest.rates import Planted
 
 if TYPE_CHECKING:
     from workers.faults import Fault

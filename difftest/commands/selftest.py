@@ -21,7 +21,7 @@ from difftest.commands._planting import Planting
 from difftest.errors import UsageError
 from difftest.findings.ledger import Ledger, read_ledger, utc_today
 from difftest.judge.outcome import Failure, Outcome, Trace
-from difftest.selftest import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
+from difftest.selftest.rates import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
 
 if TYPE_CHECKING:
     from workers.dispatch import Pool

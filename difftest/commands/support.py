@@ -3,7 +3,7 @@
 import click
 
 from difftest.commands._options import json_option, print_json
-from difftest.support import SAMPLE, Support, markdown, table
+from difftest.selftest.support import SAMPLE, Support, markdown, table
 
 
 def rows() -> list[Support]:
