@@ -14,10 +14,10 @@ from samples import a_case
 from test_campaign import Machine, a_campaign, always, examined, sharded, the_finding
 from test_divergence import FOUND
 
-from difftest.commands import _replayed
-from difftest.commands._environments import MADE, Environments
-from difftest.commands._scripts import run_script
 from difftest.commands.bisect import ask_version, read_script
+from difftest.commands.service import case_script
+from difftest.commands.service.environments import MADE, Environments
+from difftest.commands.service.scripts import run_script
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.bisect import Asked, bisect
 from difftest.records.corpus import SCRIPT
@@ -98,7 +98,7 @@ def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:
 
 def test_an_environment_is_made_once_and_again_when_it_was_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr("difftest.commands._environments._call", lambda command: calls.append(command) or pretend(tmp_path, command))
+    monkeypatch.setattr("difftest.commands.service.environments._call", lambda command: calls.append(command) or pretend(tmp_path, command))
     made = Environments(root=tmp_path, package="torch_xla", companions=("torch=={version}", "numpy"))
     for _ in range(2):
         assert made.interpreter("2.8.0") == tmp_path / "torch_xla-2.8.0" / "bin" / "python"
@@ -143,7 +143,7 @@ def test_what_is_neither_a_finding_nor_a_script_is_told(tmp_path: Path) -> None:
 
 def test_a_case_is_replayed_elsewhere_from_a_checkout_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no checkout"):
-        _replayed.requirement(tmp_path)
+        case_script.requirement(tmp_path)
 
 
 def test_a_replay_tells_the_fault_from_its_absence_and_from_others(
@@ -151,11 +151,11 @@ def test_a_replay_tells_the_fault_from_its_absence_and_from_others(
 ) -> None:
     machine, case = Machine(torch_ddp=always), a_case().to_json()
     monkeypatch.setattr(sandbox, "run", machine.run)
-    assert _replayed.replayed(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == _replayed.OTHERWISE
+    assert case_script.replayed(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == case_script.OTHERWISE
     shown = capsys.readouterr().out.split()[-1]
-    assert _replayed.replayed(case, "torch_ddp", shown) == _replayed.SHOWN
+    assert case_script.replayed(case, "torch_ddp", shown) == case_script.SHOWN
     machine.wrong = {}
-    assert _replayed.replayed(case, "torch_ddp", shown) == _replayed.ABSENT
+    assert case_script.replayed(case, "torch_ddp", shown) == case_script.ABSENT
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_a_case_tells_whether_a_real_fault_is_there() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = case_at(0, 1)
     alive = msgspec.structs.replace(FOUND, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6")
-    tried = [run_script(_replayed.script(finding, case)) for finding in (alive, msgspec.structs.replace(alive, backend="torch_dtensor"))]
+    tried = [run_script(case_script.script(finding, case)) for finding in (alive, msgspec.structs.replace(alive, backend="torch_dtensor"))]
     assert [(one.shown, one.absent) for one in tried] == [(True, False), (False, True)], [one.said for one in tried]
 
 

@@ -12,8 +12,8 @@ from samples import a_case
 from test_divergence import FOUND
 
 from difftest import __version__, cli, plugins
-from difftest.commands._options import Duration, Names
 from difftest.commands.list import KINDS
+from difftest.commands.service.options import Duration, Names
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records.corpus import Corpus
 from workers.xla import devices

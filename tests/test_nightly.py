@@ -235,7 +235,7 @@ def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(sky: Sky, tmp
 
 def test_a_killed_night_s_runs_are_in_storage_soon(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
-    monkeypatch.setattr("difftest.commands._out.EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("difftest.commands.service.storage.EVERY_SECONDS", 0.01)
     there = []
 
     def slow(*words: Any) -> nightly.Night:  # noqa: ANN401

@@ -24,9 +24,9 @@ from difftest.cases.case import Case, Data, DType, Regime, Training
 from difftest.cases.layers import Collective, Embedding, FlashAttention, Linear, Redistribute, Residual
 from difftest.cases.layout import Shard
 from difftest.cases.options import Replication, Start
-from difftest.commands._replay import replay
-from difftest.commands._scripts import keep_graphs, run_script
 from difftest.commands.reproducer import NO_NUMBERS, command
+from difftest.commands.service.graphs import replay
+from difftest.commands.service.scripts import keep_graphs, run_script
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import Failure, Stage, Symptom
 from difftest.records.corpus import Corpus, Measurement

@@ -7,8 +7,8 @@ import click
 
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.cases.case import Case
-from difftest.commands._options import check_ranks, json_option, print_json
 from difftest.commands.reproducer import read_finding
+from difftest.commands.service.options import check_ranks, json_option, print_json
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
 from difftest.findings.localise import locate
 from difftest.judge.divergence import Finding

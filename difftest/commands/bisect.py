@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from difftest.commands import _replayed
-from difftest.commands._environments import COMPANIONS, Environments
-from difftest.commands._options import json_option, print_json
-from difftest.commands._scripts import SECONDS, run_script
 from difftest.commands.reproducer import read_finding
+from difftest.commands.service import case_script
+from difftest.commands.service.environments import COMPANIONS, Environments
+from difftest.commands.service.options import json_option, print_json
+from difftest.commands.service.scripts import SECONDS, run_script
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.bisect import Asked, Bisected
 from difftest.findings.bisect import bisect as search
@@ -84,7 +84,7 @@ def read_script(target: Path) -> tuple[str, tuple[str, ...]]:
     """
     if target.is_dir() and not (target / SCRIPT).exists():
         finding, case, _ = read_finding(target)
-        return _replayed.script(finding, case), _replayed.requirement()
+        return case_script.script(finding, case), case_script.requirement()
     file = target / SCRIPT if target.is_dir() else target
     try:
         return file.read_text(), ()

@@ -10,9 +10,9 @@ import click
 
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.campaign.run import run as run_campaign
-from difftest.commands._options import json_option
-from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
+from difftest.commands.service.options import json_option
+from difftest.commands.service.storage import Out, placed
 from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.records.bundle import Joined
 from difftest.records.corpus import Corpus

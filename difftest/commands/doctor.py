@@ -10,7 +10,7 @@ import click
 import psutil
 
 from difftest import installed
-from difftest.commands._options import json_option, most_ranks, print_json
+from difftest.commands.service.options import json_option, most_ranks, print_json
 
 PACKAGES = {
     "numpy": "", "pandas": "", "pyarrow": "", "hypothesis": "",

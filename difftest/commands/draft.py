@@ -9,8 +9,8 @@ import click
 
 from difftest import installed
 from difftest.cases.case import Case
-from difftest.commands._options import json_option, print_json
 from difftest.commands.reproducer import ARTIFACTS, put, read_finding
+from difftest.commands.service.options import json_option, print_json
 from difftest.judge.divergence import Finding
 from difftest.records.corpus import SAID, SCRIPT, Corpus, Measurement
 

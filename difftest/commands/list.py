@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from difftest import plugins
-from difftest.commands._options import json_option, print_json
+from difftest.commands.service.options import json_option, print_json
 
 KINDS = {"backends": "workers.backends", "paths": "generators.paths", "checks": "difftest.judge.checks", "formats": "reports.formats"}
 

@@ -9,8 +9,8 @@ import click
 from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
 from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.cases.case import Case
-from difftest.commands._options import Backends, check_ranks, json_option, print_json
 from difftest.commands.replay import read_target
+from difftest.commands.service.options import Backends, check_ranks, json_option, print_json
 from difftest.errors import UsageError
 from difftest.findings.triage import steady
 from difftest.records.corpus import FINDING, REDUCED, Corpus, write_case

@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from difftest.campaign.case_run import ORACLE, Campaign
-from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, most_ranks
-from difftest.commands._out import Out, placed
 from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
+from difftest.commands.service.options import Backends, Duration, Names, check_world_size, json_option, most_ranks
+from difftest.commands.service.storage import Out, placed
 from difftest.findings.ledger import LEDGER_FILE, Ledger, guarded, read_ledger, utc_today
 from difftest.findings.triage import Status, Triaged, triage
 from difftest.judge.divergence import Finding

@@ -12,7 +12,7 @@ import click
 from difftest.campaign.case_run import ORACLE, Campaign, Described, Examined
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
-from difftest.commands._options import Backends, Names, check_ranks, check_world_size, json_option, print_json
+from difftest.commands.service.options import Backends, Names, check_ranks, check_world_size, json_option, print_json
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 from difftest.records.bundle import EVIDENCE, Recorder, Who

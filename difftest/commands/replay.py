@@ -16,7 +16,7 @@ import click
 from difftest.campaign.again import takes_two
 from difftest.campaign.case_run import IN_DOUBT, ORACLE, believed
 from difftest.cases.case import Case
-from difftest.commands._options import Backends, check_ranks, json_option, print_json
+from difftest.commands.service.options import Backends, check_ranks, json_option, print_json
 from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Finding

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from difftest.commands._options import Names, json_option, print_json
+from difftest.commands.service.options import Names, json_option, print_json
 
 
 @click.command("report")

@@ -9,10 +9,10 @@ import click
 from difftest.campaign.case_run import IN_DOUBT, ORACLE
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
-from difftest.commands._options import check_ranks, json_option, print_json
-from difftest.commands._replay import replay
-from difftest.commands._scripts import Tried, keep_graphs, run_script
 from difftest.commands.replay import read_target
+from difftest.commands.service.graphs import replay
+from difftest.commands.service.options import check_ranks, json_option, print_json
+from difftest.commands.service.scripts import Tried, keep_graphs, run_script
 from difftest.errors import UsageError
 from difftest.judge.comparator import first_things_first
 from difftest.judge.divergence import Divergence, Finding

@@ -15,9 +15,9 @@ from difftest.campaign.case_run import ORACLE, Campaign
 from difftest.campaign.run import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
-from difftest.commands._options import Backends, Duration, Names, check_world_size, json_option, print_json
-from difftest.commands._out import Out, placed
-from difftest.commands._progress import Meter
+from difftest.commands.service.options import Backends, Duration, Names, check_world_size, json_option, print_json
+from difftest.commands.service.progress import Meter
+from difftest.commands.service.storage import Out, placed
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, guarded, read_ledger, utc_today
 from difftest.judge.divergence import Divergence, Finding

@@ -16,8 +16,8 @@ import msgspec
 from difftest.campaign.case_run import IN_DOUBT, ORACLE
 from difftest.campaign.memo import Once
 from difftest.cases.case import Case
-from difftest.commands._options import json_option, print_json
-from difftest.commands._planting import Planting
+from difftest.commands.service.options import json_option, print_json
+from difftest.commands.service.planting import Planting
 from difftest.errors import UsageError
 from difftest.findings.ledger import Ledger, read_ledger, utc_today
 from difftest.judge.outcome import Failure, Outcome, Trace

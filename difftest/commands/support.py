@@ -2,7 +2,7 @@
 
 import click
 
-from difftest.commands._options import json_option, print_json
+from difftest.commands.service.options import json_option, print_json
 from difftest.selftest.support import SAMPLE, Support, markdown, table
 
 

@@ -8,7 +8,7 @@ import click
 
 from difftest import plugins
 from difftest.campaign.case_run import Campaign
-from difftest.commands._options import check_ranks, json_option, most_ranks, print_json
+from difftest.commands.service.options import check_ranks, json_option, most_ranks, print_json
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE, Entry, read_ledger, utc_today
 from difftest.findings.triage import TIMES, Status, Triaged, triage

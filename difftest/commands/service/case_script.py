@@ -16,11 +16,11 @@ from difftest.judge.divergence import Finding
 from difftest.records.corpus import Corpus
 
 TEXT = """\
-from difftest.commands._replayed import replayed
+from difftest.commands.service.case_script import replayed
 
 raise SystemExit(replayed({case!r}, {backend!r}, {fingerprint!r}))
 """
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SHOWN, ABSENT, OTHERWISE = 0, 1, 2
 
 
