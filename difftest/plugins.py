@@ -3,7 +3,7 @@
 The folders are `difftest.judge.checks`, `generators.paths`, `workers.backends` and `reports.formats`; what a module in one of
 them must offer is the `Protocol` in the folder's `__init__`. Names are read from the folder without importing anything.
 
-A backend may be named with an environment: `xla_spmd@2.8` is `xla_spmd`, run where `workers.environments` finds one of that name.
+A backend may be named with an environment: `xla_spmd@2.8` is `xla_spmd`, run where `workers.cluster.environments` finds one of that name.
 """
 
 import importlib

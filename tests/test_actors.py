@@ -10,7 +10,7 @@ from difftest.judge.outcome import Sharded, Stage, Symptom, Trace
 
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
-from workers import actors
+from workers.cluster import actors
 
 
 def test_ranks_are_cut_into_neighbours() -> None:

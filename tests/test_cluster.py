@@ -23,8 +23,9 @@ ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluste
 from ray.cluster_utils import Cluster  # noqa: E402
 from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
-from workers import dispatch, sandbox  # noqa: E402
-from workers.environments import Environment  # noqa: E402
+from workers import sandbox
+from workers.cluster import dispatch  # noqa: E402
+from workers.cluster.environments import Environment  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 from workers.torch.devices import SHARE_VARIABLE  # noqa: E402
 

@@ -24,7 +24,7 @@ ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluste
 from samples import tensor_parallel_case  # noqa: E402
 from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
-from workers import dispatch  # noqa: E402
+from workers.cluster import dispatch  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 
 TWO_CLUSTERS = """

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from difftest.errors import UsageError
-from workers import environments
-from workers.environments import PLAIN, VARIABLE, Environment
+from workers.cluster import environments
+from workers.cluster.environments import PLAIN, VARIABLE, Environment
 
 DEPLOYED = Path(__file__).parent.parent / ".github" / "deploy" / "environments.toml"
 TWO = """

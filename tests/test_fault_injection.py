@@ -25,7 +25,7 @@ pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 from difftest.campaign.case_run import Campaign  # noqa: E402
 from difftest.campaign.run import run  # noqa: E402
 from generators.cases import case_at  # noqa: E402
-from workers import dispatch  # noqa: E402
+from workers.cluster import dispatch  # noqa: E402
 
 BACKEND = "torch_ddp"
 CASES = 4

@@ -115,8 +115,8 @@ def told(one: Planted) -> str:
 
 def test_planted_defects_reduce_to_few_ranks_layers_and_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-    from workers import dispatch  # noqa: PLC0415
     from workers.backends import candidates  # noqa: PLC0415
+    from workers.cluster import dispatch  # noqa: PLC0415
 
     results: list[Planted] = []
     pairs = chosen()

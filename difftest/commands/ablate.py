@@ -38,8 +38,8 @@ def command(target: Path, workers: int | None, *, as_json: bool) -> int:
 
 
 def _run(finding: Finding, case: Case, corpus: Corpus, workers: int | None) -> tuple[Mapping[str, str] | None, tuple[str, ...]]:
-    from workers import dispatch
     from workers.backends import candidates
+    from workers.cluster import dispatch
 
     with dispatch.cluster(None, workers) as count:
         pool = dispatch.Pool(count)

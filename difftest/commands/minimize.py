@@ -137,8 +137,8 @@ def keep(task: Task, reduced: Reduced) -> None:
 
 
 def _run(task: Task, budget: int, workers: int | None) -> tuple[Task, Reduced] | None:
-    from workers import dispatch
     from workers.backends import candidates
+    from workers.cluster import dispatch
 
     with dispatch.cluster(None, workers) as count:
         pool = dispatch.Pool(count)

@@ -122,8 +122,8 @@ def report(options: Mapping[str, Any], corpus: Corpus, ledger: Ledger, night: Ni
 
 
 def _on_a_cluster(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> Night:
-    from workers import dispatch
     from workers.backends import candidates
+    from workers.cluster import dispatch
 
     backends = candidates(options["backends"] or ())
     with dispatch.cluster(options["address"], options["workers"]) as workers:

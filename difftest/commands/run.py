@@ -82,8 +82,8 @@ def prepared(out: Path) -> Corpus:
 
 def definition(options: Mapping[str, Any]) -> Definition:
     """What defines the campaign that these options ask for."""
-    from workers import environments
     from workers.backends import candidates
+    from workers.cluster import environments
 
     backends = tuple(sorted(candidates(options["backends"] or ())))
     return Definition(
@@ -135,8 +135,8 @@ class Tally:
 
 
 def _run(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> Tally:
-    from workers import dispatch
     from workers.backends import candidates
+    from workers.cluster import dispatch
 
     backends = candidates(options["backends"] or ())
     with dispatch.cluster(options["address"], options["workers"]) as workers:

@@ -24,7 +24,7 @@ from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.selftest.rates import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
 
 if TYPE_CHECKING:
-    from workers.dispatch import Pool
+    from workers.cluster.dispatch import Pool
     from workers.faults import Fault
 
 T = TypeVar("T")
@@ -61,8 +61,9 @@ VARIANTS = {
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings; exit status 1 when a rate misses its bar."""
-    from workers import dispatch, limits
+    from workers import limits
     from workers.backends import candidates
+    from workers.cluster import dispatch
 
     chosen, backends = _chosen(options["defects"]), candidates()
     told: dict[str, Any] = {"seed": options["seed"]}

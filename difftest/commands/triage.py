@@ -27,8 +27,8 @@ def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_j
     corpus = _corpus(folder)
     found: list[Triaged] = []
     if corpus.fingerprints():
-        from workers import dispatch
         from workers.backends import candidates
+        from workers.cluster import dispatch
 
         with dispatch.cluster(None, workers) as count:
             pool = dispatch.Pool(count)

@@ -15,7 +15,7 @@ from difftest.errors import UsageError
 def candidates(wanted: tuple[str, ...] = ()) -> dict[str, ModuleType]:
     """The backends in `wanted`, or the usual ones, by name; the oracle is not one of them. `UsageError` for an unknown name.
 
-    A name may end in an environment, as `xla_spmd@2.8` (`workers.environments`). A backend whose file names extras of this package in
+    A name may end in an environment, as `xla_spmd@2.8` (`workers.cluster.environments`). A backend whose file names extras of this package in
     `ON_REQUEST` needs others than the usual ones, and runs only where it is named.
     """
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)

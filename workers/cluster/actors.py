@@ -16,7 +16,7 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers import sandbox
-from workers.environments import Environment
+from workers.cluster.environments import Environment
 from workers.sandbox import Share
 from workers.zygotes import zygote_with
 
