@@ -4,7 +4,7 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome
-from workers import sandbox
+from workers.isolate import sandbox
 
 
 def agrees(case: Case, backend: str, outcome: Outcome, deadline: float) -> bool:

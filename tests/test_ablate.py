@@ -193,7 +193,7 @@ def test_findings_written_before_there_were_ablations_are_read(tmp_path: Path) -
 def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alone(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch")
     from difftest.commands.reproducer import seen_now  # noqa: PLC0415
-    from workers import sandbox  # noqa: PLC0415
+    from workers.isolate import sandbox  # noqa: PLC0415
 
     case = a_case(DEEP, training=Training(clip_norm=0.25))
     campaign = Campaign(

@@ -22,7 +22,7 @@ from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.bisect import Asked, bisect
 from difftest.records.corpus import SCRIPT
 from generators.cases import case_at
-from workers import sandbox
+from workers.isolate import sandbox
 
 ROOT = Path(__file__).parent.parent
 

@@ -57,7 +57,7 @@ class Machine:
         return self.answer(case, backend)
 
     def run(self, case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
-        """As `workers.sandbox.run`, for which it stands."""
+        """As `workers.isolate.sandbox.run`, for which it stands."""
         return self.execute(case, backend, options)
 
     def answer(self, case: Case, backend: str) -> Outcome:

@@ -23,10 +23,10 @@ ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluste
 from ray.cluster_utils import Cluster  # noqa: E402
 from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
-from workers import sandbox
 from workers.cluster import dispatch  # noqa: E402
 from workers.cluster.environments import Environment  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
+from workers.isolate import sandbox
 from workers.torch.devices import SHARE_VARIABLE  # noqa: E402
 
 STARTED = """

@@ -13,9 +13,9 @@ from difftest.cases.exactness import inexact
 from difftest.cases.layers import Collective, Linear
 from difftest.cases.layout import Mesh, Shard
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
-from workers import sandbox
 from workers.backends import torch_dtensor, torch_fsdp, torch_tp, xla_dtensor, xla_tp
 from workers.faults import VARIABLE
+from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
 

@@ -17,10 +17,10 @@ from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Failure, Symptom, Trace
 from difftest.selftest.rates import same
 from generators.cases import case_at
-from workers import sandbox
 from workers.backends import torchax
 from workers.cards import VISIBLE, cards
 from workers.faults import VARIABLE
+from workers.isolate import sandbox
 from workers.torch.devices import SHARE_VARIABLE
 from workers.xla import plugin
 

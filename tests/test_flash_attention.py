@@ -18,9 +18,10 @@ from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
 from generators.paths import flash_attention
 from generators.training import MOST_SCORES, scores
-from workers import sandbox, tp_plan
+from workers import tp_plan
 from workers.backends import xla_spmd
 from workers.faults import all_faults
+from workers.isolate import sandbox
 from workers.xla import pallas
 from workers.xla.flash import partition_spec
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from difftest.errors import UsageError
-from workers import limits
-from workers.limits import Limits
+from workers.isolate import limits
+from workers.isolate.limits import Limits
 
 HOLDS = "held = bytearray(256 * 2**20); print(len(held), flush=True); input()"
 

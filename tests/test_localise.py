@@ -106,7 +106,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 @pytest.mark.slow
 @needs_torch
 def test_an_ordinary_run_keeps_no_module_and_a_traced_one_all_of_them() -> None:
-    from workers import sandbox  # noqa: PLC0415
+    from workers.isolate import sandbox  # noqa: PLC0415
 
     case = a_case(DEEP)
     ordinary, traces = (sandbox.run(case, "torch_ddp", options=options) for options in ({}, {VARIABLE: "1"}))

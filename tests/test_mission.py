@@ -15,7 +15,7 @@ from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 from generators.cases import case_at
-from workers import sandbox
+from workers.isolate import sandbox
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workers import native
+from workers.isolate import native
 
 EXECUTE = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
 LOG = """some warning

@@ -14,7 +14,7 @@ from test_campaign import Machine
 from difftest import cli
 from difftest.errors import InfrastructureError
 from difftest.records.corpus import write_case
-from workers import sandbox
+from workers.isolate import sandbox
 
 ABSENT = ("ray", "torch_xla")
 

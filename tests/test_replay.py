@@ -18,7 +18,7 @@ from difftest.campaign.case_run import IN_DOUBT, ORACLE
 from difftest.cases.case import Case
 from difftest.commands.replay import busy, command, rates
 from difftest.judge.outcome import Outcome, Stage
-from workers import sandbox
+from workers.isolate import sandbox
 
 DIVERGES, AGREES = 1, 0
 SLIGHTLY = 1e-3

@@ -29,9 +29,9 @@ from difftest.selftest.rates import same
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
-from workers import sandbox, spool  # noqa: E402
 from workers.faults import VARIABLE, all_faults  # noqa: E402
-from workers.limits import Limits  # noqa: E402
+from workers.isolate import sandbox, spool  # noqa: E402
+from workers.isolate.limits import Limits  # noqa: E402
 
 DEADLINE_SECONDS = 15.0
 DDP = "torch_ddp"

@@ -7,8 +7,8 @@ from samples import a_case
 from test_flash_attention import CASES, agrees, flash
 
 from difftest.cases.case import Case, Training
-from workers import sandbox
 from workers.backends import candidates
+from workers.isolate import sandbox
 from workers.xla import pallas, splash
 from workers.xla.flash import partition_spec
 

@@ -18,7 +18,7 @@ from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerN
 from difftest.cases.layout import Replicate, Shard
 from difftest.judge.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
-from workers import sandbox
+from workers.isolate import sandbox
 from workers.torch import devices
 
 BACKENDS = ("torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp")

@@ -12,8 +12,8 @@ from difftest.cases.layers import Collective, Linear
 from difftest.cases.layout import Replicate, Shard
 from difftest.judge.comparator import compare
 from generators.cases import case_at
-from workers import sandbox
 from workers.backends import candidates, torchax
+from workers.isolate import sandbox
 
 LARGEST = 4
 needs_torchax = pytest.mark.skipif(

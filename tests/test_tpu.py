@@ -12,7 +12,7 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.judge.outcome import Trace
 from generators.cases import case_at
-from workers import sandbox
+from workers.isolate import sandbox
 from workers.xla import devices
 
 pytestmark = [

@@ -10,8 +10,8 @@ from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerN
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, replica_groups
 from difftest.cases.model import Model
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
-from workers import sandbox
 from workers.backends import xla_spmd, xla_tp
+from workers.isolate import sandbox
 from workers.xla import devices, sharding
 
 pytestmark = [

@@ -10,8 +10,8 @@ from difftest.cases.layers import Activation, Dropout, Linear, Redistribute
 from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
 from difftest.judge.outcome import Failure, Stage
-from workers import sandbox
 from workers.backends import xla_annotated, xla_fsdp
+from workers.isolate import sandbox
 
 pytestmark = pytest.mark.slow
 

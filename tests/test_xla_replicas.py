@@ -17,7 +17,7 @@ from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Replication
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Failure, Stage, Trace
-from workers import sandbox
+from workers.isolate import sandbox
 from workers.xla import devices, replicas
 
 BACKENDS = ("xla_ddp", "xla_replica")

@@ -15,8 +15,8 @@ from difftest.cases.options import ACTS, Start
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import identity
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
-from workers import sandbox
 from workers.faults import VARIABLE
+from workers.isolate import sandbox
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,8 +9,8 @@ import pytest
 
 import difftest
 import workers
-from workers import zygotes
-from workers.zygotes import Zygote
+from workers.isolate import zygotes
+from workers.isolate.zygotes import Zygote
 
 IN_A_CHECKOUT = """
 import subprocess, sys

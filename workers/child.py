@@ -23,9 +23,10 @@ import torch
 from difftest import installed, plugins
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
-from workers import faults, native, spool
+from workers import faults
 from workers.cards import ON_CARDS, PLATFORMS
 from workers.clients import Clients
+from workers.isolate import native, spool
 from workers.train import train
 
 STAGE_WIDTH = 16

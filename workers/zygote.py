@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from workers import variables
+from workers.isolate import variables
 
 POLL_SECONDS = 0.02
 STANDARD_INPUT = 0
@@ -35,7 +35,8 @@ def serve(preload: list[str]) -> None:
     """Forks on request until standard input closes."""
     replies = _take_stdout()
     preloaded(preload)
-    from workers import child, native  # after the preload: it imports torch
+    from workers import child
+    from workers.isolate import native  # after the preload: it imports torch
 
     native.compiled()
     _say(replies, {"ready": True})

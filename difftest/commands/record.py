@@ -79,7 +79,7 @@ class _Recording:
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """One run, kept before it is compared with anything."""
-        from workers import sandbox
+        from workers.isolate import sandbox
 
         with self._free:
             outcome = sandbox.run(case, backend, options=options)

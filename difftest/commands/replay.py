@@ -96,8 +96,8 @@ def rates(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
 
 
 def _replays(what: Target, wanted: tuple[str, ...] | None, times: int, load: int) -> Iterator[dict[str, Any]]:
-    from workers import sandbox
     from workers.backends import candidates
+    from workers.isolate import sandbox
 
     deadline = sandbox.DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))  # who is given less of the machine needs longer
     names = wanted or ((what.finding.backend,) if what.finding else ())

@@ -137,7 +137,7 @@ def _reason(finding: Finding, case: Case) -> str | None:
 def seen_now(finding: Finding, case: Case) -> "Fault | str":
     """What a script must show, from one more run of the case; or why there is nothing to show."""
     from reports import reproducer
-    from workers import sandbox
+    from workers.isolate import sandbox
 
     truth = sandbox.run(case, ORACLE, options=IN_DOUBT if finding.ratio is not None else {})
     outcome = sandbox.run(case, finding.backend)

@@ -61,9 +61,9 @@ VARIANTS = {
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings; exit status 1 when a rate misses its bar."""
-    from workers import limits
     from workers.backends import candidates
     from workers.cluster import dispatch
+    from workers.isolate import limits
 
     chosen, backends = _chosen(options["defects"]), candidates()
     told: dict[str, Any] = {"seed": options["seed"]}

@@ -15,10 +15,10 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
-from workers import sandbox
 from workers.cluster.environments import Environment
-from workers.sandbox import Share
-from workers.zygotes import zygote_with
+from workers.isolate import sandbox
+from workers.isolate.sandbox import Share
+from workers.isolate.zygotes import zygote_with
 
 CONSEQUENCES = (Symptom.CRASH, Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.HANG)
 """Of the failures of several nodes, what leads to what: where a rank crashes the others lose it, and where one raises they wait for it."""

@@ -24,10 +24,10 @@ from difftest.campaign.case_run import ORACLE
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
-from workers import limits, sandbox, variables, zygotes
 from workers.cluster import environments
 from workers.cluster.actors import Crew, Runner
 from workers.cluster.environments import Environment
+from workers.isolate import limits, sandbox, variables, zygotes
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

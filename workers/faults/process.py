@@ -12,7 +12,7 @@ from torch import distributed, nn
 from difftest.cases.case import Case
 from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
-from workers.limits import MOST_SECONDS
+from workers.isolate.limits import MOST_SECONDS
 from workers.session import Session
 
 EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")

@@ -39,8 +39,8 @@ def requirement(root: Path = ROOT) -> tuple[str, str]:
 
 def replayed(text: bytes, backend: str, fingerprint: str) -> int:
     """Runs a case here, beside the oracle, and tells what it shows first; the exit status that bisection understands."""
-    from workers import sandbox
     from workers.backends import candidates
+    from workers.isolate import sandbox
 
     case, backends = Case.from_json(text), candidates((backend,))
     if reason := backends[backend].unsupported(case):

@@ -22,9 +22,9 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
-from workers import limits, native, spool
-from workers.limits import Excess, Limits
-from workers.zygotes import Zygote, zygote_with
+from workers.isolate import limits, native, spool
+from workers.isolate.limits import Excess, Limits
+from workers.isolate.zygotes import Zygote, zygote_with
 
 DEADLINE_SECONDS = limits.DEADLINE_SECONDS
 WHERE_SECONDS = 0.5

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from difftest.errors import InfrastructureError
-from workers import limits
+from workers.isolate import limits
 
 START_SECONDS = 180.0
 STOP_SECONDS = 3.0
 PATH_VARIABLE = "PYTHONPATH"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class Zygote:
