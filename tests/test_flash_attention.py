@@ -18,10 +18,10 @@ from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
 from generators.paths import flash_attention
 from generators.training import MOST_SCORES, scores
-from workers import tp_plan
 from workers.backends import xla_spmd
 from workers.faults import all_faults
 from workers.isolate import sandbox
+from workers.training import tp_plan
 from workers.xla import pallas
 from workers.xla.flash import partition_spec
 
@@ -315,7 +315,7 @@ def test_scores_that_the_backward_pass_computes_again_differ_by_rounding_alone()
 @torch_needed
 def test_what_attention_means_has_the_gradients_of_its_formula() -> None:
     torch = pytest.importorskip("torch")
-    from workers.operators import Scores, attend  # noqa: PLC0415  it imports torch
+    from workers.training.operators import Scores, attend  # noqa: PLC0415  it imports torch
 
     random = torch.Generator().manual_seed(1)
     query, key, value, ab = (torch.randn(shape, dtype=torch.float64, generator=random) for shape in ((2, 2, 5, 3),) * 3 + ((2, 5, 5),))

@@ -12,7 +12,7 @@ from reports import private
 FOLDERS = (
     ('File "/home/me/.venv/lib/python3.11/site-packages/torch_xla/torch_xla.py", line 9', 'File "torch_xla/torch_xla.py", line 9'),
     ('File "/Users/A B/venv/lib/python3.11/site-packages/torch/x.py"', 'File "torch/x.py"'),
-    ('File "/tmp/ray/session_1/_ray_pkg_2/workers/train.py", line 1', 'File "workers/train.py", line 1'),
+    ('File "/tmp/ray/session_1/_ray_pkg_2/workers/training/train.py", line 1', 'File "workers/training/train.py", line 1'),
     ('File "/home/me/difftest/workers/xla/devices.py"', 'File "workers/xla/devices.py"'),
     ("g++ -I/home/me/env/lib/python3.11/site-packages/torch/include -I/home/me/include", "g++ -Itorch/include -I~/include"),
     ("file:///tmp/difftest-abc/rendezvous, /var/tmp/me/x", "file:///tmp/.../rendezvous, /tmp/.../x"),

@@ -34,9 +34,9 @@ from generators.cases import case_at
 from reports import reproducer, spelling
 from reports.reproducer import any_numbers, fault, needle, refusal, render, tolerance
 from reports.script import Fault
-from workers import tp_plan
 from workers.backends import candidates
 from workers.isolate import sandbox
+from workers.training import tp_plan
 
 CASES = 25
 MOST_LINES = 180

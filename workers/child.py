@@ -27,7 +27,7 @@ from workers import faults
 from workers.cards import ON_CARDS, PLATFORMS
 from workers.clients import Clients
 from workers.isolate import native, spool
-from workers.train import train
+from workers.training.train import train
 
 STAGE_WIDTH = 16
 MESSAGE_CHARACTERS = 4000

@@ -1,7 +1,7 @@
 """The layers that a model is a list of, as data: what each takes, gives and owns.
 
 Every layer maps a float tensor (batch, [sequence,] width) to one of the same rank; `Embedding` is the only one that takes integers, (batch,
-sequence). `Embedding` and `Collective` stand first. What a layer computes is written once in `workers.build`, for every backend.
+sequence). `Embedding` and `Collective` stand first. What a layer computes is written once in `workers.training.build`, for every backend.
 """
 
 import math

@@ -1,6 +1,6 @@
 """What is trained: a list of layers as data. Names and shapes of parameters are computed here, without torch.
 
-Parameter names are those of the `torch.nn.Module` that `workers.build` makes of it: the layer's index, then torch's own name (`0.weight`,
+Parameter names are those of the `torch.nn.Module` that `workers.training.build` makes of it: the layer's index, then torch's own name (`0.weight`,
 `2.0.q.weight`).
 """
 

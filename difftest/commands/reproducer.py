@@ -159,7 +159,7 @@ def _named(found: tuple[Divergence, ...]) -> str:
 def scripts(finding: Finding, case: Case, shown: "Fault") -> Iterator[str]:
     """The scripts to try, shortest first: few faults need the case's own numbers."""
     from reports import reproducer, spelling
-    from workers import tp_plan
+    from workers.training import tp_plan
 
     title = f"{finding.backend}, {spelling.brief(finding.detail)}"
     plan = tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}

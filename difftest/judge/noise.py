@@ -1,6 +1,6 @@
 """The noise floor: how far apart rounding alone may put two correct computations of a tensor.
 
-The oracle is run `SAMPLES` more times with every operation's rounding simulated (`workers.perturb`), and once in the case's own
+The oracle is run `SAMPLES` more times with every operation's rounding simulated (`workers.training.perturb`), and once in the case's own
 dtype. The root mean square deviation of the simulated runs from the float64 one, and the deviation of the real one beside it,
 make each element's floor; errors are counted in floors.
 

@@ -1,4 +1,4 @@
-"""The backends: each file says how to get what a layout says. `workers.session.Backend` is what a file here must offer.
+"""The backends: each file says how to get what a layout says. `workers.training.session.Backend` is what a file here must offer.
 
 A backend is listed, and asked what it supports, on machines without its framework: it imports the framework inside the
 functions that join it, never at the top of its file.

@@ -15,7 +15,7 @@ from workers.torch import process_groups
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "oracle"
 PRELOAD = process_groups.PRELOAD
@@ -41,7 +41,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Places nothing: tensors stay where they were made."""
     import torch
 
-    from workers.session import Session
+    from workers.training.session import Session
 
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
         alone = case.unsharded().layout.mesh
@@ -65,7 +65,7 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     """
     import torch
 
-    from workers.perturb import in_range, perturbed
+    from workers.training.perturb import in_range, perturbed
 
     truth, samples, greatest = train(joined), [], 0.0
     for seed in range(int(os.environ.get(SAMPLES_VARIABLE, SAMPLES))):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "torch"
 FRAMEWORK = "torch"

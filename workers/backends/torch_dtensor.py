@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Shard, replicated
-from workers import redistribution
 from workers.torch import process_groups
+from workers.training import redistribution
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.tensor import Placement
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "torch"
 FRAMEWORK = "torch"
@@ -36,8 +36,8 @@ def environment(_case: Case) -> dict[str, str]:
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Parameters, buffers and batch become DTensors on the layout's mesh; losses and gradients are global then."""
-    from workers.session import Session
     from workers.torch import flash
+    from workers.training.session import Session
 
     with process_groups.joined(case, rank, rendezvous) as member:
         facts = process_groups.environment(member)

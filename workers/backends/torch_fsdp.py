@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import Shard as TorchShard
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "torch"
 FRAMEWORK = "torch"

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from difftest.cases import layers as data
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Replicate
-from workers import tp_plan
 from workers.backends import torch_fsdp
 from workers.torch import process_groups
+from workers.training import tp_plan
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "torch"
 FRAMEWORK = "torch"
@@ -91,7 +91,7 @@ def _mesh(case: Case) -> Mesh:
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from workers.build import tie
+    from workers.training.build import tie
 
     case = member.case
     axis = (member.mesh.mesh_dim_names or ())[-1]

@@ -28,8 +28,8 @@ from workers.xla import devices, sharding
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from workers.operators import Scores
-    from workers.session import Forward, Session
+    from workers.training.operators import Scores
+    from workers.training.session import Forward, Session
 
 SIDE = "xla"
 FRAMEWORK = "torchax"
@@ -107,8 +107,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     import torch
     import torchax
 
-    from workers.operators import Operators
-    from workers.session import Session
+    from workers.training.operators import Operators
+    from workers.training.session import Session
 
     jax.config.update("jax_platforms", os.environ[PLATFORMS])  # JAX was imported before the variable was set
     torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise, unless an ablation asks for less
@@ -138,7 +138,7 @@ def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -
 
 
 def _place(world: _World, module: "nn.Module") -> "nn.Module":
-    from workers.build import tie
+    from workers.training.build import tie
 
     module = module.to("jax")
     tie(module, world.case.model)

@@ -15,7 +15,7 @@ from workers.xla import devices, sharding
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
@@ -38,7 +38,7 @@ def processes(_case: Case) -> int:
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
-    from workers.build import tie
+    from workers.training.build import tie
 
     world = sharding.join(case)
     mesh = sharding.device_mesh(world)

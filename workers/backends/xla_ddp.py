@@ -12,7 +12,7 @@ from workers.xla import devices, replicas
 if TYPE_CHECKING:
     from torch import nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"

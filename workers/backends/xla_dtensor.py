@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from workers import redistribution
+from workers.training import redistribution
 from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
@@ -38,8 +38,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Distributes parameters when they are placed and every batch as it is fed."""
     from torch import nn
 
-    from workers.build import tie
-    from workers.operators import Operators
+    from workers.training.build import tie
+    from workers.training.operators import Operators
 
     world = sharding.join(case)
     mesh = sharding.device_mesh(world)

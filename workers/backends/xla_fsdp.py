@@ -17,7 +17,7 @@ from workers.xla import devices, sharding
 if TYPE_CHECKING:
     from torch import nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
@@ -53,7 +53,7 @@ def processes(_case: Case) -> int:
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Wraps the whole module; the batch is annotated as it is fed."""
-    from workers.build import tie
+    from workers.training.build import tie
 
     world = sharding.join(case)
     mark = sharding.marker(world)

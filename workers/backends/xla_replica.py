@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"

@@ -9,7 +9,7 @@ from workers.backends import xla_spmd
 from workers.xla import devices, splash
 
 if TYPE_CHECKING:
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"

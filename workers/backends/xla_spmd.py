@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from workers.operators import Operators
-    from workers.session import Session
+    from workers.training.operators import Operators
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
@@ -60,7 +60,7 @@ def _placed(module: "nn.Module", world: sharding.World) -> "nn.Module":
     """The module on the devices, its parameters annotated as the case's start has it."""
     from torch import nn
 
-    from workers.build import tie
+    from workers.training.build import tie
 
     case, mark, send = world.case, sharding.marker(world), sharding.sender(world)
     annotated = {name: at for name, at in case.layout.parameters.items() if start.annotates(case.start, at)}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate
-from workers import tp_plan
+from workers.training import tp_plan
 from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
@@ -42,7 +42,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Parallelizes the module when it is placed and annotates every batch as it is fed."""
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from workers.build import tie
+    from workers.training.build import tie
 
     world = sharding.join(case)
     mark, mesh = sharding.marker(world), sharding.device_mesh(world)

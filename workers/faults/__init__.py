@@ -13,7 +13,7 @@ from difftest import plugins
 from difftest.cases.case import Case
 
 if TYPE_CHECKING:
-    from workers.session import Session
+    from workers.training.session import Session
 
 VARIABLE = "DIFFTEST_FAULT"
 

@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from difftest.cases import layers as data
 from difftest.cases.case import Case
-from workers.build import Attention
 from workers.faults import BACKEND, SHARDING, Fault
-from workers.session import Session
+from workers.training.build import Attention
+from workers.training.session import Session
 
 EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")
 SEGMENTS_FED = 2

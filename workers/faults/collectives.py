@@ -9,7 +9,7 @@ from torch import Tensor
 from difftest.cases.case import Case
 from difftest.cases.layers import Collective
 from workers.faults import SHARDING, Fault
-from workers.session import Session
+from workers.training.session import Session
 
 REAL = ("torch_ddp", "xla_replica")
 """Backends that ask for collectives themselves."""

@@ -9,7 +9,7 @@ from torch import nn
 from difftest.cases.case import Case
 from workers.cards import cards
 from workers.faults import BACKEND, Fault
-from workers.session import Session
+from workers.training.session import Session
 
 BACKENDS = ("torch_ddp", "torch_dtensor")
 LEAST_CARDS = 2

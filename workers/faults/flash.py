@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from difftest.cases.case import Case
 from workers.faults import SHARDING, Fault
-from workers.session import Session
+from workers.training.session import Session
 from workers.xla.flash import partition_spec
 
 IDS_FORWARD, IDS_BACKWARD = (4, 5), (7, 8)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from difftest.cases.case import Case
 from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, Fault
-from workers.session import Session
-from workers.train import parameters
+from workers.training.session import Session
+from workers.training.train import parameters
 
 EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")
 

@@ -13,7 +13,7 @@ from difftest.cases.case import Case
 from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
 from workers.isolate.limits import MOST_SECONDS
-from workers.session import Session
+from workers.training.session import Session
 
 EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")
 FOREVER_SECONDS = 2 * MOST_SECONDS

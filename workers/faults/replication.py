@@ -12,8 +12,8 @@ from difftest.cases.case import Case
 from difftest.cases.layout import local_slices
 from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, SHARDING, Fault
-from workers.session import Session
-from workers.train import parameters
+from workers.training.session import Session
+from workers.training.train import parameters
 
 Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 """What a communication hook returns; torch checks the annotations of hooks, so this must be the very type."""

@@ -16,7 +16,7 @@ from difftest.cases.case import Case
 from difftest.judge.checks.recompile import SETTLED
 from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, Fault
-from workers.session import Session
+from workers.training.session import Session
 
 
 def _discovers(times: int, guard: Callable[[], AbstractContextManager[None]]) -> Callable[[Session, Case, int], Session]:

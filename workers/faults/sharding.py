@@ -10,8 +10,8 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Shard, local_slices
 from difftest.judge.outcome import Stage
 from workers.faults import SHARDING, Fault
-from workers.session import Session
-from workers.train import parameters
+from workers.training.session import Session
+from workers.training.train import parameters
 
 
 def _sharded_parameter(case: Case) -> str | None:

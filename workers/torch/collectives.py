@@ -13,8 +13,8 @@ from torch import Tensor, distributed
 
 from difftest.cases.case import Case
 from difftest.cases.layers import Collective
-from workers import operators
-from workers.parcels import packed, unpacked
+from workers.training import operators
+from workers.training.parcels import packed, unpacked
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn.attention import SDPBackend
 
-    from workers.operators import Operators, Scores
+    from workers.training.operators import Operators, Scores
 
 
 def operators(case: Case, environment: dict[str, str]) -> "Operators":
     """The operators of a backend of torch's side; what they used is written into `environment`."""
-    from workers.operators import Operators
+    from workers.training.operators import Operators
 
     return Operators(attend=_Attention(case, environment), grouped=True)
 
@@ -58,7 +58,7 @@ class _Attention:
 
 def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None":
     """None where the kernel's own causal mask says it all; else which keys are seen, or what is added to the scores."""
-    from workers.operators import forbidden
+    from workers.training.operators import forbidden
 
     if scores.segments is None and scores.ab is None:
         return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
     from torch.distributed.tensor import Shard as TorchShard
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 PRELOAD = (
     "torch",
@@ -95,8 +95,8 @@ def local_session(
     quiet: "Callable[[nn.Module, bool], AbstractContextManager[None]]" = lambda _module, _last: nullcontext(),
 ) -> "Session":
     """A session of a wrapper: it is fed this rank's rows, and averages gradients over the shares of the batch."""
-    from workers.session import Session
     from workers.torch import collectives, flash
+    from workers.training.session import Session
 
     facts = environment(member)
     return Session(

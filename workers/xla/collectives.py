@@ -12,8 +12,8 @@ from torch import Tensor
 from difftest.cases.case import Case
 from difftest.cases.layers import Collective
 from difftest.cases.layout import Mesh
-from workers import operators
-from workers.parcels import packed, unpacked
+from workers.training import operators
+from workers.training.parcels import packed, unpacked
 
 Groups = list[list[int]]
 

@@ -14,7 +14,7 @@ from workers.xla import devices, pallas, sharding
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from workers.operators import Operators, Scores
+    from workers.training.operators import Operators, Scores
 
 Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
 
@@ -29,7 +29,7 @@ def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
 
     `NotImplementedError` where the kernels cannot run.
     """
-    from workers.operators import Operators
+    from workers.training.operators import Operators
 
     if not world.case.model.flash_attentions:
         return Operators(), {}
@@ -46,7 +46,7 @@ class _Wrapper:
     spec: Spec | None
 
     def attend(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
-        """`workers.operators.attend` by the Pallas kernels."""
+        """`workers.training.operators.attend` by the Pallas kernels."""
         import torch
         from torch_xla.experimental.custom_kernel import flash_attention
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from workers.session import Session
+    from workers.training.session import Session
 
 
 def unsupported(case: Case) -> str | None:
@@ -83,7 +83,7 @@ class Replica:
 
     def move(self, module: "nn.Module") -> "nn.Module":
         """The module on this replica's device; XLA breaks the ties between weights on the way."""
-        from workers.build import tie
+        from workers.training.build import tie
 
         module = module.to(self.device)
         tie(module, self.case.model)
@@ -176,8 +176,8 @@ def session(
     after: After = lambda *_: None,
 ) -> Iterator["Session"]:
     """A session in which every replica's thread speaks for its own rank: `replay` runs the loop in each and merges what they saw."""
-    from workers.operators import Operators
-    from workers.session import Session
+    from workers.training.operators import Operators
+    from workers.training.session import Session
     from workers.xla import collectives
 
     yield Session(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from workers.session import Forward
+    from workers.training.session import Forward
 
 
 def accumulate(

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
 
-    from workers.operators import Operators
-    from workers.session import Session
+    from workers.training.operators import Operators
+    from workers.training.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,8 +220,8 @@ def session(
     """A session over all ranks: batches are fed whole, so that losses and gradients are global already."""
     import torch
 
-    from workers.operators import Operators
-    from workers.session import Session
+    from workers.training.operators import Operators
+    from workers.training.session import Session
 
     reader = Reader(world=world)
 

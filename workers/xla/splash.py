@@ -17,7 +17,7 @@ from workers.xla import devices, flash, pallas, sharding, start
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from workers.operators import Operators, Scores
+    from workers.training.operators import Operators, Scores
 
 CALL_JAX = ("torchax", "flax")
 """torch_xla's wheel brings torchax, which fails to import without flax."""
@@ -43,7 +43,7 @@ def refusal(case: Case) -> str | None:
 
 def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
     """The operators of a case that `refusal` lets pass, and what its environment says of the kernels."""
-    from workers.operators import Operators
+    from workers.training.operators import Operators
 
     how = _install(world.case)
     called = _names(world.case)
@@ -97,7 +97,7 @@ class _Wrapper:
     spec: tuple[Any, ...]
 
     def attend(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
-        """`workers.operators.attend` by the splash kernels."""
+        """`workers.training.operators.attend` by the splash kernels."""
         import torch
         from torch_xla.experimental import splash_attention as splash
 

@@ -14,9 +14,9 @@ from difftest.cases.case import Case
 from difftest.cases.layout import replicated
 from difftest.cases.numbers import IGNORE_INDEX, Batch
 from difftest.judge.outcome import Sharded, Stage, Trace
-from workers.build import build
-from workers.module_traces import Watch
-from workers.session import Session
+from workers.training.build import build
+from workers.training.module_traces import Watch
+from workers.training.session import Session
 
 Report: TypeAlias = Callable[[Stage, int], None]
 """Told each stage as it begins, so that the parent knows where a process that died was."""

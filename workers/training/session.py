@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements
 from difftest.judge.outcome import Sharded, Stage, Trace
-from workers.operators import Operators
+from workers.training.operators import Operators
 
 Forward: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
 """From one part's tensors to its output and its loss."""
@@ -44,7 +44,7 @@ class Session:
     * `after(stage, step, module, optimizer)`: called once gradients or updated parameters stand, before they are read (planted faults
       use it).
     * `replay(train, session) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
-    * `operators`: how the backend attends, communicates and moves (`workers.operators`).
+    * `operators`: how the backend attends, communicates and moves (`workers.training.operators`).
     * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
     * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once, where a framework has its own
       way of accumulating or of differentiating; a part is its tensors on the host, `forward` gives a part's output and loss.

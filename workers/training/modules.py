@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases import layers
-from workers.operators import Operators, Scores
+from workers.training.operators import Operators, Scores
 
 
 def by_heads(projected: Tensor, head_dim: int, group: int = 1) -> Tensor:

@@ -25,7 +25,7 @@ def refusal(case: Case) -> str | None:
 
 
 def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":
-    """`workers.operators.move` for DTensors on `mesh`; one of fewer axes takes the first dims, one of more replicates over the others."""
+    """`workers.training.operators.move` for DTensors on `mesh`; one of fewer axes takes the first dims, one of more replicates over the others."""
 
     def move(tensor: "Tensor", spec: Redistribute) -> "Tensor":
         from torch.distributed.tensor import Replicate, Shard

@@ -12,8 +12,8 @@ from torch.nn import functional
 from difftest.cases import layers as data
 from difftest.cases.model import Model
 from difftest.cases.numbers import Floats
-from workers import modules
-from workers.operators import Operators
+from workers.training import modules
+from workers.training.operators import Operators
 
 Extras: TypeAlias = Mapping[str, Tensor]
 TorchLayer: TypeAlias = data.Linear | data.Activation | data.LayerNorm | data.RMSNorm | data.Embedding | data.Conv
