@@ -17,7 +17,7 @@ from difftest.judge.blame import layer
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Stage, Symptom
 from difftest.records.corpus import Corpus, Measurement
-from reports.draft import Draft, fenced, refusal, render, tracker, trackers
+from reports.draft.draft import Draft, fenced, refusal, render, tracker, trackers
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
 MEASURED = Measurement(

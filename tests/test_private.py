@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reports import private
+from reports.draft import private
 
 FOLDERS = (
     ('File "/home/me/.venv/lib/python3.11/site-packages/torch_xla/torch_xla.py", line 9', 'File "torch_xla/torch_xla.py", line 9'),

@@ -31,9 +31,9 @@ from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import Failure, Stage, Symptom
 from difftest.records.corpus import Corpus, Measurement
 from generators.cases import case_at
-from reports import reproducer, spelling
-from reports.reproducer import any_numbers, fault, needle, refusal, render, tolerance
-from reports.script import Fault
+from reports.reproducer import reproducer, spelling
+from reports.reproducer.reproducer import any_numbers, fault, needle, refusal, render, tolerance
+from reports.reproducer.script import Fault
 from workers.backends import candidates
 from workers.isolate import sandbox
 from workers.training import tp_plan

@@ -29,7 +29,7 @@ COLLECT_SECONDS = 120.0
 @json_option
 def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None, *, as_json: bool) -> int:
     """Write an issue for a finding; exit status 1 when it is reported already or unsteady, or enough were drafted today."""
-    from reports import draft
+    from reports.draft import draft
 
     finding, case, folder = read_finding(target)
     if tracker is not None:

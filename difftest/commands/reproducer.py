@@ -21,7 +21,7 @@ from difftest.judge.outcome import Failure, Symptom
 from difftest.records.corpus import SAID, SCRIPT, Corpus, replace_file
 
 if TYPE_CHECKING:
-    from reports.script import Fault
+    from reports.reproducer.script import Fault
 
 ARTIFACTS = "artifacts"
 NO_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init")
@@ -67,8 +67,8 @@ def replayed(finding: Finding, case: Case, folder: Path, python: Path) -> str:
     """What another XLA makes of the graph that this one died of; kept as evidence where it tells."""
     if finding.symptom is not Symptom.CRASH:
         return "no telling: only crashes of the compiler are replayed; wrong numbers would need the graph's inputs"
-    from reports.draft import REPLAYED
-    from reports.reproducer import needle
+    from reports.draft.draft import REPLAYED
+    from reports.reproducer.reproducer import needle
 
     message = finding.detail.partition(": ")[2].partition(": ")[2]
     said = replay(python, folder / ARTIFACTS, case.world_size, needle(message))
@@ -127,7 +127,7 @@ def _unspelled(check: str) -> str:
 
 def _reason(finding: Finding, case: Case) -> str | None:
     """Why there is no script, where that can be said before anything is run."""
-    from reports import reproducer
+    from reports.reproducer import reproducer
 
     if finding.check in NO_NUMBERS:
         return _unspelled(finding.check)
@@ -136,7 +136,7 @@ def _reason(finding: Finding, case: Case) -> str | None:
 
 def seen_now(finding: Finding, case: Case) -> "Fault | str":
     """What a script must show, from one more run of the case; or why there is nothing to show."""
-    from reports import reproducer
+    from reports.reproducer import reproducer
     from workers.isolate import sandbox
 
     truth = sandbox.run(case, ORACLE, options=IN_DOUBT if finding.ratio is not None else {})
@@ -158,7 +158,7 @@ def _named(found: tuple[Divergence, ...]) -> str:
 
 def scripts(finding: Finding, case: Case, shown: "Fault") -> Iterator[str]:
     """The scripts to try, shortest first: few faults need the case's own numbers."""
-    from reports import reproducer, spelling
+    from reports.reproducer import reproducer, spelling
     from workers.training import tp_plan
 
     title = f"{finding.backend}, {spelling.brief(finding.detail)}"

@@ -4,7 +4,7 @@ from typing import Literal
 
 from difftest.cases import layers, numbers
 from difftest.cases.case import Case
-from reports import spelling
+from reports.reproducer import spelling
 
 MOST, MOST_STEPS = 16, 2
 """So many numbers of a tensor, four times as many in all, and so many steps of them are few."""

@@ -19,8 +19,9 @@ from difftest.judge.blame import beneath
 from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Measurement
-from reports import private, spelling
-from reports.reproducer import tolerance
+from reports.draft import private
+from reports.reproducer import spelling
+from reports.reproducer.reproducer import tolerance
 
 FOLDER, SUFFIX = "issues", ".md.jinja"
 MOST_TITLE = 120

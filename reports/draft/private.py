@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = "difftest|generators|reports|workers"
 GENERIC = frozenset({"root", "localhost"})
 """Names that tell nobody from another, and that texts have as words."""

@@ -1,6 +1,6 @@
 """Reproducers: one self-contained script that shows one finding, rendered from its case.
 
-The one idea: a script is the case spelled out. `reports.script` says what of it is data (layers, placements, numbers); how a backend is
+The one idea: a script is the case spelled out. `reports.reproducer.script` says what of it is data (layers, placements, numbers); how a backend is
 used is a template, `reports/templates/reproducers/<backend>.py.jinja`, and there is no list of them.
 """
 
@@ -16,8 +16,8 @@ from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
 from difftest.plugins import IN
 from difftest.records.corpus import Measurement
-from reports import spelling
-from reports.script import Fault, Kind, Plan, Script
+from reports.reproducer import spelling
+from reports.reproducer.script import Fault, Kind, Plan, Script
 
 FOLDER, SUFFIX = "reproducers", ".py.jinja"
 LEAST_NEEDLE = 6

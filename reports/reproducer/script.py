@@ -10,7 +10,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
 from difftest.judge.outcome import Stage
-from reports import literals, spelling
+from reports.reproducer import literals, spelling
 
 Kind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "raises", "crash", "hang"]
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
@@ -233,12 +233,12 @@ class Script:
 
     @property
     def spelled(self) -> ModuleType:
-        """The functions of `reports.spelling`."""
+        """The functions of `reports.reproducer.spelling`."""
         return spelling
 
     @property
     def numbers(self) -> ModuleType:
-        """The functions of `reports.literals`."""
+        """The functions of `reports.reproducer.literals`."""
         return literals
 
     @property

@@ -1,0 +1,1 @@
+"""A draft: a finding in the form of the tracker that it belongs to, without what is private."""
