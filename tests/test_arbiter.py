@@ -7,7 +7,8 @@ import pytest
 from test_reports import Page, found, made, measured, observed
 
 from difftest.judge.outcome import Stage
-from reports import arbiter, frame
+from reports import frame
+from reports.page import arbiter
 from reports.write import write
 
 

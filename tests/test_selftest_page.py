@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from difftest.selftest.rates import SWEPT, Planted, null_summary, planted_summary
-from reports import selftest
+from reports.page import selftest
 
 SWEEP = {size: float(size > 8) for size in SWEPT}
 DEFECT = Planted(

@@ -91,7 +91,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 
 def _write(out: Path, told: Mapping[str, Any]) -> None:
-    from reports import selftest
+    from reports.page import selftest
 
     out.mkdir(parents=True, exist_ok=True)
     (out / "selftest.json").write_bytes(msgspec.json.format(msgspec.json.encode(told, enc_hook=str)))

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from difftest.judge.divergence import Finding
 from reports import cells, tables
-from reports.arbiter import arbitrated
+from reports.page.arbiter import arbitrated
 from reports.report import CORPUS, Report, merged
 
 FILENAME = "report.html"
