@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from difftest.records.corpus import Corpus, Measurement, Observation
+from difftest.judge.measured import Measurement
+from difftest.records.corpus import Corpus
+from difftest.records.observation import Observation
 
 INSTANT = "datetime64[us, UTC]"
 _NOTHING = None

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from difftest.errors import UsageError
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from reports import tables
 from reports.frame import load
 

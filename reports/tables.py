@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from difftest.judge.blame import LAYER
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import STAGES
+from difftest.records.finding import Finding
 
 VERDICTS = ("agree", "diverge", "inconclusive")
 VARIED = ("dtype", "optimizer", "regime")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from difftest import plugins
 from difftest.errors import UsageError
-from difftest.records.corpus import replace_file
+from difftest.records.disk import replace_file
 from reports.report import build
 
 if TYPE_CHECKING:

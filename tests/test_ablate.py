@@ -20,9 +20,9 @@ from difftest.errors import InfrastructureError
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
 from difftest.findings.ablations import Asked, ablations
 from difftest.findings.ablations.precision import SAME_PRECISION
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from workers.backends import candidates
 
 FUSION = f"{SAME_PRECISION} --xla_disable_hlo_passes=fusion"

@@ -23,11 +23,13 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.errors import UsageError
 from difftest.findings.ledger import FACTS, LEDGER_FILE, Ledger, facts, read_ledger
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from difftest.records import read_limits, traces
 from difftest.records.bundle import Joined, Recorder
-from difftest.records.corpus import Corpus, Observation, read_case, read_observation
+from difftest.records.case_files import read_case
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
+from difftest.records.observation import Observation, read_observation
 from difftest.records.resume import resumed, untold
 from reports.write import FORMATS, write
 

@@ -17,9 +17,9 @@ from difftest.campaign.new_finding import REPEATS
 from difftest.campaign.run import Progress, run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from difftest.records.resume import resumed
 
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")

@@ -21,8 +21,8 @@ from samples import (
 
 from difftest.cases.case import Data, Training
 from difftest.judge.comparator import Comparison, compare, with_arbiter, worst
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Outcome, Sharded, Stage, Symptom, Trace
-from difftest.records.corpus import Measurement
 
 CASE = tensor_parallel_case(training=Training(steps=3))
 

@@ -14,8 +14,11 @@ from samples import a_case
 from test_divergence import FOUND
 
 from difftest.errors import UsageError
+from difftest.judge.measured import Measurement
 from difftest.records import read_limits
-from difftest.records.corpus import REDUCED, SAID, SCHEMA, SCRIPT, Corpus, Ending, Measurement, Observation, read_case, write_case
+from difftest.records.case_files import read_case, write_case
+from difftest.records.corpus import REDUCED, SAID, SCRIPT, Corpus
+from difftest.records.observation import SCHEMA, Ending, Observation
 
 OBSERVED = Observation(
     campaign="first",

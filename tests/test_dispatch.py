@@ -31,7 +31,7 @@ TWO_CLUSTERS = """
 import time
 from pathlib import Path
 import ray
-from workers import dispatch
+from workers.cluster import dispatch
 
 for _ in range(2):  # the first is gone before its agent has answered
     with dispatch.cluster(None, 1):

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from samples import a_failure
 
 from difftest.errors import UsageError
-from difftest.judge.divergence import SCHEMA, Divergence, Finding, identity, without_numbers
+from difftest.judge.divergence import Divergence, identity, without_numbers
 from difftest.judge.outcome import Stage, Symptom
+from difftest.records.finding import SCHEMA, Finding
 
 MISMATCH = Divergence(backend="xla_spmd", side="xla", path="hybrid", check="gradients", symptom=Symptom.MISMATCH, stage=Stage.BACKWARD)
 FAILED = msgspec.structs.replace(MISMATCH, check="completion", symptom=Symptom.EXCEPTION, cause=identity(a_failure()))

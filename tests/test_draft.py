@@ -14,9 +14,10 @@ from difftest import installed
 from difftest.commands import draft as drafting
 from difftest.commands.draft import MOST_A_DAY, command, over
 from difftest.judge.blame import layer
-from difftest.judge.divergence import Finding
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Stage, Symptom
-from difftest.records.corpus import Corpus, Measurement
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from reports.draft.draft import Draft, fenced, refusal, render, tracker, trackers
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"

@@ -11,9 +11,9 @@ import pytest
 from difftest.campaign.case_run import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from generators.cases import case_at
 from workers.isolate import sandbox
 

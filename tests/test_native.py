@@ -27,7 +27,7 @@ Current thread 0x00007f (most recent call first):
 
 CRASH = """
 import ctypes, faulthandler, os, sys, threading
-from workers import native
+from workers.isolate import native
 faulthandler.enable()
 native.compiled().watch()
 if sys.argv[1] == "abort":

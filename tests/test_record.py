@@ -13,7 +13,7 @@ from test_campaign import Machine
 
 from difftest import cli
 from difftest.errors import InfrastructureError
-from difftest.records.corpus import write_case
+from difftest.records.case_files import write_case
 from workers.isolate import sandbox
 
 ABSENT = ("ray", "torch_xla")

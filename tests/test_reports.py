@@ -22,9 +22,11 @@ from difftest.cases.layers import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError
-from difftest.judge.divergence import Finding
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Stage, Symptom
-from difftest.records.corpus import Corpus, Ending, Measurement, Observation
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
+from difftest.records.observation import Ending, Observation
 from reports import cells, frame, tables
 from reports.formats import html, markdown, summary
 from reports.report import Report, build, merged

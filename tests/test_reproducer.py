@@ -28,8 +28,9 @@ from difftest.commands.reproducer import NO_NUMBERS, command
 from difftest.commands.service.graphs import replay
 from difftest.commands.service.scripts import keep_graphs, run_script
 from difftest.judge.divergence import Divergence, identity
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Failure, Stage, Symptom
-from difftest.records.corpus import Corpus, Measurement
+from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from reports.reproducer import reproducer, spelling
 from reports.reproducer.reproducer import any_numbers, fault, needle, refusal, render, tolerance

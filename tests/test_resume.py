@@ -21,10 +21,11 @@ from difftest.campaign.case_run import TRIES
 from difftest.campaign.run import Progress, run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
-from difftest.judge.divergence import Finding
 from difftest.records import corpus as corpus_module
 from difftest.records import resume
-from difftest.records.corpus import Corpus, Observation, read_observations
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
+from difftest.records.observation import Observation, read_observations
 from difftest.records.resume import Definition, resumed
 
 CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
@@ -268,7 +269,7 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(tmp_p
 def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = "difftest.records.corpus._drop_half_a_line"
+    full = "difftest.records.disk.drop_half_a_line"
     with monkeypatch.context() as patch:
         patch.setattr(full, lambda _opened: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(InfrastructureError, match=r"cannot write '.*one\.jsonl': No space left on device"):

@@ -23,7 +23,8 @@ from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.findings.triage import Status, Triaged, status, steady, triage
 from difftest.judge.outcome import Outcome, Symptom
-from difftest.records.corpus import REDUCED, write_case
+from difftest.records.case_files import write_case
+from difftest.records.corpus import REDUCED
 from workers.backends import candidates
 
 TODAY = date(2026, 11, 21)

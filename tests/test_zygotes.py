@@ -14,7 +14,7 @@ from workers.isolate.zygotes import Zygote
 
 IN_A_CHECKOUT = """
 import subprocess, sys
-from workers.zygotes import environment
+from workers.isolate.zygotes import environment
 subprocess.run([sys.executable, "-P", "-c", "import workers; print(workers.__file__)"], env=environment(), check=True)
 """
 

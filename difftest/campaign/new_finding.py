@@ -16,7 +16,8 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.blame import LAYER, Square, layer, verdict
 from difftest.judge.comparator import Comparison
-from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.divergence import Divergence
+from difftest.records.finding import Finding
 
 T = TypeVar("T")
 REPEATS = 2

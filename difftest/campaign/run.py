@@ -17,9 +17,10 @@ from difftest.campaign.new_finding import new_finding
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.judge.comparator import Comparison
-from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
-from difftest.records.corpus import Ending, Observation
+from difftest.records.finding import Finding
+from difftest.records.observation import Ending, Observation
 from difftest.records.resume import Recorded
 
 

@@ -11,9 +11,9 @@ from difftest.commands.reproducer import read_finding
 from difftest.commands.service.options import check_ranks, json_option, print_json
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
 from difftest.findings.localise import locate
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 
 
 @click.command("ablate")

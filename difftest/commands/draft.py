@@ -11,8 +11,9 @@ from difftest import installed
 from difftest.cases.case import Case
 from difftest.commands.reproducer import ARTIFACTS, put, read_finding
 from difftest.commands.service.options import json_option, print_json
-from difftest.judge.divergence import Finding
-from difftest.records.corpus import SAID, SCRIPT, Corpus, Measurement
+from difftest.judge.measured import Measurement
+from difftest.records.corpus import SAID, SCRIPT, Corpus
+from difftest.records.finding import Finding
 
 DRAFT = "issue.md"
 MOST_A_DAY = 5

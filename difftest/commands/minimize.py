@@ -13,7 +13,8 @@ from difftest.commands.replay import read_target
 from difftest.commands.service.options import Backends, check_ranks, json_option, print_json
 from difftest.errors import UsageError
 from difftest.findings.triage import steady
-from difftest.records.corpus import FINDING, REDUCED, Corpus, write_case
+from difftest.records.case_files import write_case
+from difftest.records.corpus import FINDING, REDUCED, Corpus
 from difftest.reduce.journal import Journal
 from difftest.reduce.search import BUDGET, Reduced, reduce
 

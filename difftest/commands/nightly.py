@@ -20,9 +20,9 @@ from difftest.commands.service.options import Backends, Duration, Names, check_w
 from difftest.commands.service.storage import Out, placed
 from difftest.findings.ledger import LEDGER_FILE, Ledger, guarded, read_ledger, utc_today
 from difftest.findings.triage import Status, Triaged, triage
-from difftest.judge.divergence import Finding
 from difftest.records import resume
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from difftest.records.resume import Recorded
 
 BUDGET_SECONDS = 3600.0

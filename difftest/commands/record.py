@@ -16,7 +16,8 @@ from difftest.commands.service.options import Backends, Names, check_ranks, chec
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 from difftest.records.bundle import EVIDENCE, Recorder, Who
-from difftest.records.corpus import Corpus, read_case
+from difftest.records.case_files import read_case
+from difftest.records.corpus import Corpus
 
 CASES = 40
 

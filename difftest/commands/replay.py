@@ -19,9 +19,10 @@ from difftest.cases.case import Case
 from difftest.commands.service.options import Backends, check_ranks, json_option, print_json
 from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
-from difftest.judge.divergence import Finding
 from difftest.plugins import IN, plain
-from difftest.records.corpus import Corpus, read_case
+from difftest.records.case_files import read_case
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 
 LOAD = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 """Takes CPU time for as long as its parent lives, however that ends."""

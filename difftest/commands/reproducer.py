@@ -15,10 +15,12 @@ from difftest.commands.service.options import check_ranks, json_option, print_js
 from difftest.commands.service.scripts import Tried, keep_graphs, run_script
 from difftest.errors import UsageError
 from difftest.judge.comparator import first_things_first
-from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.divergence import Divergence
 from difftest.judge.measured import pair
 from difftest.judge.outcome import Failure, Symptom
-from difftest.records.corpus import SAID, SCRIPT, Corpus, replace_file
+from difftest.records.corpus import SAID, SCRIPT, Corpus
+from difftest.records.disk import replace_file
+from difftest.records.finding import Finding
 
 if TYPE_CHECKING:
     from reports.reproducer.script import Fault

@@ -20,10 +20,11 @@ from difftest.commands.service.progress import Meter
 from difftest.commands.service.storage import Out, placed
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, guarded, read_ledger, utc_today
-from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.records import resume
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from difftest.records.resume import Definition, Recorded
 
 CASES = 40

@@ -15,7 +15,8 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.findings.ablations import Ablation, Asked, ablations
 from difftest.judge.comparator import Comparison
-from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.divergence import Divergence
+from difftest.records.finding import Finding
 
 STAYS, DISAPPEARS, CHANGES, UNTOLD = "stays", "disappears", "changes", "no telling"
 BENIGN = "a known benign cause"

@@ -18,9 +18,10 @@ from difftest.cases.case import Case
 from difftest.cases.layers import Attention, Conv, walk
 from difftest.cases.layout import Shard
 from difftest.errors import UsageError
-from difftest.judge.divergence import Divergence, Finding
+from difftest.judge.divergence import Divergence
 from difftest.plugins import plain
 from difftest.records import read_limits
+from difftest.records.finding import Finding
 from difftest.reduce.measure import uneven_cuts
 
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")

@@ -17,8 +17,8 @@ from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Entry, Ledger
-from difftest.judge.divergence import Finding
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 
 TIMES = 3
 """How often a finding is run again, unless told otherwise."""

@@ -11,10 +11,9 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair, pair
+from difftest.judge.measured import Measurement, Pair, pair
 from difftest.judge.noise import FLOORS_MOST, THRESHOLD
 from difftest.judge.outcome import STAGES, Array, Failure, Outcome, Stage, Symptom, Trace
-from difftest.records.corpus import Measurement
 
 VAGUE = 0.25
 """A floor above this share of a tensor's values leaves nothing to compare."""

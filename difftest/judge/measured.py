@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -11,15 +12,37 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.judge import noise
 from difftest.judge.damage import LONELY, MOVED, moved, nature, wrong_ranks
-from difftest.judge.divergence import Divergence, identity
+from difftest.judge.divergence import Divergence, Whole, identity
 from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
-from difftest.records.corpus import Measurement
 
 Key: TypeAlias = tuple[int, Stage, str]
 """Step, stage and tensor name."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one tensor of one run was from the oracle, at the step where it was farthest.
+
+    `error` is the root mean square of (actual - expected), `greatest` the largest absolute difference, `scale` the root mean square
+    of the expected values, `floor` that of the rounding noise. `ratio` is the greatest error in units of the floor, element by
+    element. `other_error` is the other side's `error` for the same tensor where one ran (the arbiter), None where none did.
+    `exact`: the tolerance was zero.
+    """
+
+    stage: str
+    tensor: str
+    step: Whole
+    elements: Whole
+    differing: Whole
+    error: float
+    greatest: float
+    scale: float
+    floor: float
+    ratio: float
+    exact: bool = False
+    other_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

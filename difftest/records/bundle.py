@@ -22,7 +22,8 @@ from difftest.judge.divergence import Whole
 from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.plugins import ENVIRONMENT, IN
 from difftest.records import traces
-from difftest.records.corpus import read_case, whole_lines, write_case
+from difftest.records.case_files import read_case, write_case
+from difftest.records.disk import whole_lines
 
 SCHEMA = 1
 RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"

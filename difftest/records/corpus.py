@@ -6,12 +6,10 @@ run in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, a
 
 import errno
 import fcntl
-import io
 import os
 import re
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +18,13 @@ from typing import Any
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, UsageError
-from difftest.judge.divergence import Finding, Whole
+from difftest.errors import UsageError
 from difftest.plugins import ENVIRONMENT, IN
 from difftest.records import read_limits
+from difftest.records.case_files import read_case, write_case
+from difftest.records.disk import drop_half_a_line, replace_file, writing
+from difftest.records.finding import Finding
+from difftest.records.observation import Observation, read_observations
 
 OBSERVATIONS = "observations"
 FINDING = "finding.json"
@@ -31,77 +32,7 @@ SCRIPT, SAID = "reproducer.py", "reproducer.txt"
 """A finding's reproducer, and what it said when it was run."""
 
 REDUCED = "reduced.json"
-SCHEMA = 1
 _FINGERPRINT = re.compile(rf"[a-z0-9_]+({IN}{ENVIRONMENT})?(-[a-z0-9_]+)*-[0-9a-f]{{8}}")
-
-
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one tensor of one run was from the oracle, at the step where it was farthest.
-
-    `error` is the root mean square of (actual - expected), `greatest` the largest absolute difference, `scale` the root mean square
-    of the expected values, `floor` that of the rounding noise. `ratio` is the greatest error in units of the floor, element by
-    element. `other_error` is the other side's `error` for the same tensor where one ran (the arbiter), None where none did.
-    `exact`: the tolerance was zero.
-    """
-
-    stage: str
-    tensor: str
-    step: Whole
-    elements: Whole
-    differing: Whole
-    error: float
-    greatest: float
-    scale: float
-    floor: float
-    ratio: float
-    exact: bool = False
-    other_error: float | None = None
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: `status` is `finished` or a failure's symptom."""
-
-    status: str
-    stage: str = ""
-    step: Whole = 0
-    kind: str = ""
-    message: str = ""
-
-
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: one line of a campaign's file, with all that the tables need to know of its case.
-
-    `purpose` is why it was run: `campaign`; what a finding needs besides is not kept. `verdict` is `agree`, `diverge`, `inconclusive` or
-    `oracle`; `reason` says why a verdict is inconclusive. `seconds` is the wall time, `started` ISO 8601 in UTC. `runs` is how many lines
-    the case has: one with fewer was cut off when its campaign was killed.
-    """
-
-    campaign: str
-    index: Whole
-    case: str
-    backend: str
-    side: str
-    purpose: str
-    path: str
-    mesh: str
-    mesh_rank: Whole
-    world_size: Whole
-    dtype: str
-    optimizer: str
-    loss: str
-    regime: str
-    layers: tuple[str, ...]
-    steps: Whole
-    outcome: Ending
-    verdict: str
-    started: str
-    seconds: float
-    reason: str = ""
-    fingerprints: tuple[str, ...] = ()
-    measurements: tuple[Measurement, ...] = ()
-    environment: Mapping[str, str] = {}
-    runs: Whole = 1
-    schema: int = SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +111,14 @@ class Corpus:
     def save(self, finding: Finding, case: Case) -> None:
         """Writes a finding and its case; whoever reads meanwhile sees the old one or the new one, whole."""
         folder = self.root / finding.fingerprint
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             write_case(folder / "case.json", case)
         self.put(finding)
 
     def put(self, finding: Finding) -> None:
         """Replaces a finding whose case is here; for those who hold the lock. `InfrastructureError` when it cannot be written."""
-        with _writing(self.root / finding.fingerprint):
+        with writing(self.root / finding.fingerprint):
             replace_file(self.root / finding.fingerprint / FINDING, finding.to_json())
 
     def amend(self, fingerprint: str, **changes: Any) -> Finding:  # noqa: ANN401  fields of a finding
@@ -216,8 +147,8 @@ class Corpus:
         """
         file = self.lines(observations[0].campaign)
         text = b"".join(msgspec.json.encode(observation) + b"\n" for observation in observations)
-        with _writing(file), file.open("a+b", buffering=0) as opened:
-            _drop_half_a_line(opened)
+        with writing(file), file.open("a+b", buffering=0) as opened:
+            drop_half_a_line(opened)
             if opened.write(text) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -228,85 +159,3 @@ class Corpus:
         """
         for file in sorted((self.root / OBSERVATIONS).glob("*.jsonl")):
             yield from read_observations(file)
-
-
-def read_case(file: Path) -> Case:
-    """The case in `file`; `UsageError` naming the file when there is none."""
-    try:
-        return Case.from_json(read_limits.read(file, read_limits.MOST_CASE_BYTES))
-    except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
-    except UsageError as error:
-        msg = f"{file}: {error}"
-        raise UsageError(msg) from error
-
-
-def write_case(file: Path, case: Case) -> None:
-    """Writes a case so that people can read it."""
-    replace_file(file, msgspec.json.format(case.to_json(), indent=2) + b"\n")
-
-
-def read_observations(file: Path) -> Iterator[Observation]:
-    """The runs in one campaign's file, but for half a last line; `UsageError` naming file and line where one cannot be read."""
-    for number, line in enumerate(whole_lines(file), start=1):
-        yield read_observation(line, f"{file}, line {number}")
-
-
-def whole_lines(file: Path) -> Iterator[bytes]:
-    """The lines of `file` that have their ends, without them; none where there is no file.
-
-    `UsageError` where one is longer than `MOST_LINE_BYTES`, or the file cannot be read.
-    """
-    if not file.exists():
-        return
-    try:
-        with file.open("rb") as opened:
-            while line := opened.readline(read_limits.MOST_LINE_BYTES):
-                if line.endswith(b"\n"):
-                    yield line[:-1]
-                elif len(line) == read_limits.MOST_LINE_BYTES:
-                    msg = f"{file} has a line of more than {read_limits.MOST_LINE_BYTES} bytes, the most that is read of one"
-                    raise UsageError(msg)
-    except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
-
-
-def read_observation(text: bytes, where: str) -> Observation:
-    """The observation in `text`; `UsageError` saying `where` it is wrong or too new."""
-    try:
-        known: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-        if isinstance(version := known.get("schema"), int) and version > SCHEMA:
-            msg = f"{where}: schema {version} was written by a newer version; this program reads up to {SCHEMA}"
-            raise UsageError(msg)
-        return msgspec.convert(known, type=Observation)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
-        msg = f"{where}: cannot be read: {error}"
-        raise UsageError(msg) from error
-
-
-def replace_file(file: Path, content: bytes) -> None:
-    """Writes `content` beside `file` and renames it into place."""
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
-    unfinished.write_bytes(content)
-    unfinished.replace(file)
-
-
-@contextmanager
-def _writing(file: Path) -> Iterator[None]:
-    """A disk that is full or gone is the machine's fault, and no traceback."""
-    try:
-        yield
-    except OSError as error:
-        msg = f"cannot write {str(file)!r}: {error.strerror}"
-        raise InfrastructureError(msg) from error
-
-
-def _drop_half_a_line(opened: io.FileIO) -> None:
-    """Cuts off what follows the last line's end."""
-    size = opened.seek(0, os.SEEK_END)
-    opened.seek(max(0, size - 1))
-    if opened.read(1) not in {b"", b"\n"}:
-        opened.seek(0)
-        opened.truncate(opened.readall().rfind(b"\n") + 1)

@@ -17,8 +17,10 @@ import msgspec
 
 from difftest import installed
 from difftest.errors import UsageError
-from difftest.judge.divergence import Finding
-from difftest.records.corpus import OBSERVATIONS, Corpus, Observation, read_observations, replace_file
+from difftest.records.corpus import OBSERVATIONS, Corpus
+from difftest.records.disk import replace_file
+from difftest.records.finding import Finding
+from difftest.records.observation import Observation, read_observations
 
 PACKAGES = ("hypothesis", *installed.COMPUTING)
 """What draws the cases, and what is tested: with another of these the same command is another campaign."""

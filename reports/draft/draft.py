@@ -16,9 +16,9 @@ from difftest.cases.case import Case
 from difftest.findings.ablate import BENIGN, DISAPPEARS
 from difftest.findings.triage import STABLE_LEAST, Status, steady
 from difftest.judge.blame import beneath
-from difftest.judge.divergence import Finding
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Symptom
-from difftest.records.corpus import Measurement
+from difftest.records.finding import Finding
 from reports.draft import private
 from reports.reproducer import spelling
 from reports.reproducer.reproducer import tolerance

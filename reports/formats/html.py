@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from difftest.judge.divergence import Finding
+from difftest.records.finding import Finding
 from reports import cells, tables
 from reports.page.arbiter import arbitrated
 from reports.report import CORPUS, Report, merged

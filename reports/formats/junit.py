@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pandas as pd
 
-from difftest.judge.divergence import Finding
+from difftest.records.finding import Finding
 from reports import cells, tables
 from reports.report import Report
 

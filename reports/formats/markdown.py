@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from difftest.judge.divergence import Finding
+from difftest.records.finding import Finding
 from reports import cells, tables
 from reports.report import Report
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import msgspec
 import pandas as pd
 
-from difftest.judge.divergence import Finding
+from difftest.records.finding import Finding
 from difftest.records.resume import named_seed
 from reports import tables
 from reports.report import CORPUS, Report

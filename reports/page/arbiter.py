@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from difftest.judge.divergence import Finding
+from difftest.records.finding import Finding
 from reports import cells
 
 FACTOR = 2.0

@@ -13,9 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.cases.case import Case
 from difftest.judge.divergence import ARGUMENTS, Divergence
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
 from difftest.plugins import IN
-from difftest.records.corpus import Measurement
 from reports.reproducer import spelling
 from reports.reproducer.script import Fault, Kind, Plan, Script
 

@@ -12,8 +12,8 @@ from difftest.campaign.again import AGREES, first_shown
 from difftest.campaign.case_run import Campaign
 from difftest.cases.case import Case
 from difftest.errors import UsageError
-from difftest.judge.divergence import Finding
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 
 TEXT = """\
 from difftest.commands.service.case_script import replayed

@@ -13,9 +13,9 @@ from difftest.campaign.run import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
 from difftest.judge.comparator import Comparison, compare
-from difftest.judge.divergence import Finding
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 from difftest.selftest.rates import Planted
 
 if TYPE_CHECKING:

@@ -1,0 +1,27 @@
+"""A case as a file of its own."""
+
+from pathlib import Path
+
+import msgspec
+
+from difftest.cases.case import Case
+from difftest.errors import UsageError
+from difftest.records import read_limits
+from difftest.records.disk import replace_file
+
+
+def read_case(file: Path) -> Case:
+    """The case in `file`; `UsageError` naming the file when there is none."""
+    try:
+        return Case.from_json(read_limits.read(file, read_limits.MOST_CASE_BYTES))
+    except OSError as error:
+        msg = f"cannot read {str(file)!r}: {error.strerror}"
+        raise UsageError(msg) from error
+    except UsageError as error:
+        msg = f"{file}: {error}"
+        raise UsageError(msg) from error
+
+
+def write_case(file: Path, case: Case) -> None:
+    """Writes a case so that people can read it."""
+    replace_file(file, msgspec.json.format(case.to_json(), indent=2) + b"\n")

@@ -1,0 +1,79 @@
+"""An observation: one run as one line of a campaign's file, with all that the tables need."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from difftest.errors import UsageError
+from difftest.judge.divergence import Whole
+from difftest.judge.measured import Measurement
+from difftest.records.disk import whole_lines
+
+SCHEMA = 1
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended: `status` is `finished` or a failure's symptom."""
+
+    status: str
+    stage: str = ""
+    step: Whole = 0
+    kind: str = ""
+    message: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: one line of a campaign's file, with all that the tables need to know of its case.
+
+    `purpose` is why it was run: `campaign`; what a finding needs besides is not kept. `verdict` is `agree`, `diverge`, `inconclusive` or
+    `oracle`; `reason` says why a verdict is inconclusive. `seconds` is the wall time, `started` ISO 8601 in UTC. `runs` is how many lines
+    the case has: one with fewer was cut off when its campaign was killed.
+    """
+
+    campaign: str
+    index: Whole
+    case: str
+    backend: str
+    side: str
+    purpose: str
+    path: str
+    mesh: str
+    mesh_rank: Whole
+    world_size: Whole
+    dtype: str
+    optimizer: str
+    loss: str
+    regime: str
+    layers: tuple[str, ...]
+    steps: Whole
+    outcome: Ending
+    verdict: str
+    started: str
+    seconds: float
+    reason: str = ""
+    fingerprints: tuple[str, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    environment: Mapping[str, str] = {}
+    runs: Whole = 1
+    schema: int = SCHEMA
+
+
+def read_observations(file: Path) -> Iterator[Observation]:
+    """The runs in one campaign's file, but for half a last line; `UsageError` naming file and line where one cannot be read."""
+    for number, line in enumerate(whole_lines(file), start=1):
+        yield read_observation(line, f"{file}, line {number}")
+
+
+def read_observation(text: bytes, where: str) -> Observation:
+    """The observation in `text`; `UsageError` saying `where` it is wrong or too new."""
+    try:
+        known: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        if isinstance(version := known.get("schema"), int) and version > SCHEMA:
+            msg = f"{where}: schema {version} was written by a newer version; this program reads up to {SCHEMA}"
+            raise UsageError(msg)
+        return msgspec.convert(known, type=Observation)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
+        msg = f"{where}: cannot be read: {error}"
+        raise UsageError(msg) from error
