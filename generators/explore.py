@@ -11,7 +11,7 @@ from itertools import combinations
 
 from difftest.cases.case import Case
 from difftest.cases.layers import Activation, Attention, Collective, FlashAttention, Linear, Redistribute, walk
-from difftest.cases.layout import Placements, Shard
+from difftest.cases.layout import Placements, Shard, uneven_axes
 
 BLOCK = 100
 POOL = 8
@@ -71,12 +71,8 @@ def _layout_features(case: Case) -> Iterator[str]:
 
 
 def _cuts_unevenly(case: Case) -> bool:
-    shapes = case.model.parameters()
-    for name, placements in case.layout.parameters.items():
-        for placement, parts in zip(placements, case.layout.mesh.shape, strict=True):
-            if isinstance(placement, Shard) and shapes[name][placement.dim] % parts:
-                return True
-    return False
+    shapes, layout = case.model.parameters(), case.layout
+    return any(uneven_axes(shapes[name], placements, layout.mesh) for name, placements in layout.parameters.items())
 
 
 def _ranks(placements: Placements, case: Case) -> int:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from samples import DEEP, a_case, a_failure, candidate, oracle, tensor_parallel_case
 from test_campaign import WRONG, Machine, a_campaign, backend, examined, sharded, the_finding
 
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case, Training
 from difftest.cases.layers import FlashAttention, Linear
 from difftest.cases.options import Start

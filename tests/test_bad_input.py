@@ -18,7 +18,7 @@ from test_campaign import a_campaign
 from test_resume import a_machine
 
 from difftest import plugins
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.errors import UsageError

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, wrong_at
 
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.commands import compare

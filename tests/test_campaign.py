@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
 
-from difftest.campaign.case_run import TRIES, Campaign
+from difftest.campaign.campaign import TRIES, Campaign
 from difftest.campaign.new_finding import REPEATS
 from difftest.campaign.run import Progress, run
 from difftest.cases.case import Case

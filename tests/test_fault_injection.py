@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
-from difftest.campaign.case_run import Campaign  # noqa: E402
+from difftest.campaign.campaign import Campaign  # noqa: E402
 from difftest.campaign.run import run  # noqa: E402
 from generators.cases import case_at  # noqa: E402
 from workers.cluster import dispatch  # noqa: E402

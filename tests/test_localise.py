@@ -12,7 +12,7 @@ from samples import candidate as right
 from samples import oracle as truth
 from test_campaign import backend
 
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Activation, Attention, Linear, Residual
 from difftest.findings.localise import MODULE, VARIABLE, called, first_beyond, locate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.judge.outcome import Outcome

@@ -18,7 +18,7 @@ from samples import tensor_parallel_case
 from test_campaign import Machine, a_campaign, never, sharded
 
 from difftest import cli
-from difftest.campaign.case_run import TRIES
+from difftest.campaign.campaign import TRIES
 from difftest.cases.case import Case
 from difftest.commands import nightly
 from difftest.errors import UsageError

@@ -8,7 +8,7 @@ import pytest
 from samples import a_case, a_failure, candidate
 from test_campaign import Machine, a_campaign, examined, sharded, the_finding
 
-from difftest.campaign.case_run import ORACLE
+from difftest.campaign.campaign import ORACLE
 from difftest.campaign.memo import Once
 from difftest.campaign.new_finding import REPEATS
 from difftest.cases.case import Case

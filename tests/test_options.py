@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back

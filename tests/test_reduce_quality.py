@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.judge.outcome import Outcome

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from samples import NOISE, a_case, candidate, oracle, wrong_at
 from test_campaign import Machine, a_campaign, backend, examined, the_finding
 
-from difftest.campaign.case_run import IN_DOUBT, ORACLE
+from difftest.campaign.campaign import ORACLE
+from difftest.campaign.case_run import IN_DOUBT
 from difftest.cases.case import Case
 from difftest.commands.replay import busy, command, rates
 from difftest.judge.outcome import Outcome, Stage

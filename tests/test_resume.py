@@ -17,16 +17,17 @@ from samples import tensor_parallel_case
 from test_campaign import Machine, a_campaign, sharded
 from test_divergence import FOUND
 
-from difftest.campaign.case_run import TRIES
+from difftest.campaign.campaign import TRIES
 from difftest.campaign.run import Progress, run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records import corpus as corpus_module
 from difftest.records import resume
 from difftest.records.corpus import Corpus
+from difftest.records.definition import Definition
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
-from difftest.records.resume import Definition, resumed
+from difftest.records.resume import resumed
 
 CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
 DEFINED = Definition(seed=0, paths=("a", "b"), backends=("ddp",), max_world_size=8, twice_every=8, versions={"torch": "2"})

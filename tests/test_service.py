@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from difftest import plugins
-from difftest.campaign.case_run import ORACLE
+from difftest.campaign.campaign import ORACLE
 from difftest.judge.noise import THRESHOLD
 from difftest.records.corpus import Corpus
 from workers.backends import candidates

@@ -13,7 +13,7 @@ from test_campaign import Machine, a_campaign, always, backend, examined, sharde
 from test_divergence import FOUND
 
 from difftest.campaign.again import AGREES, UNTOLD
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Linear
 from difftest.commands import minimize

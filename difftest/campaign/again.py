@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from difftest.campaign.case_run import ORACLE, Campaign, attempt, compare_all
+from difftest.campaign.campaign import ORACLE, Campaign, attempt
+from difftest.campaign.case_run import compare_all
 from difftest.cases.case import Case
 from difftest.judge.comparator import Comparison
 

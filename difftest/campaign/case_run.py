@@ -1,69 +1,18 @@
 """One case, run on every side and compared: what a campaign does for each case, and a finding's evidence for a few more."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache, partial
-from typing import Protocol, TypeAlias
 
+from difftest.campaign.campaign import ORACLE, Campaign, Run, attempt
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Outcome
-from difftest.records.corpus import Corpus
-
-ORACLE = "oracle"
-
-TRIES = 3
-"""How often a run that infrastructure spoiled is attempted before the campaign gives it up."""
-
-Execute: TypeAlias = Callable[[Case, str, Mapping[str, str]], Outcome]
-"""Runs a case on a backend, with further environment variables, and blocks until it ended; called from several threads."""
 
 IN_DOUBT = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
 """What the oracle is run with before a mismatch is believed."""
-
-
-class Described(Protocol):
-    """What a campaign needs to know of a backend."""
-
-    SIDE: str
-
-    FRAMEWORK: str
-    """Of the side's frameworks the one that it uses; empty where that is not known."""
-
-    def unsupported(self, case: Case) -> str | None:
-        """Why the backend cannot express a case, or None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Campaign:
-    """What stays the same from case to case. Every `twice_every`th case is run twice to see whether it gives the same bits; 0: none is."""
-
-    name: str
-    backends: Mapping[str, Described]
-    execute: Execute
-    corpus: Corpus
-    workers: int = 1
-    purpose: str = "campaign"
-    twice_every: int = 0
-
-    def siblings(self, backend: str) -> tuple[str, ...]:
-        """The other backends of its side."""
-        side = self.backends[backend].SIDE
-        return tuple(name for name, one in self.backends.items() if side == one.SIDE and name != backend)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """One run with what came of it."""
-
-    backend: str
-    outcome: Outcome
-    started: str
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +21,7 @@ class Examined:
 
     index: int
     case: Case
-    runs: Mapping[str, Ran] = field(default_factory=dict)
+    runs: Mapping[str, Run] = field(default_factory=dict)
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     trouble: str = ""
     lost: int = 0
@@ -98,9 +47,9 @@ def examine(campaign: Campaign, index: int, case: Case) -> Examined:
     return Examined(index=index, case=case, runs=runs, comparisons=arbitrated, trouble=trouble, lost=len(lost))
 
 
-def _taken(campaign: Campaign, case: Case, asked: Iterable[str]) -> tuple[dict[str, Ran], list[str]]:
+def _taken(campaign: Campaign, case: Case, asked: Iterable[str]) -> tuple[dict[str, Run], list[str]]:
     """The runs of a case by backend, without those whose worker's packages do not support it, and what infrastructure failed at."""
-    ran, lost = dict[str, Ran](), list[str]()
+    ran, lost = dict[str, Run](), list[str]()
     for name in asked:
         try:
             ran[name] = attempt(campaign, case, name)
@@ -112,7 +61,7 @@ def _taken(campaign: Campaign, case: Case, asked: Iterable[str]) -> tuple[dict[s
 
 
 def compare_all(
-    campaign: Campaign, case: Case, runs: Mapping[str, Ran], sides: Mapping[str, str], again: Mapping[str, Outcome]
+    campaign: Campaign, case: Case, runs: Mapping[str, Run], sides: Mapping[str, str], again: Mapping[str, Outcome]
 ) -> dict[str, Comparison]:
     """Compares every run with the oracle's and, where there is one, with the same run `again`."""
 
@@ -134,22 +83,3 @@ def believed(compared: Callable[[Outcome], Comparison], truth: Outcome, in_doubt
 
 def _mismatches(comparison: Comparison) -> bool:
     return any(divergence.ratio is not None for divergence in comparison.divergences)
-
-
-def attempt(campaign: Campaign, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Ran:
-    """One run; what infrastructure spoiled is run again before it is given up."""
-    for left in reversed(range(TRIES)):
-        started, clock = now(), time.monotonic()
-        try:
-            outcome = campaign.execute(case, backend, options or {})
-        except InfrastructureError as error:
-            if not left or isinstance(error, UnsupportedError):
-                raise
-        else:
-            return Ran(backend=backend, outcome=outcome, started=started, seconds=time.monotonic() - clock)
-    raise AssertionError
-
-
-def now() -> str:
-    """The time, ISO 8601 in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

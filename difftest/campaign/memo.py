@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TypeAlias
 
-from difftest.campaign.case_run import Execute
+from difftest.campaign.campaign import Execute
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Outcome
 

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TypeVar
 
 from difftest.campaign.again import rerun
-from difftest.campaign.case_run import ORACLE, Campaign, Examined, Ran
+from difftest.campaign.campaign import ORACLE, Campaign, Run
+from difftest.campaign.case_run import Examined
 from difftest.campaign.memo import Once
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
@@ -24,7 +25,7 @@ REPEATS = 2
 """How often a new divergence is run again in fresh processes before it is believed."""
 
 
-def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Ran) -> Finding:
+def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Run) -> Finding:
     """A new divergence is run again, and placed in the 2 x 2, before it becomes a finding; the oracle is run anew too, once a case."""
     campaign, case = dataclasses.replace(campaign, execute=Once(campaign.execute, alone=ORACLE)), examined.case
     stable, square = _repeated(campaign, case, divergence), _square(campaign, examined, divergence)

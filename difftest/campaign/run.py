@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from difftest.campaign.case_run import ORACLE, Campaign, Examined, Ran, examine
+from difftest.campaign.campaign import ORACLE, Campaign, Run
+from difftest.campaign.case_run import Examined, examine
 from difftest.campaign.new_finding import new_finding
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -66,7 +67,7 @@ def record(campaign: Campaign, examined: Examined, recorded: Recorded) -> Progre
     return Progress(examined=examined, new=tuple(new), known=tuple(known))
 
 
-def observation(campaign: Campaign, examined: Examined, ran: Ran) -> Observation:
+def observation(campaign: Campaign, examined: Examined, ran: Run) -> Observation:
     """One run as the line that the tables are made of."""
     case, comparison = examined.case, examined.comparisons.get(ran.backend, Comparison(verdict="oracle"))
     backend = campaign.backends.get(ran.backend)
@@ -123,7 +124,7 @@ def _find(campaign: Campaign, examined: Examined, divergence: Divergence, record
     return new
 
 
-def _again(campaign: Campaign, divergence: Divergence, ran: Ran, times: int) -> Finding | None:
+def _again(campaign: Campaign, divergence: Divergence, ran: Run, times: int) -> Finding | None:
     """The finding of a divergence that the corpus knows, seen by so many cases of the campaign; None when it is new.
 
     The number is set and not raised, so that a case which is run again is not counted again.

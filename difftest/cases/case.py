@@ -11,7 +11,7 @@ from typing import Literal, Self, TypeAlias
 import msgspec
 
 from difftest.cases.layers import Collective, Redistribute, walk
-from difftest.cases.layout import Layout, Mesh, Replicate, Shard, replicated
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard, replicated, uneven_axes
 from difftest.cases.model import Model
 from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, put_back
 from difftest.errors import UsageError
@@ -161,6 +161,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield f"start.{name}", msgspec.structs.replace(self, start=start)
         if self.sdpa is not msgspec.UNSET:
             yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
+
+
+def uneven_cuts(case: Case) -> int:
+    """How often the ranks of a mesh axis do not share a dim of a parameter, or the rows of an accumulation part, equally."""
+    shapes, layout = case.model.parameters(), case.layout
+    rows = (case.data.batch // case.training.accumulation, case.model.sequence)
+    tensors = [(rows, layout.batch), *((shapes[name], placements) for name, placements in layout.parameters.items())]
+    return sum(uneven_axes(shape, placements, layout.mesh) for shape, placements in tensors)
 
 
 def _explain(text: bytes | str, error: Exception) -> UsageError:

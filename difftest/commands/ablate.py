@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.cases.case import Case
 from difftest.commands.reproducer import read_finding
 from difftest.commands.service.options import check_ranks, json_option, print_json

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run as run_campaign
 from difftest.commands.run import FAIL_ON, Tally, conclude, known_upstream
 from difftest.commands.service.options import json_option
@@ -16,7 +16,8 @@ from difftest.commands.service.storage import Out, placed
 from difftest.findings.ledger import LEDGER_FILE, read_ledger
 from difftest.records.bundle import Joined
 from difftest.records.corpus import Corpus
-from difftest.records.resume import DIGEST_LENGTH, resumed
+from difftest.records.definition import DIGEST_LENGTH
+from difftest.records.resume import resumed
 
 MOST_NAME = 60
 """Characters of the folders' names in the campaign's, which names files."""

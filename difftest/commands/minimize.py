@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.cases.case import Case
 from difftest.commands.replay import read_target
 from difftest.commands.service.options import Backends, check_ranks, json_option, print_json

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
 from difftest.commands.service.options import Backends, Duration, Names, check_world_size, json_option, most_ranks
 from difftest.commands.service.storage import Out, placed

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from difftest.campaign.case_run import ORACLE, Campaign, Described, Examined
+from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
+from difftest.campaign.case_run import Examined
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
 from difftest.commands.service.options import Backends, Names, check_ranks, check_world_size, json_option, print_json
@@ -37,7 +38,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     from workers.backends import candidates
 
     check_world_size(options["max_world_size"])
-    backends: Mapping[str, Described] = candidates(options["backends"])
+    backends: Mapping[str, BackendTraits] = candidates(options["backends"])
     workers = options["workers"]
     recording = _Recording(Recorder(options["out"]), backends, workers)
     with tempfile.TemporaryDirectory() as folder:
@@ -55,7 +56,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 class _Recording:
     """Runs in child processes of this one, `workers` at a time whoever asks, and keeps what came of each."""
 
-    def __init__(self, recorder: Recorder, backends: Mapping[str, Described], workers: int) -> None:
+    def __init__(self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int) -> None:
         self._free, self._lock = threading.BoundedSemaphore(workers), threading.Lock()
         self._recorder, self._backends = recorder, backends
         self._indices: dict[str, int] = {}

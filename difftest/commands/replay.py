@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from difftest.campaign.again import takes_two
-from difftest.campaign.case_run import IN_DOUBT, ORACLE, believed
+from difftest.campaign.campaign import ORACLE
+from difftest.campaign.case_run import IN_DOUBT, believed
 from difftest.cases.case import Case
 from difftest.commands.service.options import Backends, check_ranks, json_option, print_json
 from difftest.errors import UsageError

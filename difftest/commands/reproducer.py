@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from difftest.campaign.case_run import IN_DOUBT, ORACLE
+from difftest.campaign.campaign import ORACLE
+from difftest.campaign.case_run import IN_DOUBT
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.commands.replay import read_target

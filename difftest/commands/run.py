@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from difftest import plugins
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
@@ -24,8 +24,9 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.records import resume
 from difftest.records.corpus import Corpus
+from difftest.records.definition import Definition, versions
 from difftest.records.finding import Finding
-from difftest.records.resume import Definition, Recorded
+from difftest.records.resume import Recorded
 
 CASES = 40
 TWICE_EVERY = 8
@@ -93,7 +94,7 @@ def definition(options: Mapping[str, Any]) -> Definition:
         backends=backends,
         max_world_size=options["max_world_size"],
         twice_every=options["twice_every"],
-        versions=resume.versions(),
+        versions=versions(),
         where=environments.chosen(backends),
     )
 

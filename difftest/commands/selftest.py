@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 import msgspec
 
-from difftest.campaign.case_run import IN_DOUBT, ORACLE
+from difftest.campaign.campaign import ORACLE
+from difftest.campaign.case_run import IN_DOUBT
 from difftest.campaign.memo import Once
 from difftest.cases.case import Case
 from difftest.commands.service.options import json_option, print_json

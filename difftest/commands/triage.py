@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from difftest import plugins
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.commands.service.options import check_ranks, json_option, most_ranks, print_json
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE, Entry, read_ledger, utc_today

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from difftest.campaign.again import rerun
-from difftest.campaign.case_run import ORACLE, Campaign
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.memo import Once
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError

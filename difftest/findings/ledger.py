@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from difftest.campaign.case_run import Described
-from difftest.cases.case import Case
+from difftest.campaign.campaign import BackendTraits
+from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import Attention, Conv, walk
 from difftest.cases.layout import Shard
 from difftest.errors import UsageError
@@ -22,7 +22,6 @@ from difftest.judge.divergence import Divergence
 from difftest.plugins import plain
 from difftest.records import read_limits
 from difftest.records.finding import Finding
-from difftest.reduce.measure import uneven_cuts
 
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 """The project's own ledger."""
@@ -100,7 +99,7 @@ class Quarantined:
     SIDE: str
     FRAMEWORK: str
     name: str
-    backend: Described
+    backend: BackendTraits
     ledger: Ledger
     today: date
 
@@ -112,7 +111,7 @@ class Quarantined:
         return f"quarantined until {entry.expires}: {entry.reason} ({entry.upstream})" if entry else None
 
 
-def guarded(backends: Mapping[str, Described], ledger: Ledger, today: date) -> Mapping[str, Described]:
+def guarded(backends: Mapping[str, BackendTraits], ledger: Ledger, today: date) -> Mapping[str, BackendTraits]:
     """The backends, each behind the ledger's quarantine."""
     return {
         name: Quarantined(SIDE=backend.SIDE, FRAMEWORK=backend.FRAMEWORK, name=name, backend=backend, ledger=ledger, today=today)

@@ -5,7 +5,8 @@ A module is an operator of the model, or a block of them; what a rank holds of a
 the width, under tensor parallelism) is not compared, and counted.
 """
 
-from difftest.campaign.case_run import IN_DOUBT, ORACLE, Campaign, attempt
+from difftest.campaign.campaign import ORACLE, Campaign, attempt
+from difftest.campaign.case_run import IN_DOUBT
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk

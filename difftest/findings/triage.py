@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeAlias
 
 from difftest.campaign.again import AGREES, UNTOLD, rerun, shown
-from difftest.campaign.case_run import Campaign, now
+from difftest.campaign.campaign import Campaign, utc_now
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
 from difftest.errors import InfrastructureError
@@ -118,7 +118,7 @@ def _triaged(corpus: Corpus, ledger: Ledger, today: date, again: _Again, finding
     changes: Mapping[str, object] = {
         "status": str(ran.status(finding)),
         "returned": (told.count(finding.fingerprint), len(told)),
-        "checked": now(),
+        "checked": utc_now(),
     }
     checked = corpus.amend(finding.fingerprint, **changes)
     entry = ledger.entry(finding, corpus.case(finding.fingerprint), today)

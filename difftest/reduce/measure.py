@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from difftest.cases.case import Case
+from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import (
     Activation,
     Attention,
@@ -43,18 +43,6 @@ def measure(case: Case) -> tuple[int, ...]:
     sizes = sum(sum(_sizes(layer)) for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(map(_kind, layers))
     return (case.world_size, len(case.layout.mesh.axes), case.training.steps, kinds, features, cuts, uneven_cuts(case), sizes)
-
-
-def uneven_cuts(case: Case) -> int:
-    """How often the ranks of a mesh axis do not share a dim of a parameter, or the rows of a part, equally."""
-    shapes, layout = case.model.parameters(), case.layout
-    rows = (case.data.batch // case.training.accumulation, case.model.sequence)
-    tensors = [(rows, layout.batch), *((shapes[name], placements) for name, placements in layout.parameters.items())]
-    return sum(
-        isinstance(placement, Shard) and shape[placement.dim] % ranks > 0
-        for shape, placements in tensors
-        for placement, ranks in zip(placements, layout.mesh.shape, strict=True)
-    )
 
 
 def simpler(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:

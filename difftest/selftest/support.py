@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from difftest.campaign.case_run import Described
+from difftest.campaign.campaign import BackendTraits
 from difftest.cases.case import Case
 
 SAMPLE = 200
@@ -29,7 +29,7 @@ class Support:
         return f"{min(max(self.supported / self.cases, 0.01), 0.99):.0%}" if self.supported else "no"
 
 
-def table(cases: Iterable[Case], backends: Mapping[str, Described]) -> list[Support]:
+def table(cases: Iterable[Case], backends: Mapping[str, BackendTraits]) -> list[Support]:
     """A row for every path among `cases` and every backend."""
     by_path: dict[str, list[Case]] = {}
     for case in cases:
@@ -37,7 +37,7 @@ def table(cases: Iterable[Case], backends: Mapping[str, Described]) -> list[Supp
     return [_ask(path, same, name, backend) for path, same in sorted(by_path.items()) for name, backend in backends.items()]
 
 
-def _ask(path: str, cases: list[Case], name: str, backend: Described) -> Support:
+def _ask(path: str, cases: list[Case], name: str, backend: BackendTraits) -> Support:
     reasons = [backend.unsupported(case) for case in cases]
     counted = Counter(reason for reason in reasons if reason)
     told = tuple(reason for reason, _ in counted.most_common())

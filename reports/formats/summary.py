@@ -6,8 +6,8 @@ from urllib.parse import quote
 import msgspec
 import pandas as pd
 
+from difftest.records.definition import named_seed
 from difftest.records.finding import Finding
-from difftest.records.resume import named_seed
 from reports import tables
 from reports.report import CORPUS, Report
 

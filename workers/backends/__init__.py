@@ -8,7 +8,7 @@ import re
 from types import ModuleType
 
 from difftest import plugins
-from difftest.campaign.case_run import ORACLE
+from difftest.campaign.campaign import ORACLE
 from difftest.errors import UsageError
 
 

@@ -20,7 +20,7 @@ from ray._private import ray_constants
 from ray._private import worker as ray_worker
 
 from difftest import plugins
-from difftest.campaign.case_run import ORACLE
+from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome

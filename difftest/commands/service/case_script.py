@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from difftest.campaign.again import AGREES, first_shown
-from difftest.campaign.case_run import Campaign
+from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.errors import UsageError
 from difftest.records.corpus import Corpus

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from difftest.campaign.case_run import ORACLE, Campaign, Execute
+from difftest.campaign.campaign import ORACLE, Campaign, Execute
 from difftest.campaign.run import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case

@@ -1,0 +1,61 @@
+"""What defines a campaign of generated cases: equal definitions give equal cases, run in the same ways."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from difftest import installed
+from difftest.records.corpus import OBSERVATIONS, Corpus
+from difftest.records.disk import replace_file
+
+PACKAGES = ("hypothesis", *installed.COMPUTING)
+"""What draws the cases, and what is tested: with another of these the same command is another campaign."""
+
+
+SCHEMA = 1
+
+
+DIGEST_LENGTH = 8
+
+
+_SEED = re.compile(r"seed(\d+)-")
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What defines a campaign of generated cases: equal definitions give equal cases, run in the same ways.
+
+    How many cases there are, and how many run at a time, is not in it: more of them are the same campaign, continued. `versions` are those
+    of the driver's packages, `where` is what the user says of devices and of other Pythons.
+    """
+
+    seed: int
+    paths: tuple[str, ...]
+    backends: tuple[str, ...]
+    max_world_size: int
+    twice_every: int
+    versions: Mapping[str, str]
+    where: Mapping[str, str] = {}
+    schema: int = SCHEMA
+
+    @property
+    def name(self) -> str:
+        """The campaign's name, such as `seed0-1a2b3c4d`."""
+        return f"seed{self.seed}-{hashlib.sha256(msgspec.json.encode(self, order='sorted')).hexdigest()[:DIGEST_LENGTH]}"
+
+    def keep(self, corpus: Corpus) -> None:
+        """Leaves it beside the campaign's runs, for people."""
+        text = msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=2)
+        replace_file(corpus.root / OBSERVATIONS / f"{self.name}.json", text + b"\n")
+
+
+def named_seed(campaign: str) -> int | None:
+    """The seed in the name of a campaign of generated cases; None for any other name."""
+    named = _SEED.match(campaign)
+    return int(named[1]) if named else None
+
+
+def versions() -> Mapping[str, str]:
+    """The versions of `PACKAGES` in this environment; `none` for what is not installed."""
+    return {package: installed.version(package) or "none" for package in PACKAGES}
