@@ -67,7 +67,9 @@ def _missing(error: ModuleNotFoundError) -> Exception:
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error
-    return InfrastructureError(f"this command needs {package}, which is not installed: pip install 'difftest[{EXTRAS[package]}]'")
+    return InfrastructureError(
+        f"this command needs {package}, which is not installed: pip install 'difftest[{EXTRAS[package]}]'"
+    )
 
 
 def _say(error: Exception, status: int) -> NoReturn:

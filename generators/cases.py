@@ -82,7 +82,10 @@ def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> lis
     wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
     with _DRAWING:
         decode = _decoder(path, max_world_size)
-        return [msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted) for member in range(POOL)]
+        return [
+            msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted)
+            for member in range(POOL)
+        ]
 
 
 def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from itertools import combinations
 
 from difftest.cases.case import Case
-from difftest.cases.layers import Activation, Attention, Collective, FlashAttention, Linear, Redistribute, walk
+from difftest.cases.layers import (
+    Activation,
+    Attention,
+    Collective,
+    FlashAttention,
+    Linear,
+    Redistribute,
+    walk,
+)
 from difftest.cases.layout import Placements, Shard, uneven_axes
 
 BLOCK = 100
@@ -43,7 +51,9 @@ def pairs(case: Case) -> frozenset[tuple[str, str]]:
 
 def features(case: Case) -> frozenset[str]:
     """What is notable about `case`, in words."""
-    return frozenset((*_layout_features(case), *_model_features(case), *_training_features(case), *_option_features(case)))
+    return frozenset(
+        (*_layout_features(case), *_model_features(case), *_training_features(case), *_option_features(case))
+    )
 
 
 def _alike(case: Case, other: Case) -> bool:
@@ -51,7 +61,9 @@ def _alike(case: Case, other: Case) -> bool:
 
 
 def _cost(case: Case) -> tuple[object, ...]:
-    early = case.start.acts.index("spmd") > min(map(case.start.acts.index, ("device", "seed")))  # such a run may tell of nothing else
+    early = case.start.acts.index("spmd") > min(
+        map(case.start.acts.index, ("device", "seed"))
+    )  # such a run may tell of nothing else
     return case.dtype, case.data.learnable, case.data.regime == "exact", case.world_size > SMALL_WORLD, early
 
 
@@ -72,7 +84,9 @@ def _layout_features(case: Case) -> Iterator[str]:
 
 def _cuts_unevenly(case: Case) -> bool:
     shapes, layout = case.model.parameters(), case.layout
-    return any(uneven_axes(shapes[name], placements, layout.mesh) for name, placements in layout.parameters.items())
+    return any(
+        uneven_axes(shapes[name], placements, layout.mesh) for name, placements in layout.parameters.items()
+    )
 
 
 def _ranks(placements: Placements, case: Case) -> int:

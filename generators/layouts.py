@@ -12,7 +12,17 @@ from typing import Literal, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.cases.layers import Activation, Attention, Conv, Embedding, Layer, Linear, Residual, shapes, walk
+from difftest.cases.layers import (
+    Activation,
+    Attention,
+    Conv,
+    Embedding,
+    Layer,
+    Linear,
+    Residual,
+    shapes,
+    walk,
+)
 from difftest.cases.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError
@@ -38,7 +48,9 @@ def meshes(*, axes: tuple[str, ...], max_world_size: int = 8) -> SearchStrategy[
         raise UsageError(msg)
     least = min(LEAST_RANKS, max_world_size)
     sizes = range(1, min(MOST_AXIS_SIZE, max_world_size) + 1)
-    shapes_ = [s for s in itertools.product(sizes, repeat=len(axes)) if least <= math.prod(s) <= max_world_size]
+    shapes_ = [
+        s for s in itertools.product(sizes, repeat=len(axes)) if least <= math.prod(s) <= max_world_size
+    ]
     ordered = sorted(shapes_, key=lambda shape: (math.prod(shape), -min(shape), shape))
     return weighted(*((_mesh_weight(s), Mesh(tuple(zip(axes, s, strict=True)))) for s in ordered))
 
@@ -63,7 +75,9 @@ def zipped(*, mesh: Mesh, batch: Sequence[Placement], parameters: Sequence[ByPar
 
 def tensor_placements(*, model: Model, size: int) -> SearchStrategy[ByParameter]:
     """Placements over a tensor parallel axis of `size`: usually Megatron's pattern, sometimes each layer's own draw."""
-    return mixed((3, megatron_placements(model=model, size=size)), (1, free_placements(model=model, size=size)))
+    return mixed(
+        (3, megatron_placements(model=model, size=size)), (1, free_placements(model=model, size=size))
+    )
 
 
 @st.composite

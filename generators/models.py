@@ -72,7 +72,10 @@ def vector_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
 def sequence_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     """Models of (batch, sequence, width): attention and convolutions too."""
     width, inputs = draw(widths(unit=unit)), draw(widths())
-    stems: Layers = (Conv(inputs=inputs, outputs=width, kernel=draw(_kernels())), Linear(inputs=inputs, outputs=width))
+    stems: Layers = (
+        Conv(inputs=inputs, outputs=width, kernel=draw(_kernels())),
+        Linear(inputs=inputs, outputs=width),
+    )
     blocks = draw(_stacks(width=width, unit=unit, sequence=True))
     layers = (draw(st.sampled_from(stems)), *blocks, *draw(_heads(width=width, unit=unit)))
     return Model(layers=layers, sequence=draw(sequences()))
@@ -86,7 +89,10 @@ def token_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     last = (draw(_norms(width=width)),) if draw(st.booleans()) else ()
     tied = Linear(inputs=width, outputs=vocabulary, bias=draw(st.booleans()), tied=True)
     head = draw(mixed((2, st.just((tied,))), (3, _heads(width=width, unit=unit))))
-    return Model(layers=(Embedding(vocabulary=vocabulary, width=width), *blocks, *last, *head), sequence=draw(sequences()))
+    return Model(
+        layers=(Embedding(vocabulary=vocabulary, width=width), *blocks, *last, *head),
+        sequence=draw(sequences()),
+    )
 
 
 @st.composite
@@ -107,7 +113,7 @@ def exact_models(draw: st.DrawFn) -> Model:
 
 @st.composite
 def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
-    """Small models that learn `difftest.cases.numbers`'s teachers within a few dozen steps: nothing between input and head but one block."""
+    """Small models that learn `difftest.cases.numbers`'s teachers within a few dozen steps: nothing between input and head but one block."""  # noqa: E501
     allowed = [width for width in (8, 12, 16, 24) if width % unit == 0] or [2 * unit]
     width, outputs = draw(st.sampled_from(allowed)), draw(weighted((2, 4), (1, 3), (1, 8)))
     block: Layers = (draw(mlps(width=width, unit=unit)),) if draw(st.booleans()) else ()
@@ -115,7 +121,10 @@ def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     if draw(st.booleans()):
         stem = Embedding(vocabulary=draw(st.sampled_from((8, 12, 16))), width=width)
         return Model(layers=(stem, *block, head), sequence=draw(st.sampled_from((4, 8))))
-    stems = (Linear(inputs=draw(st.sampled_from((8, 3, 5, 12))), outputs=width), Activation(function=draw(_functions())))
+    stems = (
+        Linear(inputs=draw(st.sampled_from((8, 3, 5, 12))), outputs=width),
+        Activation(function=draw(_functions())),
+    )
     return Model(layers=(*stems, *block, head))
 
 
@@ -159,7 +168,9 @@ def attentions(draw: st.DrawFn, *, width: int, unit: int = 1) -> Attention:
 @functools.cache
 def widths(*, unit: int = 1) -> SearchStrategy[int]:
     """Widths up to `MOST_WIDTH`, usually multiples of `unit`, odd ones too."""
-    return _multiples(tuple(sorted({unit, 2 * unit, 4 * unit, *WIDTHS} & set(range(2, MOST_WIDTH + 1)))), unit)
+    return _multiples(
+        tuple(sorted({unit, 2 * unit, 4 * unit, *WIDTHS} & set(range(2, MOST_WIDTH + 1)))), unit
+    )
 
 
 @functools.cache
@@ -177,7 +188,12 @@ def vocabularies(*, unit: int = 1) -> SearchStrategy[int]:
 @st.composite
 def _stacks(draw: st.DrawFn, *, width: int, unit: int, sequence: bool) -> Layers:
     """Up to three blocks that keep the width."""
-    kinds = [(3, _residual_mlps(width, unit)), (2, _plain_pairs(width, unit)), (1, _norm_blocks(width)), (1, _linears(width))]
+    kinds = [
+        (3, _residual_mlps(width, unit)),
+        (2, _plain_pairs(width, unit)),
+        (1, _norm_blocks(width)),
+        (1, _linears(width)),
+    ]
     if sequence:
         kinds += [(4, _attention_blocks(width, unit)), (2, _conv_blocks(width))]
     kinds.append((1, _dropouts(width)))
@@ -202,7 +218,11 @@ def _residual_mlps(width: int, unit: int) -> SearchStrategy[Layers]:
 def _plain_pairs(draw: st.DrawFn, width: int, unit: int) -> Layers:
     hidden = draw(widths(unit=unit))
     up = Linear(inputs=width, outputs=hidden, bias=draw(st.booleans()))
-    return (up, Activation(function=draw(_functions())), Linear(inputs=hidden, outputs=width, bias=draw(st.booleans())))
+    return (
+        up,
+        Activation(function=draw(_functions())),
+        Linear(inputs=hidden, outputs=width, bias=draw(st.booleans())),
+    )
 
 
 @st.composite
@@ -227,7 +247,10 @@ def _norm_blocks(width: int) -> SearchStrategy[Layers]:
 
 @st.composite
 def _linears(draw: st.DrawFn, width: int) -> Layers:
-    return (Activation(function=draw(_functions())), Linear(inputs=width, outputs=width, bias=draw(st.booleans())))
+    return (
+        Activation(function=draw(_functions())),
+        Linear(inputs=width, outputs=width, bias=draw(st.booleans())),
+    )
 
 
 @functools.cache
@@ -274,9 +297,13 @@ def grouped(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Model:
 def _with_key_heads(layer: Layer, mesh: Mesh) -> Layer:
     """With as few heads of keys as there are ranks of `tp`, where that is fewer than there are heads of queries."""
     if isinstance(layer, Residual):
-        return msgspec.structs.replace(layer, layers=tuple(_with_key_heads(inner, mesh) for inner in layer.layers))
+        return msgspec.structs.replace(
+            layer, layers=tuple(_with_key_heads(inner, mesh) for inner in layer.layers)
+        )
     if not isinstance(layer, FlashAttention):
         return layer
     least = dict(mesh.axes).get("tp", 1)
-    possible = least < layer.heads and layer.heads % least == 0 and least * layer.head_dim % mesh.world_size == 0
+    possible = (
+        least < layer.heads and layer.heads % least == 0 and least * layer.head_dim % mesh.world_size == 0
+    )
     return msgspec.structs.replace(layer, kv_heads=least) if possible else layer

@@ -33,7 +33,9 @@ def replications(*, layout: Layout, accumulation: int) -> SearchStrategy[Replica
     if any(placement != Replicate() for placements in layout.parameters.values() for placement in placements):
         return st.just(Replication())
     return mixed(
-        (6, st.just(Replication())), (3, single_replications(accumulation=accumulation)), (1, any_replications(accumulation=accumulation))
+        (6, st.just(Replication())),
+        (3, single_replications(accumulation=accumulation)),
+        (1, any_replications(accumulation=accumulation)),
     )
 
 
@@ -61,7 +63,11 @@ def any_replications(draw: st.DrawFn, *, accumulation: int) -> Replication:
 
 def _valid(options: Replication, accumulation: int) -> Replication:
     """`DistributedDataParallel` takes no static graph whose first backward is under `no_sync`."""
-    return msgspec.structs.replace(options, no_sync=False) if options.static_graph and accumulation > 1 else options
+    return (
+        msgspec.structs.replace(options, no_sync=False)
+        if options.static_graph and accumulation > 1
+        else options
+    )
 
 
 EARLY: tuple[tuple[Act, ...], ...] = (

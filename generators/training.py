@@ -16,7 +16,17 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case, DType, Regime, Training
 from difftest.cases.exactness import inexact
-from difftest.cases.layers import Attention, Collective, Conv, FlashAttention, LayerNorm, Linear, Residual, RMSNorm, walk
+from difftest.cases.layers import (
+    Attention,
+    Collective,
+    Conv,
+    FlashAttention,
+    LayerNorm,
+    Linear,
+    Residual,
+    RMSNorm,
+    walk,
+)
 from difftest.cases.layout import Layout, Mesh, chunk
 from difftest.cases.model import Model
 from generators.chances import sometimes, weighted
@@ -43,7 +53,10 @@ LEAST_TARGETS_IGNORED = 16
 LEARNING_STEPS = (24, 20, 28, 30)
 LARGE_RATES: dict[Loss, float] = {"mse": 2.0**-24, "cross_entropy": 2.0**-12}
 ADAM_RATES = (2.0**-7, 2.0**-10)
-SGD_RATES: dict[Optimizer, tuple[float, ...]] = {"sgd": (2.0**-3, 2.0**-4, 2.0**-6), "momentum": (2.0**-4, 2.0**-6)}
+SGD_RATES: dict[Optimizer, tuple[float, ...]] = {
+    "sgd": (2.0**-3, 2.0**-4, 2.0**-6),
+    "momentum": (2.0**-4, 2.0**-6),
+}
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
@@ -59,7 +72,11 @@ def fits_exact(mesh: Mesh) -> bool:
 
 def dtypes(*, purpose: Purpose = "ordinary") -> SearchStrategy[DType]:
     """Element types; float32 alone outside ordinary cases."""
-    return weighted((13, "float32"), (5, "bfloat16"), (2, "float16")) if purpose == "ordinary" else st.just("float32")
+    return (
+        weighted((13, "float32"), (5, "bfloat16"), (2, "float16"))
+        if purpose == "ordinary"
+        else st.just("float32")
+    )
 
 
 def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[Regime]:
@@ -77,8 +94,12 @@ def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[R
     if model.tokens:
         return st.just("normal")
     sharp: tuple[tuple[int, Regime], ...] = ((4, "sharp"),) if attends and dtype != "float16" else ()
-    wide: tuple[tuple[int, Regime], ...] = ((2, "tiny"),) if dtype != "float16" and not scores(model=model) else ()
-    large: tuple[tuple[int, Regime], ...] = ((2, "large"),) if dtype != "float16" and keeps_large_finite(model) else ()
+    wide: tuple[tuple[int, Regime], ...] = (
+        ((2, "tiny"),) if dtype != "float16" and not scores(model=model) else ()
+    )
+    large: tuple[tuple[int, Regime], ...] = (
+        ((2, "large"),) if dtype != "float16" and keeps_large_finite(model) else ()
+    )
     return weighted((6, "normal"), (1, "ties"), (1, "zeros"), *wide, *large, *sharp)
 
 
@@ -86,7 +107,11 @@ def keeps_large_finite(model: Model) -> bool:
     """Whether large inputs stay far from overflow: a norm rescales them, or few layers multiply them and no softmax is fed."""
     kinds = [type(layer) for _, layer in walk(model.layers)]
     growing = sum(kind in (Linear, Conv) for kind in kinds)
-    return LayerNorm in kinds or RMSNorm in kinds or (not {Attention, FlashAttention} & set(kinds) and growing <= MOST_LAYERS_UNNORMED)
+    return (
+        LayerNorm in kinds
+        or RMSNorm in kinds
+        or (not {Attention, FlashAttention} & set(kinds) and growing <= MOST_LAYERS_UNNORMED)
+    )
 
 
 @st.composite
@@ -120,7 +145,9 @@ def wired(draw: st.DrawFn, *, case: Case) -> Case:
     """`case`, in a half type where it is an exact collective in which nothing rounds in that either."""
     if case.data.regime != "exact" or not any(isinstance(layer, Collective) for layer in case.model.layers):
         return case
-    narrow = msgspec.structs.replace(case, dtype=draw(weighted((1, "float32"), (2, "bfloat16"), (1, "float16"))))
+    narrow = msgspec.structs.replace(
+        case, dtype=draw(weighted((1, "float32"), (2, "bfloat16"), (1, "float16")))
+    )
     return narrow if inexact(narrow) is None else case
 
 
@@ -137,7 +164,9 @@ def learnable_trainings(draw: st.DrawFn, *, model: Model, loss: Loss) -> Trainin
     """A long run at a rate at which float64 solves the task."""
     optimizer = draw(optimizers())
     rate = learning_rate(optimizer=optimizer, model=model, loss=loss)
-    return Training(optimizer=optimizer, learning_rate=rate, steps=draw(st.sampled_from(LEARNING_STEPS)), loss=loss)
+    return Training(
+        optimizer=optimizer, learning_rate=rate, steps=draw(st.sampled_from(LEARNING_STEPS)), loss=loss
+    )
 
 
 def learning_rate(*, optimizer: Optimizer, model: Model, loss: Loss) -> float:
@@ -156,7 +185,11 @@ def losses(*, model: Model) -> SearchStrategy[Loss]:
     """The losses `model`'s outputs allow; classes need at least two."""
     if model.outputs == 1:
         return st.just("mse")
-    return weighted((1, "mse"), (3, "cross_entropy")) if model.tokens else weighted((3, "mse"), (2, "cross_entropy"))
+    return (
+        weighted((1, "mse"), (3, "cross_entropy"))
+        if model.tokens
+        else weighted((3, "mse"), (2, "cross_entropy"))
+    )
 
 
 def optimizers(*, dtype: DType = "float32") -> SearchStrategy[Optimizer]:
@@ -176,9 +209,15 @@ def batches(*, model: Model, layout: Layout, training: Training, exact: bool = F
     """Rows of a batch in which every data rank has a row in every accumulation part, few where attention's scores are many."""
     accumulation = training.accumulation
     parts = tuple(size for name, size in layout.mesh.axes if name in layout.batch_axes)
-    most = MOST_EXACT_ROWS if exact else min(MOST_ROWS, MOST_SCORES // max(1, training.steps * scores(model=model)))
+    most = (
+        MOST_EXACT_ROWS
+        if exact
+        else min(MOST_ROWS, MOST_SCORES // max(1, training.steps * scores(model=model)))
+    )
     collective = any(isinstance(layer, Collective) for layer in model.layers)
-    return batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not collective).map(lambda rows: rows * accumulation)
+    return batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not collective).map(
+        lambda rows: rows * accumulation
+    )
 
 
 def scores(*, model: Model) -> int:
@@ -188,10 +227,16 @@ def scores(*, model: Model) -> int:
 
 def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:
     """The share of `targets` classes to skip."""
-    return st.sampled_from((0.0, 0.25, 0.5)) if loss == "cross_entropy" and targets >= LEAST_TARGETS_IGNORED else st.just(0.0)
+    return (
+        st.sampled_from((0.0, 0.25, 0.5))
+        if loss == "cross_entropy" and targets >= LEAST_TARGETS_IGNORED
+        else st.just(0.0)
+    )
 
 
-def batch_rows(*, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = False, uneven: bool = True) -> SearchStrategy[int]:
+def batch_rows(
+    *, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = False, uneven: bool = True
+) -> SearchStrategy[int]:
     """Rows of one accumulation part, cut over data axes of sizes `parts`: mostly even, never leaving a rank empty.
 
     `uneven` is whether ranks may have other numbers of rows than others: a collective wants as many from each.
@@ -199,7 +244,9 @@ def batch_rows(*, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = Fal
     least = math.prod(parts)
     allowed = [rows for rows in range(least, max(most, least) + 1) if every_rank_has_rows(rows, tuple(parts))]
     if exact:
-        return st.sampled_from([rows for rows in allowed if rows >= LEAST_EXACT_ROWS and _is_power_of_two(rows)])
+        return st.sampled_from(
+            [rows for rows in allowed if rows >= LEAST_EXACT_ROWS and _is_power_of_two(rows)]
+        )
     even = [rows for rows in allowed if rows % least == 0]
     others = [rows for rows in allowed if rows % least] if uneven else []
     return weighted((4, even), (1, others or even)).flatmap(st.sampled_from)

@@ -37,7 +37,10 @@ def moment(iso: str) -> str:
 
 def headings(table: pd.DataFrame) -> list[tuple[str, bool]]:
     """The columns of `table` in words, and whether they hold numbers."""
-    return [(str(name).replace("_", " "), pd.api.types.is_numeric_dtype(table[name].dtype)) for name in table.columns]
+    return [
+        (str(name).replace("_", " "), pd.api.types.is_numeric_dtype(table[name].dtype))
+        for name in table.columns
+    ]
 
 
 def rows(table: pd.DataFrame) -> list[list[str]]:

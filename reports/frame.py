@@ -51,7 +51,9 @@ RUN = (
     _of("case", "category", "the case's id: 12 hexadecimal digits of its content"),
     _of("backend", "category", "the backend that ran it; `oracle` is the expected side"),
     _of("side", "category", "the side the backend is on: `torch`, `xla` or `oracle`"),
-    _of("purpose", "category", "why it was run: `campaign`; what a finding needed besides is not in the table"),
+    _of(
+        "purpose", "category", "why it was run: `campaign`; what a finding needed besides is not in the table"
+    ),
     _of("path", "category", "the case's parallelism path"),
     _of("mesh", "category", "the mesh in words, `dp=2 x tp=2`"),
     _of("mesh_rank", "int64", "number of mesh axes"),
@@ -60,12 +62,29 @@ RUN = (
     _of("optimizer", "category", "the optimizer"),
     _of("loss", "category", "the loss function"),
     _of("regime", "category", "the kind of numbers that were fed"),
-    Column("layers", "category", "the model's layer kinds in order, a space between", lambda run: " ".join(run.layers)),
+    Column(
+        "layers",
+        "category",
+        "the model's layer kinds in order, a space between",
+        lambda run: " ".join(run.layers),
+    ),
     _of("steps", "int64", "training steps asked for"),
-    _of("status", "category", "`finished`, or the symptom of the failure that ended the run", "outcome.status"),
-    _of("stage", "category", "where a failure struck (`build`, `place`, `forward`, `backward`, `update`); null: none did", "outcome.stage"),
+    _of(
+        "status", "category", "`finished`, or the symptom of the failure that ended the run", "outcome.status"
+    ),
+    _of(
+        "stage",
+        "category",
+        "where a failure struck (`build`, `place`, `forward`, `backward`, `update`); null: none did",
+        "outcome.stage",
+    ),
     Column("failed_step", "Int64", "the step a failure struck in, from 0; null: none did", _failed_step),
-    _of("kind", "category", "a failure's kind: exception type, signal or exit status; null: none", "outcome.kind"),
+    _of(
+        "kind",
+        "category",
+        "a failure's kind: exception type, signal or exit status; null: none",
+        "outcome.kind",
+    ),
     _of("message", "category", "a failure's message; null: none", "outcome.message"),
     _of("verdict", "category", "`agree`, `diverge`, `inconclusive`; `oracle` for the oracle's own runs"),
     _of("reason", "category", "why a verdict is inconclusive; null: it is not"),
@@ -75,14 +94,25 @@ RUN = (
         "the finding that this run is counted for: what it showed first; null: none",
         lambda run: next(iter(run.fingerprints), ""),
     ),
-    Column("fingerprints", "category", "the same: a run counts for one finding alone; null: none", lambda run: " ".join(run.fingerprints)),
+    Column(
+        "fingerprints",
+        "category",
+        "the same: a run counts for one finding alone; null: none",
+        lambda run: " ".join(run.fingerprints),
+    ),
     _of("seconds", "float64", "wall time of the run in seconds; of looking it up after `difftest compare`"),
     _of("started", INSTANT, "when the run began, UTC; when it was looked up after `difftest compare`"),
     Column("environment", "category", "versions the run reported, a JSON object", _environment),
 )
-_RUN_NUMBER = Column("run", "int64", "the run's number in this table, from 0: rows of one run share it", lambda _: 0)
+_RUN_NUMBER = Column(
+    "run", "int64", "the run's number in this table, from 0: rows of one run share it", lambda _: 0
+)
 TENSOR = (
-    _of("tensor", "category", "the tensor measured; null: a run without measurements (the oracle, a failure), then all below are null"),
+    _of(
+        "tensor",
+        "category",
+        "the tensor measured; null: a run without measurements (the oracle, a failure), then all below are null",
+    ),
     _of("tensor_stage", "category", "the tensor's stage: `forward`, `backward` or `update`", "stage"),
     _of("step", "Int64", "the step where the tensor was farthest from the oracle, from 0"),
     _of("elements", "Int64", "number of elements compared"),
@@ -92,9 +122,15 @@ TENSOR = (
     _of("scale", "float64", "root mean square of the expected values"),
     _of("floor", "float64", "root mean square of the rounding noise (Monte Carlo)"),
     _of(
-        "ratio", "float64", "greatest error in units of the noise floor; 1e30: infinitely many (not finite, or wrong where nothing rounds)"
+        "ratio",
+        "float64",
+        "greatest error in units of the noise floor; 1e30: infinitely many (not finite, or wrong where nothing rounds)",
     ),
-    _of("other_error", "float64", "`error` of the other side for the same tensor (the arbiter); null: none ran"),
+    _of(
+        "other_error",
+        "float64",
+        "`error` of the other side for the same tensor (the arbiter); null: none ran",
+    ),
     _of("exact", "boolean", "whether the tolerance was zero"),
 )
 COLUMNS = (_RUN_NUMBER, *RUN, *TENSOR)
@@ -124,7 +160,11 @@ def _gatherer(column: Column) -> MutableSequence[Any]:
     return array("d") if column.dtype == "float64" else []
 
 
-def _append(lists: dict[str, MutableSequence[Any]], columns: Sequence[Column], source: Observation | Measurement | None) -> None:
+def _append(
+    lists: dict[str, MutableSequence[Any]],
+    columns: Sequence[Column],
+    source: Observation | Measurement | None,
+) -> None:
     for column in columns:
         value = None if source is None else column.read(source)
         lists[column.name].append(np.nan if value is None and column.dtype == "float64" else value)

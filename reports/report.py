@@ -42,10 +42,17 @@ class Report:
     def new(self) -> frozenset[str]:
         """The fingerprints first seen in the last campaign, and in no other that began in the same second."""
         began = _began(self.frame)
-        seen = pd.to_datetime(pd.Series([f.first_seen for f in self.findings], dtype="str"), utc=True, format="ISO8601", errors="coerce")
+        seen = pd.to_datetime(
+            pd.Series([f.first_seen for f in self.findings], dtype="str"),
+            utc=True,
+            format="ISO8601",
+            errors="coerce",
+        )
         since = (seen >= began.iloc[-1]).tolist() if len(began) else [False] * len(seen)
         alone = [set(f.seen) <= {self.last_campaign} for f in self.findings]
-        return frozenset(f.fingerprint for f, late, own in zip(self.findings, since, alone, strict=True) if late and own)
+        return frozenset(
+            f.fingerprint for f, late, own in zip(self.findings, since, alone, strict=True) if late and own
+        )
 
     @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:
@@ -53,7 +60,9 @@ class Report:
         ran = tables.runs(self.frame).dropna(subset=["environment"])
         ran = ran[ran["environment"] != "{}"].assign(finished=ran["status"] == "finished")
         last = ran.sort_values(["finished", "started"], kind="stable").drop_duplicates("backend", keep="last")
-        return {str(r.backend): json.loads(str(r.environment)) for r in last.sort_values("backend").itertuples()}
+        return {
+            str(r.backend): json.loads(str(r.environment)) for r in last.sort_values("backend").itertuples()
+        }
 
     @cached_property
     def verdict(self) -> str:
@@ -70,7 +79,10 @@ class Report:
 
     def _found(self) -> str:
         """How many findings there are, and how many of them are new here, and known upstream: each may be both."""
-        counts = {"new": len(self.new), "known upstream": sum(bool(finding.upstream) for finding in self.findings)}
+        counts = {
+            "new": len(self.new),
+            "known upstream": sum(bool(finding.upstream) for finding in self.findings),
+        }
         told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
         return _count(len(self.findings), "finding") + (f" ({told})" if told else "")
 
@@ -83,20 +95,34 @@ def build(out: Path) -> Report:
         raise UsageError(msg)
     corpus = Corpus(root)
     found = tuple(corpus.findings())
-    report = Report(title=f"difftest: {out.resolve().name}", generated=datetime.now(UTC), frame=load(corpus), findings=found)
+    report = Report(
+        title=f"difftest: {out.resolve().name}",
+        generated=datetime.now(UTC),
+        frame=load(corpus),
+        findings=found,
+    )
     return _ordered(report)
 
 
 def merged(environment: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """Each (key, value) with the backends that reported it; no backends where all did."""
     pairs = sorted({(key, value) for reported in environment.values() for key, value in reported.items()})
-    holders = {(key, value): tuple(b for b, reported in environment.items() if reported.get(key) == value) for key, value in pairs}
-    return tuple((key, value, () if len(holders[key, value]) == len(environment) else holders[key, value]) for key, value in pairs)
+    holders = {
+        (key, value): tuple(b for b, reported in environment.items() if reported.get(key) == value)
+        for key, value in pairs
+    }
+    return tuple(
+        (key, value, () if len(holders[key, value]) == len(environment) else holders[key, value])
+        for key, value in pairs
+    )
 
 
 def _ordered(report: Report) -> Report:
     new = report.new
-    order = sorted(report.findings, key=lambda f: (f.fingerprint not in new, -_SYMPTOMS.index(f.symptom), -f.hits, f.fingerprint))
+    order = sorted(
+        report.findings,
+        key=lambda f: (f.fingerprint not in new, -_SYMPTOMS.index(f.symptom), -f.hits, f.fingerprint),
+    )
     return Report(title=report.title, generated=report.generated, frame=report.frame, findings=tuple(order))
 
 

@@ -52,8 +52,18 @@ def verdict_counts(t: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Comparisons and their verdicts, grouped by the columns `by`; with a backend among them a comparison is a case, and is called so."""
     compared = comparisons(t)
     flags = pd.DataFrame({v: (compared["verdict"] == v).astype("int64") for v in VERDICTS})
-    table = pd.concat([compared[list(by)], flags], axis=1).groupby(list(by), observed=True).sum().astype("int64").reset_index()
-    table.insert(len(by), "cases" if "backend" in by else "comparisons", table[list(VERDICTS)].sum(axis=1).astype("int64"))
+    table = (
+        pd.concat([compared[list(by)], flags], axis=1)
+        .groupby(list(by), observed=True)
+        .sum()
+        .astype("int64")
+        .reset_index()
+    )
+    table.insert(
+        len(by),
+        "cases" if "backend" in by else "comparisons",
+        table[list(VERDICTS)].sum(axis=1).astype("int64"),
+    )
     return table
 
 
@@ -64,7 +74,9 @@ def agreement(t: pd.DataFrame) -> pd.DataFrame:
 
 def diverging(t: pd.DataFrame) -> pd.DataFrame:
     """Cases run and diverging by path, backend and world size, where any diverges."""
-    table = verdict_counts(t, ("path", "backend", "world_size"))[["path", "backend", "world_size", "cases", "diverge"]]
+    table = verdict_counts(t, ("path", "backend", "world_size"))[
+        ["path", "backend", "world_size", "cases", "diverge"]
+    ]
     return table[table["diverge"] > 0].reset_index(drop=True)
 
 
@@ -92,7 +104,11 @@ def failures(t: pd.DataFrame) -> pd.DataFrame:
     by = ["status", "stage", "backend", "kind"]
     each = ended.groupby(by, observed=True, dropna=False)
     table = each.agg(runs=("run", "size"), cases=("case", "nunique")).astype("int64").reset_index()
-    return table.rename(columns={"status": "symptom"}).sort_values("runs", ascending=False, kind="stable").reset_index(drop=True)
+    return (
+        table.rename(columns={"status": "symptom"})
+        .sort_values("runs", ascending=False, kind="stable")
+        .reset_index(drop=True)
+    )
 
 
 def findings(found: Iterable[Finding]) -> pd.DataFrame:
@@ -114,13 +130,24 @@ def paths(finding: Finding) -> tuple[str, ...]:
 
 def sections(t: pd.DataFrame) -> tuple[Section, ...]:
     """Every table of the long table with its title, as pages show them; empty ones are left out."""
-    counted = (Section(f"Verdicts by {by}", "a comparison is a case on one backend", verdict_counts(t, (by,))) for by in VARIED)
+    counted = (
+        Section(f"Verdicts by {by}", "a comparison is a case on one backend", verdict_counts(t, (by,)))
+        for by in VARIED
+    )
     whole = (
-        Section("Agreement by path and backend", "a case run again counts once, with its worst verdict", agreement(t)),
-        Section("Diverging cases by path, backend and world size", "only where a case diverges", diverging(t)),
+        Section(
+            "Agreement by path and backend",
+            "a case run again counts once, with its worst verdict",
+            agreement(t),
+        ),
+        Section(
+            "Diverging cases by path, backend and world size", "only where a case diverges", diverging(t)
+        ),
         Section("Failures by symptom", "campaign runs that did not finish", failures(t)),
         Section(
-            "Greatest error in noise floors", "over campaign runs; exact comparisons have no floor and are left out", greatest_ratios(t)
+            "Greatest error in noise floors",
+            "over campaign runs; exact comparisons have no floor and are left out",
+            greatest_ratios(t),
         ),
         *counted,
         Section("Run times in seconds", "every run, whatever it was run for", run_times(t)),
@@ -140,7 +167,11 @@ def _in_words(finding: Finding) -> dict[str, str]:
 
 def _in_run_order(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """Stages in the order of a run; other columns as they are."""
-    return column.map({str(stage): number for number, stage in enumerate(STAGES)}) if column.name == "tensor_stage" else column
+    return (
+        column.map({str(stage): number for number, stage in enumerate(STAGES)})
+        if column.name == "tensor_stage"
+        else column
+    )
 
 
 def _spread(each: pd.DataFrame, by: list[str], column: str, percents: Sequence[int]) -> pd.DataFrame:
@@ -151,4 +182,6 @@ def _spread(each: pd.DataFrame, by: list[str], column: str, percents: Sequence[i
         values = np.sort(group[column].to_numpy())
         places = [int(np.ceil(percent / 100 * len(values))) - 1 for percent in percents]
         rows.append((*key, len(values), *(float(values[place]) for place in places)))
-    return pd.DataFrame(rows, columns=[*by, "runs", *names]).astype({"runs": "int64"} | dict.fromkeys(names, "float64"))
+    return pd.DataFrame(rows, columns=[*by, "runs", *names]).astype(
+        {"runs": "int64"} | dict.fromkeys(names, "float64")
+    )

@@ -10,4 +10,7 @@ from workers.isolate import sandbox
 def agrees(case: Case, backend: str, outcome: Outcome, deadline: float) -> bool:
     """Whether every check finds `outcome` as the oracle has it, which may take `deadline` seconds."""
     oracle = sandbox.run(case, "oracle", deadline=deadline)
-    return compare(case, backend, plugins.load("workers.backends", backend).SIDE, oracle, outcome).verdict == "agree"
+    return (
+        compare(case, backend, plugins.load("workers.backends", backend).SIDE, oracle, outcome).verdict
+        == "agree"
+    )

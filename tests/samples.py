@@ -24,7 +24,11 @@ NOISE = 1e-7
 """The deviation that the made-up oracle gives, relative to a tensor's root mean square."""
 
 LINEAR: tuple[Layer, ...] = (Linear(inputs=4, outputs=2),)
-DEEP: tuple[Layer, ...] = (Linear(inputs=4, outputs=2), Activation(function="relu"), Linear(inputs=2, outputs=2, bias=False))
+DEEP: tuple[Layer, ...] = (
+    Linear(inputs=4, outputs=2),
+    Activation(function="relu"),
+    Linear(inputs=2, outputs=2, bias=False),
+)
 
 
 def a_case(  # noqa: PLR0913  everything has a default
@@ -47,7 +51,9 @@ def a_case(  # noqa: PLR0913  everything has a default
         parameters=dict.fromkeys(model.parameters(), alone) | dict(sharded or {}),
     )
     return Case(
-        **{"path": "data_parallel", "training": training or Training(), "data": fed or Data(batch=4), **rest}, model=model, layout=layout
+        **{"path": "data_parallel", "training": training or Training(), "data": fed or Data(batch=4), **rest},
+        model=model,
+        layout=layout,
     )
 
 
@@ -55,7 +61,9 @@ def tensor_parallel_case(**rest: Any) -> Case:  # noqa: ANN401
     """The weight cut by rows over two ranks, unevenly (3 rows), and the batch whole."""
     layers = (Linear(inputs=4, outputs=3),)
     cut = {"0.weight": (Shard(0),), "0.bias": (Shard(0),)}
-    return a_case(layers, mesh=(("tp", 2),), batch=(Replicate(),), sharded=cut, path="tensor_parallel", **rest)
+    return a_case(
+        layers, mesh=(("tp", 2),), batch=(Replicate(),), sharded=cut, path="tensor_parallel", **rest
+    )
 
 
 def train(case: Case, dtype: DType | None = None, order: np.random.Generator | None = None) -> Steps:
@@ -69,7 +77,10 @@ def train(case: Case, dtype: DType | None = None, order: np.random.Generator | N
     for step in range(case.training.steps):
         seen, gradients = _gradients(case, parameters, numbers.batch(case, step), arithmetic)
         rate = case.training.learning_rate
-        parameters = {name: arithmetic.rounded(value - arithmetic.rounded(rate * gradients[name])) for name, value in parameters.items()}
+        parameters = {
+            name: arithmetic.rounded(value - arithmetic.rounded(rate * gradients[name]))
+            for name, value in parameters.items()
+        }
         seen |= {(Stage.BACKWARD, name): gradients[name] for name in parameters}
         seen |= {(Stage.UPDATE, name): value for name, value in parameters.items()}
         steps.append(seen)
@@ -80,16 +91,25 @@ def oracle(case: Case, noise: float = NOISE) -> Trace:
     """What the oracle would say."""
     alone = case.unsharded()
     steps = train(case)
-    deviations = [{key: np.full(value.shape, noise * np.sqrt(np.mean(value**2))) for key, value in step.items()} for step in steps]
+    deviations = [
+        {key: np.full(value.shape, noise * np.sqrt(np.mean(value**2))) for key, value in step.items()}
+        for step in steps
+    ]
     environment = {"torch": "0"}
     return Trace(
-        steps=cut(alone, steps, "float64"), noise=cut(alone, deviations, "float64"), environment=environment, events={"in_range": True}
+        steps=cut(alone, steps, "float64"),
+        noise=cut(alone, deviations, "float64"),
+        environment=environment,
+        events={"in_range": True},
     )
 
 
 def candidate(case: Case, spoil: Spoil | None = None) -> Trace:
     """What a candidate would say: the oracle's numbers in the case's dtype, cut as the layout says, after `spoil(step, key, value)`."""
-    steps = [{key: spoil(step, key, value) if spoil else value for key, value in seen.items()} for step, seen in enumerate(train(case))]
+    steps = [
+        {key: spoil(step, key, value) if spoil else value for key, value in seen.items()}
+        for step, seen in enumerate(train(case))
+    ]
     return Trace(steps=cut(case, steps, case.dtype), environment={"torch": "1"})
 
 
@@ -100,18 +120,33 @@ def cut(case: Case, steps: Steps, dtype: str) -> tuple[Mapping[Key, Sharded], ..
 
 def with_pieces(trace: Trace, step: int, key: Key, pieces: Mapping[int, Floats]) -> Trace:
     """The trace with other pieces of one tensor."""
-    return with_tensor(trace, step, key, dataclasses.replace(trace.steps[step][key], pieces={**trace.steps[step][key].pieces, **pieces}))
+    return with_tensor(
+        trace,
+        step,
+        key,
+        dataclasses.replace(trace.steps[step][key], pieces={**trace.steps[step][key].pieces, **pieces}),
+    )
 
 
 def with_tensor(trace: Trace, step: int, key: Key, tensor: Sharded | None) -> Trace:
     """The trace with one tensor replaced, or left out."""
-    changed = {k: t for k, t in trace.steps[step].items() if k != key} if tensor is None else {**trace.steps[step], key: tensor}
+    changed = (
+        {k: t for k, t in trace.steps[step].items() if k != key}
+        if tensor is None
+        else {**trace.steps[step], key: tensor}
+    )
     return dataclasses.replace(trace, steps=(*trace.steps[:step], changed, *trace.steps[step + 1 :]))
 
 
 def a_failure(symptom: Symptom = Symptom.EXCEPTION, **changes: Any) -> Failure:  # noqa: ANN401
     """A run that raised while it was placed."""
-    said = {"stage": Stage.PLACE, "step": 0, "kind": "RuntimeError", "message": "size 3 of dim 1", "frame": "/opt/torch/api.py:split"}
+    said = {
+        "stage": Stage.PLACE,
+        "step": 0,
+        "kind": "RuntimeError",
+        "message": "size 3 of dim 1",
+        "frame": "/opt/torch/api.py:split",
+    }
     return Failure(**{"symptom": symptom, **said, **changes})
 
 
@@ -177,8 +212,13 @@ def _gradients(
 
 def _cut(case: Case, key: Key, value: Floats, dtype: str) -> Sharded:
     mesh, (_, name) = case.layout.mesh, key
-    placements = {"loss": replicated(mesh), "output": case.layout.batch}.get(name) or case.layout.parameters[name]
+    placements = {"loss": replicated(mesh), "output": case.layout.batch}.get(name) or case.layout.parameters[
+        name
+    ]
     held = "float32" if name == "loss" and dtype != "float64" else dtype
     rounded = value if dtype == "float64" else numbers.round_to(case.dtype, value)
-    pieces = {rank: np.array(rounded[local_slices(value.shape, placements, mesh, rank)]) for rank in range(mesh.world_size)}
+    pieces = {
+        rank: np.array(rounded[local_slices(value.shape, placements, mesh, rank)])
+        for rank in range(mesh.world_size)
+    }
     return Sharded(shape=value.shape, dtype=held, placements=placements, pieces=pieces)

@@ -32,7 +32,12 @@ ON_TORCH_XLA = backend("xla", framework="torch_xla")
 
 
 def asked(case: Case, side: str, **rest: object) -> dict[str, object]:
-    on = {"backend": f"{side}_one", "side": side, "framework": FRAMEWORKS[side], "siblings": (f"{side}_other",)}
+    on = {
+        "backend": f"{side}_one",
+        "side": side,
+        "framework": FRAMEWORKS[side],
+        "siblings": (f"{side}_other",),
+    }
     told = ablations(Asked(case=case, **(on | rest)))  # type: ignore[arg-type]
     return {one.name: one for one in told}
 
@@ -63,7 +68,11 @@ def answers(root: Path, machine: Machine, environment: Mapping[str, str] = ON_XL
 
 
 def found(root: Path, machine: Machine) -> tuple[Campaign, Finding, Case]:
-    campaign = a_campaign(root, machine, {"spmd": ON_TORCH_XLA, "other": backend("xla", "it is another"), "ddp": backend("torch")})
+    campaign = a_campaign(
+        root,
+        machine,
+        {"spmd": ON_TORCH_XLA, "other": backend("xla", "it is another"), "ddp": backend("torch")},
+    )
     examined(campaign, tensor_parallel_case())
     finding = next(one for one in campaign.corpus.findings() if one.backend == "spmd")
     return campaign, finding, campaign.corpus.simplest(finding.fingerprint)
@@ -80,16 +89,30 @@ def test_one_thing_is_changed_at_a_time() -> None:
     assert (whole.world_size, whole.layout.batch) == (2, case.layout.batch)
     assert "every parameter is replicated" not in asked(a_case(), "xla"), "nothing is sharded but the batch"
     assert told["xla_other runs it"].backend == "xla_other"
-    assert {told[f"the dtype is {dtype}"].case.dtype for dtype in ("bfloat16", "float16")} == {"bfloat16", "float16"}
+    assert {told[f"the dtype is {dtype}"].case.dtype for dtype in ("bfloat16", "float16")} == {
+        "bfloat16",
+        "float16",
+    }
     for ablation in told.values():
-        changed = (ablation.case != case) + (ablation.backend != "xla_one") + bool(ablation.options) + bool(ablation.reason)
+        changed = (
+            (ablation.case != case)
+            + (ablation.backend != "xla_one")
+            + bool(ablation.options)
+            + bool(ablation.reason)
+        )
         assert changed == 1, ablation
 
 
 def test_flags_are_added_to_those_of_the_run() -> None:
     told = asked(a_case(), "xla", environment=ON_XLA)
-    assert told["XLA's backend does not optimise"].options == {"XLA_FLAGS": f"{SAME_PRECISION} --xla_backend_optimization_level=0"}
-    assert told["XLA's pass algsimp is disabled"].options["XLA_FLAGS"].endswith(" --xla_disable_hlo_passes=algsimp")
+    assert told["XLA's backend does not optimise"].options == {
+        "XLA_FLAGS": f"{SAME_PRECISION} --xla_backend_optimization_level=0"
+    }
+    assert (
+        told["XLA's pass algsimp is disabled"]
+        .options["XLA_FLAGS"]
+        .endswith(" --xla_disable_hlo_passes=algsimp")
+    )
     assert told["functionalization is off"].options == {"XLA_DISABLE_FUNCTIONALIZATION": "1"}
 
 
@@ -99,10 +122,14 @@ def test_what_every_run_has_already_is_not_changed() -> None:
     allowing = asked(a_case(), "xla")["no excess precision is allowed"]
     assert (allowing.options, bool(allowing.benign)) == ({"XLA_FLAGS": SAME_PRECISION}, True)
     assert told["the client is synchronous"].case.start.asynchronous is False
-    always = asked(a_case(), "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})["the client is synchronous"]
+    always = asked(a_case(), "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})[
+        "the client is synchronous"
+    ]
     assert always.reason == "that of xla_one always is"
     synchronous = a_case(start=Start(asynchronous=False))
-    assert asked(synchronous, "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})["the client is asynchronous"].case.start.asynchronous
+    assert asked(synchronous, "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})[
+        "the client is asynchronous"
+    ].case.start.asynchronous
 
 
 def test_torchax_is_not_asked_for_what_torch_xla_reads() -> None:
@@ -149,7 +176,9 @@ def test_nothing_is_told_of_what_ran_on_another_device(tmp_path: Path) -> None:
 
 def test_a_slight_error_that_a_benign_cause_explains_is_called_benign(tmp_path: Path) -> None:
     flags = f"{SAME_PRECISION} --xla_cpu_enable_fast_math=false --xla_cpu_enable_fast_min_max=false"
-    assert answers(tmp_path / "great", Answers(**{flags: None}))["fast math is off"] == DISAPPEARS, "no rounding is so large"
+    assert answers(tmp_path / "great", Answers(**{flags: None}))["fast math is off"] == DISAPPEARS, (
+        "no rounding is so large"
+    )
 
     class Slight(Answers):
         def answer(self, case: Case, backend: str) -> Outcome:
@@ -163,7 +192,11 @@ def test_what_comes_and_goes_is_gone_only_when_it_stays_away(tmp_path: Path) -> 
     class Flaky(Answers):
         def answer(self, case: Case, backend: str) -> Outcome:
             often = self.asked[case.id, backend] % 3 == 1
-            return oracle(case) if backend == "oracle" else candidate(case, WRONG if often or backend != "spmd" else None)
+            return (
+                oracle(case)
+                if backend == "oracle"
+                else candidate(case, WRONG if often or backend != "spmd" else None)
+            )
 
     campaign, finding, case = found(tmp_path, Flaky())
     assert finding.stable[0] < finding.stable[1]
@@ -183,9 +216,15 @@ def test_findings_written_before_there_were_ablations_are_read(tmp_path: Path) -
     campaign = a_campaign(tmp_path, Machine(spmd=sharded))
     examined(campaign)
     finding = the_finding(campaign)
-    old = {name: value for name, value in json.loads(finding.to_json()).items() if name not in {"ablations", "located"}}
+    old = {
+        name: value
+        for name, value in json.loads(finding.to_json()).items()
+        if name not in {"ablations", "located"}
+    }
     assert Finding.from_json(json.dumps(old)) == finding
-    kept = campaign.corpus.amend(finding.fingerprint, ablations={"fast math is off": STAYS}, located=("forward: here",))
+    kept = campaign.corpus.amend(
+        finding.fingerprint, ablations={"fast math is off": STAYS}, located=("forward: here",)
+    )
     assert campaign.corpus.finding(finding.fingerprint) == kept
 
 
@@ -208,7 +247,9 @@ def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alon
     finding = the_finding(campaign)
     assert (finding.backend, finding.symptom) == ("torch_dtensor", Symptom.MISMATCH)
     assert seen_now(finding, case)
-    told = CliRunner().invoke(command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False)
+    told = CliRunner().invoke(
+        command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False
+    )
     said = json.loads(told.stdout)["ablations"]
     assert said["it runs on one device, unsharded"] == said["torch_ddp runs it"] == DISAPPEARS
     assert said["the dtype is bfloat16"].startswith(STAYS)

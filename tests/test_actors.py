@@ -22,7 +22,10 @@ def test_ranks_are_cut_into_neighbours() -> None:
 def test_traces_of_shares_become_one() -> None:
     whole = candidate(a_case())
     shares = [
-        dataclasses.replace(whole, steps=tuple({key: _only(tensor, rank) for key, tensor in step.items()} for step in whole.steps))
+        dataclasses.replace(
+            whole,
+            steps=tuple({key: _only(tensor, rank) for key, tensor in step.items()} for step in whole.steps),
+        )
         for rank in (0, 1)
     ]
     outcome = actors.joined(shares)
@@ -43,4 +46,6 @@ def test_nodes_that_do_not_meet_are_infrastructure() -> None:
     waiting = a_failure(Symptom.HANG, stage=Stage.BUILD, kind="deadline")
     with pytest.raises(InfrastructureError, match="the nodes of a run did not meet"):
         actors.joined([waiting, waiting])
-    assert actors.joined([candidate(a_case()), waiting]) == waiting, "one that met nobody met somebody who finished"
+    assert actors.joined([candidate(a_case()), waiting]) == waiting, (
+        "one that met nobody met somebody who finished"
+    )

@@ -24,7 +24,9 @@ from reports.write import write
         ((1.0, None), "float32", ""),
     ],
 )
-def test_an_error_is_held_against_the_other_sides(errors: tuple[float, float | None], dtype: str, told: str) -> None:
+def test_an_error_is_held_against_the_other_sides(
+    errors: tuple[float, float | None], dtype: str, told: str
+) -> None:
     said = arbiter.words(*errors, dtype)
     assert said.endswith(told)
     assert bool(said) == bool(told)
@@ -32,21 +34,40 @@ def test_an_error_is_held_against_the_other_sides(errors: tuple[float, float | N
 
 def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Path) -> None:
     finding = found(tensor="0.weight", stage=Stage.UPDATE)
-    own: dict[str, Any] = {"backend": "xla_spmd", "verdict": "diverge", "fingerprints": (finding.fingerprint,)}
+    own: dict[str, Any] = {
+        "backend": "xla_spmd",
+        "verdict": "diverge",
+        "fingerprints": (finding.fingerprint,),
+    }
     others = (measured(other_error=5.0), measured(tensor="0.weight", stage="backward", other_error=6.0))
     worst = measured(tensor="0.weight", stage="update", error=0.25, other_error=3e-8)
     later = (measured(tensor="0.weight", stage="update", other_error=7.0),)
     again = observed(0, case=finding.case, campaign="second", measurements=later, **own)
-    runs = (observed(0, case=finding.case, measurements=(*others, worst), **own), observed(1, measurements=later, **own), again)
+    runs = (
+        observed(0, case=finding.case, measurements=(*others, worst), **own),
+        observed(1, measurements=later, **own),
+        again,
+    )
     t = frame.load(made(tmp_path, *runs, findings=(finding,)))
     told = "root mean square error 0.250, of the other side 3.0e-8: beyond a factor of 2"
-    assert arbiter.arbitrated(t, [finding, found(fingerprint="b", tensor="0.weight")]) == {finding.fingerprint: told}
-    assert f"beside the other side{told}" in Page(write(tmp_path, ["html"])[0].read_text()).text.replace("\n", "")
+    assert arbiter.arbitrated(t, [finding, found(fingerprint="b", tensor="0.weight")]) == {
+        finding.fingerprint: told
+    }
+    assert f"beside the other side{told}" in Page(write(tmp_path, ["html"])[0].read_text()).text.replace(
+        "\n", ""
+    )
 
 
 def test_a_finding_whose_other_side_was_not_measured_is_not_arbitrated(tmp_path: Path) -> None:
     finding = found(tensor="loss")
-    run = observed(0, "xla_spmd", "diverge", case=finding.case, fingerprints=(finding.fingerprint,), measurements=(measured(),))
+    run = observed(
+        0,
+        "xla_spmd",
+        "diverge",
+        case=finding.case,
+        fingerprints=(finding.fingerprint,),
+        measurements=(measured(),),
+    )
     assert not arbiter.arbitrated(frame.load(made(tmp_path, run)), [finding])
     made(tmp_path, findings=(finding,))
     assert "beside the other side" not in write(tmp_path, ["html"])[0].read_text()

@@ -42,7 +42,9 @@ CASES = (
 
 def shares(fast: int, slow: int) -> pytest.MarkDecorator:
     """How many files are damaged in the fast tier, and how many at night."""
-    return pytest.mark.parametrize("count", [fast, pytest.param(slow, marks=[pytest.mark.slow, pytest.mark.nightly])])
+    return pytest.mark.parametrize(
+        "count", [fast, pytest.param(slow, marks=[pytest.mark.slow, pytest.mark.nightly])]
+    )
 
 
 @contextmanager
@@ -108,7 +110,9 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(whole.root, out / "corpus")
         corpus = Corpus(out / "corpus")
-        with damaged(rng, rng.choice([file for file in sorted(corpus.root.rglob("*.json*")) if file.is_file()])):
+        with damaged(
+            rng, rng.choice([file for file in sorted(corpus.root.rglob("*.json*")) if file.is_file()])
+        ):
             try:
                 corpus.require_readable()
                 with resumed(corpus, "one") as recorded:
@@ -131,7 +135,13 @@ def a_bundle(root: Path) -> Path:
         for number, it in ((index, case), (-1, case.unsharded())):
             for backend in ("oracle", "ddp", "spmd", "spmd"):
                 outcome = a_failure() if backend == "ddp" and index else test_bundle.answer(it, backend)
-                recorder.keep(number, it, (backend, test_bundle.SIDES[backend], test_bundle.FRAMEWORKS[backend]), {}, outcome)
+                recorder.keep(
+                    number,
+                    it,
+                    (backend, test_bundle.SIDES[backend], test_bundle.FRAMEWORKS[backend]),
+                    {},
+                    outcome,
+                )
     return root
 
 
@@ -139,7 +149,10 @@ def told_of(root: Path, out: Path) -> None:
     """Compares a bundle in a corpus of its own."""
     joined, corpus = Joined([root], "oracle"), Corpus(out)
     corpus.prepare()
-    for _ in run(Campaign(name="compare", backends=joined.backends, execute=joined.execute, corpus=corpus), joined.cases):
+    for _ in run(
+        Campaign(name="compare", backends=joined.backends, execute=joined.execute, corpus=corpus),
+        joined.cases,
+    ):
         pass
     corpus.require_readable()
 
@@ -189,9 +202,15 @@ def test_damaged_ledgers(tmp_path: Path, count: int) -> None:
     assert all(str(file) in told for told in refused)
 
 
-texts = st.text(max_size=12) | st.sampled_from(("schema", "mesh", "S", "layers", "linear", "tag", "fingerprint", "outcome"))
+texts = st.text(max_size=12) | st.sampled_from(
+    ("schema", "mesh", "S", "layers", "linear", "tag", "fingerprint", "outcome")
+)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
     max_leaves=12,
 )
@@ -201,7 +220,9 @@ values = st.recursive(
 @settings(max_examples=100)
 def test_any_json_is_a_case_a_finding_or_an_observation_or_refused(data: st.DataObject) -> None:
     """Any value at all, or a real one with any part of it replaced by any value."""
-    of, kind = data.draw(st.sampled_from(((CASES[1].to_json(), Case), (SAMPLE.to_json(), Finding), (b"{}", Observation))))
+    of, kind = data.draw(
+        st.sampled_from(((CASES[1].to_json(), Case), (SAMPLE.to_json(), Finding), (b"{}", Observation)))
+    )
     whole = json.loads(of)
     if isinstance(whole, dict) and whole and data.draw(st.booleans()):
         whole[data.draw(st.sampled_from(sorted(whole)))] = data.draw(values)
@@ -240,7 +261,9 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_a_file_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_file_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     limit, read = READERS[name]
     monkeypatch.setattr(read_limits, limit, 100)
     file = tmp_path / "observations" / name
@@ -257,7 +280,9 @@ def test_a_finding_under_another_name_is_refused(tmp_path: Path) -> None:
     corpus.save(SAMPLE, CASES[0])
     file = corpus.root / SAMPLE.fingerprint / "finding.json"
     file.write_bytes(file.read_bytes().replace(SAMPLE.fingerprint.encode(), b"../../escaped"))
-    with pytest.raises(UsageError, match=r"holds '../../escaped'; a finding's folder has its fingerprint's name"):
+    with pytest.raises(
+        UsageError, match=r"holds '../../escaped'; a finding's folder has its fingerprint's name"
+    ):
         corpus.require_readable()
 
 
@@ -281,7 +306,15 @@ def test_a_header_that_promises_more_than_there_is_is_refused_before_memory_is_t
 
 
 @pytest.mark.parametrize(
-    "events", [{"graphs": "many"}, {"graphs": [1, None]}, {"clients": [{}]}, {"clients": {"a": 1}}, {"in_range": "yes"}, {"graphs": [-1]}]
+    "events",
+    [
+        {"graphs": "many"},
+        {"graphs": [1, None]},
+        {"clients": [{}]},
+        {"clients": {"a": 1}},
+        {"in_range": "yes"},
+        {"graphs": [-1]},
+    ],
 )
 def test_events_that_checks_could_not_read_are_refused(tmp_path: Path, events: dict[str, object]) -> None:
     traces.save(tmp_path / "run", oracle(CASES[0]))
@@ -298,6 +331,10 @@ def test_an_oracle_that_does_not_fit_its_case_is_refused(tmp_path: Path) -> None
         Joined([root], "oracle").execute(CASES[0], "oracle", {})
     truth = oracle(CASES[0])
     other = tmp_path / "other"
-    Recorder(other).keep(0, CASES[0], ("oracle", "oracle", ""), {}, Trace(steps=truth.steps, environment=truth.environment))
-    with pytest.raises(UsageError, match="is no oracle's: every tensor must be whole, with its noise in its shape"):
+    Recorder(other).keep(
+        0, CASES[0], ("oracle", "oracle", ""), {}, Trace(steps=truth.steps, environment=truth.environment)
+    )
+    with pytest.raises(
+        UsageError, match="is no oracle's: every tensor must be whole, with its noise in its shape"
+    ):
         Joined([other], "oracle").execute(CASES[0], "oracle", {})

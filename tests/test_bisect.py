@@ -55,14 +55,21 @@ def answering(answers: str) -> tuple[list[str], list[str], object]:
         ("---", "untold", "", ""),
     ],
 )
-def test_the_verdict_names_the_versions_between_which_it_changed(answers: str, verdict: str, last: str, first: str) -> None:
+def test_the_verdict_names_the_versions_between_which_it_changed(
+    answers: str, verdict: str, last: str, first: str
+) -> None:
     versions, _, ask = answering(answers)
     found = bisect(versions, ask)
     assert (found.verdict, found.last, found.first) == (verdict, last, first)
 
 
-@given(before=st.integers(1, 40), after=st.integers(1, 40), gone=st.booleans(), mute=st.sets(st.integers(0, 79), max_size=6))
-def test_one_change_is_found_with_few_questions(before: int, after: int, gone: bool, mute: set[int]) -> None:  # noqa: FBT001
+@given(
+    before=st.integers(1, 40),
+    after=st.integers(1, 40),
+    gone=st.booleans(),
+    mute=st.sets(st.integers(0, 79), max_size=6),
+)
+def test_one_change_is_found_with_few_questions(before: int, after: int, gone: bool, mute: set[int]) -> None:
     letters = list("sa"[not gone] * before + "sa"[gone] * after)
     for place in mute & set(range(1, len(letters) - 1)):
         letters[place] = "-"
@@ -92,13 +99,21 @@ def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:
             return Path(sys.executable)
 
     here = Here(root=tmp_path, package="p", companions=())
-    told = {script: ask_version(here, script, "1", 2, 20).answer for script in ("pass", "raise SystemExit(1)", "import nowhere", "exit(3)")}
+    told = {
+        script: ask_version(here, script, "1", 2, 20).answer
+        for script in ("pass", "raise SystemExit(1)", "import nowhere", "exit(3)")
+    }
     assert list(told.values()) == ["shown", "absent", "untold", "untold"]
 
 
-def test_an_environment_is_made_once_and_again_when_it_was_not_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_is_made_once_and_again_when_it_was_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
-    monkeypatch.setattr("difftest.commands.service.environments._call", lambda command: calls.append(command) or pretend(tmp_path, command))
+    monkeypatch.setattr(
+        "difftest.commands.service.environments._call",
+        lambda command: calls.append(command) or pretend(tmp_path, command),
+    )
     made = Environments(root=tmp_path, package="torch_xla", companions=("torch=={version}", "numpy"))
     for _ in range(2):
         assert made.interpreter("2.8.0") == tmp_path / "torch_xla-2.8.0" / "bin" / "python"
@@ -151,7 +166,9 @@ def test_a_replay_tells_the_fault_from_its_absence_and_from_others(
 ) -> None:
     machine, case = Machine(torch_ddp=always), a_case().to_json()
     monkeypatch.setattr(sandbox, "run", machine.run)
-    assert case_script.replayed(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == case_script.OTHERWISE
+    assert (
+        case_script.replayed(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == case_script.OTHERWISE
+    )
     shown = capsys.readouterr().out.split()[-1]
     assert case_script.replayed(case, "torch_ddp", shown) == case_script.SHOWN
     machine.wrong = {}
@@ -164,9 +181,16 @@ def test_a_case_tells_whether_a_real_fault_is_there() -> None:
     """The second case of seed 0 shows the functional-tensor assert (pytorch/xla#8534), and nothing on torch's side."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = case_at(0, 1)
-    alive = msgspec.structs.replace(FOUND, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6")
-    tried = [run_script(case_script.script(finding, case)) for finding in (alive, msgspec.structs.replace(alive, backend="torch_dtensor"))]
-    assert [(one.shown, one.absent) for one in tried] == [(True, False), (False, True)], [one.said for one in tried]
+    alive = msgspec.structs.replace(
+        FOUND, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6"
+    )
+    tried = [
+        run_script(case_script.script(finding, case))
+        for finding in (alive, msgspec.structs.replace(alive, backend="torch_dtensor"))
+    ]
+    assert [(one.shown, one.absent) for one in tried] == [(True, False), (False, True)], [
+        one.said for one in tried
+    ]
 
 
 @pytest.mark.slow
@@ -176,9 +200,21 @@ def test_the_command_finds_where_a_package_changed(tmp_path: Path) -> None:
     script.write_text(
         "import io, tomli\ntry:\n    tomli.load(io.StringIO('a = 1'))\nexcept (TypeError, AttributeError):\n    exit(0)\nexit(1)\n"
     )
-    words = ["bisect", str(script), "--package", "tomli", "--versions", "1.1.0,1.2.3,2.0.0,2.0.1", "--times", "1", "--json"]
+    words = [
+        "bisect",
+        str(script),
+        "--package",
+        "tomli",
+        "--versions",
+        "1.1.0,1.2.3,2.0.0,2.0.1",
+        "--times",
+        "1",
+        "--json",
+    ]
     words += ["--environments", str(tmp_path / "environments")]
-    done = subprocess.run([sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["verdict"], told["last"], told["first"]) == ("came", "1.2.3", "2.0.0")

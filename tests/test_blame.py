@@ -24,8 +24,12 @@ TOLD = (True, False, None)
         (None, False, False, "xla fault"),
     ],
 )
-def test_the_square_tells_whose_fault_it_is(single: bool | None, other: bool | None, other_single: bool | None, words: str) -> None:  # noqa: FBT001
-    assert verdict("xla", Square(single=single, other=other, other_single=other_single), stable=(1, 2)) == words
+def test_the_square_tells_whose_fault_it_is(
+    single: bool | None, other: bool | None, other_single: bool | None, words: str
+) -> None:
+    assert (
+        verdict("xla", Square(single=single, other=other, other_single=other_single), stable=(1, 2)) == words
+    )
 
 
 def test_what_did_not_come_back_is_blamed_on_nobody() -> None:

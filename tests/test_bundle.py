@@ -59,13 +59,18 @@ def changed_lines(root: Path, change: Callable[[dict[str, Any]], object]) -> Pat
 def compared(root: Path, joined: Joined) -> Corpus:
     corpus = Corpus(root)
     corpus.prepare()
-    for _ in run(Campaign(name="one", backends=joined.backends, execute=joined.execute, corpus=corpus), joined.cases):
+    for _ in run(
+        Campaign(name="one", backends=joined.backends, execute=joined.execute, corpus=corpus), joined.cases
+    ):
         pass
     return corpus
 
 
 def findings(root: Path, joined: Joined) -> dict[str, tuple[str, tuple[int, int], int]]:
-    return {finding.fingerprint: (finding.blame, finding.stable, finding.hits) for finding in compared(root, joined).findings()}
+    return {
+        finding.fingerprint: (finding.blame, finding.stable, finding.hits)
+        for finding in compared(root, joined).findings()
+    }
 
 
 def layers(corpus: Corpus) -> dict[str, str]:
@@ -78,7 +83,9 @@ class Together:
 
     def __init__(self, *backends: str, wrong: tuple[str, ...] = SPMD) -> None:
         sides = {name: {"SIDE": SIDES[name], "FRAMEWORK": FRAMEWORKS[name]} for name in backends}
-        self.backends = {name: SimpleNamespace(unsupported=lambda _case: None, **known) for name, known in sides.items()}
+        self.backends = {
+            name: SimpleNamespace(unsupported=lambda _case: None, **known) for name, known in sides.items()
+        }
         self.cases, self.wrong = list(enumerate(CASES)), wrong
 
     def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
@@ -107,16 +114,24 @@ def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bundles_tell_the_layer_at_fault_as_a_joint_run_does(tmp_path: Path, wrong: tuple[str, ...], told: dict[str, str]) -> None:
+def test_bundles_tell_the_layer_at_fault_as_a_joint_run_does(
+    tmp_path: Path, wrong: tuple[str, ...], told: dict[str, str]
+) -> None:
     bundles = [str(recorded(tmp_path / name, name, wrong=wrong)) for name in ("spmd", "second")]
-    done = CliRunner().invoke(compare.command, [*bundles, "--out", str(tmp_path / "out"), "--fail-on", "never"], standalone_mode=False)
+    done = CliRunner().invoke(
+        compare.command,
+        [*bundles, "--out", str(tmp_path / "out"), "--fail-on", "never"],
+        standalone_mode=False,
+    )
     assert not done.exception, done.output
     assert layers(Corpus(tmp_path / "out" / "corpus")) == told
     assert layers(compared(tmp_path / "together", Together("spmd", "second", wrong=wrong))) == told  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("older", ["spmd", "second"])
-def test_a_bundle_from_before_frameworks_were_kept_is_read_and_tells_no_layer(tmp_path: Path, older: str) -> None:
+def test_a_bundle_from_before_frameworks_were_kept_is_read_and_tells_no_layer(
+    tmp_path: Path, older: str
+) -> None:
     """One that is not known may be the very same: nothing follows from the other's being right."""
     roots = [recorded(tmp_path / name, name) for name in ("spmd", "second")]
     changed_lines(tmp_path / older, lambda line: line.pop("framework"))
@@ -125,7 +140,9 @@ def test_a_bundle_from_before_frameworks_were_kept_is_read_and_tells_no_layer(tm
 
 @pytest.mark.parametrize("name", ["torch XLA", "../torch", "t" * 61])
 def test_a_framework_is_a_name_as_a_backend_is(tmp_path: Path, name: str) -> None:
-    root = changed_lines(recorded(tmp_path / "xla", "spmd", repeats=1), lambda line: line.update(framework=name))
+    root = changed_lines(
+        recorded(tmp_path / "xla", "spmd", repeats=1), lambda line: line.update(framework=name)
+    )
     with pytest.raises(UsageError, match=r"framework '.*allowed: names of a-z"):
         Joined([root], "oracle")
 
@@ -134,10 +151,16 @@ def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> 
     bundles = [str(recorded(tmp_path / "torch", "ddp")), str(recorded(tmp_path / "xla", "spmd"))]
     told = []
     for _ in range(2):
-        done = CliRunner().invoke(compare.command, [*bundles, "--out", str(tmp_path / "out"), "--fail-on", "never"], standalone_mode=False)
+        done = CliRunner().invoke(
+            compare.command,
+            [*bundles, "--out", str(tmp_path / "out"), "--fail-on", "never"],
+            standalone_mode=False,
+        )
         assert not done.exception, done.output
         corpus = Corpus(tmp_path / "out" / "corpus")
-        told.append(([run.case for run in corpus.observations()], [finding.hits for finding in corpus.findings()]))
+        told.append(
+            ([run.case for run in corpus.observations()], [finding.hits for finding in corpus.findings()])
+        )
     assert told[0] == told[1]
     assert told[0][1] == [3]
 
@@ -146,7 +169,11 @@ def test_bundles_that_are_called_alike_are_two_campaigns_whatever_their_length(t
     names = [tmp_path / side / ("n" * 130) for side in ("one", "other")]
     for name in names:
         bundle = str(recorded(name, "spmd"))
-        done = CliRunner().invoke(compare.command, [bundle, "--out", str(tmp_path / "out"), "--fail-on", "never"], standalone_mode=False)
+        done = CliRunner().invoke(
+            compare.command,
+            [bundle, "--out", str(tmp_path / "out"), "--fail-on", "never"],
+            standalone_mode=False,
+        )
         assert not done.exception, done.output
     corpus = Corpus(tmp_path / "out" / "corpus")
     assert len({run.campaign for run in corpus.observations()}) == 2
@@ -162,7 +189,9 @@ def test_cases_of_two_seeds_that_have_one_index_are_two(tmp_path: Path) -> None:
 
 def test_reports_at_an_address_are_told_and_called_by_it(tmp_path: Path) -> None:
     bundle, address = str(recorded(tmp_path / "xla", "spmd")), f"file://{tmp_path}/there/joined"
-    done = CliRunner().invoke(compare.command, [bundle, "--out", address, "--fail-on", "never"], standalone_mode=False)
+    done = CliRunner().invoke(
+        compare.command, [bundle, "--out", address, "--fail-on", "never"], standalone_mode=False
+    )
     assert not done.exception, done.output
     assert f"{address}/report.html" in done.stdout
     assert "<h1>difftest: joined</h1>" in (tmp_path / "there" / "joined" / "report.html").read_text()
@@ -236,7 +265,9 @@ def test_a_recording_that_was_killed_is_a_bundle_of_what_it_had(tmp_path: Path) 
 
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
-def test_damaged_bundles_are_an_error_in_words_or_a_valid_reading(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_damaged_bundles_are_an_error_in_words_or_a_valid_reading(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     root = recorded(tmp_path_factory.mktemp("bundle") / "xla", "spmd", repeats=1)
     file = data.draw(st.sampled_from(sorted(root.rglob("*.json*"))))
     text = bytearray(file.read_bytes())

@@ -72,7 +72,11 @@ def backend(side: str, reason: str | None = None, framework: str = "") -> Simple
 
 
 def a_campaign(
-    root: Path, machine: Machine, backends: Mapping[str, SimpleNamespace] | None = None, workers: int = 1, name: str = "one"
+    root: Path,
+    machine: Machine,
+    backends: Mapping[str, SimpleNamespace] | None = None,
+    workers: int = 1,
+    name: str = "one",
 ) -> Campaign:
     corpus = Corpus(root)
     corpus.prepare()
@@ -107,7 +111,13 @@ def test_an_observation_tells_the_tables_what_they_need_of_the_case(tmp_path: Pa
     campaign = a_campaign(tmp_path, Machine(ddp=sharded))
     examined(campaign, a_case(mesh=(("dp", 2), ("tp", 3)), seed=5))
     (seen,) = (o for o in campaign.corpus.observations() if o.backend == "ddp")
-    assert (seen.path, seen.mesh, seen.mesh_rank, seen.world_size, seen.layers) == ("data_parallel", "dp=2 x tp=3", 2, 6, ("Linear",))
+    assert (seen.path, seen.mesh, seen.mesh_rank, seen.world_size, seen.layers) == (
+        "data_parallel",
+        "dp=2 x tp=3",
+        2,
+        6,
+        ("Linear",),
+    )
     assert (seen.campaign, seen.purpose, seen.environment) == ("one", "campaign", {"torch": "1"})
     assert seen.fingerprints == (the_finding(campaign).fingerprint,)
 
@@ -129,10 +139,16 @@ def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> N
     machine = Machine(spmd=sharded)
     (progress,) = examined(a_campaign(tmp_path, machine, name="two"))
     assert (progress.new, [finding.hits for finding in progress.known]) == ((), [2])
-    assert {name: count for (_, name), count in machine.asked.items()} == {"oracle": 2, "spmd": 1, "ddp": 1}, "the oracle twice: in doubt"
+    assert {name: count for (_, name), count in machine.asked.items()} == {
+        "oracle": 2,
+        "spmd": 1,
+        "ddp": 1,
+    }, "the oracle twice: in doubt"
 
 
-def test_versions_of_one_backend_have_findings_of_their_own_that_are_known_the_second_time(tmp_path: Path) -> None:
+def test_versions_of_one_backend_have_findings_of_their_own_that_are_known_the_second_time(
+    tmp_path: Path,
+) -> None:
     names = ("spmd@2.8", "spmd@nightly_2.10")
     backends, machine = dict.fromkeys(names, backend("xla")), Machine(**dict.fromkeys(names, sharded))
     (first,) = examined(a_campaign(tmp_path, machine, backends))
@@ -158,12 +174,20 @@ def test_a_finding_that_another_campaign_makes_meanwhile_is_counted_not_overwrit
 def test_a_failure_on_two_paths_is_one_finding_with_both(tmp_path: Path) -> None:
     class Failing(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
-            return a_failure(Symptom.CRASH, message=f"size {case.world_size}") if backend == "spmd" else super().answer(case, backend)
+            return (
+                a_failure(Symptom.CRASH, message=f"size {case.world_size}")
+                if backend == "spmd"
+                else super().answer(case, backend)
+            )
 
     campaign = a_campaign(tmp_path, Failing())
     examined(campaign, tensor_parallel_case(), a_case())
     finding = the_finding(campaign)
-    assert (finding.paths, finding.hits, finding.symptom) == (("data_parallel", "tensor_parallel"), 2, Symptom.CRASH)
+    assert (finding.paths, finding.hits, finding.symptom) == (
+        ("data_parallel", "tensor_parallel"),
+        2,
+        Symptom.CRASH,
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,11 +197,16 @@ def test_a_failure_on_two_paths_is_one_finding_with_both(tmp_path: Path) -> None
         ({"ddp": sharded}, {"ddp": "torch sharding fault"}),
         ({"spmd": always}, {"spmd": "xla backend fault"}),
         ({"ddp": always, "spmd": sharded}, {"ddp": "torch backend fault", "spmd": "shared sharding fault"}),
-        ({"ddp": sharded, "spmd": sharded}, {"ddp": "shared sharding fault", "spmd": "shared sharding fault"}),
+        (
+            {"ddp": sharded, "spmd": sharded},
+            {"ddp": "shared sharding fault", "spmd": "shared sharding fault"},
+        ),
         ({"ddp": always, "spmd": always}, {"ddp": "oracle in doubt", "spmd": "oracle in doubt"}),
     ],
 )
-def test_the_blame_follows_from_the_square(tmp_path: Path, wrong: dict[str, Wrong], blames: dict[str, str]) -> None:
+def test_the_blame_follows_from_the_square(
+    tmp_path: Path, wrong: dict[str, Wrong], blames: dict[str, str]
+) -> None:
     campaign = a_campaign(tmp_path, Machine(**wrong))
     examined(campaign)
     assert {finding.backend: finding.blame for finding in campaign.corpus.findings()} == blames
@@ -189,7 +218,11 @@ def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
     assert the_finding(campaign).evidence == {"single": "agrees", "other": "agrees", "other_single": "agrees"}
     alone = a_campaign(tmp_path / "alone", Machine(spmd=sharded), {"spmd": backend("xla")})
     examined(alone)
-    assert the_finding(alone).evidence == {"single": "agrees", "other": "no telling", "other_single": "no telling"}
+    assert the_finding(alone).evidence == {
+        "single": "agrees",
+        "other": "no telling",
+        "other_single": "no telling",
+    }
     assert the_finding(alone).blame == "xla sharding fault"
 
 
@@ -232,7 +265,10 @@ def test_a_run_on_another_device_says_nothing_of_the_sharding(tmp_path: Path) ->
 
     campaign = a_campaign(tmp_path, OneGpu(ddp=sharded))
     examined(campaign)
-    assert (the_finding(campaign).evidence["single"], the_finding(campaign).blame) == ("no telling", "torch fault")
+    assert (the_finding(campaign).evidence["single"], the_finding(campaign).blame) == (
+        "no telling",
+        "torch fault",
+    )
 
 
 def test_one_backend_of_the_other_side_that_agrees_is_enough(tmp_path: Path) -> None:
@@ -247,7 +283,9 @@ def test_a_divergence_that_does_not_come_back_is_blamed_on_nobody(tmp_path: Path
     first = iter([True])
     campaign = a_campaign(tmp_path, Machine(spmd=lambda _case: next(first, False)))
     (progress,) = examined(campaign)
-    assert [(f.blame, f.stable) for f in progress.new] == [("inconclusive: it did not come back", (0, REPEATS))]
+    assert [(f.blame, f.stable) for f in progress.new] == [
+        ("inconclusive: it did not come back", (0, REPEATS))
+    ]
 
 
 def test_a_divergence_that_comes_back_now_and_then_is_counted(tmp_path: Path) -> None:
@@ -267,7 +305,10 @@ def test_two_faults_whose_damage_differs_are_no_shared_one(tmp_path: Path) -> No
 
     campaign = a_campaign(tmp_path, Two(ddp=sharded))
     (progress,) = examined(campaign)
-    assert {one.backend: one.blame for one in progress.new} == {"ddp": "torch sharding fault", "spmd": "xla sharding fault"}
+    assert {one.backend: one.blame for one in progress.new} == {
+        "ddp": "torch sharding fault",
+        "spmd": "xla sharding fault",
+    }
 
 
 def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> None:
@@ -280,7 +321,9 @@ def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("spoiled", [("oracle",), ("ddp", "spmd")])
-def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(tmp_path: Path, spoiled: tuple[str, ...]) -> None:
+def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(
+    tmp_path: Path, spoiled: tuple[str, ...]
+) -> None:
     machine = Machine(ddp=always)
     machine.spoiled = dict.fromkeys(spoiled, TRIES)
     campaign = a_campaign(tmp_path, machine)
@@ -290,7 +333,9 @@ def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(tmp_pat
     assert {o.index for o in campaign.corpus.observations()} == {1}
 
 
-def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_is_asked_again_on_resuming(tmp_path: Path) -> None:
+def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_is_asked_again_on_resuming(
+    tmp_path: Path,
+) -> None:
     machine = Machine(ddp=always)
     machine.spoiled = {"spmd": TRIES}
     campaign = a_campaign(tmp_path, machine)
@@ -300,7 +345,9 @@ def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_
     with resumed(campaign.corpus, campaign.name) as recorded:
         (whole,) = run(campaign, enumerate((tensor_parallel_case(),)), recorded)
     assert set(whole.examined.runs) == {"oracle", *SIDES}
-    assert (the_finding(campaign).hits, len(list(campaign.corpus.observations()))) == (1, 3), "nothing is counted twice"
+    assert (the_finding(campaign).hits, len(list(campaign.corpus.observations()))) == (1, 3), (
+        "nothing is counted twice"
+    )
 
 
 def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path) -> None:
@@ -315,8 +362,14 @@ def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path)
 
     machine = Older()
     (progress,) = examined(a_campaign(tmp_path, machine))
-    assert (set(progress.examined.runs), progress.examined.trouble, progress.new) == ({"oracle", "ddp"}, "", ())
-    assert [count for (_, name), count in machine.asked.items() if name == "spmd"] == [1], "asked once: it is not going to change"
+    assert (set(progress.examined.runs), progress.examined.trouble, progress.new) == (
+        {"oracle", "ddp"},
+        "",
+        (),
+    )
+    assert [count for (_, name), count in machine.asked.items() if name == "spmd"] == [1], (
+        "asked once: it is not going to change"
+    )
 
 
 def test_a_repeat_that_infrastructure_spoils_says_nothing_against_a_finding(tmp_path: Path) -> None:
@@ -328,10 +381,15 @@ def test_a_repeat_that_infrastructure_spoils_says_nothing_against_a_finding(tmp_
             machine.spoiled = {"oracle": 100}  # from the moment that the first divergence is looked up
             return super().fingerprints()
 
-    broken = Campaign(name="one", backends=campaign.backends, execute=machine.execute, corpus=Breaking(tmp_path))
+    broken = Campaign(
+        name="one", backends=campaign.backends, execute=machine.execute, corpus=Breaking(tmp_path)
+    )
     examined(broken)
     machine.spoiled = {}
-    assert (the_finding(campaign).blame, the_finding(campaign).stable) == ("inconclusive: it could not be run again", (0, 0))
+    assert (the_finding(campaign).blame, the_finding(campaign).stable) == (
+        "inconclusive: it could not be run again",
+        (0, 0),
+    )
 
 
 def test_unsupported_backends_are_not_run(tmp_path: Path) -> None:
@@ -352,7 +410,11 @@ def test_without_an_oracle_every_verdict_is_inconclusive(tmp_path: Path) -> None
     assert progress.new == ()
     assert isinstance(progress.examined.runs["oracle"].outcome, Failure)
     seen = {o.backend: (o.verdict, o.outcome.status) for o in campaign.corpus.observations()}
-    assert seen == {"oracle": ("oracle", "exception"), "ddp": ("inconclusive", "finished"), "spmd": ("inconclusive", "finished")}
+    assert seen == {
+        "oracle": ("oracle", "exception"),
+        "ddp": ("inconclusive", "finished"),
+        "spmd": ("inconclusive", "finished"),
+    }
 
 
 def test_results_come_in_the_order_of_their_indices_whatever_their_timing(tmp_path: Path) -> None:
@@ -362,7 +424,9 @@ def test_results_come_in_the_order_of_their_indices_whatever_their_timing(tmp_pa
             return super().answer(case, backend)
 
     def found(folder: str, workers: int) -> tuple[list[int], list[tuple[int, str, str]], str]:
-        campaign = a_campaign(tmp_path / folder, Uneven(spmd=lambda case: case.seed % 2 == 1), workers=workers)
+        campaign = a_campaign(
+            tmp_path / folder, Uneven(spmd=lambda case: case.seed % 2 == 1), workers=workers
+        )
         told = examined(campaign, *(tensor_parallel_case(seed=seed) for seed in range(8)))
         seen = [(o.index, o.backend, o.verdict) for o in campaign.corpus.observations()]
         return [p.examined.index for p in told], seen, the_finding(campaign).case
@@ -389,7 +453,11 @@ def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path
     class Restless(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
             by = 5e-8 * self.asked[case.id, backend]
-            return candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=by)) if backend == "ddp" else super().answer(case, backend)
+            return (
+                candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=by))
+                if backend == "ddp"
+                else super().answer(case, backend)
+            )
 
     cases = [a_case(seed=seed) for seed in range(4)]
     machine = Restless()

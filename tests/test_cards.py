@@ -21,9 +21,21 @@ torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, rea
 
 @pytest.mark.parametrize(
     ("visible", "seen"),
-    [(None, 4), ("0,1", 2), ("", 0), ("-1", 0), ("0,-1,2", 1), ("GPU-8f, GPU-9a", 2), ("0,1,2,3,4,5", 4), ("0,7,1", 1), ("none", 0)],
+    [
+        (None, 4),
+        ("0,1", 2),
+        ("", 0),
+        ("-1", 0),
+        ("0,-1,2", 1),
+        ("GPU-8f, GPU-9a", 2),
+        ("0,1,2,3,4,5", 4),
+        ("0,7,1", 1),
+        ("none", 0),
+    ],
 )
-def test_only_cards_that_the_process_may_use_are_counted(monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: int) -> None:
+def test_only_cards_that_the_process_may_use_are_counted(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: int
+) -> None:
     monkeypatch.setattr(Path, "glob", lambda _path, _pattern: iter(range(4)))
     monkeypatch.delenv(cards.VISIBLE, raising=False)
     if visible is not None:
@@ -33,7 +45,12 @@ def test_only_cards_that_the_process_may_use_are_counted(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("there", "plugin", "platform"),
-    [(2, "jax_cuda12_plugin", "cuda"), (2, "jax_cuda13_plugin", "cuda"), (1, "jax_cuda12_plugin", "cpu"), (2, "none", "cpu")],
+    [
+        (2, "jax_cuda12_plugin", "cuda"),
+        (2, "jax_cuda13_plugin", "cuda"),
+        (1, "jax_cuda12_plugin", "cpu"),
+        (2, "none", "cpu"),
+    ],
 )
 def test_jax_takes_the_cards_where_there_is_one_a_rank_and_leaves_memory_to_others(
     monkeypatch: pytest.MonkeyPatch, there: int, plugin: str, platform: str
@@ -46,8 +63,12 @@ def test_jax_takes_the_cards_where_there_is_one_a_rank_and_leaves_memory_to_othe
     assert ("device_count=2" in environment["XLA_FLAGS"]) == (platform == "cpu")
 
 
-@pytest.mark.parametrize(("kind", "chips", "platform"), [("TPU", 4, "tpu"), ("TPU", 1, "cpu"), ("CPU", 4, "cpu")])
-def test_jax_takes_the_chips_where_there_is_one_a_rank(monkeypatch: pytest.MonkeyPatch, kind: str, chips: int, platform: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "chips", "platform"), [("TPU", 4, "tpu"), ("TPU", 1, "cpu"), ("CPU", 4, "cpu")]
+)
+def test_jax_takes_the_chips_where_there_is_one_a_rank(
+    monkeypatch: pytest.MonkeyPatch, kind: str, chips: int, platform: str
+) -> None:
     monkeypatch.setattr(torchax, "cards", lambda: 0)
     monkeypatch.setattr(torchax.devices, "kind", lambda: kind)
     monkeypatch.setattr(torchax.devices, "chips", lambda: chips)
@@ -70,7 +91,10 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
 
     assert told("shapes differ") == "torch/__init__.py:_assert"
     assert told("CUDA error: device-side assert triggered") == ""
-    assert explain(RuntimeError("CUDA error: operation not supported"), Stage.FORWARD, 0, 0).symptom is Symptom.EXCEPTION
+    assert (
+        explain(RuntimeError("CUDA error: operation not supported"), Stage.FORWARD, 0, 0).symptom
+        is Symptom.EXCEPTION
+    )
 
 
 @pytest.mark.slow
@@ -95,7 +119,9 @@ def test_a_device_that_is_broken_or_another_s_is_the_machines_trouble(said: str)
 @pytest.mark.slow
 @torch_needed
 @pytest.mark.parametrize(("dtype", "takes"), [("float32", False), ("bfloat16", True)])
-def test_float32_is_not_attended_by_a_kernel_of_tf32_products(monkeypatch: pytest.MonkeyPatch, dtype: str, *, takes: bool) -> None:
+def test_float32_is_not_attended_by_a_kernel_of_tf32_products(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, *, takes: bool
+) -> None:
     import torch  # noqa: PLC0415
 
     from workers.torch import flash  # noqa: PLC0415
@@ -107,14 +133,22 @@ def test_float32_is_not_attended_by_a_kernel_of_tf32_products(monkeypatch: pytes
 
 
 def jax_that_held(share: float) -> SimpleNamespace:
-    return SimpleNamespace(devices=lambda: [SimpleNamespace(memory_stats=lambda: {"peak_bytes_in_use": share})])
+    return SimpleNamespace(
+        devices=lambda: [SimpleNamespace(memory_stats=lambda: {"peak_bytes_in_use": share})]
+    )
 
 
 @pytest.mark.slow
 @torch_needed
 @pytest.mark.parametrize(
     ("platform", "free", "held", "others"),
-    [("cuda", 0.1, 0.8, False), ("cuda", 0.1, 0.1, True), ("cuda", 0.9, 0.0, False), ("cuda", None, 0.0, True), ("cpu", 0.1, 0.1, False)],
+    [
+        ("cuda", 0.1, 0.8, False),
+        ("cuda", 0.1, 0.1, True),
+        ("cuda", 0.9, 0.0, False),
+        ("cuda", None, 0.0, True),
+        ("cpu", 0.1, 0.1, False),
+    ],
 )
 def test_a_card_is_others_where_they_hold_most_of_it(
     monkeypatch: pytest.MonkeyPatch, platform: str, free: float | None, held: float, *, others: bool
@@ -140,14 +174,19 @@ def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.Mon
     from workers.torch import collectives  # noqa: PLC0415
 
     monkeypatch.setattr(collectives.distributed, "get_backend", lambda _group: "gloo")
-    on_a_card, spec = SimpleNamespace(is_cuda=True), Collective(operation="permute", mesh=(2,), axis=0, width=4)
+    on_a_card, spec = (
+        SimpleNamespace(is_cuda=True),
+        Collective(operation="permute", mesh=(2,), axis=0, width=4),
+    )
     with pytest.raises(NotImplementedError, match=r"permute \(single\) over gloo is not supported"):
         collectives._asked([on_a_card], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001
 
 
 @pytest.mark.slow
 @torch_needed
-def test_defects_of_cards_want_as_many_as_the_smallest_generated_mesh_has_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defects_of_cards_want_as_many_as_the_smallest_generated_mesh_has_ranks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from workers.faults import cuda  # noqa: PLC0415
 
     smallest = min((case_at(0, index) for index in range(30)), key=lambda case: case.world_size)
@@ -173,5 +212,5 @@ print(set(asked), zygote.BY_NVML in os.environ)
 @pytest.mark.xla
 def test_what_torch_xla_imports_asks_nvml_for_gpus_so_that_forks_can_use_cuda() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=False)  # noqa: S603  our own text
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "{'1'} False", done.stderr

@@ -24,7 +24,12 @@ TRANSFORMER: tuple[Layer, ...] = (
     RMSNorm(width=4),
     Linear(inputs=4, outputs=8, bias=False, tied=True),
 )
-VALID = a_case(TRANSFORMER, sequence=4, training=Training(loss="cross_entropy", clip_norm=1.0), fed=Data(batch=4, ignored=0.25)).to_json()
+VALID = a_case(
+    TRANSFORMER,
+    sequence=4,
+    training=Training(loss="cross_entropy", clip_norm=1.0),
+    fed=Data(batch=4, ignored=0.25),
+).to_json()
 
 trainings = st.builds(
     Training,
@@ -40,7 +45,12 @@ cases = st.builds(
     mesh=st.tuples(st.tuples(st.sampled_from(AXIS_NAMES), st.integers(1, 8))),
     batch=st.sampled_from(((Shard(0),), (Replicate(),))),
     training=trainings,
-    fed=st.builds(Data, batch=st.sampled_from((4, 8)), regime=st.sampled_from(("normal", "exact", "ties")), learnable=st.booleans()),
+    fed=st.builds(
+        Data,
+        batch=st.sampled_from((4, 8)),
+        regime=st.sampled_from(("normal", "exact", "ties")),
+        learnable=st.booleans(),
+    ),
     path=st.text(max_size=8),
     dtype=st.sampled_from(("float32", "bfloat16", "float16")),
     seed=st.integers(0, 2**63 - 1),
@@ -79,8 +89,12 @@ def test_a_name_is_the_same_everywhere_and_always() -> None:
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
 def test_a_name_is_the_same_under_every_hash_seed(hash_seed: str) -> None:
     program = "import sys; from difftest.cases.case import Case; print(Case.from_json(sys.stdin.read()).id)"
-    told = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], input=VALID, capture_output=True, check=True, env={"PYTHONHASHSEED": hash_seed}
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        input=VALID,
+        capture_output=True,
+        check=True,
+        env={"PYTHONHASHSEED": hash_seed},
     )
     assert told.stdout.decode().strip() == Case.from_json(VALID).id
 
@@ -108,14 +122,32 @@ def test_unsharded_is_the_same_case_on_one_rank() -> None:
 def test_a_newer_schema_is_told_whether_or_not_the_rest_can_be_read(version: int) -> None:
     known = json.loads(VALID) | {"schema": version}
     for text in (json.dumps(known), json.dumps(known | {"unheard": "of"})):
-        with pytest.raises(UsageError, match=rf"schema {version}; this program reads up to {SCHEMA}: it was written by a newer version"):
+        with pytest.raises(
+            UsageError,
+            match=rf"schema {version}; this program reads up to {SCHEMA}: it was written by a newer version",
+        ):
             Case.from_json(text)
 
 
 @given(st.data())
 def test_bytes_that_were_tampered_with_give_a_case_or_a_usage_error(data: st.DataObject) -> None:
     text = bytearray(VALID)
-    fragments = st.sampled_from((b"", b"NaN", b"1e999", b"-1", b"null", b"9" * 5000, b"[" * 3000, b"\xff", b'"', b"}", b"{", b"\\ud800"))
+    fragments = st.sampled_from(
+        (
+            b"",
+            b"NaN",
+            b"1e999",
+            b"-1",
+            b"null",
+            b"9" * 5000,
+            b"[" * 3000,
+            b"\xff",
+            b'"',
+            b"}",
+            b"{",
+            b"\\ud800",
+        )
+    )
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         text[start : start + data.draw(st.integers(0, 8))] = data.draw(fragments | st.binary(max_size=3))
@@ -136,7 +168,9 @@ def test_text_that_is_no_case_gives_a_usage_error(text: bytes | str) -> None:
 
 
 @given(st.data(), anything)
-def test_any_value_in_the_place_of_another_gives_a_case_or_a_usage_error(data: st.DataObject, value: object) -> None:
+def test_any_value_in_the_place_of_another_gives_a_case_or_a_usage_error(
+    data: st.DataObject, value: object
+) -> None:
     known = json.loads(VALID)
     at: Any = known
     while True:

@@ -26,8 +26,30 @@ CASES = 200
 BETWEEN_SECONDS = (4.0, 16.0)
 SEEN_WITHIN_SECONDS = 10.0
 VICTIMS = ("driver", "node", "worker", "zygote", "rank")
-WHAT = ("--backends", "torch_dtensor", "--paths", "data_parallel,tensor_parallel", "--max-world-size", "2", "--workers", "2")
-RUN = (sys.executable, "-m", "difftest", "run", "--seed", "7", "--cases", str(CASES), "--fail-on", "never", "--json", *WHAT)
+WHAT = (
+    "--backends",
+    "torch_dtensor",
+    "--paths",
+    "data_parallel,tensor_parallel",
+    "--max-world-size",
+    "2",
+    "--workers",
+    "2",
+)
+RUN = (
+    sys.executable,
+    "-m",
+    "difftest",
+    "run",
+    "--seed",
+    "7",
+    "--cases",
+    str(CASES),
+    "--fail-on",
+    "never",
+    "--json",
+    *WHAT,
+)
 TIMES = ["seconds", "started"]
 
 
@@ -84,11 +106,18 @@ def told(process: psutil.Popen, timeout: float | None = None) -> dict[str, Any] 
 def results(out: Path) -> tuple[Any, ...]:
     """Every run, and of every finding all that does not depend on which case, and which rank of it, ended first."""
     runs, findings = tables(out / "corpus")
-    return runs, [(one.fingerprint, one.blame, one.hits, one.seen, one.paths, one.stage, one.symptom, one.stable) for one in findings]
+    return runs, [
+        (one.fingerprint, one.blame, one.hits, one.seen, one.paths, one.stage, one.symptom, one.stable)
+        for one in findings
+    ]
 
 
 def start(cluster: Cluster, out: Path) -> psutil.Popen:
-    return psutil.Popen([*RUN, "--address", cluster.address, "--out", str(out)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    return psutil.Popen(
+        [*RUN, "--address", cluster.address, "--out", str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def test_what_is_killed_at_random_changes_no_table(tmp_path: Path) -> None:

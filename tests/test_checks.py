@@ -6,12 +6,34 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
-from samples import NOISE, Floats, Key, a_case, a_failure, candidate, oracle, tensor_parallel_case, with_pieces, with_tensor, wrong_at
+from samples import (
+    NOISE,
+    Floats,
+    Key,
+    a_case,
+    a_failure,
+    candidate,
+    oracle,
+    tensor_parallel_case,
+    with_pieces,
+    with_tensor,
+    wrong_at,
+)
 
 from difftest import plugins
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layout import Replicate, Shard
-from difftest.judge.checks import completion, convergence, determinism, finite, gradients, loss, parameters, replicas, shape
+from difftest.judge.checks import (
+    completion,
+    convergence,
+    determinism,
+    finite,
+    gradients,
+    loss,
+    parameters,
+    replicas,
+    shape,
+)
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import pair
 from difftest.judge.outcome import Outcome, Sharded, Stage, Symptom, Trace
@@ -28,7 +50,16 @@ def said(check: Check, actual: Outcome, case: Case = CASE) -> list[Divergence]:
 
 def test_a_check_is_a_file_with_an_order_and_a_function() -> None:
     names = plugins.names("difftest.judge.checks")
-    assert {"completion", "shape", "finite", "replicas", "loss", "gradients", "parameters", "convergence"} <= set(names)
+    assert {
+        "completion",
+        "shape",
+        "finite",
+        "replicas",
+        "loss",
+        "gradients",
+        "parameters",
+        "convergence",
+    } <= set(names)
     for name in names:
         module = plugins.load("difftest.judge.checks", name)
         assert isinstance(module.ORDER, int)
@@ -58,9 +89,15 @@ def test_completion_reports_every_symptom_with_the_place_and_the_log(symptom: Sy
 
 @pytest.mark.parametrize(
     ("check", "stage", "name"),
-    [(loss.check, Stage.FORWARD, "output"), (gradients.check, Stage.BACKWARD, "0.weight"), (parameters.check, Stage.UPDATE, "0.bias")],
+    [
+        (loss.check, Stage.FORWARD, "output"),
+        (gradients.check, Stage.BACKWARD, "0.weight"),
+        (parameters.check, Stage.UPDATE, "0.bias"),
+    ],
 )
-def test_a_wrong_element_is_found_by_its_stages_check_and_rounding_is_not(check: Check, stage: Stage, name: str) -> None:
+def test_a_wrong_element_is_found_by_its_stages_check_and_rounding_is_not(
+    check: Check, stage: Stage, name: str
+) -> None:
     (told,) = said(check, candidate(CASE, wrong_at(stage, name)))
     assert (told.symptom, told.stage, told.tensor) == (Symptom.MISMATCH, stage, name)
     assert told.ratio is not None
@@ -84,7 +121,9 @@ def test_finite_passes_over_large_numbers() -> None:
 
 
 def changed(**changes: object) -> Trace:
-    return with_tensor(candidate(CASE), 0, WEIGHT, dataclasses.replace(candidate(CASE).steps[0][WEIGHT], **changes))
+    return with_tensor(
+        candidate(CASE), 0, WEIGHT, dataclasses.replace(candidate(CASE).steps[0][WEIGHT], **changes)
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +151,9 @@ def test_shape_finds_a_run_that_traced_nothing() -> None:
 def test_shape_wants_a_float32_loss_whatever_the_dtype() -> None:
     case = tensor_parallel_case(dtype="bfloat16")
     tensor = candidate(case).steps[0][Stage.FORWARD, "loss"]
-    low = with_tensor(candidate(case), 0, (Stage.FORWARD, "loss"), dataclasses.replace(tensor, dtype="bfloat16"))
+    low = with_tensor(
+        candidate(case), 0, (Stage.FORWARD, "loss"), dataclasses.replace(tensor, dtype="bfloat16")
+    )
     assert said(shape.check, candidate(case), case) == []
     assert [d.tensor for d in said(shape.check, low, case)] == ["loss"]
 
@@ -138,7 +179,11 @@ def test_replicas_finds_one_bit_of_difference_between_copies() -> None:
 
 
 def test_replicas_compares_only_ranks_that_hold_the_same_piece() -> None:
-    case = a_case(mesh=(("dp_replicate", 2), ("dp_shard", 2)), sharded={"0.weight": (Replicate(), Shard(0))}, path="hybrid")
+    case = a_case(
+        mesh=(("dp_replicate", 2), ("dp_shard", 2)),
+        sharded={"0.weight": (Replicate(), Shard(0))},
+        path="hybrid",
+    )
     (told,) = said(replicas.check, nudged(candidate(case), WEIGHT, 3), case)
     assert told.detail.endswith("ranks [1, 3] must hold the same bits")
 
@@ -170,10 +215,19 @@ def test_convergence_finds_a_loss_that_became_nan() -> None:
 
 
 def test_convergence_passes_over_a_task_solved_another_way() -> None:
-    assert said(convergence.check, candidate(LEARNABLE, lambda _s, key, v: v * 1.05 if key == LOSS else v), LEARNABLE) == []
+    assert (
+        said(
+            convergence.check,
+            candidate(LEARNABLE, lambda _s, key, v: v * 1.05 if key == LOSS else v),
+            LEARNABLE,
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("case", [a_case(training=Training(steps=12)), a_case(fed=Data(batch=4, learnable=True))])
+@pytest.mark.parametrize(
+    "case", [a_case(training=Training(steps=12)), a_case(fed=Data(batch=4, learnable=True))]
+)
 def test_convergence_asks_only_of_long_runs_on_tasks_that_can_be_learned(case: Case) -> None:
     assert said(convergence.check, candidate(case, lambda _step, _key, value: value + 9.0), case) == []
 
@@ -185,13 +239,20 @@ def test_convergence_leaves_a_missing_loss_to_the_shape_check(step: int) -> None
 
 
 def said_again(again: Outcome, actual: Outcome | None = None) -> list[Divergence]:
-    return list(determinism.check(pair(CASE, "xla_spmd", "xla", oracle(CASE), actual or candidate(CASE), again)))
+    return list(
+        determinism.check(pair(CASE, "xla_spmd", "xla", oracle(CASE), actual or candidate(CASE), again))
+    )
 
 
 def test_determinism_finds_one_bit_of_difference_between_two_runs() -> None:
     assert said_again(candidate(CASE)) == []
     (told,) = said_again(nudged(candidate(CASE), WEIGHT, 1))
-    assert (told.check, told.symptom, told.tensor, told.stage) == ("determinism", Symptom.MISMATCH, "0.weight", Stage.UPDATE)
+    assert (told.check, told.symptom, told.tensor, told.stage) == (
+        "determinism",
+        Symptom.MISMATCH,
+        "0.weight",
+        Stage.UPDATE,
+    )
     assert told.detail == "step 0, update, 0.weight: run again, ranks [1] have other bits"
 
 

@@ -32,7 +32,9 @@ sys.meta_path.insert(0, Blocked())
 """
 
 
-def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> tuple[int, str, str]:
+def called(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str | Path
+) -> tuple[int, str, str]:
     """Exit status, standard output and standard error of `difftest` with these arguments."""
     monkeypatch.setattr(sys, "argv", ["difftest", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
@@ -43,8 +45,11 @@ def called(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, 
 
 def alone(*arguments: str, block: tuple[str, ...] = HEAVY) -> subprocess.CompletedProcess[str]:
     """`difftest` in a fresh interpreter that refuses to import `block`."""
-    program = BLOCKED.format(heavy=set(block)) + f"sys.argv = {['difftest', *arguments]!r}\nfrom difftest.cli import main\nmain()"
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    program = (
+        BLOCKED.format(heavy=set(block))
+        + f"sys.argv = {['difftest', *arguments]!r}\nfrom difftest.cli import main\nmain()"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
 def test_a_command_is_a_file_that_holds_one_of_its_name() -> None:
@@ -75,15 +80,27 @@ def test_it_tells_its_version() -> None:
             ("list", "bugs"),
             "Error: Invalid value for '{backends|paths|checks|formats}': 'bugs' is not one of 'backends', 'paths', 'checks', 'formats'.",
         ),
-        (("run", "--seed", "-1"), "Error: Invalid value for '--seed': -1 is not in the range 0<=x<=9223372036854775807."),
+        (
+            ("run", "--seed", "-1"),
+            "Error: Invalid value for '--seed': -1 is not in the range 0<=x<=9223372036854775807.",
+        ),
         (("run", "--cases", "0"), "Error: Invalid value for '--cases': 0 is not in the range x>=1."),
         (
             ("run", "--budget", "10"),
             "Error: Invalid value for '--budget': '10' is no duration; allowed: a number above 0 and s, m or h, such as 10m",
         ),
-        (("run", "--workers", "two"), "Error: Invalid value for '--workers': 'two' is not a valid integer range."),
-        (("run", "--fail-on", "x"), "Error: Invalid value for '--fail-on': 'x' is not one of 'new', 'any', 'infra', 'never'."),
-        (("replay", "--times", "0", "case.json"), "Error: Invalid value for '--times': 0 is not in the range x>=1."),
+        (
+            ("run", "--workers", "two"),
+            "Error: Invalid value for '--workers': 'two' is not a valid integer range.",
+        ),
+        (
+            ("run", "--fail-on", "x"),
+            "Error: Invalid value for '--fail-on': 'x' is not one of 'new', 'any', 'infra', 'never'.",
+        ),
+        (
+            ("replay", "--times", "0", "case.json"),
+            "Error: Invalid value for '--times': 0 is not in the range x>=1.",
+        ),
         (("replay", "/none/case.json"), "difftest: cannot read '/none/case.json': No such file or directory"),
         (
             ("run", "--out", "/dev/null/x"),
@@ -92,7 +109,10 @@ def test_it_tells_its_version() -> None:
     ],
 )
 def test_wrong_usage_is_status_2_and_one_clear_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    message: str,
 ) -> None:
     status, out, err = called(capsys, monkeypatch, *arguments)
     assert (status, out) == (2, "")
@@ -109,8 +129,13 @@ def test_an_unknown_plugin_is_told_what_there_is(
     assert f"Invalid value for '{option}': unknown {kind} 'unheard'; allowed: " in err
 
 
-def test_the_oracle_is_no_candidate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "unknown backend 'oracle'; allowed: torch_ddp" in called(capsys, monkeypatch, "run", "--backends", "oracle")[2]
+def test_the_oracle_is_no_candidate(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (
+        "unknown backend 'oracle'; allowed: torch_ddp"
+        in called(capsys, monkeypatch, "run", "--backends", "oracle")[2]
+    )
 
 
 @pytest.mark.parametrize("size", ["0", "-3", "1000"])
@@ -146,7 +171,9 @@ def test_a_malformed_finding_is_named_by_its_file(
         assert err.startswith(f"difftest: {folder}/finding.json: finding cannot be read: ")
 
 
-def test_a_folder_that_is_no_finding_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_finding_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     status, out, err = called(capsys, monkeypatch, "replay", tmp_path)
     assert (status, out) == (2, "")
     assert "holds no finding.json; give a case file or a finding's folder" in err
@@ -168,12 +195,21 @@ def test_a_case_too_large_for_this_machine_is_told(
     [
         (UsageError("what is 1; allowed: 2"), 2, "difftest: what is 1; allowed: 2\n"),
         (InfrastructureError("no node"), 3, "difftest: no node\n"),
-        (OSError(28, "No space left on device", "corpus"), 3, "difftest: [Errno 28] No space left on device: 'corpus'\n"),
+        (
+            OSError(28, "No space left on device", "corpus"),
+            3,
+            "difftest: [Errno 28] No space left on device: 'corpus'\n",
+        ),
         (KeyboardInterrupt(), 130, "\n"),
     ],
 )
 def test_errors_become_a_line_and_a_status(  # noqa: PLR0913, PLR0917
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, status: int, line: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: BaseException,
+    status: int,
+    line: str,
 ) -> None:
     def fail(*_: object) -> None:
         raise error
@@ -185,7 +221,9 @@ def test_errors_become_a_line_and_a_status(  # noqa: PLR0913, PLR0917
 
 @pytest.mark.parametrize("kind", ["backends", "paths", "checks", "formats"])
 def test_list_prints_every_plugin_with_its_first_line(kind: str) -> None:
-    plain, structured = (CliRunner().invoke(cli.difftest, ["list", kind, *more]).stdout for more in ([], ["--json"]))
+    plain, structured = (
+        CliRunner().invoke(cli.difftest, ["list", kind, *more]).stdout for more in ([], ["--json"])
+    )
     about = json.loads(structured)[kind]
     assert tuple(about) == plugins.names(KINDS[kind])
     assert all(about.values())
@@ -208,7 +246,12 @@ def test_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("chips", "libtpu", "missing", "tpu"),
     [
-        (8, None, {"libtpu": "pip install 'difftest[xla,tpu]'"}, "8 chips, left alone: the XLA side runs on XLA:CPU"),
+        (
+            8,
+            None,
+            {"libtpu": "pip install 'difftest[xla,tpu]'"},
+            "8 chips, left alone: the XLA side runs on XLA:CPU",
+        ),
         (8, "0.0.21", {}, "8 chips"),
         (0, None, {}, "none: the XLA side runs on XLA:CPU with virtual devices"),
     ],
@@ -236,9 +279,13 @@ def test_doctor_counts_the_chips_that_the_workers_would_use(monkeypatch: pytest.
     assert told["devices"]["tpu"] == "4 chips"
 
 
-def test_doctor_does_not_take_a_drivers_complaint_for_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_doctor_does_not_take_a_drivers_complaint_for_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver.'\n")
+    program.write_text(
+        "#!/bin/sh\necho 'NVIDIA-SMI has failed because it could not communicate with the driver.'\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
@@ -263,7 +310,15 @@ def test_names_are_split_at_commas() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), ("--version",), ("run", "--help"), ("list", "backends"), ("list", "paths", "--json"), ("doctor",)]
+    "arguments",
+    [
+        ("--help",),
+        ("--version",),
+        ("run", "--help"),
+        ("list", "backends"),
+        ("list", "paths", "--json"),
+        ("doctor",),
+    ],
 )
 def test_help_list_and_doctor_need_no_framework(arguments: tuple[str, ...]) -> None:
     told = alone(*arguments)
@@ -279,7 +334,7 @@ def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
         "    backend.unsupported(case_at(0, 0))\n"
     )
     pytest.importorskip("generators.cases")
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (told.returncode, told.stderr) == (0, "")
 
 
@@ -299,11 +354,15 @@ def test_a_corpus_of_a_newer_program_stops_a_campaign_before_its_first_run(
 
 
 @pytest.mark.parametrize("words", [("run", "--out", "x"), ("selftest",)])
-def test_a_framework_that_is_missing_is_named_with_the_command_that_installs_it(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_framework_that_is_missing_is_named_with_the_command_that_installs_it(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
     program = (
         f"import os, sys\nos.chdir({str(tmp_path)!r})\nsys.modules['ray'] = None\n"
         f"sys.argv = {['difftest', *words]!r}\nfrom difftest.cli import main\nmain()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.strip().splitlines() == ["difftest: this command needs ray, which is not installed: pip install 'difftest[cluster]'"]
+    assert done.stderr.strip().splitlines() == [
+        "difftest: this command needs ray, which is not installed: pip install 'difftest[cluster]'"
+    ]

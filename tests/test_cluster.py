@@ -26,7 +26,7 @@ from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 from workers.cluster import dispatch  # noqa: E402
 from workers.cluster.environments import Environment  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
-from workers.isolate import sandbox
+from workers.isolate import sandbox  # noqa: E402
 from workers.torch.devices import SHARE_VARIABLE  # noqa: E402
 
 STARTED = """
@@ -44,7 +44,12 @@ def nodes() -> Iterator[dict[str, Any]]:
     tpu = cluster.add_node(num_cpus=1, resources={"TPU": 4}, labels={"kind": "tpu"})
     try:
         with dispatch.cluster(cluster.address, 2):
-            yield {"cluster": cluster, "gpu": gpu.node_id, "tpu": tpu.node_id, "head": cluster.head_node.node_id}
+            yield {
+                "cluster": cluster,
+                "gpu": gpu.node_id,
+                "tpu": tpu.node_id,
+                "head": cluster.head_node.node_id,
+            }
     finally:
         cluster.shutdown()
 
@@ -75,18 +80,26 @@ def test_what_no_node_has_is_said(tmp_path: Path) -> None:
     lacking = Environment(backends="torch_*", labels={"kind": "quantum"}, seconds_to_place=2.0)
     absent = Environment(backends="xla_*", python=str(tmp_path / "no-python"), seconds_to_place=5.0)
     pool = dispatch.Pool(1, places=[lacking, absent])
-    with pytest.raises(InfrastructureError, match=r"for backends torch_\* \(kind=quantum\) within 2 s: the cluster has .*'TPU': 4.0"):
+    with pytest.raises(
+        InfrastructureError,
+        match=r"for backends torch_\* \(kind=quantum\) within 2 s: the cluster has .*'TPU': 4.0",
+    ):
         pool.execute(case(), DDP)
     with pytest.raises(InfrastructureError, match=r"for backends xla_\* within 5 s"):
         pool.execute(case(), "xla_spmd")
 
 
-def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
+    nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The nodes were started without. A plain worker is asked, one of an environment, and the two of a crew."""
     for _ in range(2):
         nodes["cluster"].add_node(num_cpus=1, resources={"half": 1})
     monkeypatch.setenv(SHARE_VARIABLE, "1")
-    label, crew = Environment(backends="xla_*", labels={"kind": "tpu"}), Environment(backends=DDP, resources={"half": 1}, nodes=2)
+    label, crew = (
+        Environment(backends="xla_*", labels={"kind": "tpu"}),
+        Environment(backends=DDP, resources={"half": 1}, nodes=2),
+    )
     pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS, places=[label, crew])
 
     def choice(_actor: object) -> str | None:
@@ -97,7 +110,11 @@ def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(node
         return told
 
     asked = {"oracle": choice, "xla_spmd": choice, DDP: choices}
-    assert [ray.get(pool.team(name).take().__ray_call__.remote(ask)) for name, ask in asked.items()] == ["1", "1", ["1", "1"]]
+    assert [ray.get(pool.team(name).take().__ray_call__.remote(ask)) for name, ask in asked.items()] == [
+        "1",
+        "1",
+        ["1", "1"],
+    ]
 
 
 @pytest.mark.nightly
@@ -115,7 +132,9 @@ def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Pa
     pool.require(f"{DDP}@other")
     assert isinstance(pool.execute(case(), f"{DDP}@other"), Trace)
     assert place(pool, DDP)[1] != str(folder)
-    assert any("workers.zygote" in line and line.startswith(str(folder)) for line in started.read_text().splitlines())
+    assert any(
+        "workers.zygote" in line and line.startswith(str(folder)) for line in started.read_text().splitlines()
+    )
 
 
 @pytest.mark.nightly
@@ -158,7 +177,9 @@ def _ranks() -> list[psutil.Process]:
     """The two ranks of the run that hangs, once both are there."""
     end = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < end:
-        zygotes = [child for child in psutil.Process().children(recursive=True) if "workers.zygote" in _words(child)]
+        zygotes = [
+            child for child in psutil.Process().children(recursive=True) if "workers.zygote" in _words(child)
+        ]
         for zygote in zygotes:
             ranks = [rank for rank in zygote.children() if "workers.zygote" in _words(rank)]
             if len(ranks) == 2:

@@ -112,7 +112,10 @@ def test_sharded_parameters_go_with_a_collective() -> None:
 def test_wrappers_of_whole_tensors_say_that_they_have_no_collectives() -> None:
     case = case_of("permute")
     for backend in (torch_dtensor, xla_dtensor):
-        assert backend.unsupported(case) == "a collective is between the ranks' own tensors; a DTensor is the whole"
+        assert (
+            backend.unsupported(case)
+            == "a collective is between the ranks' own tensors; a DTensor is the whole"
+        )
         assert backend.unsupported(case.unsharded()) is None
     for plan in (torch_tp, xla_tp):
         assert plan.unsupported(case)
@@ -131,7 +134,9 @@ def test_wrappers_of_whole_tensors_say_that_they_have_no_collectives() -> None:
 )
 @pytest.mark.xla
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed")
-def test_the_compiler_makes_real_collectives_of_the_meaning(operation: str, instruction: str, least: int, tmp_path: Path) -> None:
+def test_the_compiler_makes_real_collectives_of_the_meaning(
+    operation: str, instruction: str, least: int, tmp_path: Path
+) -> None:
     """Three all-reduces are for the loss and the gradients; which others it chooses is the compiler's own matter, but not whether."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
     outcome = sandbox.run(case_of(operation), "xla_spmd", options={"XLA_FLAGS": flags})

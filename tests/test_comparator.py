@@ -34,7 +34,9 @@ def compared(actual: Outcome, expected: Outcome | None = None) -> Comparison:
 def test_the_same_numbers_agree() -> None:
     told = compared(candidate(CASE))
     assert (told.verdict, told.divergences, told.reason) == ("agree", (), "")
-    assert {(m.stage, m.tensor) for m in told.measurements} == {(str(stage), name) for stage, name in oracle(CASE).steps[0]}
+    assert {(m.stage, m.tensor) for m in told.measurements} == {
+        (str(stage), name) for stage, name in oracle(CASE).steps[0]
+    }
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
@@ -48,8 +50,16 @@ def test_a_wrong_gradient_diverges_where_it_first_is_wrong() -> None:
     told = compared(candidate(CASE, wrong_at(Stage.BACKWARD, "0.weight", step=1)))
     first = told.divergences[0]
     assert told.verdict == "diverge"
-    assert (first.check, first.step, first.stage, first.tensor, first.side) == ("gradients", 1, Stage.BACKWARD, "0.weight", "torch")
-    assert first.detail.startswith("step 1, backward, 0.weight: 1 / 12 elements (8.3%) differ; greatest 0.5, ")
+    assert (first.check, first.step, first.stage, first.tensor, first.side) == (
+        "gradients",
+        1,
+        Stage.BACKWARD,
+        "0.weight",
+        "torch",
+    )
+    assert first.detail.startswith(
+        "step 1, backward, 0.weight: 1 / 12 elements (8.3%) differ; greatest 0.5, "
+    )
     assert len(told.divergences) == 2
 
 
@@ -79,31 +89,50 @@ def test_without_an_oracle_nothing_is_concluded() -> None:
 
 
 def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
-    told = compared(candidate(CASE, wrong_at(Stage.FORWARD, "loss")), dataclasses.replace(oracle(CASE), events={"in_range": False}))
-    assert (told.verdict, told.reason, told.divergences) == ("inconclusive", "values leave the range of float32", ())
+    told = compared(
+        candidate(CASE, wrong_at(Stage.FORWARD, "loss")),
+        dataclasses.replace(oracle(CASE), events={"in_range": False}),
+    )
+    assert (told.verdict, told.reason, told.divergences) == (
+        "inconclusive",
+        "values leave the range of float32",
+        (),
+    )
 
 
 def test_what_needs_no_numbers_is_told_even_where_values_leave_the_range() -> None:
     beyond = dataclasses.replace(oracle(CASE), events={"in_range": False})
     key = (Stage.UPDATE, "0.bias")
-    wrong = with_tensor(candidate(CASE), 0, key, dataclasses.replace(candidate(CASE).steps[0][key], dtype="float16"))
+    wrong = with_tensor(
+        candidate(CASE), 0, key, dataclasses.replace(candidate(CASE).steps[0][key], dtype="float16")
+    )
     assert [(d.check, d.nature) for d in compared(wrong, beyond).divergences] == [("shape", "dtype")]
 
 
 @pytest.mark.parametrize("name", ["loss", "output"])
 def test_a_rank_that_computes_another_loss_or_output_than_the_first_diverges(name: str) -> None:
     right = candidate(CASE)
-    wrong = with_pieces(right, 0, (Stage.FORWARD, name), {1: right.steps[0][Stage.FORWARD, name].pieces[1] * -100.0})
+    wrong = with_pieces(
+        right, 0, (Stage.FORWARD, name), {1: right.steps[0][Stage.FORWARD, name].pieces[1] * -100.0}
+    )
     assert [(d.check, d.tensor) for d in compared(wrong).divergences] == [("loss", name)]
 
 
 def test_a_comparison_says_what_the_run_was_on() -> None:
     assert compared(candidate(CASE)).device == ""
-    assert compared(dataclasses.replace(candidate(CASE), environment={"device": "NVIDIA H200"})).device == "NVIDIA H200"
+    assert (
+        compared(dataclasses.replace(candidate(CASE), environment={"device": "NVIDIA H200"})).device
+        == "NVIDIA H200"
+    )
 
 
 def test_a_crash_is_one_even_where_values_leave_the_range() -> None:
-    assert compared(a_failure(Symptom.CRASH), dataclasses.replace(oracle(CASE), events={"in_range": False})).verdict == "diverge"
+    assert (
+        compared(
+            a_failure(Symptom.CRASH), dataclasses.replace(oracle(CASE), events={"in_range": False})
+        ).verdict
+        == "diverge"
+    )
 
 
 def test_agreement_on_nothing_but_zeros_concludes_nothing() -> None:
@@ -113,7 +142,10 @@ def test_agreement_on_nothing_but_zeros_concludes_nothing() -> None:
 
 def test_agreement_within_noise_as_large_as_the_values_concludes_nothing() -> None:
     told = compared(candidate(CASE), oracle(CASE, noise=0.5))
-    assert (told.verdict, told.reason) == ("inconclusive", "forward, backward, update: rounding noise is as large as the values")
+    assert (told.verdict, told.reason) == (
+        "inconclusive",
+        "forward, backward, update: rounding noise is as large as the values",
+    )
 
 
 def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None:
@@ -124,32 +156,50 @@ def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None
     )
     negated = candidate(CASE, lambda _step, key, value: -value if key[0] is Stage.BACKWARD else value)
     told = compared(negated, dataclasses.replace(truth, noise=noise))
-    assert (told.verdict, told.reason) == ("inconclusive", "backward: rounding noise is as large as the values")
+    assert (told.verdict, told.reason) == (
+        "inconclusive",
+        "backward: rounding noise is as large as the values",
+    )
 
 
 def test_agreement_within_a_floor_that_torch_s_own_error_made_concludes_nothing() -> None:
     truth = oracle(CASE)
     for native, verdict in ((45.0, "agree"), (1e4, "inconclusive")):
-        told = compared(candidate(CASE), dataclasses.replace(truth, events={"in_range": True, "native": native}))
+        told = compared(
+            candidate(CASE), dataclasses.replace(truth, events={"in_range": True, "native": native})
+        )
         assert told.verdict == verdict
-    assert told.reason == "torch's own run in float32 is 1e+04 times as far from float64 as simulated rounding takes it"
+    assert (
+        told.reason
+        == "torch's own run in float32 is 1e+04 times as far from float64 as simulated rounding takes it"
+    )
 
 
 def test_a_divergence_beyond_large_noise_is_one() -> None:
-    assert compared(candidate(CASE, wrong_at(Stage.UPDATE, "0.weight", by=1e3)), oracle(CASE, noise=0.5)).verdict == "diverge"
+    assert (
+        compared(candidate(CASE, wrong_at(Stage.UPDATE, "0.weight", by=1e3)), oracle(CASE, noise=0.5)).verdict
+        == "diverge"
+    )
 
 
 @pytest.mark.parametrize("constant", [0.0, 3.0])
 def test_agreement_on_constants_at_one_stage_concludes_nothing(constant: float) -> None:
-    still: Spoil = lambda _step, key, value: np.full_like(value, constant) if key[0] is Stage.BACKWARD else value  # noqa: E731
+    still: Spoil = lambda _step, key, value: (  # noqa: E731
+        np.full_like(value, constant) if key[0] is Stage.BACKWARD else value
+    )
     truth = oracle(CASE)
     steps = tuple({key: still_of(still, key, tensor) for key, tensor in step.items()} for step in truth.steps)
     told = compared(candidate(CASE, still), dataclasses.replace(truth, steps=steps))
-    assert (told.verdict, told.reason) == ("inconclusive", "backward: every tensor of the oracle is constant or nearly all zero")
+    assert (told.verdict, told.reason) == (
+        "inconclusive",
+        "backward: every tensor of the oracle is constant or nearly all zero",
+    )
 
 
 def still_of(spoil: Spoil, key: Key, tensor: Sharded) -> Sharded:
-    return dataclasses.replace(tensor, pieces={rank: spoil(0, key, piece) for rank, piece in tensor.pieces.items()})
+    return dataclasses.replace(
+        tensor, pieces={rank: spoil(0, key, piece) for rank, piece in tensor.pieces.items()}
+    )
 
 
 def test_a_loss_whose_band_is_as_wide_as_itself_says_nothing_of_convergence() -> None:
@@ -195,7 +245,9 @@ def test_the_arbiter_is_the_other_sides_least_error_on_the_same_tensor() -> None
 
 
 def test_without_the_other_side_there_is_no_arbiter() -> None:
-    told = with_arbiter({"ddp": compared(candidate(CASE)), "spmd": compared(a_failure())}, {"ddp": "torch", "spmd": "xla"})
+    told = with_arbiter(
+        {"ddp": compared(candidate(CASE)), "spmd": compared(a_failure())}, {"ddp": "torch", "spmd": "xla"}
+    )
     assert {m.other_error for m in told["ddp"].measurements} == {None}
 
 
@@ -209,6 +261,10 @@ def _at(comparison: Comparison, tensor: str) -> Measurement:
 
 def _zeroed(trace: Trace) -> Trace:
     steps = tuple(
-        {key: dataclasses.replace(t, pieces={r: 0.0 * p for r, p in t.pieces.items()}) for key, t in s.items()} for s in trace.steps
+        {
+            key: dataclasses.replace(t, pieces={r: 0.0 * p for r, p in t.pieces.items()})
+            for key, t in s.items()
+        }
+        for s in trace.steps
     )
     return dataclasses.replace(trace, steps=steps)

@@ -76,7 +76,10 @@ def test_a_finding_and_its_case_come_back(corpus: Corpus) -> None:
     assert corpus.fingerprints() == (FOUND.fingerprint,)
     assert list(corpus.findings()) == [FOUND]
     assert corpus.case(FOUND.fingerprint) == case
-    assert {file.name for file in (corpus.root / FOUND.fingerprint).iterdir()} == {"finding.json", "case.json"}
+    assert {file.name for file in (corpus.root / FOUND.fingerprint).iterdir()} == {
+        "finding.json",
+        "case.json",
+    }
 
 
 def test_saving_again_replaces(corpus: Corpus) -> None:
@@ -87,7 +90,11 @@ def test_saving_again_replaces(corpus: Corpus) -> None:
 
 
 def test_observations_come_back_in_order_file_by_file(corpus: Corpus) -> None:
-    seen = [msgspec.structs.replace(OBSERVED, index=index, campaign=name) for name in ("a", "b") for index in range(3)]
+    seen = [
+        msgspec.structs.replace(OBSERVED, index=index, campaign=name)
+        for name in ("a", "b")
+        for index in range(3)
+    ]
     for observation in sorted(seen, key=lambda o: o.index):
         corpus.observe(observation)
     assert list(corpus.observations()) == seen
@@ -100,7 +107,9 @@ def test_any_observation_is_one_line_and_comes_back(
     corpus = Corpus(tmp_path_factory.mktemp("corpus"))
     corpus.prepare()
     ending = Ending(status="exception", message=text)
-    observation = msgspec.structs.replace(OBSERVED, outcome=ending, seconds=seconds, verdict=verdict, reason=text, environment={text: text})
+    observation = msgspec.structs.replace(
+        OBSERVED, outcome=ending, seconds=seconds, verdict=verdict, reason=text, environment={text: text}
+    )
     corpus.observe(observation)
     assert list(corpus.observations()) == [observation]
     assert lines_of(corpus).read_bytes().count(b"\n") == 1
@@ -137,7 +146,10 @@ def test_a_malformed_line_is_named_by_file_and_number(corpus: Corpus, line: byte
 def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, object]) -> None:
     known = json.loads(msgspec.json.encode(OBSERVED)) | {"schema": SCHEMA + 1} | rest
     lines_of(corpus).write_text(json.dumps(known) + "\n")
-    with pytest.raises(UsageError, match=rf"line 1: schema {SCHEMA + 1} was written by a newer version; this program reads up to {SCHEMA}"):
+    with pytest.raises(
+        UsageError,
+        match=rf"line 1: schema {SCHEMA + 1} was written by a newer version; this program reads up to {SCHEMA}",
+    ):
         list(corpus.observations())
 
 
@@ -149,7 +161,9 @@ def test_an_unknown_finding_is_told_with_those_there_are(corpus: Corpus) -> None
         corpus.finding("x")
 
 
-def test_a_finding_that_cannot_be_read_is_told_with_the_reason(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finding_that_cannot_be_read_is_told_with_the_reason(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def denied(_file: Path, _most: int) -> bytes:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -201,7 +215,9 @@ def test_a_case_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inside", [".", "below"])
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, inside: str) -> None:
     (tmp_path / "file").write_text("a file where a folder should be")
-    with pytest.raises(UsageError, match=r"cannot write to '.*file.*': .*; give a folder that can be made and written"):
+    with pytest.raises(
+        UsageError, match=r"cannot write to '.*file.*': .*; give a folder that can be made and written"
+    ):
         Corpus(tmp_path / "file" / inside).prepare()
 
 

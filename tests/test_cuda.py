@@ -27,7 +27,9 @@ from workers.xla import plugin
 pytestmark = [pytest.mark.slow, pytest.mark.cuda]
 a_gpu = pytest.mark.skipif(not cards(), reason="needs a GPU")
 torchax_on_a_gpu = pytest.mark.skipif(
-    not cards() or not all(map(importlib.util.find_spec, ("torchax", "flax"))) or not any(map(importlib.util.find_spec, torchax.PLUGINS)),
+    not cards()
+    or not all(map(importlib.util.find_spec, ("torchax", "flax")))
+    or not any(map(importlib.util.find_spec, torchax.PLUGINS)),
     reason="needs a GPU, torchax and JAX's plugin: pip install 'difftest[torchax]' 'jax[cuda12]==0.7.1'",
 )
 CASES_A_BACKEND = 5
@@ -43,14 +45,22 @@ def supported(backend: str, ranks: int) -> Iterator[Case]:
     """Generated cases of so many ranks that the backend takes, in float32: what is known to be wrong in half types is for campaigns."""
     drawn = (case_at(0, index, max_world_size=ranks) for index in itertools.count())
     takes = plugins.load("workers.backends", backend).unsupported
-    return (case for case in drawn if case.world_size == ranks and case.dtype == "float32" and takes(case) is None)
+    return (
+        case for case in drawn if case.world_size == ranks and case.dtype == "float32" and takes(case) is None
+    )
 
 
 def right_without(backend: str, ranks: int) -> Iterator[Case]:
     """Those that the backend computes rightly on the CPU: what it does wrong there is no fault of the card's."""
     drawn = (case for case in supported(backend, ranks) if case.sdpa != "cudnn")  # which is not deterministic
     there = {VISIBLE: ""}
-    return (c for c in drawn if agrees(c, backend, sandbox.run(c, backend, deadline=DEADLINE_SECONDS, options=there), DEADLINE_SECONDS))
+    return (
+        c
+        for c in drawn
+        if agrees(
+            c, backend, sandbox.run(c, backend, deadline=DEADLINE_SECONDS, options=there), DEADLINE_SECONDS
+        )
+    )
 
 
 @a_gpu
@@ -110,7 +120,9 @@ def test_dtensor_attends_with_a_mask_by_math_and_says_that_it_lacks_what_a_case_
     outcome = sandbox.run(MASKED, "torch_dtensor", deadline=DEADLINE_SECONDS)
     assert isinstance(outcome, Trace)
     assert outcome.environment["sdpa"] == "math"
-    lacking = sandbox.run(msgspec.structs.replace(MASKED, sdpa="cudnn"), "torch_dtensor", deadline=DEADLINE_SECONDS)
+    lacking = sandbox.run(
+        msgspec.structs.replace(MASKED, sdpa="cudnn"), "torch_dtensor", deadline=DEADLINE_SECONDS
+    )
     assert isinstance(lacking, Failure)
     assert lacking.symptom is Symptom.CAPABILITY
 
@@ -118,7 +130,9 @@ def test_dtensor_attends_with_a_mask_by_math_and_says_that_it_lacks_what_a_case_
 @a_gpu
 def test_a_kernel_that_fails_ends_its_own_run_and_no_other() -> None:
     case = next(supported("torch_ddp", 1))
-    failure = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_assertion"})
+    failure = sandbox.run(
+        case, "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_assertion"}
+    )
     assert isinstance(failure, Failure)
     assert failure.symptom in (Symptom.EXCEPTION, Symptom.CRASH)
     assert isinstance(sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS), Trace)
@@ -134,7 +148,12 @@ def test_a_launch_that_the_card_refuses_is_its_run_s_outcome() -> None:
 
 @a_gpu
 def test_memory_that_a_run_uses_up_is_its_outcome() -> None:
-    failure = sandbox.run(next(supported("torch_ddp", 1)), "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_memory"})
+    failure = sandbox.run(
+        next(supported("torch_ddp", 1)),
+        "torch_ddp",
+        deadline=DEADLINE_SECONDS,
+        options={VARIABLE: "device_memory"},
+    )
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.EXCEPTION, "OutOfMemoryError")
 
@@ -149,12 +168,19 @@ input()
 
 @a_gpu
 def test_memory_that_others_hold_is_the_machines_trouble() -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:  # noqa: S603  our own text
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
         assert other.stdout
         assert other.stdout.readline() == b"1\n"
         try:
             with pytest.raises(InfrastructureError, match="others hold the GPU's memory"):
-                sandbox.run(next(supported("torch_ddp", 1)), "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_memory"})
+                sandbox.run(
+                    next(supported("torch_ddp", 1)),
+                    "torch_ddp",
+                    deadline=DEADLINE_SECONDS,
+                    options={VARIABLE: "device_memory"},
+                )
         finally:
             other.kill()
 

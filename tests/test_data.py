@@ -12,7 +12,11 @@ from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.layers import Activation, Attention, Embedding, Linear
 from difftest.cases.numbers import IGNORE_INDEX, batch, digest, round_to, weights
 
-TOKENS = (Embedding(vocabulary=8, width=4), Attention(width=4, heads=2, kv_heads=2, segments=True), Linear(inputs=4, outputs=8))
+TOKENS = (
+    Embedding(vocabulary=8, width=4),
+    Attention(width=4, heads=2, kv_heads=2, segments=True),
+    Linear(inputs=4, outputs=8),
+)
 REGIMES = ("normal", "exact", "large", "tiny", "ties", "zeros")
 DTYPES: tuple[DType, ...] = ("float32", "bfloat16", "float16")
 BITS = {"float32": np.uint32, "bfloat16": np.uint16, "float16": np.uint16}
@@ -53,21 +57,31 @@ def test_bfloat16_rounds_to_the_nearest_and_ties_to_even() -> None:
     np.testing.assert_array_equal(round_to("bfloat16", middle), np.where(even, low, high))
     np.testing.assert_array_equal(round_to("bfloat16", -middle), -np.where(even, low, high))
     normal = slice(0x80, None)  # below, the neighbours of the middle are no float32
-    after, before = (np.nextafter(middle.astype(np.float32), np.float32(to)).astype(np.float64)[normal] for to in (np.inf, 0))
+    after, before = (
+        np.nextafter(middle.astype(np.float32), np.float32(to)).astype(np.float64)[normal]
+        for to in (np.inf, 0)
+    )
     np.testing.assert_array_equal(round_to("bfloat16", before), low[normal])
     np.testing.assert_array_equal(round_to("bfloat16", after), high[normal])
 
 
-@pytest.mark.parametrize(("dtype", "largest"), [("float32", 3.4028235e38), ("bfloat16", 3.3895314e38), ("float16", 65504.0)])
+@pytest.mark.parametrize(
+    ("dtype", "largest"), [("float32", 3.4028235e38), ("bfloat16", 3.3895314e38), ("float16", 65504.0)]
+)
 def test_beyond_the_largest_is_infinity_and_nan_stays(dtype: DType, largest: float) -> None:
-    rounded = round_to(dtype, np.array([largest, largest * 1.01, -largest * 1.01, 1e300, np.inf, np.nan, -np.nan]))
+    rounded = round_to(
+        dtype, np.array([largest, largest * 1.01, -largest * 1.01, 1e300, np.inf, np.nan, -np.nan])
+    )
     np.testing.assert_allclose(rounded[0], largest, rtol=1e-6)
     np.testing.assert_array_equal(rounded[1:], [np.inf, -np.inf, np.inf, np.inf, np.nan, np.nan])
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(0, 50))
 def test_numbers_depend_on_the_seed_only(seed: int, step: int) -> None:
-    one, other = a_case(seed=seed), a_case(seed=seed, mesh=(("dp", 4),), path="elsewhere", training=Training(optimizer="adam", steps=3))
+    one, other = (
+        a_case(seed=seed),
+        a_case(seed=seed, mesh=(("dp", 4),), path="elsewhere", training=Training(optimizer="adam", steps=3)),
+    )
     for name, values in weights(one).items():
         np.testing.assert_array_equal(values, weights(other)[name])
     np.testing.assert_array_equal(batch(one, step).inputs, batch(other, step).inputs)
@@ -89,7 +103,9 @@ def test_batches_differ_from_step_to_step_and_weights_from_layer_to_layer() -> N
 @pytest.mark.parametrize("tokens", [False, True])
 def test_a_learnable_task_shows_the_same_batch_every_step(loss: str, *, tokens: bool) -> None:
     fed = Data(batch=8, learnable=True)
-    case = a_case(TOKENS if tokens else DEEP, sequence=4 if tokens else 0, training=Training(loss=loss), fed=fed)
+    case = a_case(
+        TOKENS if tokens else DEEP, sequence=4 if tokens else 0, training=Training(loss=loss), fed=fed
+    )
     first, later = batch(case, 0), batch(case, 7)
     np.testing.assert_array_equal(first.inputs, later.inputs)
     np.testing.assert_array_equal(first.targets, later.targets)
@@ -104,7 +120,12 @@ def test_a_learnable_task_can_be_solved_by_a_linear_model() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.9])
 def test_the_ignored_share_of_targets_is_marked_and_not_counted(share: float) -> None:
-    case = a_case((Linear(inputs=4, outputs=5),), sequence=32, training=Training(loss="cross_entropy"), fed=Data(batch=32, ignored=share))
+    case = a_case(
+        (Linear(inputs=4, outputs=5),),
+        sequence=32,
+        training=Training(loss="cross_entropy"),
+        fed=Data(batch=32, ignored=share),
+    )
     fed = batch(case, 0)
     ignored = fed.targets == IGNORE_INDEX
     assert abs(ignored.mean() - share) < 0.06
@@ -129,7 +150,11 @@ def test_parts_of_a_batch_keep_the_count_of_the_whole() -> None:
     whole = batch(packed(), 0)
     part = whole.rows(slice(2, 4))
     assert part.count == whole.count
-    for mine, all_rows in ((part.inputs, whole.inputs), (part.targets, whole.targets), (part.extras["segments"], whole.extras["segments"])):
+    for mine, all_rows in (
+        (part.inputs, whole.inputs),
+        (part.targets, whole.targets),
+        (part.extras["segments"], whole.extras["segments"]),
+    ):
         np.testing.assert_array_equal(mine, all_rows[2:4])
 
 
@@ -146,7 +171,11 @@ def test_weights_keep_the_scale_of_what_passes_through() -> None:
 
 def test_numbers_are_the_same_on_every_machine() -> None:
     plain, learnt = a_case(DEEP, seed=11), a_case(DEEP, seed=11, fed=Data(batch=4, learnable=True))
-    assert (digest(plain), digest(learnt), digest(packed())) == ("cc527b4ba8a8", "0607a4a03b66", "7630c06c8a6c")
+    assert (digest(plain), digest(learnt), digest(packed())) == (
+        "cc527b4ba8a8",
+        "0607a4a03b66",
+        "7630c06c8a6c",
+    )
 
 
 def test_the_sharp_regime_has_scores_whose_exponential_overflows_float32() -> None:

@@ -38,7 +38,11 @@ def shell(file: Path) -> Iterator[str]:
             for text in texts(document):
                 yield from text.splitlines()
     elif file.name == "crontab":
-        yield from (line.split(maxsplit=5)[5] for line in file.read_text().splitlines() if line and not line.startswith("#"))
+        yield from (
+            line.split(maxsplit=5)[5]
+            for line in file.read_text().splitlines()
+            if line and not line.startswith("#")
+        )
 
 
 def commands(file: Path) -> Iterator[list[str]]:
@@ -51,7 +55,9 @@ def commands(file: Path) -> Iterator[list[str]]:
 FOUND = [(file.name, words) for file in FILES for words in commands(file)]
 
 
-@pytest.mark.parametrize(("file", "words"), FOUND, ids=lambda value: value if isinstance(value, str) else " ".join(value))
+@pytest.mark.parametrize(
+    ("file", "words"), FOUND, ids=lambda value: value if isinstance(value, str) else " ".join(value)
+)
 def test_every_command_is_one_of_the_program_with_options_that_it_takes(file: str, words: list[str]) -> None:
     del file
     command = cli.difftest.get_command(click.Context(cli.difftest), words[0])
@@ -68,7 +74,11 @@ def test_wrong_options_would_be_noticed() -> None:
 
 
 def test_every_way_of_deployment_runs_the_nightly_command() -> None:
-    assert {file for file, words in FOUND if words[0] == "nightly"} == {"crontab", "rayjob.yaml", "nightly.yml"}
+    assert {file for file, words in FOUND if words[0] == "nightly"} == {
+        "crontab",
+        "rayjob.yaml",
+        "nightly.yml",
+    }
 
 
 def steps(job: str) -> list[dict[str, Any]]:
@@ -78,7 +88,9 @@ def steps(job: str) -> list[dict[str, Any]]:
 
 def test_the_two_versions_are_tested_every_night_with_another_torch() -> None:
     needed = TWO_VERSIONS.read_text()
-    (tested,) = [step for step in steps("versions") if str(TWO_VERSIONS.relative_to(ROOT)) in step.get("run", "")]
+    (tested,) = [
+        step for step in steps("versions") if str(TWO_VERSIONS.relative_to(ROOT)) in step.get("run", "")
+    ]
     (variable,) = tested["env"]
     assert f'"{variable}" not in os.environ' in needed
     other = tested["env"][variable].removeprefix("${{ github.workspace }}/")
@@ -89,19 +101,29 @@ def test_the_two_versions_are_tested_every_night_with_another_torch() -> None:
 
 
 def test_the_bisection_of_every_night_expects_the_answer_of_the_readme() -> None:
-    (lines,) = [step["run"].splitlines() for step in steps("versions") if "difftest bisect" in step.get("run", "")]
+    (lines,) = [
+        step["run"].splitlines() for step in steps("versions") if "difftest bisect" in step.get("run", "")
+    ]
     asked, expected = lines
     script, answer = asked.split()[2], shlex.split(expected)[2]
     assert (ROOT / script).is_file()
-    told = (ROOT / "README.md").read_text().partition(f"$ {asked.partition(' | ')[0]}\n")[2].partition("```")[0]
+    told = (
+        (ROOT / "README.md").read_text().partition(f"$ {asked.partition(' | ')[0]}\n")[2].partition("```")[0]
+    )
     assert answer in told.splitlines()
 
 
 def test_the_schedules_are_times() -> None:
-    lines = [line for line in (GITHUB / "deploy" / "crontab").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line for line in (GITHUB / "deploy" / "crontab").read_text().splitlines() if not line.startswith("#")
+    ]
     workflow = yaml.safe_load((GITHUB / "workflows" / "nightly.yml").read_text())
     (cronjob,) = documents("cronjob.yaml", "CronJob")
-    for schedule in (*lines, workflow[True]["schedule"][0]["cron"], cronjob["spec"]["schedule"]):  # YAML takes `on` for a truth value
+    for schedule in (
+        *lines,
+        workflow[True]["schedule"][0]["cron"],
+        cronjob["spec"]["schedule"],
+    ):  # YAML takes `on` for a truth value
         fields = CRON.match(schedule)
         assert fields
         for value, (least, most) in zip(fields.groups(), RANGES, strict=True):
@@ -118,10 +140,15 @@ def test_the_manifests_name_one_another_and_what_they_need() -> None:
     cluster = job["spec"]["rayClusterSpec"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         assert group["template"]["spec"]["containers"]
-    assert {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams"} <= set(cluster["workerGroupSpecs"][0])
+    assert {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams"} <= set(
+        cluster["workerGroupSpecs"][0]
+    )
     pod = cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     account, role = documents("cronjob.yaml", "ServiceAccount")[0], documents("cronjob.yaml", "Role")[0]
-    binding, claim = documents("cronjob.yaml", "RoleBinding")[0], documents("cronjob.yaml", "PersistentVolumeClaim")[0]
+    binding, claim = (
+        documents("cronjob.yaml", "RoleBinding")[0],
+        documents("cronjob.yaml", "PersistentVolumeClaim")[0],
+    )
     assert pod["serviceAccountName"] == account["metadata"]["name"] == binding["subjects"][0]["name"]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     volumes = cluster["headGroupSpec"]["template"]["spec"]["volumes"]

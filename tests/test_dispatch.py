@@ -69,7 +69,9 @@ def test_a_worker_refuses_a_case_that_its_backend_does_not_support(pool: dispatc
 @pytest.mark.nightly
 def test_no_exporter_of_ray_s_outlives_its_cluster() -> None:
     variables = {**os.environ, "RAY_metrics_report_interval_ms": "100"}
-    done = subprocess.run([sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, check=True, env=variables)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, check=True, env=variables
+    )
     assert done.stdout.strip() == "0", "it logs that it cannot export, and may do so while the process ends"
 
 
@@ -89,7 +91,9 @@ def test_a_worker_lost_while_idle_costs_no_run(pool: dispatch.Pool) -> None:
     team = pool.team("oracle")
     actor = team.take()
     ray.kill(actor)
-    with pytest.raises(ray.exceptions.RayActorError):  # Ray kills in its own time, and would take some more tasks meanwhile
+    with pytest.raises(
+        ray.exceptions.RayActorError
+    ):  # Ray kills in its own time, and would take some more tasks meanwhile
         _ask_until_gone(actor)
     team.give_back(actor)
     assert isinstance(pool.execute(case(), "oracle"), Trace)
@@ -100,7 +104,9 @@ def test_a_worker_lost_in_a_run_is_infrastructure_and_is_replaced(pool: dispatch
         running = thread.submit(pool.execute, case(), DDP, {VARIABLE: "hang"})
         actor, ranks = _worker_in_a_run()
         actor.kill()
-        with pytest.raises(InfrastructureError, match=f"a worker was lost while it ran case {case().id} on {DDP}"):
+        with pytest.raises(
+            InfrastructureError, match=f"a worker was lost while it ran case {case().id} on {DDP}"
+        ):
             running.result()
     assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their worker"
     assert isinstance(pool.execute(case(), DDP), Trace)
@@ -128,7 +134,9 @@ def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:
 @pytest.mark.usefixtures("pool")
 def test_what_ray_tells_of_lost_workers_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     """`--json` promises one object on standard output."""
-    dispatch.ray_worker.print_to_stdstream({"lines": ["A worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    dispatch.ray_worker.print_to_stdstream(
+        {"lines": ["A worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False
+    )
     said = capsys.readouterr()
     assert not said.out
     assert "A worker died" in said.err
@@ -143,10 +151,14 @@ def test_what_is_started_here_listens_on_loopback_alone(pool: dispatch.Pool) -> 
         if connection.status == psutil.CONN_LISTEN
     }
     assert any(name == "gcs_server" for name, _ in listening)
-    assert not {(name, ip) for name, ip in listening if not ip_address(ip.removeprefix("::ffff:")).is_loopback}
+    assert not {
+        (name, ip) for name, ip in listening if not ip_address(ip.removeprefix("::ffff:")).is_loopback
+    }
 
 
-def test_the_address_of_a_cluster_that_is_not_there_is_said(pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_cluster_that_is_not_there_is_said(
+    pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del pool
     monkeypatch.setattr(ray, "init", _nobody_there)
     with (

@@ -13,8 +13,17 @@ from difftest.judge.divergence import Divergence, identity, without_numbers
 from difftest.judge.outcome import Stage, Symptom
 from difftest.records.finding import SCHEMA, Finding
 
-MISMATCH = Divergence(backend="xla_spmd", side="xla", path="hybrid", check="gradients", symptom=Symptom.MISMATCH, stage=Stage.BACKWARD)
-FAILED = msgspec.structs.replace(MISMATCH, check="completion", symptom=Symptom.EXCEPTION, cause=identity(a_failure()))
+MISMATCH = Divergence(
+    backend="xla_spmd",
+    side="xla",
+    path="hybrid",
+    check="gradients",
+    symptom=Symptom.MISMATCH,
+    stage=Stage.BACKWARD,
+)
+FAILED = msgspec.structs.replace(
+    MISMATCH, check="completion", symptom=Symptom.EXCEPTION, cause=identity(a_failure())
+)
 FOUND = Finding(
     fingerprint=MISMATCH.fingerprint,
     symptom=Symptom.MISMATCH,
@@ -45,32 +54,50 @@ findings = st.builds(
 
 
 @given(st.integers(0, 10**9), st.text(max_size=5), st.text(max_size=5), st.floats(0, 1e30))
-def test_a_fingerprint_does_not_depend_on_place_words_or_numbers(step: int, tensor: str, detail: str, ratio: float) -> None:
+def test_a_fingerprint_does_not_depend_on_place_words_or_numbers(
+    step: int, tensor: str, detail: str, ratio: float
+) -> None:
     for divergence in (MISMATCH, FAILED):
-        other = msgspec.structs.replace(divergence, step=step, tensor=tensor, detail=detail, log=detail, ratio=ratio)
+        other = msgspec.structs.replace(
+            divergence, step=step, tensor=tensor, detail=detail, log=detail, ratio=ratio
+        )
         assert other.fingerprint == divergence.fingerprint
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"path": "data_parallel"}, {"backend": "xla_ddp"}, {"check": "loss"}, {"stage": Stage.UPDATE}, {"symptom": Symptom.NONFINITE}],
+    [
+        {"path": "data_parallel"},
+        {"backend": "xla_ddp"},
+        {"check": "loss"},
+        {"stage": Stage.UPDATE},
+        {"symptom": Symptom.NONFINITE},
+    ],
 )
 def test_a_mismatch_is_told_apart_by_path_backend_check_stage_and_symptom(changes: dict[str, str]) -> None:
     assert msgspec.structs.replace(MISMATCH, **changes).fingerprint != MISMATCH.fingerprint
 
 
 def test_a_fault_has_one_hash_in_every_environment_of_a_backend() -> None:
-    here, there = (msgspec.structs.replace(MISMATCH, backend=name).fingerprint for name in ("xla_spmd", "xla_spmd@2.8"))
+    here, there = (
+        msgspec.structs.replace(MISMATCH, backend=name).fingerprint for name in ("xla_spmd", "xla_spmd@2.8")
+    )
     assert there == here.replace("xla_spmd", "xla_spmd@2.8")
 
 
 def test_a_failure_is_the_same_on_every_path_and_stage() -> None:
-    assert msgspec.structs.replace(FAILED, path="data_parallel", stage=Stage.UPDATE).fingerprint == FAILED.fingerprint
+    assert (
+        msgspec.structs.replace(FAILED, path="data_parallel", stage=Stage.UPDATE).fingerprint
+        == FAILED.fingerprint
+    )
     assert msgspec.structs.replace(FAILED, backend="xla_ddp").fingerprint != FAILED.fingerprint
 
 
 def test_a_fingerprint_begins_with_words_and_never_changes() -> None:
-    assert (MISMATCH.fingerprint, FAILED.fingerprint) == ("xla_spmd-gradients-mismatch-ce80a7aa", "xla_spmd-completion-exception-cefc9bb5")
+    assert (MISMATCH.fingerprint, FAILED.fingerprint) == (
+        "xla_spmd-gradients-mismatch-ce80a7aa",
+        "xla_spmd-completion-exception-cefc9bb5",
+    )
 
 
 @given(st.integers(), st.floats(), st.integers(0, 2**64))
@@ -87,7 +114,10 @@ def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float,
     ("one", "other"),
     [
         ("size [2, 3] of 4", "size [17] of 1024"),
-        ("failed for aten.cat.default([Spec(f32[2](R))], 1) on DeviceMesh", "failed for aten.cat.default([Spec(f32[3](S(0)))]) on"),
+        (
+            "failed for aten.cat.default([Spec(f32[2](R))], 1) on DeviceMesh",
+            "failed for aten.cat.default([Spec(f32[3](S(0)))]) on",
+        ),
         (
             "failed for aten.mm.default(Spec(f32[2, 3](R)), 1) on DeviceMesh((dp=2))",
             "failed for aten.mm.default(Spec(f16[8](S(0)))) on DeviceMesh",
@@ -132,20 +162,32 @@ def test_taking_numbers_out_takes_all_out_and_never_fails(text: str) -> None:
     assert not any("0" <= letter <= "9" for letter in without_numbers(text))
 
 
-@pytest.mark.parametrize("changes", [{"kind": "SIGSEGV"}, {"message": "another word"}, {"frame": "/opt/torch/api.py:join"}])
+@pytest.mark.parametrize(
+    "changes", [{"kind": "SIGSEGV"}, {"message": "another word"}, {"frame": "/opt/torch/api.py:join"}]
+)
 def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, str]) -> None:
     assert identity(a_failure(**changes)) != identity(a_failure())
 
 
 @pytest.mark.parametrize(
-    "changes", [{"message": "size 8 of dim 0"}, {"frame": "/usr/lib/torch/api.py:split"}, {"rank": 3}, {"log": "else"}, {"step": 9}]
+    "changes",
+    [
+        {"message": "size 8 of dim 0"},
+        {"frame": "/usr/lib/torch/api.py:split"},
+        {"rank": 3},
+        {"log": "else"},
+        {"step": 9},
+    ],
 )
 def test_failures_are_one_whatever_their_folder_rank_log_or_step(changes: dict[str, object]) -> None:
     assert identity(a_failure(**changes)) == identity(a_failure())
 
 
 def test_a_hang_is_the_same_whichever_ranks_had_ended() -> None:
-    some, none = (a_failure(Symptom.HANG, message=f"not finished after 60 s; ranks that ended: {ended}") for ended in ("[0, 1]", "[]"))
+    some, none = (
+        a_failure(Symptom.HANG, message=f"not finished after 60 s; ranks that ended: {ended}")
+        for ended in ("[0, 1]", "[]")
+    )
     assert identity(some) == identity(none)
     assert identity(some) != identity(a_failure(Symptom.HANG, frame="/opt/torch/api.py:join"))
 
@@ -165,14 +207,17 @@ def test_a_finding_reads_well_and_may_know_more_than_this_program() -> None:
 def test_a_newer_finding_is_told(rest: dict[str, object]) -> None:
     text = json.dumps(json.loads(FOUND.to_json()) | {"schema": SCHEMA + 1} | rest)
     with pytest.raises(
-        UsageError, match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: it was written by a newer version"
+        UsageError,
+        match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: it was written by a newer version",
     ):
         Finding.from_json(text)
 
 
 @given(
     st.binary(max_size=20)
-    | st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)).map(json.dumps)
+    | st.recursive(
+        st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    ).map(json.dumps)
 )
 @example("[" * 100_000)
 @example('{"schema": "new"}')

@@ -51,7 +51,12 @@ def a_finding(**changes: Any) -> Finding:  # noqa: ANN401
         "hits": 3,
         "case": a_case().id,
         "ratio": 2.5e7,
-        "evidence": {"single": "agrees", "other": "agrees", "other_single": "no telling", "disappears when": "clip_norm is None"},
+        "evidence": {
+            "single": "agrees",
+            "other": "agrees",
+            "other_single": "no telling",
+            "disappears when": "clip_norm is None",
+        },
         "detail": "step 1, update, 0.weight: 3 / 8 elements differ",
         "stable": (2, 2),
         "environment": {"torch": "2.9.0", "device": "cpu"},
@@ -63,7 +68,14 @@ def a_finding(**changes: Any) -> Finding:  # noqa: ANN401
 
 
 def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
-    said = {"backend": "xla_spmd", "side": "xla", "symptom": Symptom.CRASH, "check": "completion", "ratio": None, "tensor": ""}
+    said = {
+        "backend": "xla_spmd",
+        "side": "xla",
+        "symptom": Symptom.CRASH,
+        "check": "completion",
+        "ratio": None,
+        "tensor": "",
+    }
     return a_finding(**{**said, "detail": f"step 0, backward, rank 0: SIGABRT: {CHECK_FAILED}", **changes})
 
 
@@ -95,7 +107,12 @@ def test_the_compiler_dies_by_a_fatal_line_and_not_by_a_warning(line: str) -> No
     assert tracker(a_crash(detail=said, log=f"{WARNING}\n{line}\nnative frames")) == "openxla"
     assert tracker(a_crash(detail=said, log=f"{WARNING}\nnative frames")) == "xla"
     assert tracker(a_crash(detail=f"step 0, backward, rank 0: SIGSEGV: {WARNING}")) == "xla"
-    assert tracker(a_crash(detail=said, log="F0000 00:00:1763806944.0 12 torch_xla/init.cc:1] external/xla/x failed")) == "xla"
+    assert (
+        tracker(
+            a_crash(detail=said, log="F0000 00:00:1763806944.0 12 torch_xla/init.cc:1] external/xla/x failed")
+        )
+        == "xla"
+    )
 
 
 def test_wrong_numbers_go_to_the_compiler_only_when_they_persist_in_a_replay() -> None:
@@ -107,13 +124,23 @@ def test_what_another_framework_shows_alike_goes_to_the_compiler() -> None:
     alike, right = layer("xla", "torch_xla", [], ["torchax"]), layer("xla", "torch_xla", ["torchax"], [])
     assert tracker(a_finding(side="xla", evidence={"layer": alike})) == "openxla"
     assert tracker(a_finding(side="xla", evidence={"layer": right})) == "xla"
-    assert tracker(a_finding(side="torch", evidence={"layer": layer("torch", "torch", [], ["other"])})) == "pytorch"
+    assert (
+        tracker(a_finding(side="torch", evidence={"layer": layer("torch", "torch", [], ["other"])}))
+        == "pytorch"
+    )
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
 def test_a_draft_holds_all_that_maintainers_ask_for(name: str) -> None:
     versions = (("jaxlib", "0.7.1"), ("libtpu", "not installed"), ("PJRT device", "cpu"))
-    text = drafted(a_finding(), name, measurement=MEASURED, reproducer="import torch\n", said="expected 1, actual 2\n", versions=versions)
+    text = drafted(
+        a_finding(),
+        name,
+        measurement=MEASURED,
+        reproducer="import torch\n",
+        said="expected 1, actual 2\n",
+        versions=versions,
+    )
     wanted = (
         "torch sharding fault",
         "import torch",
@@ -125,14 +152,26 @@ def test_a_draft_holds_all_that_maintainers_ask_for(name: str) -> None:
         "clip\\_norm=0.25",
         "2 of 2",
     )
-    evidence = ("| agrees | diverges |", "| no telling | agrees |", "disappears when", "jaxlib: 0.7.1", "libtpu", "PyTorch version: 2.9.0")
+    evidence = (
+        "| agrees | diverges |",
+        "| no telling | agrees |",
+        "disappears when",
+        "jaxlib: 0.7.1",
+        "libtpu",
+        "PyTorch version: 2.9.0",
+    )
     for part in (*wanted, *evidence, "2026-11-20", "2026-11-21"):
         assert part in text, part
 
 
 def test_the_title_names_the_option_that_decides() -> None:
-    first, *_ = drafted(a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"}), "xla").splitlines()
-    assert first == "# [torch_dtensor] mismatch in update: parameters of 0.weight with replication.gradient_as_bucket_view=True"
+    first, *_ = drafted(
+        a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"}), "xla"
+    ).splitlines()
+    assert (
+        first
+        == "# [torch_dtensor] mismatch in update: parameters of 0.weight with replication.gradient_as_bucket_view=True"
+    )
 
 
 ABLATIONS = {
@@ -148,11 +187,16 @@ ABLATIONS = {
 def test_a_draft_tells_what_was_changed_and_where_it_first_shows(name: str) -> None:
     text = drafted(a_finding(ablations=ABLATIONS, located=("forward, step 0: module 1 (RMSNorm)",)), name)
     answers = ("disappears", "stays", "changes", "no telling")
-    assert [line for line in text.splitlines() if line in [f"* {answer} when" for answer in answers]] == [f"* {a} when" for a in answers]
+    assert [line for line in text.splitlines() if line in [f"* {answer} when" for answer in answers]] == [
+        f"* {a} when" for a in answers
+    ]
     assert "  * it runs on one device, unsharded\n" in text
     assert "  * the dtype is bfloat16 (12.7 noise floors)\n" in text
     assert "* forward, step 0: module 1 (RMSNorm)\n" in text
-    assert "It may be benign: it disappears when fast math is off (a known benign cause, fast math reorders sums)." in text
+    assert (
+        "It may be benign: it disappears when fast math is off (a known benign cause, fast math reorders sums)."
+        in text
+    )
 
 
 def test_a_draft_without_ablations_says_nothing_of_them() -> None:
@@ -205,21 +249,25 @@ def test_what_is_reported_already_is_refused_with_its_address_and_what_only_a_sc
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
 def test_a_draft_names_no_folder_of_the_machine_it_was_made_on(name: str) -> None:
     frame = 'File "/home/me/venv/lib/python3.11/site-packages/torch_xla/torch_xla.py"'
-    finding = a_crash(log=frame, detail=f"step 0, backward, rank 0: SIGABRT: {frame}", evidence={"then": frame}, blame=frame)
+    finding = a_crash(
+        log=frame, detail=f"step 0, backward, rank 0: SIGABRT: {frame}", evidence={"then": frame}, blame=frame
+    )
     text = drafted(finding, name, said=frame, reproducer=f'"""{frame}"""\n', versions=(("here", frame),))
     assert "/home" not in text
     assert "site-packages" not in text
-    assert text.count('File "torch_xla/torch_xla.py"') == 4, "the detail, the log, the script and what it said"
+    assert text.count('File "torch_xla/torch_xla.py"') == 4, (
+        "the detail, the log, the script and what it said"
+    )
 
 
-ORIGINAL = (
-    "Seen in the original case, 000000000000; the reproducer is of a smaller one that was made from it, and what it prints may differ:"
-)
+ORIGINAL = "Seen in the original case, 000000000000; the reproducer is of a smaller one that was made from it, and what it prints may differ:"  # noqa: E501
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
 def test_what_the_reduced_case_does_not_share_is_told_to_be_the_original_cases(name: str) -> None:
-    text = drafted(a_finding(case="0" * 12, log="a log"), name, measurement=MEASURED, reproducer="import torch\n")
+    text = drafted(
+        a_finding(case="0" * 12, log="a log"), name, measurement=MEASURED, reproducer="import torch\n"
+    )
     assert f"\n{ORIGINAL}\n\n```text" in text
     tables = text.split("Of the original case, not of the reproducer's:\n\n")[1:]
     assert [told.split("\n")[0] for told in tables] == [
@@ -232,12 +280,16 @@ def test_what_the_reduced_case_does_not_share_is_told_to_be_the_original_cases(n
 
 
 def test_measurements_that_were_not_kept_are_told_from_what_no_number_shows() -> None:
-    assert "not kept any more, but for the greatest error: 2.5e+07 noise floors" in drafted(a_finding(), "pytorch")
+    assert "not kept any more, but for the greatest error: 2.5e+07 noise floors" in drafted(
+        a_finding(), "pytorch"
+    )
     assert "Nothing was measured" in drafted(a_finding(ratio=None), "pytorch")
     assert "not kept" not in drafted(a_finding(), "pytorch", measurement=MEASURED)
 
 
-def test_versions_are_those_of_the_run_and_what_is_only_installed_here_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_those_of_the_run_and_what_is_only_installed_here_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(installed, "version", lambda package: f"{package} here")
     died = a_crash(environment={"torch": "2.8.0", "torch_xla": "2.8.0", "jaxlib": "0.6"})
     told = dict(drafting.versions(died, a_case()))
@@ -248,7 +300,9 @@ def test_versions_are_those_of_the_run_and_what_is_only_installed_here_is_told_a
 
 
 def test_the_device_of_a_run_that_did_not_live_to_tell_is_not_made_up() -> None:
-    assert "Reproducible on XLA backend [CPU/TPU]: not known" in drafted(a_crash(environment={"torch": "2.8.0"}), "xla")
+    assert "Reproducible on XLA backend [CPU/TPU]: not known" in drafted(
+        a_crash(environment={"torch": "2.8.0"}), "xla"
+    )
     assert ("PJRT device", "TPU") in drafting.versions(a_crash(environment={"device": "TPU"}), a_case())
     assert "PJRT device" not in dict(drafting.versions(a_finding(environment={"device": "cpu"}), a_case()))
 
@@ -272,7 +326,9 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
     assert done.return_value == 1
     assert f"{MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
     assert not (last / "issue.md").exists()
-    assert CliRunner().invoke(command, [str(first[0])], standalone_mode=False).return_value == 0, "its own draft does not count"
+    assert CliRunner().invoke(command, [str(first[0])], standalone_mode=False).return_value == 0, (
+        "its own draft does not count"
+    )
 
 
 def test_yesterdays_drafts_do_not_count(corpus: Corpus) -> None:
@@ -288,7 +344,9 @@ def test_the_command_does_not_draft_what_is_reported_already(corpus: Corpus) -> 
     corpus.amend(name, upstream="https://github.com/pytorch/pytorch/issues/149768")
     done = CliRunner().invoke(command, [str(corpus.root / name)], standalone_mode=False)
     assert done.return_value == 1
-    assert "not drafted: it is reported already: https://github.com/pytorch/pytorch/issues/149768" in done.stderr
+    assert (
+        "not drafted: it is reported already: https://github.com/pytorch/pytorch/issues/149768" in done.stderr
+    )
     assert not (corpus.root / name / "issue.md").exists()
 
 

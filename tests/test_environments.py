@@ -59,7 +59,9 @@ def test_an_environment_says_what_ray_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_chosen")
-def test_ray_is_told_which_devices_the_user_chose_and_nothing_where_none_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_is_told_which_devices_the_user_chose_and_nothing_where_none_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert environments.runtime() == {}
     monkeypatch.setenv("PJRT_DEVICE", "")
     monkeypatch.setenv("DIFFTEST_SHARE_GPUS", "1")
@@ -67,7 +69,10 @@ def test_ray_is_told_which_devices_the_user_chose_and_nothing_where_none_were(mo
     assert PLAIN.options()["runtime_env"] == {"env_vars": {"DIFFTEST_SHARE_GPUS": "1"}}
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
     told = Environment(python="/opt/xla/bin/python").options()["runtime_env"]
-    assert told == {"py_executable": "/opt/xla/bin/python", "env_vars": {"PJRT_DEVICE": "CUDA", "DIFFTEST_SHARE_GPUS": "1"}}
+    assert told == {
+        "py_executable": "/opt/xla/bin/python",
+        "env_vars": {"PJRT_DEVICE": "CUDA", "DIFFTEST_SHARE_GPUS": "1"},
+    }
 
 
 VERSIONS = """
@@ -121,18 +126,31 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_chosen")
-def test_what_a_campaign_is_named_by_says_which_devices_and_pythons_were_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_campaign_is_named_by_says_which_devices_and_pythons_were_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert environments.chosen(("torch_ddp",)) == {}
-    monkeypatch.setenv(VARIABLE, str(written(tmp_path, '[[environment]]\nbackends = "*@2.8"\npython = "/opt/older/bin/python"')))
+    monkeypatch.setenv(
+        VARIABLE,
+        str(written(tmp_path, '[[environment]]\nbackends = "*@2.8"\npython = "/opt/older/bin/python"')),
+    )
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
-    assert environments.chosen(("torch_ddp", "xla_ddp@2.8")) == {"PJRT_DEVICE": "CUDA", "xla_ddp@2.8": "/opt/older/bin/python"}
+    assert environments.chosen(("torch_ddp", "xla_ddp@2.8")) == {
+        "PJRT_DEVICE": "CUDA",
+        "xla_ddp@2.8": "/opt/older/bin/python",
+    }
     with pytest.raises(UsageError, match=r"xla_ddp@2\.9"):
         environments.chosen(("xla_ddp@2.9",))
 
 
 def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
-    cpu, gpu, gpus, tpu = {"CPU": 8.0}, {"CPU": 4.0, "GPU": 2.0}, {"CPU": 4.0, "GPU": 8.0}, {"CPU": 4.0, "TPU": 4.0}
+    cpu, gpu, gpus, tpu = (
+        {"CPU": 8.0},
+        {"CPU": 4.0, "GPU": 2.0},
+        {"CPU": 4.0, "GPU": 8.0},
+        {"CPU": 4.0, "TPU": 4.0},
+    )
     assert environments.found([cpu, cpu]) == ()
     assert environments.found([gpu, gpu]) == (), "where all have them there is nothing to choose"
     assert environments.found([cpu, gpu, gpus, tpu]) == (
@@ -144,7 +162,9 @@ def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
 def test_a_node_s_chips_belong_to_one_worker_even_where_it_is_the_only_node() -> None:
     host = {"CPU": 112.0, "TPU": 8.0}
     assert environments.found([host]) == (Environment(backends="xla_*", resources={"TPU": 8.0}, workers=1),)
-    assert environments.found([host, host]) == (Environment(backends="xla_*", resources={"TPU": 8.0}, workers=2),)
+    assert environments.found([host, host]) == (
+        Environment(backends="xla_*", resources={"TPU": 8.0}, workers=2),
+    )
 
 
 def test_amounts_below_zero_are_refused() -> None:
@@ -154,13 +174,19 @@ def test_amounts_below_zero_are_refused() -> None:
 
 def test_the_sample_cluster_is_one_that_ray_takes_and_has_what_its_environments_ask_for() -> None:
     yaml = pytest.importorskip("yaml", reason="needs ray: pip install 'difftest[cluster]'")
-    util = pytest.importorskip("ray.autoscaler._private.util", reason="needs ray: pip install 'difftest[cluster]'")
+    util = pytest.importorskip(
+        "ray.autoscaler._private.util", reason="needs ray: pip install 'difftest[cluster]'"
+    )
     config = yaml.safe_load(DEPLOYED.with_name("cluster.yaml").read_text())
     util.validate_config(util.prepare_config(config))
     assert config["file_mounts"]["/home/ubuntu/.ray/auth_token"] == "~/.ray/auth_token"  # noqa: S105  where it lies, not what it is
     assert any("RAY_AUTH_MODE=token" in command for command in config["initialization_commands"])
     kinds = config["available_node_types"].values()
     for asked in environments.read(DEPLOYED):
-        able = [kind for kind in kinds if all(kind["resources"].get(name, 0) >= amount for name, amount in asked.resources.items())]
+        able = [
+            kind
+            for kind in kinds
+            if all(kind["resources"].get(name, 0) >= amount for name, amount in asked.resources.items())
+        ]
         assert any(asked.labels.items() <= kind.get("labels", {}).items() for kind in able), asked
     assert environments.of("oracle", environments.read(DEPLOYED)).plain

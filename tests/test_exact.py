@@ -71,9 +71,18 @@ TRAINED: dict[str, Any] = {"fed": EXACT}
     [
         ({}, None),
         ({"fed": Data(batch=4)}, "inputs are not small integers"),
-        ({"layers": (Embedding(vocabulary=4, width=4), Linear(inputs=4, outputs=2)), "sequence": 2}, "inputs are not small integers"),
-        ({"layers": (Linear(inputs=4, outputs=2), LayerNorm(width=2))}, "a layer other than Linear and relu rounds"),
-        ({"layers": (Linear(inputs=4, outputs=2), Activation(function="gelu"))}, "a layer other than Linear and relu rounds"),
+        (
+            {"layers": (Embedding(vocabulary=4, width=4), Linear(inputs=4, outputs=2)), "sequence": 2},
+            "inputs are not small integers",
+        ),
+        (
+            {"layers": (Linear(inputs=4, outputs=2), LayerNorm(width=2))},
+            "a layer other than Linear and relu rounds",
+        ),
+        (
+            {"layers": (Linear(inputs=4, outputs=2), Activation(function="gelu"))},
+            "a layer other than Linear and relu rounds",
+        ),
         ({"fed": Data(batch=4, regime="exact", learnable=True)}, "targets of a teacher round"),
         ({"training": Training(loss="cross_entropy")}, "only the squared error is exact"),
         ({"training": Training(optimizer="adam")}, "only plain SGD is exact"),
@@ -86,12 +95,20 @@ TRAINED: dict[str, Any] = {"fed": EXACT}
             {"dtype": "bfloat16", "layers": (Linear(inputs=64, outputs=2),)},
             "step 0: gradient of 0.weight needs 11 bits of significand; bfloat16 has 8",
         ),
-        ({"dtype": "float16", "layers": (Linear(inputs=2048, outputs=1),)}, "step 0: output of layer 0 needs 13 bits of significand"),
+        (
+            {"dtype": "float16", "layers": (Linear(inputs=2048, outputs=1),)},
+            "step 0: output of layer 0 needs 13 bits of significand",
+        ),
         ({"training": Training(steps=3)}, "step 2: loss needs"),
         ({"layers": (SUMMED, Linear(inputs=4, outputs=2))}, None),
         ({"layers": (Redistribute(width=4, dims=(0,)), Linear(inputs=4, outputs=2))}, None),
         (
-            {"layers": (Collective(operation="permute", width=4, mesh=(2,), factor=1.5), Linear(inputs=4, outputs=2))},
+            {
+                "layers": (
+                    Collective(operation="permute", width=4, mesh=(2,), factor=1.5),
+                    Linear(inputs=4, outputs=2),
+                )
+            },
             "the factor of a collective is no power of two",
         ),
     ],
@@ -110,10 +127,15 @@ def test_a_range_counts_the_bits_that_its_values_need() -> None:
     assert small.scaled(0.5).bits == small.bits
 
 
-@pytest.mark.parametrize(("operation", "reduction", "bound"), [("all_reduce", "sum", 2), ("all_reduce", "max", 1), ("permute", "sum", 1)])
+@pytest.mark.parametrize(
+    ("operation", "reduction", "bound"),
+    [("all_reduce", "sum", 2), ("all_reduce", "max", 1), ("permute", "sum", 1)],
+)
 def test_only_a_sum_over_ranks_widens_the_range(operation: str, reduction: str, bound: int) -> None:
     """Of integers up to 2, over 1024 ranks, in the eleven bits of float16: the sum alone does not fit."""
     layer = Collective(operation=operation, width=1, mesh=(1024,), reduction=reduction)  # type: ignore[arg-type]
-    case = a_case((layer, Linear(inputs=1, outputs=1, bias=False)), mesh=(("dp", 1),), fed=EXACT, dtype="float16")
+    case = a_case(
+        (layer, Linear(inputs=1, outputs=1, bias=False)), mesh=(("dp", 1),), fed=EXACT, dtype="float16"
+    )
     told = inexact(case)
     assert (told is None) == (bound == 1), told

@@ -95,7 +95,9 @@ def recorded(folder: Path, pool: dispatch.Pool, execute: Any = None) -> tuple[li
     trouble = [progress.examined.trouble for progress in run(campaign, cases)]
     assert not any(trouble), trouble
     runs = [msgspec.structs.replace(observation, **TIMES) for observation in corpus.observations()]
-    return runs, {finding.fingerprint: (finding.blame, finding.stable, finding.hits) for finding in corpus.findings()}
+    return runs, {
+        finding.fingerprint: (finding.blame, finding.stable, finding.hits) for finding in corpus.findings()
+    }
 
 
 def test_a_campaign_whose_processes_are_killed_records_the_same(tmp_path: Path) -> None:

@@ -29,22 +29,35 @@ S0, S1, R = Shard(0), Shard(1), Replicate()
 BY_HEADS = {"q.weight": S0, "k.weight": S0, "v.weight": S0, "o.weight": S1, "ab": S0}
 HALF_PRECISION, SINGLE_PRECISION = 0.06, 2e-6
 """Of a relative error; sums over all positions are made in half precision too."""
-quietly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+quietly = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+)
 
 torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 kernels_needed = pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("torch_xla", "jax")), reason="torch_xla or jax is not installed"
+    not all(importlib.util.find_spec(name) for name in ("torch_xla", "jax")),
+    reason="torch_xla or jax is not installed",
 )
 
 
-def flash(*axes: tuple[str, int], rows: int = 2, dtype: DType = "float32", training: Training | None = None, **layer: object) -> Case:
+def flash(
+    *axes: tuple[str, int],
+    rows: int = 2,
+    dtype: DType = "float32",
+    training: Training | None = None,
+    **layer: object,
+) -> Case:
     """A block of attention between two Linear layers, the batch cut over `dp`, the heads over `tp`."""
     sizes = {"width": 4, "heads": 2, "head_dim": 8, "length": 128, **layer}
     attention = FlashAttention(**{"keys": sizes["length"], **sizes})
     layers = (Linear(inputs=3, outputs=4), Residual(layers=(attention,)), Linear(inputs=4, outputs=3))
     mesh = axes or (("dp", 2),)
     cut = {
-        f"1.0.{name}": tuple(p if axis == "tp" else R for axis, _ in mesh) for name, p in BY_HEADS.items() if attention.bias or name != "ab"
+        f"1.0.{name}": tuple(p if axis == "tp" else R for axis, _ in mesh)
+        for name, p in BY_HEADS.items()
+        if attention.bias or name != "ab"
     }
     batch: Placements = tuple(R if axis == "tp" else S0 for axis, _ in mesh)
     return a_case(
@@ -96,7 +109,9 @@ def test_the_batch_is_cut_over_data_axes_and_heads_over_tp_or_nowhere(case: Case
     if case.layout.mesh.names[-1] == "tp":
         for path in case.model.flash_attentions:
             over_tp = {
-                name: case.layout.parameters[f"{path}.{name}"][-1] for name in BY_HEADS if f"{path}.{name}" in case.layout.parameters
+                name: case.layout.parameters[f"{path}.{name}"][-1]
+                for name in BY_HEADS
+                if f"{path}.{name}" in case.layout.parameters
             }
             assert over_tp in (dict.fromkeys(over_tp, R), {name: BY_HEADS[name] for name in over_tp})
 
@@ -104,13 +119,19 @@ def test_the_batch_is_cut_over_data_axes_and_heads_over_tp_or_nowhere(case: Case
 @quietly
 @given(cases(paths=("flash_attention",)))
 def test_a_run_is_short_enough_to_be_interpreted_and_repeated(case: Case) -> None:
-    ranks = max(1, int(np.prod([size for name, size in case.layout.mesh.axes if name in case.layout.batch_axes])))
+    ranks = max(
+        1, int(np.prod([size for name, size in case.layout.mesh.axes if name in case.layout.batch_axes]))
+    )
     least = ranks * case.training.accumulation
     assert (
-        case.data.batch == least or case.training.steps * case.data.batch * scores(model=case.model) <= MOST_SCORES or not attentions(case)
+        case.data.batch == least
+        or case.training.steps * case.data.batch * scores(model=case.model) <= MOST_SCORES
+        or not attentions(case)
     )
     assert (
-        case.training.steps <= 2 or not attentions(case) or (case.data.learnable and case.world_size <= flash_attention.MOST_LEARNING_RANKS)
+        case.training.steps <= 2
+        or not attentions(case)
+        or (case.data.learnable and case.world_size <= flash_attention.MOST_LEARNING_RANKS)
     )
 
 
@@ -118,7 +139,13 @@ def test_a_hundred_cases_show_every_kind_of_flash_attention() -> None:
     drawn = [case_at(2, index, paths=("flash_attention",)) for index in range(100)]
     layers = [layer for case in drawn for layer in attentions(case)]
     assert {layer.head_dim for layer in layers} == {8, 16, 64, 128, 256}
-    assert {(layer.length, layer.keys) for layer in layers} >= {(128, 128), (256, 128), (256, 256), (512, 512), (384, 384)}
+    assert {(layer.length, layer.keys) for layer in layers} >= {
+        (128, 128),
+        (256, 128),
+        (256, 256),
+        (512, 512),
+        (384, 384),
+    }
     for field in ("causal", "segments", "bias"):
         assert {getattr(layer, field) for layer in layers} == {True, False}
     assert {case.dtype for case in drawn} == {"float32", "bfloat16", "float16"}
@@ -140,12 +167,17 @@ def test_the_wrapper_is_told_which_axes_cut_the_batch_and_which_the_heads() -> N
     assert partition_spec(flash(("tp", 2), heads=3)) == (None, None, None, None)
 
 
-@pytest.mark.parametrize(("jax", "told"), [(None, "asks for, 0.7.1; installed: none"), ("0.10.2", "asks for, 0.7.1; installed: 0.10.2")])
+@pytest.mark.parametrize(
+    ("jax", "told"),
+    [(None, "asks for, 0.7.1; installed: none"), ("0.10.2", "asks for, 0.7.1; installed: 0.10.2")],
+)
 def test_kernels_that_cannot_be_interpreted_are_unsupported_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, jax: str | None, told: str
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    monkeypatch.setattr(pallas, "requires", lambda _name: ['numpy>=1; extra == "tests"', 'jax==0.7.1; extra == "pallas"'])
+    monkeypatch.setattr(
+        pallas, "requires", lambda _name: ['numpy>=1; extra == "tests"', 'jax==0.7.1; extra == "pallas"']
+    )
     monkeypatch.setattr(installed, "version", {"torch_xla": "2.9.0", "jax": jax}.get)
     assert told in (xla_spmd.unsupported(CASES["segments"]) or "")
     assert xla_spmd.unsupported(a_case()) is None
@@ -163,11 +195,18 @@ def test_no_plan_shards_a_bias_and_one_shards_the_heads() -> None:
 
 @torch_needed
 def test_planted_ids_reach_cases_whose_ids_are_cut() -> None:
-    reached = {name: [f for f in all_faults() if f.startswith("flash_") and all_faults()[f].reaches(case)] for name, case in CASES.items()}
+    reached = {
+        name: [f for f in all_faults() if f.startswith("flash_") and all_faults()[f].reaches(case)]
+        for name, case in CASES.items()
+    }
     assert reached["heads"] == reached["fewer keys"] == []
     assert reached["segments"] == ["flash_ids_not_sharded", "flash_backward_ids_not_sharded"]
     assert len(reached["a long sequence"]) == 3
-    assert not any(fault.reaches(CASES["segments"].unsharded()) for name, fault in all_faults().items() if name.startswith("flash_"))
+    assert not any(
+        fault.reaches(CASES["segments"].unsharded())
+        for name, fault in all_faults().items()
+        if name.startswith("flash_")
+    )
 
 
 def measured(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str], float]:
@@ -186,7 +225,9 @@ def measured(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str], float
 
 
 def agrees(case: Case, outcome: Outcome) -> bool:
-    return max(measured(case, outcome).values()) < (SINGLE_PRECISION if case.dtype == "float32" else HALF_PRECISION)
+    return max(measured(case, outcome).values()) < (
+        SINGLE_PRECISION if case.dtype == "float32" else HALF_PRECISION
+    )
 
 
 @pytest.mark.slow
@@ -209,7 +250,10 @@ def test_sdpa_agrees_with_the_oracle_by_its_flash_kernel_and_by_plain_mathematic
     backend = "torch_tp" if "tp" in case.layout.mesh.names else "torch_ddp"
     case = case.unsharded() if tp_plan.refusal(case) and backend == "torch_tp" else case
     backend = "torch_ddp" if case.world_size == 1 else backend
-    chosen, plain = sandbox.run(case, backend), sandbox.run(msgspec.structs.replace(case, sdpa="math"), backend)
+    chosen, plain = (
+        sandbox.run(case, backend),
+        sandbox.run(msgspec.structs.replace(case, sdpa="math"), backend),
+    )
     assert agrees(case, chosen)
     assert agrees(case, plain)
     assert isinstance(chosen, Trace)
@@ -220,9 +264,15 @@ def test_sdpa_agrees_with_the_oracle_by_its_flash_kernel_and_by_plain_mathematic
 
 @pytest.mark.slow
 @torch_needed
-@pytest.mark.parametrize(("sdpa", "used"), [("math", "math"), ("flash", "flash_attention"), ("cudnn", "flash_attention")])
+@pytest.mark.parametrize(
+    ("sdpa", "used"), [("math", "math"), ("flash", "flash_attention"), ("cudnn", "flash_attention")]
+)
 def test_the_kernel_that_a_case_names_is_used_where_the_cpu_has_it(sdpa: SdpaKernel, used: str) -> None:
-    outcome = sandbox.run(msgspec.structs.replace(CASES["segments"], sdpa=sdpa), "torch_ddp", options={"CUDA_VISIBLE_DEVICES": ""})
+    outcome = sandbox.run(
+        msgspec.structs.replace(CASES["segments"], sdpa=sdpa),
+        "torch_ddp",
+        options={"CUDA_VISIBLE_DEVICES": ""},
+    )
     assert isinstance(outcome, Trace)
     assert outcome.environment["sdpa"] == used
 
@@ -286,14 +336,18 @@ def test_the_three_historical_states_come_out_as_a_shape_a_number_and_a_gradient
 @kernels_needed
 def test_a_task_is_not_learned_when_the_backward_kernels_get_ids_that_were_not_cut() -> None:
     training = Training(steps=24, optimizer="adam", learning_rate=2.0**-5)
-    case = msgspec.structs.replace(flash(segments=True, heads=1, training=training), data=Data(batch=2, learnable=True))
+    case = msgspec.structs.replace(
+        flash(segments=True, heads=1, training=training), data=Data(batch=2, learnable=True)
+    )
 
     def losses(outcome: Outcome) -> list[float]:
         assert isinstance(outcome, Trace), outcome
         return [float(step[Stage.FORWARD, "loss"].pieces[0]) for step in outcome.steps]
 
     healthy = losses(sandbox.run(case, "xla_spmd"))
-    spoiled = losses(sandbox.run(case, "xla_spmd", options={"DIFFTEST_FAULT": "flash_backward_ids_not_sharded"}))
+    spoiled = losses(
+        sandbox.run(case, "xla_spmd", options={"DIFFTEST_FAULT": "flash_backward_ids_not_sharded"})
+    )
     assert healthy[-1] < 0.1 * healthy[0]
     assert spoiled[0] == healthy[0]
     assert not spoiled[-1] < 3 * healthy[-1]
@@ -304,9 +358,20 @@ def test_a_task_is_not_learned_when_the_backward_kernels_get_ids_that_were_not_c
 def test_scores_that_the_backward_pass_computes_again_differ_by_rounding_alone() -> None:
     """As long as the oracle computed sharp scores once for both passes, the gradient of the values was 82 floors off."""
     attention = FlashAttention(width=8, heads=4, head_dim=128, length=256, keys=128)
-    layers = (Embedding(vocabulary=16, width=8), Residual(layers=(LayerNorm(width=8), attention)), Linear(inputs=8, outputs=8))
+    layers = (
+        Embedding(vocabulary=16, width=8),
+        Residual(layers=(LayerNorm(width=8), attention)),
+        Linear(inputs=8, outputs=8),
+    )
     training = Training(loss="cross_entropy", learning_rate=0.0625)
-    case = a_case(layers, sequence=256, training=training, fed=Data(batch=4, regime="sharp"), path="flash_attention", seed=2)
+    case = a_case(
+        layers,
+        sequence=256,
+        training=training,
+        fed=Data(batch=4, regime="sharp"),
+        path="flash_attention",
+        seed=2,
+    )
     told = compare(case, "torch_ddp", "torch", sandbox.run(case, "oracle"), sandbox.run(case, "torch_ddp"))
     assert told.verdict == "agree", told.divergences[:1]
 
@@ -318,7 +383,10 @@ def test_what_attention_means_has_the_gradients_of_its_formula() -> None:
     from workers.training.operators import Scores, attend  # noqa: PLC0415  it imports torch
 
     random = torch.Generator().manual_seed(1)
-    query, key, value, ab = (torch.randn(shape, dtype=torch.float64, generator=random) for shape in ((2, 2, 5, 3),) * 3 + ((2, 5, 5),))
+    query, key, value, ab = (
+        torch.randn(shape, dtype=torch.float64, generator=random)
+        for shape in ((2, 2, 5, 3),) * 3 + ((2, 5, 5),)
+    )
     ids = torch.tensor([[0, 0, 1, 1, 2], [0, 1, 1, 1, 1]])
     inputs = [tensor.requires_grad_() for tensor in (query, key, value, ab)]
 

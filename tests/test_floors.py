@@ -62,8 +62,15 @@ def imports(file: Path) -> Iterator[str]:
 
 def place(name: str) -> tuple[int, str] | None:
     """The floor and the room of a module; None for what is not ours."""
-    standing = ((number, room, entry) for number, floor in enumerate(FLOORS) for room, entries in floor.items() for entry in entries)
-    return next(((number, room) for number, room, entry in standing if f"{name}.".startswith(f"{entry}.")), None)
+    standing = (
+        (number, room, entry)
+        for number, floor in enumerate(FLOORS)
+        for room, entries in floor.items()
+        for entry in entries
+    )
+    return next(
+        ((number, room) for number, room, entry in standing if f"{name}.".startswith(f"{entry}.")), None
+    )
 
 
 @files
@@ -75,9 +82,13 @@ def test_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
     assert mine, f"{module(file)} is in no room; give it one in FLOORS"
     for name in imports(file):
         theirs = place(name)
-        assert theirs or name == "difftest.__version__" or name.partition(".")[0] not in PACKAGES, f"{name} is in no room"
+        assert theirs or name == "difftest.__version__" or name.partition(".")[0] not in PACKAGES, (
+            f"{name} is in no room"
+        )
         if theirs:
-            assert theirs[0] < mine[0] or theirs[1] == mine[1], f"{module(file)} imports {name}, which is not below it"
+            assert theirs[0] < mine[0] or theirs[1] == mine[1], (
+                f"{module(file)} imports {name}, which is not below it"
+            )
 
 
 @files
@@ -100,7 +111,9 @@ def test_no_file_and_no_function_is_too_long(file: Path) -> None:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             assert node.end_lineno
-            assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, f"{node.name} has {node.end_lineno - node.lineno + 1} lines"
+            assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, (
+                f"{node.name} has {node.end_lineno - node.lineno + 1} lines"
+            )
 
 
 def test_every_room_has_its_modules_and_only_ground_and_door_lie_beside_the_rooms() -> None:

@@ -31,7 +31,11 @@ from generators.paths import flash_attention
 ROOT = Path(__file__).parents[1]
 SEED = 20
 COUNT = 200
-quietly = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+quietly = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+)
 
 
 @functools.cache
@@ -47,7 +51,11 @@ def test_a_case_reads_back_from_its_json_as_the_same_case(case: Case) -> None:
 
 
 @quietly
-@given(st.sampled_from((2, 3, 4, 8, 16, MOST_RANKS)).flatmap(lambda most: st.tuples(st.just(most), cases(max_world_size=most))))
+@given(
+    st.sampled_from((2, 3, 4, 8, 16, MOST_RANKS)).flatmap(
+        lambda most: st.tuples(st.just(most), cases(max_world_size=most))
+    )
+)
 def test_no_case_has_more_ranks_than_asked_for(drawn: tuple[int, Case]) -> None:
     most, case = drawn
     assert 2 <= case.world_size <= most
@@ -72,8 +80,12 @@ def test_nothing_rounds_in_an_exact_case(case: Case) -> None:
 @given(cases())
 def test_only_what_compares_well_is_combined(case: Case) -> None:
     training, fed = case.training, case.data
-    assert case.dtype != "float16" or (fed.regime not in ("large", "tiny") and not training.optimizer.startswith("adam"))
-    assert case.dtype == "float32" or (training.steps <= 2 and not fed.learnable and (fed.regime != "exact" or not inexact(case)))
+    assert case.dtype != "float16" or (
+        fed.regime not in ("large", "tiny") and not training.optimizer.startswith("adam")
+    )
+    assert case.dtype == "float32" or (
+        training.steps <= 2 and not fed.learnable and (fed.regime != "exact" or not inexact(case))
+    )
     assert math.frexp(training.learning_rate)[0] == 0.5
     assert not training.optimizer.startswith("adam") or fed.learnable or training.learning_rate <= 0.01
     assert fed.regime != "large" or training.optimizer.startswith("adam") or training.learning_rate <= 2**-12
@@ -101,7 +113,9 @@ def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence() -> None:
     wanted = (7, 3, BLOCK + 2)
     code = f"from generators.cases import case_at; import json; print(json.dumps([case_at({SEED}, i).id for i in {wanted}]))"
     environment = {**os.environ, "PYTHONHASHSEED": "4321"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment, text=True, cwd=ROOT)  # noqa: S603  our own
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, env=environment, text=True, cwd=ROOT
+    )
     assert json.loads(done.stdout) == [sample()[index].id for index in wanted]
 
 
@@ -136,17 +150,48 @@ def test_cases_differ_within_a_seed_and_between_seeds() -> None:
 
 @pytest.mark.parametrize(
     ("seed", "index", "paths", "size"),
-    [(-1, 0, None, 8), (2**63, 0, None, 8), (0, -1, None, 8), (0, 0, ("sideways",), 8), (0, 0, (), 8), (0, 0, None, 0), (0, 0, None, 65)],
+    [
+        (-1, 0, None, 8),
+        (2**63, 0, None, 8),
+        (0, -1, None, 8),
+        (0, 0, ("sideways",), 8),
+        (0, 0, (), 8),
+        (0, 0, None, 0),
+        (0, 0, None, 65),
+    ],
 )
-def test_a_number_or_path_out_of_range_is_a_usage_error(seed: int, index: int, paths: tuple[str, ...] | None, size: int) -> None:
+def test_a_number_or_path_out_of_range_is_a_usage_error(
+    seed: int, index: int, paths: tuple[str, ...] | None, size: int
+) -> None:
     with pytest.raises(UsageError, match="allowed"):
         case_at(seed, index, paths=paths, max_world_size=size)
 
 
 def test_two_hundred_cases_show_every_kind() -> None:
     shown = {feature for case in sample() for feature in features(case)}
-    layers = ["Linear", "Activation", "LayerNorm", "RMSNorm", "Embedding", "Attention", "Conv", "Residual", "FlashAttention"]
-    details = ["tied", "causal", "not causal", "grouped heads", "equal heads", "segments True", "relu", "gelu", "silu", "tanh"]
+    layers = [
+        "Linear",
+        "Activation",
+        "LayerNorm",
+        "RMSNorm",
+        "Embedding",
+        "Attention",
+        "Conv",
+        "Residual",
+        "FlashAttention",
+    ]
+    details = [
+        "tied",
+        "causal",
+        "not causal",
+        "grouped heads",
+        "equal heads",
+        "segments True",
+        "relu",
+        "gelu",
+        "silu",
+        "tanh",
+    ]
     regimes = [f"regime {name}" for name in ("normal", "exact", "large", "tiny", "ties", "zeros")]
     optimizers = [f"optimizer {name}" for name in ("sgd", "momentum", "adam", "adamw")]
     sizes = [f"{ranks} ranks" for ranks in range(2, 9)] + [f"{axes} axes" for axes in (1, 2, 3)]
@@ -181,7 +226,11 @@ def test_the_numbers_of_every_case_are_finite() -> None:
 
 
 def test_of_equal_rivals_the_one_with_more_new_pairs_is_chosen() -> None:
-    first, *others = (case for case in sample() if case.dtype == "float32" and case.world_size == 2 and not case.data.learnable)
+    first, *others = (
+        case
+        for case in sample()
+        if case.dtype == "float32" and case.world_size == 2 and not case.data.learnable
+    )
     ordinary = [case for case in (first, *others) if case.data.regime != "exact"][:6]
     walk_ = Walk()
     walk_.choose(ordinary)
@@ -204,4 +253,10 @@ def test_layers_that_can_be_cut_are_cut_and_left_whole() -> None:
         for name, placed in case.layout.parameters.items()
         if name.startswith(f"{path}.") and isinstance(layer, Linear | Conv | Attention)
     }
-    assert {("Linear", True), ("Linear", False), ("Conv", True), ("Attention", True), ("Attention", False)} <= cut
+    assert {
+        ("Linear", True),
+        ("Linear", False),
+        ("Conv", True),
+        ("Attention", True),
+        ("Attention", False),
+    } <= cut

@@ -51,4 +51,6 @@ def test_every_choice_of_a_start_is_drawn_and_the_default_is_usual() -> None:
 def test_blocks_are_computed_again_only_where_there_are_blocks() -> None:
     checkpointed = [case for seed in SEEDS for case in sample(seed) if case.training.checkpointing]
     assert checkpointed
-    assert all(any(type(layer).__name__ == "Residual" for layer in case.model.layers) for case in checkpointed)
+    assert all(
+        any(type(layer).__name__ == "Residual" for layer in case.model.layers) for case in checkpointed
+    )

@@ -19,15 +19,24 @@ parts = st.lists(st.integers(1, 4), min_size=0, max_size=2).map(tuple)
 @given(st.integers(1, 40), parts)
 def test_the_rule_for_rows_agrees_with_what_the_ranks_hold(rows: int, sizes: tuple[int, ...]) -> None:
     mesh = Mesh((*zip(("dp_replicate", "dp_shard"), sizes, strict=False),) or (("dp", 1),))
-    held = [local_slices((rows,), (Shard(0),) * len(mesh.axes), mesh, rank)[0] for rank in range(mesh.world_size)]
+    held = [
+        local_slices((rows,), (Shard(0),) * len(mesh.axes), mesh, rank)[0] for rank in range(mesh.world_size)
+    ]
     assert training.every_rank_has_rows(rows, sizes) == all(part.stop > part.start for part in held)
 
 
 @pytest.mark.parametrize(
     ("rows", "sizes", "expected"),
-    [(7, (2,), True), (5, (3,), True), (4, (3,), False), (6, (2, 2), True), (5, (2, 2), True), (9, (2, 4), False)],
+    [
+        (7, (2,), True),
+        (5, (3,), True),
+        (4, (3,), False),
+        (6, (2, 2), True),
+        (5, (2, 2), True),
+        (9, (2, 4), False),
+    ],
 )
-def test_chunks_are_cut_as_torch_cuts_them(rows: int, sizes: tuple[int, ...], expected: bool) -> None:  # noqa: FBT001  a table
+def test_chunks_are_cut_as_torch_cuts_them(rows: int, sizes: tuple[int, ...], expected: bool) -> None:
     assert training.every_rank_has_rows(rows, sizes) is expected
 
 
@@ -37,7 +46,11 @@ def test_drawn_rows_leave_no_rank_empty(drawn: tuple[tuple[int, ...], int]) -> N
     assert training.every_rank_has_rows(rows, sizes)
 
 
-@given(st.sampled_from(((), (2,), (4,), (2, 2), (8,))).flatmap(lambda sizes: training.batch_rows(parts=sizes, most=16, exact=True)))
+@given(
+    st.sampled_from(((), (2,), (4,), (2, 2), (8,))).flatmap(
+        lambda sizes: training.batch_rows(parts=sizes, most=16, exact=True)
+    )
+)
 def test_exact_batches_are_powers_of_two(rows: int) -> None:
     assert rows in (4, 8, 16)
 

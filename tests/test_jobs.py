@@ -18,13 +18,26 @@ import pytest
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-pytest.importorskip("ray.dashboard.modules.job.cli", reason="needs ray[default]: pip install 'difftest[cluster]'")
+pytest.importorskip(
+    "ray.dashboard.modules.job.cli", reason="needs ray[default]: pip install 'difftest[cluster]'"
+)
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
 START_SECONDS = 180.0
 JOB_SECONDS = 300.0
-CAMPAIGN = ("--cases", "1", "--paths", "data_parallel", "--backends", "torch_ddp", "--max-world-size", "2", "--twice-every", "0")
+CAMPAIGN = (
+    "--cases",
+    "1",
+    "--paths",
+    "data_parallel",
+    "--backends",
+    "torch_ddp",
+    "--max-world-size",
+    "2",
+    "--twice-every",
+    "0",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +65,23 @@ def head() -> Iterator[Head]:
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps Ray on the loopback interface
             "RAY_raylet_start_wait_time_s": str(int(START_SECONDS)),
         }
-        ports = [f"--dashboard-port={jobs}", f"--dashboard-agent-listen-port={agent}", f"--ray-client-server-port={clients}", "--port=0"]
+        ports = [
+            f"--dashboard-port={jobs}",
+            f"--dashboard-agent-listen-port={agent}",
+            f"--ray-client-server-port={clients}",
+            "--port=0",
+        ]
         try:
-            command = [str(BIN / "ray"), "start", "--head", f"--temp-dir={folder}", "--num-cpus=1", "--disable-usage-stats", *ports]
-            subprocess.run(command, env=known, check=True, capture_output=True, timeout=2 * START_SECONDS)  # noqa: S603
+            command = [
+                str(BIN / "ray"),
+                "start",
+                "--head",
+                f"--temp-dir={folder}",
+                "--num-cpus=1",
+                "--disable-usage-stats",
+                *ports,
+            ]
+            subprocess.run(command, env=known, check=True, capture_output=True, timeout=2 * START_SECONDS)
             _wait_for_jobs(known)
             yield Head(token=known, store=_store(folder))
         finally:
@@ -72,13 +98,21 @@ def _free_ports(count: int) -> list[int]:
 
 def _of(folder: str) -> list[psutil.Process]:
     """The processes of the Ray that lives in a folder."""
-    return [process for process in psutil.process_iter(["cmdline"]) if any(folder in word for word in process.info["cmdline"] or ())]
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(folder in word for word in process.info["cmdline"] or ())
+    ]
 
 
 def _store(folder: str) -> str:
     """The address that a cluster is joined by: where its store listens."""
     (server,) = (process for process in _of(folder) if process.name() == "gcs_server")
-    (port,) = {connection.laddr.port for connection in server.net_connections("inet") if connection.status == psutil.CONN_LISTEN}
+    (port,) = {
+        connection.laddr.port
+        for connection in server.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
     return f"127.0.0.1:{port}"
 
 
@@ -101,14 +135,26 @@ def _wait_for_jobs(environment: Mapping[str, str]) -> None:
 def submit(environment: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
     """What comes of a job, from the project's folder."""
     command = [str(BIN / "ray"), "job", "submit", *words]
-    return subprocess.run(  # noqa: S603
+    return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=JOB_SECONDS
     )
 
 
 def submit_run(environment: Mapping[str, str], out: Path) -> "subprocess.CompletedProcess[str]":
     """The README's command with a campaign of one case."""
-    return submit(environment, "--working-dir", ".", "--", "python", "-m", "difftest", "run", *CAMPAIGN, "--out", str(out))
+    return submit(
+        environment,
+        "--working-dir",
+        ".",
+        "--",
+        "python",
+        "-m",
+        "difftest",
+        "run",
+        *CAMPAIGN,
+        "--out",
+        str(out),
+    )
 
 
 def test_a_submitted_campaign_runs_on_the_cluster_and_leaves_its_reports(head: Head, tmp_path: Path) -> None:
@@ -134,8 +180,20 @@ def test_without_the_token_nothing_is_submitted(head: Head, tmp_path: Path) -> N
 
 
 def test_a_campaign_without_the_token_cannot_join_the_cluster(head: Head, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "difftest", "run", *CAMPAIGN, "--address", head.store, "--out", str(tmp_path / "runs")]
+    command = [
+        sys.executable,
+        "-m",
+        "difftest",
+        "run",
+        *CAMPAIGN,
+        "--address",
+        head.store,
+        "--out",
+        str(tmp_path / "runs"),
+    ]
     wrong = {**head.token, "RAY_AUTH_TOKEN": "0" * 64}
-    done = subprocess.run(command, cwd=ROOT, env=wrong, capture_output=True, text=True, check=False, timeout=JOB_SECONDS)  # noqa: S603
+    done = subprocess.run(
+        command, cwd=ROOT, env=wrong, capture_output=True, text=True, check=False, timeout=JOB_SECONDS
+    )
     assert done.returncode == 3, done.stdout + done.stderr
     assert f"cannot join the Ray cluster at {head.store}" in done.stderr

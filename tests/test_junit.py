@@ -24,11 +24,15 @@ def rendered(tmp_path: Path, *findings: object) -> ET.Element:
 
 def results(root: ET.Element) -> dict[str, str]:
     """Findings by fingerprint, with what became of each."""
-    return {case.get("name", ""): case[0].tag for case in root.iter("testcase") if case[0].tag != "system-out"}
+    return {
+        case.get("name", ""): case[0].tag for case in root.iter("testcase") if case[0].tag != "system-out"
+    }
 
 
 def test_only_what_is_new_and_not_known_upstream_fails(tmp_path: Path) -> None:
-    known = msgspec.structs.replace(NEW, fingerprint="xla_spmd-loss-mismatch-11111111", upstream="pytorch/xla#1")
+    known = msgspec.structs.replace(
+        NEW, fingerprint="xla_spmd-loss-mismatch-11111111", upstream="pytorch/xla#1"
+    )
     untold = msgspec.structs.replace(OLD, fingerprint="xla_spmd-loss-mismatch-22222222", untold=("killed", 3))
     root = rendered(tmp_path, NEW, OLD, known, untold)
     assert results(root) == {
@@ -42,7 +46,10 @@ def test_only_what_is_new_and_not_known_upstream_fails(tmp_path: Path) -> None:
 
 def test_paths_are_tests_that_pass_with_their_counts(tmp_path: Path) -> None:
     root = rendered(tmp_path)
-    told = {(case.get("classname"), case.get("name")): case.findtext("system-out") for case in root.iter("testcase")}
+    told = {
+        (case.get("classname"), case.get("name")): case.findtext("system-out")
+        for case in root.iter("testcase")
+    }
     assert told["torch_ddp", "data_parallel"] == "1 comparisons: 1 agree, 0 diverge, 0 inconclusive"
     assert results(root) == {}
 

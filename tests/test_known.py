@@ -23,7 +23,9 @@ from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Corpus
 
 TODAY = date(2026, 11, 21)
-ENTRY = Entry(fingerprint="xla_spmd-gradients-*", upstream="pytorch/xla#1", reason="it is wrong", expires=TODAY)
+ENTRY = Entry(
+    fingerprint="xla_spmd-gradients-*", upstream="pytorch/xla#1", reason="it is wrong", expires=TODAY
+)
 UNEVEN = tensor_parallel_case()
 EVEN = a_case(training=Training(clip_norm=1.0))
 
@@ -41,10 +43,19 @@ def test_a_finding_is_known_by_fingerprint_detail_and_facts_of_its_case() -> Non
 
 def test_what_is_known_is_known_in_every_environment() -> None:
     elsewhere = msgspec.structs.replace(
-        FOUND, backend=f"{FOUND.backend}@2.8", fingerprint=FOUND.fingerprint.replace(FOUND.backend, f"{FOUND.backend}@2.8")
+        FOUND,
+        backend=f"{FOUND.backend}@2.8",
+        fingerprint=FOUND.fingerprint.replace(FOUND.backend, f"{FOUND.backend}@2.8"),
     )
     assert ENTRY.matches(elsewhere, EVEN)
-    kept = Entry(fingerprint="xla_spmd-*", upstream="x", reason="y", expires=TODAY, quarantine=True, where={"path": "data_parallel"})
+    kept = Entry(
+        fingerprint="xla_spmd-*",
+        upstream="x",
+        reason="y",
+        expires=TODAY,
+        quarantine=True,
+        where={"path": "data_parallel"},
+    )
     assert Ledger(known=(kept,)).quarantine("xla_spmd@2.8", EVEN, TODAY) == kept
 
 
@@ -63,16 +74,27 @@ def test_the_first_entry_that_matches_is_the_one() -> None:
 def test_the_facts_of_a_case_are_words() -> None:
     known = facts(EVEN)
     assert set(known) == set(FACTS)
-    assert (known["clipping"], known["cuts"], known["kernels"], known["layers"]) == ("on", "even", "whole", "Linear")
+    assert (known["clipping"], known["cuts"], known["kernels"], known["layers"]) == (
+        "on",
+        "even",
+        "whole",
+        "Linear",
+    )
     assert (facts(UNEVEN)["cuts"], facts(UNEVEN)["mesh"]) == ("uneven", "tp=2")
-    cut = a_case((Conv(inputs=2, outputs=2),), sequence=4, batch=(Replicate(),), sharded={"0.weight": (Shard(2),)})
+    cut = a_case(
+        (Conv(inputs=2, outputs=2),), sequence=4, batch=(Replicate(),), sharded={"0.weight": (Shard(2),)}
+    )
     assert facts(cut)["kernels"] == "cut"
 
 
 def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
-    entry = msgspec.structs.replace(ENTRY, fingerprint="xla_*-completion-crash-*", where={"cuts": "uneven"}, quarantine=True)
+    entry = msgspec.structs.replace(
+        ENTRY, fingerprint="xla_*-completion-crash-*", where={"cuts": "uneven"}, quarantine=True
+    )
     there = {
-        name: SimpleNamespace(SIDE=name[:3], FRAMEWORK="", unsupported=lambda case: "it cannot" if case.seed else None)
+        name: SimpleNamespace(
+            SIDE=name[:3], FRAMEWORK="", unsupported=lambda case: "it cannot" if case.seed else None
+        )
         for name in ("xla_spmd", "torch_ddp")
     }
     kept = guarded(there, Ledger(known=(entry,)), TODAY)
@@ -92,7 +114,10 @@ def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
         ("known = 3", "Expected `array`"),
         ("[[known", "Expected ']]'"),
         ("[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 'soon'", "Invalid"),
-        ("[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nbecause = 1", "unknown field `because`"),
+        (
+            "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nbecause = 1",
+            "unknown field `because`",
+        ),
         (
             "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nwhere = { moon = 'full' }",
             "entry 'a-\\*' asks for moon; allowed: path, mesh",
@@ -120,7 +145,10 @@ def test_the_projects_own_ledger_reads_and_names_backends_and_scripts_that_there
     assert len(ledger.known) >= 7
     root = LEDGER_FILE.parents[2]
     for entry in ledger.known:
-        assert any(msgspec.structs.replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name for name in backends())
+        assert any(
+            msgspec.structs.replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name
+            for name in backends()
+        )
         assert entry.upstream.startswith("https://github.com/") or (root / entry.upstream).is_file()
 
 
@@ -131,12 +159,16 @@ def backends() -> tuple[str, ...]:
 def test_the_faults_of_the_readme_are_known_and_what_resembles_them_is_not() -> None:
     ledger = read_ledger()
     assert_ = "RuntimeError: !at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED at x"
-    found = msgspec.structs.replace(FOUND, fingerprint="xla_dtensor-completion-exception-5dafd4b6", backend="xla_dtensor", detail=assert_)
+    found = msgspec.structs.replace(
+        FOUND, fingerprint="xla_dtensor-completion-exception-5dafd4b6", backend="xla_dtensor", detail=assert_
+    )
     entry = ledger.entry(found, EVEN, TODAY)
     assert entry
     assert entry.upstream.endswith("pytorch/xla/issues/8534")
     assert ledger.entry(msgspec.structs.replace(found, detail="RuntimeError: else"), EVEN, TODAY) is None
-    clipped = msgspec.structs.replace(FOUND, fingerprint="torch_dtensor-parameters-mismatch-daa8620b", backend="torch_dtensor")
+    clipped = msgspec.structs.replace(
+        FOUND, fingerprint="torch_dtensor-parameters-mismatch-daa8620b", backend="torch_dtensor"
+    )
     assert ledger.entry(clipped, EVEN, TODAY)
     assert ledger.entry(clipped, UNEVEN, TODAY) is None
 
@@ -149,7 +181,10 @@ NORMED = a_case((Linear(inputs=4, outputs=4), RMSNorm(width=4)), fed=Data(batch=
 def test_a_number_that_is_wrong_in_a_plain_case_is_nobody_s_known_fault(check: str) -> None:
     for name in backends():
         found = msgspec.structs.replace(
-            FOUND, backend=name, fingerprint=f"{name}-{check}-mismatch-0123abcd", detail="step 0, forward, output: x"
+            FOUND,
+            backend=name,
+            fingerprint=f"{name}-{check}-mismatch-0123abcd",
+            detail="step 0, forward, output: x",
         )
         assert read_ledger().entry(found, PLAIN, TODAY) is None, name
 
@@ -157,7 +192,10 @@ def test_a_number_that_is_wrong_in_a_plain_case_is_nobody_s_known_fault(check: s
 def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
     output = msgspec.structs.replace(
-        FOUND, backend="torch_dtensor", fingerprint="torch_dtensor-loss-mismatch-9282fcb0", detail="step 0, forward, output: x"
+        FOUND,
+        backend="torch_dtensor",
+        fingerprint="torch_dtensor-loss-mismatch-9282fcb0",
+        detail="step 0, forward, output: x",
     )
     loss = msgspec.structs.replace(output, detail="step 0, forward, loss: x")
     told = [read_ledger().entry(found, NORMED, TODAY) for found in (output, loss)]
@@ -176,7 +214,11 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
     options = {"out": tmp_path, "as_json": False, "fail_on": "new"}
     for seen, status in ((UNEVEN, 0), (EVEN, 1)):
         progress = Progress(
-            examined=Examined(index=0, case=seen, comparisons={FOUND.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))})
+            examined=Examined(
+                index=0,
+                case=seen,
+                comparisons={FOUND.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))},
+            )
         )
         tally = Tally(known={FOUND.fingerprint: corpus.finding(FOUND.fingerprint)})
         tally.count(progress)
@@ -185,7 +227,9 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
 
 
 @pytest.mark.parametrize(("back", "status"), [(0, 0), (1, 1)])
-def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(tmp_path: Path, back: int, status: int) -> None:
+def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(
+    tmp_path: Path, back: int, status: int
+) -> None:
     late = msgspec.structs.replace(FOUND, symptom=Symptom.HANG, stable=(back, 2))
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
@@ -201,7 +245,9 @@ def test_a_campaign_that_compared_nothing_is_not_green(tmp_path: Path) -> None:
         conclude(options, Tally(cases=2, runs=2), {})
 
 
-@pytest.mark.parametrize(("known", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)])
+@pytest.mark.parametrize(
+    ("known", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)]
+)
 def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, known: bool, fail_on: str, status: int
 ) -> None:

@@ -16,10 +16,19 @@ MESH = Mesh((("dp_replicate", 2), ("dp_shard", 2)))
 
 
 def with_layers(*layers: Layer, rows: int = 8, **options: object) -> Case:
-    model = Model(layers=layers, sequence=256 if any(isinstance(layer, FlashAttention) for layer in layers) else 0)
+    model = Model(
+        layers=layers, sequence=256 if any(isinstance(layer, FlashAttention) for layer in layers) else 0
+    )
     parameters = dict.fromkeys(model.parameters(), replicated(MESH))
     layout = Layout(mesh=MESH, batch=(Shard(0), Shard(0)), parameters=parameters)
-    return Case(path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=rows), **options)
+    return Case(
+        path="data_parallel",
+        model=model,
+        layout=layout,
+        training=Training(),
+        data=Data(batch=rows),
+        **options,
+    )
 
 
 def test_flash_attention_owns_projections_to_its_heads_and_a_bias_for_every_pair_of_positions() -> None:
@@ -48,7 +57,14 @@ def test_a_layer_that_contradicts_itself_or_its_model_is_refused(layer: Layer, m
 
 @pytest.mark.parametrize(
     ("operation", "outputs"),
-    [("all_reduce", 4), ("all_gather", 8), ("reduce_scatter", 2), ("all_to_all", 4), ("permute", 4), ("broadcast", 4)],
+    [
+        ("all_reduce", 4),
+        ("all_gather", 8),
+        ("reduce_scatter", 2),
+        ("all_to_all", 4),
+        ("permute", 4),
+        ("broadcast", 4),
+    ],
 )
 def test_a_collective_changes_the_width_alone(operation: str, outputs: int) -> None:
     layer = Collective(operation=operation, width=4, mesh=(2, 2), axis=1)  # type: ignore[arg-type]
@@ -60,7 +76,11 @@ def test_a_collective_changes_the_width_alone(operation: str, outputs: int) -> N
 @pytest.mark.parametrize(
     ("layer", "rows", "message"),
     [
-        (Collective(operation="permute", width=4, mesh=(4,)), 8, r"collective over the mesh \(4,\); the mesh \(2, 2\) must be that"),
+        (
+            Collective(operation="permute", width=4, mesh=(4,)),
+            8,
+            r"collective over the mesh \(4,\); the mesh \(2, 2\) must be that",
+        ),
         (Collective(operation="permute", width=4, mesh=(2, 2)), 6, r"cut 6 rows evenly"),
         (Redistribute(width=4, dims=(0,)), 8, r"redistributes over 1 mesh axes; the mesh has 2"),
     ],
@@ -73,8 +93,14 @@ def test_a_layer_that_speaks_of_another_mesh_is_refused(layer: Layer, rows: int,
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (Collective(operation="reduce_scatter", width=5, mesh=(2,)), r"width 5; reduce_scatter over 2 ranks needs a multiple"),
-        (Collective(operation="permute", width=5, mesh=(2,), form="list"), r"width 5; a list is of two halves"),
+        (
+            Collective(operation="reduce_scatter", width=5, mesh=(2,)),
+            r"width 5; reduce_scatter over 2 ranks needs a multiple",
+        ),
+        (
+            Collective(operation="permute", width=5, mesh=(2,), form="list"),
+            r"width 5; a list is of two halves",
+        ),
         (Collective(operation="permute", width=4, mesh=(2,), axis=1), r"axis 1 of a mesh \(2,\)"),
     ],
 )
@@ -94,7 +120,9 @@ def test_a_dropout_mask_comes_from_the_host_keeps_the_mean_and_changes_every_ste
 
 
 def test_start_and_replication_refuse_what_cannot_be() -> None:
-    with pytest.raises(ValueError, match=r"acts are spmd, spmd; allowed: spmd, mesh, device, seed in any order, each once"):
+    with pytest.raises(
+        ValueError, match=r"acts are spmd, spmd; allowed: spmd, mesh, device, seed in any order, each once"
+    ):
         Start(acts=("spmd", "spmd"))
     with pytest.raises(ValueError, match=r"bucket_cap_mb is 0; allowed: above 0, to 64"):
         Replication(bucket_cap_mb=0)

@@ -7,11 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.cases.layout import AXIS_NAMES, Layout, Mesh, Placements, Replicate, Shard, chunk, local_slices, replica_groups, replicated
-
-meshes = st.lists(st.tuples(st.sampled_from(AXIS_NAMES), st.integers(1, 4)), min_size=1, max_size=3, unique_by=lambda axis: axis[0]).map(
-    lambda axes: Mesh(tuple(axes))
+from difftest.cases.layout import (
+    AXIS_NAMES,
+    Layout,
+    Mesh,
+    Placements,
+    Replicate,
+    Shard,
+    chunk,
+    local_slices,
+    replica_groups,
+    replicated,
 )
+
+meshes = st.lists(
+    st.tuples(st.sampled_from(AXIS_NAMES), st.integers(1, 4)),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda axis: axis[0],
+).map(lambda axes: Mesh(tuple(axes)))
 shapes = st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple)
 
 
@@ -23,7 +37,9 @@ def placed_tensors(draw: st.DrawFn) -> tuple[tuple[int, ...], Placements, Mesh]:
 
 
 @given(placed_tensors())
-def test_one_rank_of_every_replica_group_together_hold_each_element_once(placed: tuple[tuple[int, ...], Placements, Mesh]) -> None:
+def test_one_rank_of_every_replica_group_together_hold_each_element_once(
+    placed: tuple[tuple[int, ...], Placements, Mesh],
+) -> None:
     shape, placements, mesh = placed
     held = np.zeros(shape, dtype=int)
     for ranks in replica_groups(placements, mesh):
@@ -41,7 +57,9 @@ def test_the_ranks_of_a_replica_group_hold_the_same(placed: tuple[tuple[int, ...
 @given(placed_tensors())
 def test_replica_groups_partition_the_ranks(placed: tuple[tuple[int, ...], Placements, Mesh]) -> None:
     _, placements, mesh = placed
-    assert sorted(rank for ranks in replica_groups(placements, mesh) for rank in ranks) == list(range(mesh.world_size))
+    assert sorted(rank for ranks in replica_groups(placements, mesh) for rank in ranks) == list(
+        range(mesh.world_size)
+    )
 
 
 @given(meshes)
@@ -61,12 +79,22 @@ def test_a_dim_is_cut_as_torch_chunk_cuts_it(size: int, parts: int) -> None:
 def test_five_rows_on_four_ranks_leave_the_last_rank_empty() -> None:
     mesh = Mesh((("dp", 4),))
     held = [local_slices((5, 2), (Shard(0),), mesh, rank) for rank in range(4)]
-    assert held == [(slice(0, 2), slice(0, 2)), (slice(2, 4), slice(0, 2)), (slice(4, 5), slice(0, 2)), (slice(5, 5), slice(0, 2))]
+    assert held == [
+        (slice(0, 2), slice(0, 2)),
+        (slice(2, 4), slice(0, 2)),
+        (slice(4, 5), slice(0, 2)),
+        (slice(5, 5), slice(0, 2)),
+    ]
 
 
 def test_two_axes_on_one_dim_cut_it_in_mesh_axis_order() -> None:
     mesh = Mesh((("dp", 2), ("tp", 2)))
-    assert [local_slices((8,), (Shard(0), Shard(0)), mesh, rank)[0].start for rank in range(4)] == [0, 2, 4, 6]
+    assert [local_slices((8,), (Shard(0), Shard(0)), mesh, rank)[0].start for rank in range(4)] == [
+        0,
+        2,
+        4,
+        6,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +119,9 @@ def test_a_negative_shard_dim_is_refused() -> None:
         Shard(-1)
 
 
-@pytest.mark.parametrize(("batch", "parameter"), [((), (Replicate(),)), ((Replicate(),), (Shard(0), Shard(1)))])
+@pytest.mark.parametrize(
+    ("batch", "parameter"), [((), (Replicate(),)), ((Replicate(),), (Shard(0), Shard(1)))]
+)
 def test_every_tensor_needs_a_placement_on_every_axis(batch: Placements, parameter: Placements) -> None:
     with pytest.raises(ValueError, match=r"has [02] placements; the mesh tp=2 needs 1"):
         Layout(mesh=Mesh((("tp", 2),)), batch=batch, parameters={"0.weight": parameter})

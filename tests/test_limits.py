@@ -15,7 +15,9 @@ HOLDS = "held = bytearray(256 * 2**20); print(len(held), flush=True); input()"
 
 
 def test_a_process_that_holds_too_much_is_named_with_its_rank(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # noqa: S603
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout
         process.stdout.readline()
         excess = limits.excess(Limits(memory=2**27), tmp_path, {process.pid: 3})
@@ -27,15 +29,22 @@ def test_a_process_that_holds_too_much_is_named_with_its_rank(tmp_path: Path) ->
     assert roomy is None
 
 
-@pytest.mark.parametrize(("given", "seconds"), [(None, 60), ("90", 90), ("0.5", None), ("soon", None), ("nan", None), ("86401", None)])
-def test_a_slow_machine_may_give_a_run_longer(monkeypatch: pytest.MonkeyPatch, given: str | None, seconds: float | None) -> None:
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [(None, 60), ("90", 90), ("0.5", None), ("soon", None), ("nan", None), ("86401", None)],
+)
+def test_a_slow_machine_may_give_a_run_longer(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, seconds: float | None
+) -> None:
     monkeypatch.delenv(limits.DEADLINE_VARIABLE, raising=False)
     if given is not None:
         monkeypatch.setenv(limits.DEADLINE_VARIABLE, given)
     if seconds:
         assert limits.deadline() == seconds
     else:
-        with pytest.raises(UsageError, match=f"DIFFTEST_DEADLINE is '{given}'; allowed: a number of seconds from 1 to 86400"):
+        with pytest.raises(
+            UsageError, match=f"DIFFTEST_DEADLINE is '{given}'; allowed: a number of seconds from 1 to 86400"
+        ):
             limits.deadline()
 
 
@@ -62,5 +71,12 @@ def test_a_machine_without_room_is_strained(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_secrets_are_left_out_by_their_names() -> None:
-    variables = {"PATH": "/bin", "HF_TOKEN": "a", "aws_secret_access_key": "b", "DB_PASSWORD": "c", "XLA_FLAGS": "", "RAY_AUTH_TOKEN": "d"}
+    variables = {
+        "PATH": "/bin",
+        "HF_TOKEN": "a",
+        "aws_secret_access_key": "b",
+        "DB_PASSWORD": "c",
+        "XLA_FLAGS": "",
+        "RAY_AUTH_TOKEN": "d",
+    }
     assert limits.without_secrets(variables.items()) == {"PATH": "/bin", "XLA_FLAGS": ""}

@@ -31,7 +31,11 @@ def traced(trace: Trace, case: Case, wrong: Mapping[tuple[Stage, str], float], n
     if trace.noise:
         mesh, layout = case.unsharded().layout.mesh, case.unsharded().layout.batch
     cut = {key: _sharded(value, layout, mesh.world_size) for key, value in whole.items()}
-    floors = {key: _sharded(np.full((4, 2), noise), layout, mesh.world_size) for key in keys} if trace.noise else {}
+    floors = (
+        {key: _sharded(np.full((4, 2), noise), layout, mesh.world_size) for key in keys}
+        if trace.noise
+        else {}
+    )
     return dataclasses.replace(
         trace,
         steps=tuple({**cut, **step} for step in trace.steps),
@@ -53,7 +57,9 @@ def said(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:
 def test_the_first_module_beyond_rounding_is_named_with_the_last_that_agrees() -> None:
     wrong = {(Stage.FORWARD, "module 1"): 0.5, (Stage.FORWARD, "module 2"): 0.5}
     told = said(wrong, Stage.FORWARD)
-    assert told.startswith("forward, step 0: module 1 (Activation), after module 0 (Linear), which agrees: 8 / 8 elements")
+    assert told.startswith(
+        "forward, step 0: module 1 (Activation), after module 0 (Linear), which agrees: 8 / 8 elements"
+    )
     assert said(wrong, Stage.BACKWARD) == "backward: no module is beyond rounding"
 
 
@@ -63,7 +69,10 @@ def test_gradients_are_looked_at_from_the_last_module_to_the_first() -> None:
 
 
 def test_rounding_is_no_first_place() -> None:
-    assert said({(Stage.FORWARD, "module 0"): 2 * NOISE}, Stage.FORWARD) == "forward: no module is beyond rounding"
+    assert (
+        said({(Stage.FORWARD, "module 0"): 2 * NOISE}, Stage.FORWARD)
+        == "forward: no module is beyond rounding"
+    )
 
 
 def test_what_a_rank_holds_in_another_shape_is_counted_and_not_compared() -> None:
@@ -77,7 +86,9 @@ def test_what_a_rank_holds_in_another_shape_is_counted_and_not_compared() -> Non
 
 def test_modules_are_called_by_their_kind_or_by_the_layer_they_are_in() -> None:
     attention = Attention(width=4, heads=1, kv_heads=1)
-    case = a_case((Residual(layers=(attention, Linear(inputs=4, outputs=4))), Activation(function="relu")), sequence=4)
+    case = a_case(
+        (Residual(layers=(attention, Linear(inputs=4, outputs=4))), Activation(function="relu")), sequence=4
+    )
     assert called(case, (0, Stage.FORWARD, "module 0.1")) == "module 0.1 (Linear)"
     assert called(case, (0, Stage.FORWARD, "module 0.0.q part 1")) == "module 0.0.q part 1 (of Attention)"
 
@@ -87,12 +98,18 @@ def test_oracle_and_candidate_are_asked_once_for_their_modules(tmp_path: Path) -
 
     def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
         asked.append((name, options[VARIABLE]))
-        return traced(truth(case), case, {}) if name == "oracle" else traced(right(case), case, {(Stage.FORWARD, "module 0"): 0.5})
+        return (
+            traced(truth(case), case, {})
+            if name == "oracle"
+            else traced(right(case), case, {(Stage.FORWARD, "module 0"): 0.5})
+        )
 
     def fails(_case: Case, name: str, _options: Mapping[str, str]) -> Outcome:
         return traced(truth(case), case, {}) if name == "oracle" else a_failure()
 
-    campaign = Campaign(name="one", backends={"spmd": backend("xla")}, execute=execute, corpus=Corpus(tmp_path))
+    campaign = Campaign(
+        name="one", backends={"spmd": backend("xla")}, execute=execute, corpus=Corpus(tmp_path)
+    )
     forward, backward = locate(campaign, case, "spmd")
     assert asked == [("oracle", "1"), ("spmd", "1")]
     assert forward.startswith("forward, step 0: module 0 (Linear), the first of all")
@@ -119,7 +136,9 @@ def test_an_ordinary_run_keeps_no_module_and_a_traced_one_all_of_them() -> None:
     seen = pair(case, "torch_ddp", "torch", expected, traces)  # type: ignore[arg-type]
     assert {key for key in seen.measured if key[2].startswith(MODULE)} == {(0, *key) for key in kept}
     assert first_beyond(seen, Stage.FORWARD) == "forward: no module is beyond rounding"
-    assert first_beyond(seen, Stage.BACKWARD) == "backward: no module is beyond rounding", "gradients are those of the whole batch's loss"
+    assert first_beyond(seen, Stage.BACKWARD) == "backward: no module is beyond rounding", (
+        "gradients are those of the whole batch's loss"
+    )
     assert {key: value.pieces[0].tolist() for key, value in ordinary.steps[0].items()} == {
         key: value.pieces[0].tolist() for key, value in traces.steps[0].items() if key in ordinary.steps[0]
     }

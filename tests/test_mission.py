@@ -46,7 +46,11 @@ class Row:
 
 
 def rows() -> list[Row]:
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE.splitlines() if line.startswith("| ")][1:]
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in TABLE.splitlines()
+        if line.startswith("| ")
+    ][1:]
     return [row(*cells) for cells in lines if set(cells[0]) != {"-"}]
 
 
@@ -79,7 +83,9 @@ def found(told: Row, folder: Path) -> Finding | None:
 
     corpus = Corpus(folder)
     corpus.prepare()
-    campaign = Campaign(name="mission", backends=candidates((backend, OTHER_SIDE)), execute=execute, corpus=corpus)
+    campaign = Campaign(
+        name="mission", backends=candidates((backend, OTHER_SIDE)), execute=execute, corpus=corpus
+    )
     case = case_at(0, told.number - 1, paths=(told.path,) if told.path else None)
     (progress,) = run(campaign, [(told.number - 1, case)])
     return next((finding for finding in progress.new if finding.backend == backend), None)
@@ -91,7 +97,11 @@ def test_the_table_has_every_fault() -> None:
 
 
 PARAMETERS = [
-    pytest.param(told, id=told.defect or told.fingerprint, marks=[pytest.mark.nightly] if told.defect in TAKE_MINUTES else [])
+    pytest.param(
+        told,
+        id=told.defect or told.fingerprint,
+        marks=[pytest.mark.nightly] if told.defect in TAKE_MINUTES else [],
+    )
     for told in rows()
 ]
 

@@ -2,7 +2,20 @@
 
 import pytest
 
-from difftest.cases.layers import Activation, Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm, fan_in, shapes, walk
+from difftest.cases.layers import (
+    Activation,
+    Attention,
+    Conv,
+    Embedding,
+    Layer,
+    LayerNorm,
+    Linear,
+    Residual,
+    RMSNorm,
+    fan_in,
+    shapes,
+    walk,
+)
 from difftest.cases.model import Model
 
 ATTENTION = Attention(width=8, heads=4, kv_heads=2)
@@ -67,21 +80,47 @@ def test_fan_in_counts_the_inputs_of_one_output() -> None:
         ((Linear(inputs=1, outputs=4097),), 0, "layer 0 has outputs 4097; allowed: 1 to 4096"),
         ((Linear(inputs=1, outputs=1),), -1, "model has sequence -1; allowed: 0 to 4096"),
         ((Linear(inputs=1, outputs=1),), 10**9, "model has sequence 1000000000; allowed: 0 to 4096"),
-        ((Linear(inputs=2, outputs=3), Linear(inputs=2, outputs=1)), 0, "layer 1 takes width 2; it is given 3"),
-        ((Linear(inputs=2, outputs=2), Residual(layers=(LayerNorm(width=3),))), 0, "layer 1 takes width 3; it is given 2"),
-        ((Residual(layers=(Linear(inputs=2, outputs=3),)),), 0, "residual layer 0 ends at width 3; it must end at 2"),
-        ((Linear(inputs=2, outputs=2), Embedding(vocabulary=2, width=2)), 2, "layer 1 is an embedding; only layer 0 may be one"),
+        (
+            (Linear(inputs=2, outputs=3), Linear(inputs=2, outputs=1)),
+            0,
+            "layer 1 takes width 2; it is given 3",
+        ),
+        (
+            (Linear(inputs=2, outputs=2), Residual(layers=(LayerNorm(width=3),))),
+            0,
+            "layer 1 takes width 3; it is given 2",
+        ),
+        (
+            (Residual(layers=(Linear(inputs=2, outputs=3),)),),
+            0,
+            "residual layer 0 ends at width 3; it must end at 2",
+        ),
+        (
+            (Linear(inputs=2, outputs=2), Embedding(vocabulary=2, width=2)),
+            2,
+            "layer 1 is an embedding; only layer 0 may be one",
+        ),
         ((ATTENTION,), 0, "layer 0 needs a sequence; the model's sequence is 0"),
-        ((Conv(inputs=2, outputs=2, kernel=2),), 4, "layer 0 has kernel 2; it must be odd to keep the length"),
+        (
+            (Conv(inputs=2, outputs=2, kernel=2),),
+            4,
+            "layer 0 has kernel 2; it must be odd to keep the length",
+        ),
         (
             (Attention(width=8, heads=3, kv_heads=1),),
             4,
             "layer 0 has width 8, heads 3, kv_heads 1; each must divide the one before",
         ),
-        ((Linear(inputs=2, outputs=2, tied=True),), 0, "layer 0 is tied to layer 0, which is no embedding of (2, 2)"),
+        (
+            (Linear(inputs=2, outputs=2, tied=True),),
+            0,
+            "layer 0 is tied to layer 0, which is no embedding of (2, 2)",
+        ),
     ],
 )
-def test_a_bad_model_is_told_which_layer_and_what_is_allowed(layers: tuple[Layer, ...], sequence: int, message: str) -> None:
+def test_a_bad_model_is_told_which_layer_and_what_is_allowed(
+    layers: tuple[Layer, ...], sequence: int, message: str
+) -> None:
     with pytest.raises(ValueError, match=r"layer|model") as caught:
         Model(layers=layers, sequence=sequence)
     assert str(caught.value) == message

@@ -61,7 +61,10 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
             "xla::Literal* xla::spmd::Create<xla::HLO*>(xla::Shape const&)::{lambda(auto:1)#1}::operator()<float>(float) const",
             "xla::spmd::Create",
         ),
-        ("torch_xla::(anonymous namespace)::StepMarker(std::string[abi:cxx11] const&)", "torch_xla::anonymous::StepMarker"),
+        (
+            "torch_xla::(anonymous namespace)::StepMarker(std::string[abi:cxx11] const&)",
+            "torch_xla::anonymous::StepMarker",
+        ),
         ("_PyEval_EvalFrameDefault", "_PyEval_EvalFrameDefault"),
         ("", ""),
     ],
@@ -102,9 +105,9 @@ def test_a_long_log_keeps_where_it_was_struck() -> None:
 def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> None:
     """The handler's own function is static: on the stack it is an address."""
     library = tmp_path / "handler.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native.SOURCE], check=True)  # noqa: S603, S607
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native.SOURCE], check=True)  # noqa: S607
     script = f"import ctypes, os; ctypes.CDLL({str(library)!r}).watch(); os.abort()"
-    died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     found = re.search(r"handler\.so\(\+0x([0-9a-f]+)\)", died.stderr)
     assert found
     offset = int(found[1], 16)
@@ -118,7 +121,9 @@ def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> 
 def test_a_process_tells_once_and_dies_of_its_own_signal(how: str, number: signal.Signals) -> None:
     """Also when several threads are struck together."""
     for _ in range(5):
-        died = subprocess.run([sys.executable, "-c", CRASH, how], capture_output=True, text=True, check=False, timeout=30)  # noqa: S603
+        died = subprocess.run(
+            [sys.executable, "-c", CRASH, how], capture_output=True, text=True, check=False, timeout=30
+        )
         assert died.returncode == -number
         assert died.stderr.count("Native frames") == 1
         assert "Fatal Python error" in died.stderr

@@ -9,7 +9,20 @@ from samples import Key, a_case, candidate, oracle, tensor_parallel_case, with_p
 from difftest.cases.case import Training
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, local_slices
 from difftest.judge.comparator import compare
-from difftest.judge.damage import ALONE, COARSE, COUNTED, LONELY, MOVED, NEGATED, SCALED, UNMASKED, ZERO, Floats, moved, nature
+from difftest.judge.damage import (
+    ALONE,
+    COARSE,
+    COUNTED,
+    LONELY,
+    MOVED,
+    NEGATED,
+    SCALED,
+    UNMASKED,
+    ZERO,
+    Floats,
+    moved,
+    nature,
+)
 from difftest.judge.outcome import Sharded, Stage
 
 MESH = Mesh(axes=(("dp", 4),))
@@ -34,13 +47,18 @@ def of_gradient(value: Floats) -> str:
     return nature(truth(8, 3), np.full((8, 3), NOISE), held(value, Replicate()), MESH, output=False)
 
 
-@pytest.mark.parametrize(("factor", "word"), [(-1.0, NEGATED), (4.0, COUNTED), (0.25, COUNTED), (3.0, SCALED), (1.01, SCALED), (0.0, ZERO)])
+@pytest.mark.parametrize(
+    ("factor", "word"),
+    [(-1.0, NEGATED), (4.0, COUNTED), (0.25, COUNTED), (3.0, SCALED), (1.01, SCALED), (0.0, ZERO)],
+)
 def test_a_gradient_times_a_constant_is_told_from_another(factor: float, word: str) -> None:
     assert of_gradient(factor * truth(8, 3)) == word
 
 
 @given(st.integers(0, 7), st.integers(0, 2), st.floats(1e-3, 1e3))
-def test_no_word_is_said_of_a_gradient_that_one_element_does_not_fit(row: int, column: int, error: float) -> None:
+def test_no_word_is_said_of_a_gradient_that_one_element_does_not_fit(
+    row: int, column: int, error: float
+) -> None:
     value = 4.0 * truth(8, 3)
     value[row, column] += error
     assert not of_gradient(value)
@@ -81,7 +99,9 @@ def test_what_is_not_finite_has_no_word() -> None:
 def test_a_fault_that_begins_with_the_second_step_is_another_one() -> None:
     case = a_case(training=Training(steps=2))
     first, late = (
-        compare(case, "ddp", "torch", oracle(case), candidate(case, wrong_at(Stage.UPDATE, "0.weight", step=step))).divergences[0]
+        compare(
+            case, "ddp", "torch", oracle(case), candidate(case, wrong_at(Stage.UPDATE, "0.weight", step=step))
+        ).divergences[0]
         for step in (0, 1)
     )
     assert (first.nature, late.nature) == ("", "after the first step")
@@ -89,7 +109,9 @@ def test_a_fault_that_begins_with_the_second_step_is_another_one() -> None:
 
 
 @given(st.integers(0, 7), st.integers(1, 7), st.floats(0.0, 0.01))
-def test_rows_that_changed_places_are_told_through_a_small_update(row: int, further: int, rate: float) -> None:
+def test_rows_that_changed_places_are_told_through_a_small_update(
+    row: int, further: int, rate: float
+) -> None:
     initial, update = truth(8, 3), rate * np.random.default_rng(2).normal(size=(8, 3))
     swapped = np.array(initial)
     swapped[[row, (row + further) % 8]] = initial[[(row + further) % 8, row]]
@@ -122,6 +144,8 @@ def test_a_parameter_that_one_rank_alone_has_wrong_is_another_fault_than_one_wro
     pieces = right.steps[0][Stage.UPDATE, "0.weight"].pieces
     lone = with_pieces(right, 0, (Stage.UPDATE, "0.weight"), {1: pieces[1] + 1.0})
     everywhere = with_pieces(lone, 0, (Stage.UPDATE, "0.weight"), {0: pieces[0] - 1.0})
-    said = [compare(case, "fsdp", "torch", oracle(case), actual).divergences[0] for actual in (lone, everywhere)]
+    said = [
+        compare(case, "fsdp", "torch", oracle(case), actual).divergences[0] for actual in (lone, everywhere)
+    ]
     assert [divergence.nature for divergence in said] == [LONELY, ""]
     assert said[0].fingerprint != said[1].fingerprint

@@ -37,7 +37,9 @@ class Sky:
         self.machine = Machine(spmd=sharded)
         self.killed = False
 
-    def on_a_cluster(self, corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> nightly.Night:
+    def on_a_cluster(
+        self, corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded
+    ) -> nightly.Night:
         """Stands for the cluster."""
         campaign = a_campaign(corpus.root, self.machine, name=nightly.definition(options).name)
         night = nightly.nightly(campaign, ledger, options, recorded)
@@ -48,7 +50,10 @@ class Sky:
     @staticmethod
     def cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
         """The cases of a night."""
-        return ((index, tensor_parallel_case(seed=options["seed"] % 10**4 * 100 + index)) for index in range(CASES))
+        return (
+            (index, tensor_parallel_case(seed=options["seed"] % 10**4 * 100 + index))
+            for index in range(CASES)
+        )
 
 
 @pytest.fixture
@@ -60,7 +65,9 @@ def sky(monkeypatch: pytest.MonkeyPatch) -> Sky:
 
 
 def night(out: Path, *words: str, date: str = DATE) -> Result:
-    return CliRunner().invoke(cli.difftest, ["nightly", "--out", str(out), "--date", date, *words], standalone_mode=False)
+    return CliRunner().invoke(
+        cli.difftest, ["nightly", "--out", str(out), "--date", date, *words], standalone_mode=False
+    )
 
 
 def told(out: Path, *words: str, date: str = DATE) -> dict[str, Any]:
@@ -85,7 +92,9 @@ def test_a_night_runs_new_cases_and_is_red_for_what_is_new(sky: Sky, tmp_path: P
     assert "1 new findings, 0 known" in done.stdout
     assert "replayed 0 findings: none" in done.stdout
     assert junit(tmp_path)["failure"] == 1
-    assert {"summary.md", "summary.json", "junit.xml", "table.parquet"} < {file.name for file in tmp_path.iterdir()}
+    assert {"summary.md", "summary.json", "junit.xml", "table.parquet"} < {
+        file.name for file in tmp_path.iterdir()
+    }
     assert (tmp_path / "summary.md").stat().st_size < 2**20
     assert "seed20261121-" in (tmp_path / "summary.md").read_text()
     (finding,) = Corpus(tmp_path / "corpus").findings()
@@ -98,7 +107,11 @@ def test_the_next_night_replays_it_and_is_green(sky: Sky, tmp_path: Path) -> Non
     next_night = told(tmp_path, date="2026-11-22")
     (finding,) = Corpus(tmp_path / "corpus").findings()
     assert next_night["replayed"] == {finding.fingerprint: "REPRODUCED"}
-    assert (next_night["new"], next_night["known"], next_night["seed"]) == ([], [finding.fingerprint], 20261122)
+    assert (next_night["new"], next_night["known"], next_night["seed"]) == (
+        [],
+        [finding.fingerprint],
+        20261122,
+    )
     assert finding.hits == 2 * CASES
     assert junit(tmp_path)["skipped"] == 1
     assert junit(tmp_path)["failure"] == 0
@@ -124,7 +137,9 @@ def test_what_a_killed_night_found_and_never_told_the_next_one_tells(sky: Sky, t
     assert told(tmp_path, date="2026-11-23")["new"] == []
 
 
-@pytest.mark.parametrize(("fail_on", "first", "second"), [("new", 1, 0), ("any", 1, 1), ("infra", 0, 0), ("never", 0, 0)])
+@pytest.mark.parametrize(
+    ("fail_on", "first", "second"), [("new", 1, 0), ("any", 1, 1), ("infra", 0, 0), ("never", 0, 0)]
+)
 def test_what_turns_a_night_red(sky: Sky, tmp_path: Path, fail_on: str, first: int, second: int) -> None:
     assert night(tmp_path, "--fail-on", fail_on).return_value == first
     assert night(tmp_path, "--fail-on", fail_on, date="2026-11-22").return_value == second
@@ -136,10 +151,15 @@ def test_a_finding_that_cannot_be_run_again_is_infrastructure(sky: Sky, tmp_path
     sky.machine.spoiled = {"spmd": TRIES}  # all that the replay makes
     done = night(tmp_path, "--fail-on", "infra", "--json", date="2026-11-22")
     assert done.return_value == 1
-    assert (json.loads(done.stdout)["trouble"], list(json.loads(done.stdout)["replayed"].values())) == (["a node was lost"], ["ERROR"])
+    assert (json.loads(done.stdout)["trouble"], list(json.loads(done.stdout)["replayed"].values())) == (
+        ["a node was lost"],
+        ["ERROR"],
+    )
 
 
-def test_replays_leave_half_of_the_budget_for_new_cases(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replays_leave_half_of_the_budget_for_new_cases(
+    sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sky.machine = Machine(spmd=sharded, ddp=lambda case: sharded(case) and case.seed % 2 == 0)
     night(tmp_path)
     monkeypatch.setattr(nightly, "REPLAYED_SHARE", 0.0)
@@ -149,7 +169,9 @@ def test_replays_leave_half_of_the_budget_for_new_cases(sky: Sky, tmp_path: Path
     corpus = Corpus(tmp_path / "corpus")
     (other,) = set(corpus.fingerprints()) - first
     corpus.amend(other, checked="2026-01-01T00:00:00+00:00")
-    assert set(told(tmp_path, date="2026-11-23")["replayed"]) == {other}, "what was not reached comes first in the next night"
+    assert set(told(tmp_path, date="2026-11-23")["replayed"]) == {other}, (
+        "what was not reached comes first in the next night"
+    )
 
 
 def test_a_finding_of_a_backend_that_is_not_asked_for_is_not_replayed(sky: Sky, tmp_path: Path) -> None:
@@ -167,7 +189,12 @@ def test_two_nights_at_once_tell_a_finding_once(sky: Sky, tmp_path: Path) -> Non
 
     def one(date: str) -> None:
         options = {"out": tmp_path, "date": date}
-        done = subprocess.run([sys.executable, "-c", PROGRAM, str(options["out"]), date], capture_output=True, text=True, check=False)  # noqa: S603
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(options["out"]), date],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         results.append(json.loads(done.stdout)["new"])
 
@@ -195,7 +222,9 @@ print(test_nightly.night(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
 """
 
 
-def test_the_same_night_twice_at_once_is_refused(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_night_twice_at_once_is_refused(
+    sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def meanwhile(*words: Any) -> nightly.Night:  # noqa: ANN401
         with pytest.raises(UsageError, match="is being run on"):
             raise night(tmp_path).exception or AssertionError
@@ -207,7 +236,9 @@ def test_the_same_night_twice_at_once_is_refused(sky: Sky, tmp_path: Path, monke
 
 def test_what_the_ledger_knows_is_not_red(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = tmp_path / "known.toml"
-    ledger.write_text('[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\nexpires = 2099-01-01\n')
+    ledger.write_text(
+        '[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\nexpires = 2099-01-01\n'
+    )
     assert read_ledger(ledger).known
     assert night(tmp_path / "out", "--known", str(ledger)).return_value == 0
     assert junit(tmp_path / "out") == {"skipped": 1, "system-out": 2}
@@ -220,7 +251,9 @@ def test_what_the_ledger_knows_is_not_red(sky: Sky, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory"])
-def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(sky: Sky, tmp_path: Path, scheme: str) -> None:
+def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(
+    sky: Sky, tmp_path: Path, scheme: str
+) -> None:
     fsspec = pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
     out: Any = f"{scheme}://{tmp_path}/kept"
     first, second = told(out), told(out, date="2026-11-22")
@@ -233,7 +266,9 @@ def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(sky: Sky, tmp
     assert sky
 
 
-def test_a_killed_night_s_runs_are_in_storage_soon(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_night_s_runs_are_in_storage_soon(
+    sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
     monkeypatch.setattr("difftest.commands.service.storage.EVERY_SECONDS", 0.01)
     there = []
@@ -270,11 +305,16 @@ def test_what_is_no_date_is_refused(tmp_path: Path, date: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("run",), ("nightly",)])
-def test_a_folder_that_ends_with_its_ray_job_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]) -> None:
+def test_a_folder_that_ends_with_its_ray_job_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
     copy = tmp_path / "session_1" / "runtime_resources" / "working_dir_files" / "_ray_pkg_0"
     copy.mkdir(parents=True)
     monkeypatch.chdir(copy)
     for out in ("runs/x", str(copy / "runs"), "../elsewhere"):
         done = CliRunner().invoke(cli.difftest, [*command, "--out", out])
         assert done.exit_code == 2
-        assert "is inside this Ray job's copy of its working directory, which Ray removes after the job" in done.stderr
+        assert (
+            "is inside this Ray job's copy of its working directory, which Ray removes after the job"
+            in done.stderr
+        )

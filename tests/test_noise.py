@@ -15,7 +15,11 @@ deviations = arrays.arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 
 
 def one_tensor(*values: float) -> Trace:
     piece = np.array(values)
-    return Trace(steps=({KEY: Sharded(shape=piece.shape, dtype="float64", placements=(Replicate(),), pieces={0: piece})},))
+    return Trace(
+        steps=(
+            {KEY: Sharded(shape=piece.shape, dtype="float64", placements=(Replicate(),), pieces={0: piece})},
+        )
+    )
 
 
 def test_the_spread_is_the_root_mean_square_deviation_from_the_truth() -> None:
@@ -66,7 +70,9 @@ def test_noise_that_is_not_finite_leaves_nothing_to_compare() -> None:
 
 
 def test_where_nothing_rounds_any_error_is_infinitely_many_floors() -> None:
-    np.testing.assert_array_equal(in_floors(np.array([0.0, -1e-30, 3.0]), np.array([0.0, 0.0, 1.5])), [0.0, np.inf, 2.0])
+    np.testing.assert_array_equal(
+        in_floors(np.array([0.0, -1e-30, 3.0]), np.array([0.0, 0.0, 1.5])), [0.0, np.inf, 2.0]
+    )
 
 
 def test_an_error_beyond_all_counting_is_infinitely_many_floors_without_a_complaint() -> None:

@@ -83,7 +83,12 @@ class Machine:
 def found(root: Path, machine: Machine, case: Case) -> Finding:
     corpus = Corpus(root)
     corpus.prepare()
-    list(run(Campaign(name="one", backends={"ddp": machine}, execute=machine.execute, corpus=corpus), [(0, case)]))
+    list(
+        run(
+            Campaign(name="one", backends={"ddp": machine}, execute=machine.execute, corpus=corpus),
+            [(0, case)],
+        )
+    )
     (finding,) = corpus.findings()
     return finding
 
@@ -105,18 +110,27 @@ def test_without_a_changed_option_nothing_decides_and_nothing_more_is_run(tmp_pa
     machine = Wrong()
     finding = found(tmp_path / "plain", machine, a_case())
     assert "decided by" not in finding.evidence
-    assert {case for case, backend in machine.asked if backend == ORACLE} == {a_case().id, a_case().unsharded().id}
+    assert {case for case, backend in machine.asked if backend == ORACLE} == {
+        a_case().id,
+        a_case().unsharded().id,
+    }
     assert "decided by" not in found(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
 
 
 accumulations = st.integers(1, 3)
 
 
-@given(accumulations.flatmap(lambda parts: st.tuples(st.just(parts), replications(layout=a_case().layout, accumulation=parts))))
+@given(
+    accumulations.flatmap(
+        lambda parts: st.tuples(st.just(parts), replications(layout=a_case().layout, accumulation=parts))
+    )
+)
 def test_what_is_drawn_is_what_the_wrapper_takes(drawn: tuple[int, Replication]) -> None:
     parts, options = drawn
     assert not (options.static_graph and options.find_unused_parameters)
-    assert parts == 1 or not options.static_graph or not options.no_sync, "a static graph fails when its first backward is under no_sync"
+    assert parts == 1 or not options.static_graph or not options.no_sync, (
+        "a static graph fails when its first backward is under no_sync"
+    )
     assert parts > 1 or options.no_sync, "with one part there is nothing to sync early"
 
 
@@ -130,5 +144,9 @@ def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
     changed = Counter(name.partition("=")[0] for case in cases for name, _ in put_back(case.replication))
     assert set(changed) == set(Replication.__struct_fields__)
     assert sum(case.replication == Replication() for case in cases) > len(cases) / 2
-    first = next(i for i in itertools.count() if cases[i].replication.gradient_as_bucket_view and not torch_ddp.unsupported(cases[i]))
+    first = next(
+        i
+        for i in itertools.count()
+        if cases[i].replication.gradient_as_bucket_view and not torch_ddp.unsupported(cases[i])
+    )
     assert first < 50

@@ -17,7 +17,10 @@ MESH = CASE.layout.mesh
 
 
 def test_the_whole_tensor_comes_back_from_its_pieces() -> None:
-    case = a_case(mesh=(("dp", 2), ("tp", 2)), sharded={"0.weight": (Shard(1), Shard(0)), "0.bias": (Replicate(), Shard(0))})
+    case = a_case(
+        mesh=(("dp", 2), ("tp", 2)),
+        sharded={"0.weight": (Shard(1), Shard(0)), "0.bias": (Replicate(), Shard(0))},
+    )
     whole = train(case)[0]
     for key, tensor in candidate(case).steps[0].items():
         assert tensor.misfits(case.layout.mesh) == []
@@ -31,7 +34,9 @@ def test_uneven_pieces_have_the_shapes_that_torch_chunk_gives() -> None:
 
 def test_a_missing_and_a_misshapen_piece_do_not_fit() -> None:
     tensor = candidate(CASE).steps[0][WEIGHT]
-    assert dataclasses.replace(tensor, pieces={0: tensor.pieces[0]}).misfits(MESH) == ["rank 1 holds None, expected (1, 4)"]
+    assert dataclasses.replace(tensor, pieces={0: tensor.pieces[0]}).misfits(MESH) == [
+        "rank 1 holds None, expected (1, 4)"
+    ]
     swapped = dataclasses.replace(tensor, pieces={0: tensor.pieces[1], 1: tensor.pieces[1]})
     assert swapped.misfits(MESH) == ["rank 0 holds (1, 4), expected (2, 4)"]
 
@@ -53,16 +58,23 @@ def test_the_traces_of_several_processes_merge_to_one_whatever_their_order(order
         merged = merged.merged(part)
     for key, tensor in merged.steps[0].items():
         assert tensor.misfits(case.layout.mesh) == []
-        np.testing.assert_array_equal(tensor.full(case.layout.mesh), whole.steps[0][key].full(case.layout.mesh))
+        np.testing.assert_array_equal(
+            tensor.full(case.layout.mesh), whole.steps[0][key].full(case.layout.mesh)
+        )
 
 
 def test_a_tensor_that_one_process_lacks_is_kept_when_traces_merge() -> None:
     whole = candidate(CASE)
-    without = dataclasses.replace(whole, steps=({key: t for key, t in whole.steps[0].items() if key != WEIGHT},))
+    without = dataclasses.replace(
+        whole, steps=({key: t for key, t in whole.steps[0].items() if key != WEIGHT},)
+    )
     assert WEIGHT in without.merged(whole).steps[0]
     assert WEIGHT in whole.merged(without).steps[0]
 
 
 def _of_rank(trace: Trace, rank: int) -> Trace:
-    steps = tuple({key: dataclasses.replace(t, pieces={rank: t.pieces[rank]}) for key, t in step.items()} for step in trace.steps)
+    steps = tuple(
+        {key: dataclasses.replace(t, pieces={rank: t.pieces[rank]}) for key, t in step.items()}
+        for step in trace.steps
+    )
     return dataclasses.replace(trace, steps=steps)

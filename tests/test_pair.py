@@ -52,7 +52,9 @@ anything = arrays.arrays(np.float64, 4, elements=st.floats(width=64))
 
 
 @given(anything, anything, anything)
-def test_measurements_hold_finite_numbers_whatever_they_measure(truth: np.ndarray, deviation: np.ndarray, value: np.ndarray) -> None:
+def test_measurements_hold_finite_numbers_whatever_they_measure(
+    truth: np.ndarray, deviation: np.ndarray, value: np.ndarray
+) -> None:
     measured = measure(AT, truth, np.abs(deviation), value)
     numbers = (measured.error, measured.greatest, measured.scale, measured.floor, measured.ratio)
     assert np.isfinite(numbers).all()
@@ -66,13 +68,18 @@ def test_an_empty_tensor_agrees() -> None:
 
 def test_a_description_has_the_place_the_share_the_greatest_and_the_floor() -> None:
     told = describe(measure(AT, TRUTH, np.full(3, FLOOR), TRUTH + np.array([0.0, 0.0, 0.5])))
-    assert told == "1 / 3 elements (33.3%) differ; greatest 0.5, 500 x the noise floor 0.001; values are about 2.16"
+    assert (
+        told
+        == "1 / 3 elements (33.3%) differ; greatest 0.5, 500 x the noise floor 0.001; values are about 2.16"
+    )
     assert "exact: none allowed" in describe(measure(AT, TRUTH, np.zeros(3), TRUTH + 1.0, exact=True))
 
 
 def test_every_tensor_that_both_have_whole_is_measured() -> None:
     case = a_case()
-    measured = pair(case, "a", "torch", oracle(case), candidate(case, wrong_at(Stage.BACKWARD, "0.bias"))).measured
+    measured = pair(
+        case, "a", "torch", oracle(case), candidate(case, wrong_at(Stage.BACKWARD, "0.bias"))
+    ).measured
     assert set(measured) == {(0, stage, name) for stage, name in oracle(case).steps[0]}
     assert [key for key, m in measured.items() if beyond(m)] == [(0, Stage.BACKWARD, "0.bias")]
 

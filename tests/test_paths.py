@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
-from difftest.cases.layers import Activation, Attention, Collective, Linear, Redistribute, Residual, RMSNorm, walk
+from difftest.cases.layers import (
+    Activation,
+    Attention,
+    Collective,
+    Linear,
+    Redistribute,
+    Residual,
+    RMSNorm,
+    walk,
+)
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError
@@ -20,10 +29,21 @@ from generators.paths import Path
 
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 BLOCK = Residual(
-    layers=(RMSNorm(width=8), Linear(inputs=8, outputs=16), Activation(function="relu"), Linear(inputs=16, outputs=8)),
+    layers=(
+        RMSNorm(width=8),
+        Linear(inputs=8, outputs=16),
+        Activation(function="relu"),
+        Linear(inputs=16, outputs=8),
+    ),
 )
-MEGATRON = Model(layers=(BLOCK, Residual(layers=(RMSNorm(width=8), Attention(width=8, heads=4, kv_heads=2)))), sequence=4)
-quietly = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+MEGATRON = Model(
+    layers=(BLOCK, Residual(layers=(RMSNorm(width=8), Attention(width=8, heads=4, kv_heads=2)))), sequence=4
+)
+quietly = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+)
 
 
 def kinds(layout: Layout) -> set[Placements]:
@@ -37,7 +57,10 @@ def test_every_path_offers_what_the_protocol_asks(name: str) -> None:
     assert all(callable(getattr(module, attribute)) for attribute in wanted)
 
 
-@pytest.mark.parametrize(("name", "axes"), [("data_parallel", ("dp",)), ("fully_sharded", ("dp_shard",)), ("tensor_parallel", ("tp",))])
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    [("data_parallel", ("dp",)), ("fully_sharded", ("dp_shard",)), ("tensor_parallel", ("tp",))],
+)
 @quietly
 @given(drawn=st.data())
 def test_simple_paths_have_one_axis(name: str, axes: tuple[str, ...], drawn: st.DataObject) -> None:
@@ -103,7 +126,12 @@ def test_a_collective_comes_first_and_every_rank_has_as_many_rows(case: Case) ->
 
 def test_collectives_of_every_kind_and_dtype_are_mostly_exact() -> None:
     drawn = [case_at(5, index, paths=("collectives",)) for index in range(100)]
-    kinds_ = {(layer.operation, layer.form) for case in drawn for layer in case.model.layers if isinstance(layer, Collective)}
+    kinds_ = {
+        (layer.operation, layer.form)
+        for case in drawn
+        for layer in case.model.layers
+        if isinstance(layer, Collective)
+    }
     assert len(kinds_) == 12
     exact = [case.dtype for case in drawn if case.data.regime == "exact"]
     assert len(exact) > 35
@@ -112,7 +140,9 @@ def test_collectives_of_every_kind_and_dtype_are_mostly_exact() -> None:
 
 def test_activations_are_moved_and_dims_cut_twice_often_enough() -> None:
     drawn = [case_at(5, index, paths=("data_tensor",)) for index in range(60)]
-    doors = [layer.by for case in drawn for _, layer in walk(case.model.layers) if isinstance(layer, Redistribute)]
+    doors = [
+        layer.by for case in drawn for _, layer in walk(case.model.layers) if isinstance(layer, Redistribute)
+    ]
     assert set(doors) == {"redistribute", "full_tensor", "to_local"}
     assert sum(any(p.count(S0) > 1 for p in kinds(case.layout)) for case in drawn) >= 4
 
@@ -142,12 +172,16 @@ def test_a_bias_goes_with_the_outputs(case: Case) -> None:
 
 
 def linears(model: Model) -> Iterator[tuple[str, Linear]]:
-    return ((path, layer) for path, layer in walk(model.layers) if isinstance(layer, Linear) and not layer.tied)
+    return (
+        (path, layer) for path, layer in walk(model.layers) if isinstance(layer, Linear) and not layer.tied
+    )
 
 
 @quietly
 @given(st.integers(2, 8).flatmap(lambda size: st.tuples(st.just(size), models(unit=size))), st.data())
-def test_megatron_cuts_evenly_and_pairs_every_cut_by_rows(drawn: tuple[int, Model], more: st.DataObject) -> None:
+def test_megatron_cuts_evenly_and_pairs_every_cut_by_rows(
+    drawn: tuple[int, Model], more: st.DataObject
+) -> None:
     size, model = drawn
     placed = more.draw(layouts.megatron_placements(model=model, size=size))
     before: Shard | Replicate = R
@@ -159,12 +193,24 @@ def test_megatron_cuts_evenly_and_pairs_every_cut_by_rows(drawn: tuple[int, Mode
 
 
 def test_a_transformer_block_can_be_cut_as_megatron_does() -> None:
-    wanted = {"0.1.weight": S0, "0.1.bias": S0, "0.3.weight": S1, "0.3.bias": R, "1.1.q.weight": S0, "1.1.o.weight": S1, "0.0.weight": R}
+    wanted = {
+        "0.1.weight": S0,
+        "0.1.bias": S0,
+        "0.3.weight": S1,
+        "0.3.bias": R,
+        "1.1.q.weight": S0,
+        "1.1.o.weight": S1,
+        "0.0.weight": R,
+    }
     placements = layouts.megatron_placements(model=MEGATRON, size=2)
     assert find(placements, lambda placed: wanted.items() <= placed.items(), settings=settings(database=None))
 
 
-@given(st.integers(1, 64).flatmap(lambda most: st.tuples(st.just(most), layouts.meshes(axes=("dp", "tp"), max_world_size=most))))
+@given(
+    st.integers(1, 64).flatmap(
+        lambda most: st.tuples(st.just(most), layouts.meshes(axes=("dp", "tp"), max_world_size=most))
+    )
+)
 def test_meshes_keep_to_the_size_asked_for(drawn: tuple[int, Mesh]) -> None:
     most, mesh = drawn
     assert min(2, most) <= mesh.world_size <= most

@@ -54,7 +54,9 @@ def test_a_backend_may_be_named_with_an_environment() -> None:
     assert plugins.plain("xla_spmd@2.8") == plugins.plain("xla_spmd") == "xla_spmd"
 
 
-@pytest.mark.parametrize("name", ["xla_spmd@", "xla_spmd@a-b", "xla_spmd@../x", "xla_spmd@a@b", f"xla_spmd@{'a' * 31}"])
+@pytest.mark.parametrize(
+    "name", ["xla_spmd@", "xla_spmd@a-b", "xla_spmd@../x", "xla_spmd@a@b", f"xla_spmd@{'a' * 31}"]
+)
 def test_an_environment_whose_name_cannot_be_is_told(name: str) -> None:
     with pytest.raises(UsageError, match="allowed: 1 to 30 letters"):
         candidates((name,))

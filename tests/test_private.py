@@ -10,11 +10,20 @@ import pytest
 from reports.draft import private
 
 FOLDERS = (
-    ('File "/home/me/.venv/lib/python3.11/site-packages/torch_xla/torch_xla.py", line 9', 'File "torch_xla/torch_xla.py", line 9'),
+    (
+        'File "/home/me/.venv/lib/python3.11/site-packages/torch_xla/torch_xla.py", line 9',
+        'File "torch_xla/torch_xla.py", line 9',
+    ),
     ('File "/Users/A B/venv/lib/python3.11/site-packages/torch/x.py"', 'File "torch/x.py"'),
-    ('File "/tmp/ray/session_1/_ray_pkg_2/workers/training/train.py", line 1', 'File "workers/training/train.py", line 1'),
+    (
+        'File "/tmp/ray/session_1/_ray_pkg_2/workers/training/train.py", line 1',
+        'File "workers/training/train.py", line 1',
+    ),
     ('File "/home/me/difftest/workers/xla/devices.py"', 'File "workers/xla/devices.py"'),
-    ("g++ -I/home/me/env/lib/python3.11/site-packages/torch/include -I/home/me/include", "g++ -Itorch/include -I~/include"),
+    (
+        "g++ -I/home/me/env/lib/python3.11/site-packages/torch/include -I/home/me/include",
+        "g++ -Itorch/include -I~/include",
+    ),
     ("file:///tmp/difftest-abc/rendezvous, /var/tmp/me/x", "file:///tmp/.../rendezvous, /tmp/.../x"),
     ("see /home/me and /root/.cache, '/Users/me/x'", "see ~ and ~/.cache, '~/x'"),
 )
@@ -49,7 +58,10 @@ def test_user_and_machine_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(getpass, "getuser", lambda: "test")
     monkeypatch.setattr(socket, "gethostname", lambda: "athena.example.org")
     told = "connect to athena:29500 and [athena.example.org]; test@athena, /scratch/test/x; the test fails, athenaeum"
-    assert private.shared(told) == "connect to host:29500 and [host]; user@host, /scratch/user/x; the test fails, athenaeum"
+    assert (
+        private.shared(told)
+        == "connect to host:29500 and [host]; user@host, /scratch/user/x; the test fails, athenaeum"
+    )
 
 
 def test_a_user_without_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

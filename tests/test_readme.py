@@ -10,13 +10,21 @@ import pytest
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
 SHELL = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-LINES = [part.split("#")[0].strip() for block in SHELL for line in block.splitlines() for part in line.split("&&")]
+LINES = [
+    part.split("#")[0].strip() for block in SHELL for line in block.splitlines() for part in line.split("&&")
+]
 COMMANDS = sorted({line for line in LINES if line.startswith("difftest ")})
 QUERY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 def run(*words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, timeout=timeout)  # noqa: S603
+    return subprocess.run(
+        [sys.executable, "-m", "difftest", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -68,7 +76,9 @@ def test_the_commands_that_need_no_campaign_run() -> None:
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_the_main_job_replay_report_and_query_run_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_main_job_replay_report_and_query_run_as_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The quick start, with fewer cases: the first meets faults that the ledger knows, which make no run red."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     monkeypatch.chdir(tmp_path)

@@ -32,7 +32,10 @@ def record(folder: Path, *arguments: str) -> Result:
     for case in cases:
         write_case(folder / f"{case.id}.json", case)
     files = [str(folder / f"{case.id}.json") for case in cases]
-    return CliRunner().invoke(cli.difftest, ["record", *files, "--backends", "torch_ddp", "--out", str(folder / "bundle"), *arguments])
+    return CliRunner().invoke(
+        cli.difftest,
+        ["record", *files, "--backends", "torch_ddp", "--out", str(folder / "bundle"), *arguments],
+    )
 
 
 def told(done: Result) -> dict[str, Any]:
@@ -61,7 +64,9 @@ def test_a_case_that_infrastructure_spoiled_is_told_and_not_counted(tmp_path: Pa
     assert (known["cases"], known["trouble"]) == (1, [f"case {a_case(seed=0).id}: a node was lost"])
 
 
-def test_a_machine_on_which_nothing_can_be_recorded_is_infrastructure(tmp_path: Path, machine: Machine) -> None:
+def test_a_machine_on_which_nothing_can_be_recorded_is_infrastructure(
+    tmp_path: Path, machine: Machine
+) -> None:
     machine.spoiled = {"torch_ddp": 100}
     done = record(tmp_path)
     assert isinstance(done.exception, InfrastructureError)
@@ -69,7 +74,10 @@ def test_a_machine_on_which_nothing_can_be_recorded_is_infrastructure(tmp_path: 
 
 
 def test_more_ranks_than_this_machine_allows_are_refused(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli.difftest, ["record", "--backends", "torch_ddp", "--max-world-size", "1000", "--out", str(tmp_path)])
+    done = CliRunner().invoke(
+        cli.difftest,
+        ["record", "--backends", "torch_ddp", "--max-world-size", "1000", "--out", str(tmp_path)],
+    )
     assert done.exit_code == 2
     assert "--max-world-size is 1000; this machine allows 1 to" in done.output
 
@@ -79,9 +87,25 @@ def test_it_needs_neither_ray_nor_torch_xla(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[cuda]'")
     for name in ABSENT:
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError({name!r})\n")
-    words = [sys.executable, "-m", "difftest", "record", "--cases", "1", "--max-world-size", "1", "--backends", "torch_ddp", "--json"]
-    done = subprocess.run(  # noqa: S603
-        [*words, "--out", str(tmp_path / "bundle")], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path)}
+    words = [
+        sys.executable,
+        "-m",
+        "difftest",
+        "record",
+        "--cases",
+        "1",
+        "--max-world-size",
+        "1",
+        "--backends",
+        "torch_ddp",
+        "--json",
+    ]
+    done = subprocess.run(
+        [*words, "--out", str(tmp_path / "bundle")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
     assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["trouble"]) == (1, [])

@@ -19,7 +19,7 @@ RECORD = "difftest record --seed 0 --cases {cases} --max-world-size 1 --backends
 
 def difftest(command: str) -> str:
     words = [sys.executable, "-m", *shlex.split(command)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode < 2, done.stderr
     return done.stdout
 
@@ -30,12 +30,19 @@ def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
     recorded = sorted({line["case"] for line in lines if line["index"] >= 0})
     cases = shlex.join(str(bundle / "cases" / f"{name}.json") for name in recorded)
     difftest(f"difftest record {cases} --backends xla_spmd --out {folder / 'xla'}")
-    return recorded, json.loads(difftest(f"difftest compare {bundle} {folder / 'xla'} --out {folder / 'out'} --json"))
+    return recorded, json.loads(
+        difftest(f"difftest compare {bundle} {folder / 'xla'} --out {folder / 'out'} --json")
+    )
 
 
 def test_a_bundle_kept_here_would_be_committed_whole() -> None:
-    asked = ["git", "check-ignore", "--no-index", *(str(FROM_A_GPU / name) for name in ("runs.jsonl", "runs/0.npz", "cases/0.json"))]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=FROM_A_GPU.parents[1])  # noqa: S603
+    asked = [
+        "git",
+        "check-ignore",
+        "--no-index",
+        *(str(FROM_A_GPU / name) for name in ("runs.jsonl", "runs/0.npz", "cases/0.json")),
+    ]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=FROM_A_GPU.parents[1])
     assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
 
 
@@ -52,9 +59,14 @@ def test_what_was_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
     assert_known(recorded, told)
 
 
-@pytest.mark.skipif(not FROM_A_GPU.exists(), reason=f"no GPU has recorded it yet: {RECORD.format(cases=20, out='tests/data/cuda')}")
+@pytest.mark.skipif(
+    not FROM_A_GPU.exists(),
+    reason=f"no GPU has recorded it yet: {RECORD.format(cases=20, out='tests/data/cuda')}",
+)
 def test_what_a_gpu_recorded_is_compared_with_xla(tmp_path: Path) -> None:
     recorded, told = compared(FROM_A_GPU, tmp_path)
     assert_known(recorded, told)
     table = pd.read_parquet(tmp_path / "out" / "table.parquet")
-    assert not any(json.loads(told)["device"] == "cpu" for told in table[table.backend == "torch_ddp"].environment), "a GPU's it is called"
+    assert not any(
+        json.loads(told)["device"] == "cpu" for told in table[table.backend == "torch_ddp"].environment
+    ), "a GPU's it is called"

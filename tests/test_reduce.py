@@ -37,7 +37,14 @@ from difftest.reduce.simplifications import simplifications
 from generators.cases import cases
 
 TWO_AXES = (("dp_replicate", 2), ("dp_shard", 2))
-BLOCK = Residual(layers=(RMSNorm(width=16), Linear(inputs=16, outputs=24), Activation(function="gelu"), Linear(inputs=24, outputs=16)))
+BLOCK = Residual(
+    layers=(
+        RMSNorm(width=16),
+        Linear(inputs=16, outputs=24),
+        Activation(function="gelu"),
+        Linear(inputs=24, outputs=16),
+    )
+)
 DECODER: tuple[Layer, ...] = (
     Embedding(vocabulary=24, width=16),
     Residual(layers=(LayerNorm(width=16), Attention(width=16, heads=4, kv_heads=2, segments=True))),
@@ -45,30 +52,59 @@ DECODER: tuple[Layer, ...] = (
     Dropout(width=16),
     Linear(inputs=16, outputs=24, tied=True),
 )
-BUSY = Training(optimizer="adamw", steps=5, accumulation=2, clip_norm=1.0, loss="cross_entropy", checkpointing=True)
+BUSY = Training(
+    optimizer="adamw", steps=5, accumulation=2, clip_norm=1.0, loss="cross_entropy", checkpointing=True
+)
 CUT = (Replicate(), Shard(0))
 
 
 def a_decoder(**rest: object) -> Case:
     """Everything at once, on a mesh of six ranks."""
     fed = Data(batch=24, ignored=0.25)
-    sharded = {"1.1.q.weight": CUT, "1.1.o.weight": (Replicate(), Shard(1)), "0.weight": CUT, "2.1.weight": CUT, "2.1.bias": CUT}
+    sharded = {
+        "1.1.q.weight": CUT,
+        "1.1.o.weight": (Replicate(), Shard(1)),
+        "0.weight": CUT,
+        "2.1.weight": CUT,
+        "2.1.bias": CUT,
+    }
     options = {"replication": Replication(static_graph=True, no_sync=False), "start": Start(marked="before")}
-    return a_case(DECODER, mesh=(("dp", 2), ("tp", 3)), sharded=sharded, training=BUSY, fed=fed, sequence=8, **options, **rest)
+    return a_case(
+        DECODER,
+        mesh=(("dp", 2), ("tp", 3)),
+        sharded=sharded,
+        training=BUSY,
+        fed=fed,
+        sequence=8,
+        **options,
+        **rest,
+    )
 
 
 def a_collective(operation: str, width: int, **fields: object) -> Case:
     layer = Collective(operation=operation, width=width, mesh=(2, 2), **fields)  # type: ignore[arg-type]
-    layers = (layer, Linear(inputs=layer.outputs, outputs=6), Redistribute(width=6, dims=(1, None), by="full_tensor"))
+    layers = (
+        layer,
+        Linear(inputs=layer.outputs, outputs=6),
+        Redistribute(width=6, dims=(1, None), by="full_tensor"),
+    )
     return a_case(layers, mesh=TWO_AXES, batch=(Shard(0), Shard(0)), fed=Data(batch=16), dtype="bfloat16")
 
 
-FLASH = FlashAttention(width=16, heads=4, head_dim=128, length=256, keys=128, bias=True, causal=True, segments=True, scale=0.5)
+FLASH = FlashAttention(
+    width=16, heads=4, head_dim=128, length=256, keys=128, bias=True, causal=True, segments=True, scale=0.5
+)
 RICH = (
     a_decoder(),
     a_decoder(dtype="bfloat16"),
-    a_case((Conv(inputs=3, outputs=7, kernel=5), Linear(inputs=7, outputs=5)), sequence=12, sharded={"0.weight": (Shard(2),)}),
-    a_case((Linear(inputs=5, outputs=16), FLASH), sequence=256, mesh=TWO_AXES, fed=Data(batch=7, regime="large")),
+    a_case(
+        (Conv(inputs=3, outputs=7, kernel=5), Linear(inputs=7, outputs=5)),
+        sequence=12,
+        sharded={"0.weight": (Shard(2),)},
+    ),
+    a_case(
+        (Linear(inputs=5, outputs=16), FLASH), sequence=256, mesh=TWO_AXES, fed=Data(batch=7, regime="large")
+    ),
     a_collective("all_gather", 12, form="list", factor=2.0),
     a_collective("reduce_scatter", 12, axis=1),
     a_collective("all_to_all", 8, axis=1),
@@ -89,7 +125,11 @@ def assert_simpler_and_valid(case: Case) -> None:
             assert simpler.path == case.path
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+)
 @given(cases())
 def test_every_candidate_of_a_generated_case_is_another_valid_case_and_simpler(case: Case) -> None:
     assert_simpler_and_valid(case)
@@ -110,7 +150,10 @@ def test_taken_apart_and_put_together_a_case_is_itself(case: Case) -> None:
 def test_a_fault_that_everything_shows_reduces_to_one_small_layer_on_one_device(case: Case) -> None:
     found = reduce(case, lambda _case: True)
     assert found
-    assert (found.case.world_size, found.case.training) == (1, Training(learning_rate=found.case.training.learning_rate))
+    assert (found.case.world_size, found.case.training) == (
+        1,
+        Training(learning_rate=found.case.training.learning_rate),
+    )
     assert (found.conditions, found.complete) == ((), True)
     (layer,) = found.case.model.layers
     assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)  # type: ignore[union-attr]
@@ -125,14 +168,22 @@ def test_a_layer_that_goes_takes_its_placements_along_and_leaves_the_others_thei
     case = a_decoder()
     without = edited(case, lambda path, placed: () if path == "1" else (placed,))
     assert without.layout.parameters["1.1.weight"] == case.layout.parameters["2.1.weight"] == CUT
-    assert [type(layer).__name__ for layer in without.model.layers] == ["Embedding", "Residual", "Dropout", "Linear"]
+    assert [type(layer).__name__ for layer in without.model.layers] == [
+        "Embedding",
+        "Residual",
+        "Dropout",
+        "Linear",
+    ]
 
 
 def test_layers_are_fitted_to_the_width_before_them() -> None:
     case = a_case((Linear(inputs=6, outputs=16), BLOCK, Linear(inputs=16, outputs=3)))
     without = edited(case, lambda path, placed: () if path == "0" else (placed,))
     assert without.model.inputs == 16
-    narrow = edited(a_case((Linear(inputs=6, outputs=6), *case.model.layers)), lambda path, placed: () if path == "1" else (placed,))
+    narrow = edited(
+        a_case((Linear(inputs=6, outputs=6), *case.model.layers)),
+        lambda path, placed: () if path == "1" else (placed,),
+    )
     _, block, head = narrow.model.layers
     assert isinstance(block, Residual)
     assert (block.layers[0].width, block.layers[-1].outputs, head.inputs) == (6, 6, 6)  # type: ignore[union-attr]
@@ -156,7 +207,11 @@ def test_what_speaks_of_the_mesh_follows_it() -> None:
 def cut(case: Case) -> bool:
     """Whether any parameter is sharded over several ranks."""
     sizes = case.layout.mesh.shape
-    return any(isinstance(p, Shard) and size > 1 for where in case.layout.parameters.values() for p, size in zip(where, sizes, strict=True))
+    return any(
+        isinstance(p, Shard) and size > 1
+        for where in case.layout.parameters.values()
+        for p, size in zip(where, sizes, strict=True)
+    )
 
 
 def holds(case: Case, kind: type, **fields: object) -> bool:
@@ -204,7 +259,11 @@ FAULTS: dict[str, tuple[Callable[[Case], bool], tuple[str, ...]]] = {
     ),
     "uneven": (
         lambda c: cut(c) and uneven_cuts(c) > 0,
-        ("world size 2", "width 3, which 2 ranks do not share evenly", "0.weight sharded along dim 0 over tp"),
+        (
+            "world size 2",
+            "width 3, which 2 ranks do not share evenly",
+            "0.weight sharded along dim 0 over tp",
+        ),
     ),
     "options": (
         lambda c: c.replication.static_graph and c.start.marked == "before",
@@ -233,7 +292,9 @@ def test_two_ranks_and_one_axis_are_left_of_a_fault_of_sharding() -> None:
 
 
 def test_a_fault_of_two_axes_keeps_both() -> None:
-    found = reduced(a_decoder(), lambda c: len(c.layout.mesh.axes) == 2 and cut(c) and Shard(0) in c.layout.batch)
+    found = reduced(
+        a_decoder(), lambda c: len(c.layout.mesh.axes) == 2 and cut(c) and Shard(0) in c.layout.batch
+    )
     assert found.case.layout.mesh.axes == (("dp", 2), ("tp", 2)) or found.case.world_size < 4
     assert "mesh axis dp=2" in found.conditions or found.case.layout.mesh.shape[0] == 1
 
@@ -248,7 +309,11 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time(name: str) -> None
     case = (
         a_decoder(dtype="bfloat16")
         if name != "ignored"
-        else a_case((Linear(inputs=9, outputs=9),), training=Training(loss="cross_entropy", steps=3), fed=Data(batch=20, ignored=0.25))
+        else a_case(
+            (Linear(inputs=9, outputs=9),),
+            training=Training(loss="cross_entropy", steps=3),
+            fed=Data(batch=20, ignored=0.25),
+        )
     )
     one, four = reduced(case, shows), reduced(case, shows, parallel=4, budget=4 * BUDGET)
     assert (one.case, one.conditions) == (four.case, four.conditions)
@@ -313,7 +378,9 @@ def test_half_a_last_line_of_a_journal_is_passed_over_and_others_are_named(tmp_p
         lines.write(b'{"case": "1')
     assert (Journal(file).get("0" * 12), Journal(file).get("1" * 12)) == (True, None)
     file.write_bytes(b"{}\n")
-    with pytest.raises(UsageError, match=rf"{file} is no journal of a reduction: .*; remove it to begin anew"):
+    with pytest.raises(
+        UsageError, match=rf"{file} is no journal of a reduction: .*; remove it to begin anew"
+    ):
         Journal(file)
     Journal(tmp_path / "none.jsonl").close()
     assert not (tmp_path / "none.jsonl").exists()
@@ -321,7 +388,9 @@ def test_half_a_last_line_of_a_journal_is_passed_over_and_others_are_named(tmp_p
 
 def test_a_rate_meant_for_large_numbers_does_not_hide_a_fault_among_normal_ones() -> None:
     case = a_case(fed=Data(batch=4, regime="large"), training=Training(learning_rate=2.0**-24))
-    found = reduced(case, lambda c: c.training.learning_rate * (1024 if c.data.regime == "large" else 1) > 1e-5)
+    found = reduced(
+        case, lambda c: c.training.learning_rate * (1024 if c.data.regime == "large" else 1) > 1e-5
+    )
     assert found.case.data.regime == "normal"
     assert "regime large" not in found.conditions
 
@@ -346,5 +415,17 @@ def test_fields_of_a_case_that_no_simplification_takes_away_are_named_here() -> 
     assert set(Training.__struct_fields__) == known
     assert set(Data.__struct_fields__) == {"batch", "regime", "ignored", "learnable"}
     assert {field.name for field in msgspec.structs.fields(Case)} == {
-        *("path", "model", "layout", "training", "data", "dtype", "replication", "start", "sdpa", "seed", "schema")
+        *(
+            "path",
+            "model",
+            "layout",
+            "training",
+            "data",
+            "dtype",
+            "replication",
+            "start",
+            "sdpa",
+            "seed",
+            "schema",
+        )
     }

@@ -71,8 +71,15 @@ class Planted:
 def chosen() -> list[tuple[str, str]]:
     wanted = os.environ.get("DIFFTEST_DEFECTS", "")
     if wanted == "all":
-        return [(fault.name, backend) for fault in all_faults().values() if fault.least_cards <= cards() for backend in fault.backends]
-    pairs = [tuple(part.strip().split(":")) for part in wanted.split(",") if part.strip()] or [tuple(part.split(":")) for part in FEW]
+        return [
+            (fault.name, backend)
+            for fault in all_faults().values()
+            if fault.least_cards <= cards()
+            for backend in fault.backends
+        ]
+    pairs = [tuple(part.strip().split(":")) for part in wanted.split(",") if part.strip()] or [
+        tuple(part.split(":")) for part in FEW
+    ]
     return [(name, backend) for name, backend in pairs]
 
 
@@ -83,7 +90,13 @@ def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
     def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
         return campaign.execute(case, name, {**options, VARIABLE: defect} if name == backend else options)
 
-    spoiled = Campaign(name=defect, backends=campaign.backends, execute=execute, corpus=campaign.corpus, workers=campaign.workers)
+    spoiled = Campaign(
+        name=defect,
+        backends=campaign.backends,
+        execute=execute,
+        corpus=campaign.corpus,
+        workers=campaign.workers,
+    )
     for case in itertools.islice(_reaching(fault.reaches, campaign, backend), CASES):
         fingerprint = shown(rerun(spoiled, case, backend))
         if fingerprint not in (AGREES, UNTOLD) and shown(rerun(campaign, case, backend)) != fingerprint:
@@ -96,7 +109,14 @@ def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
             if found is None:  # it did not come back: a run that a busy machine ended
                 continue
             own = shown(rerun(campaign, found.case, backend)) != fingerprint
-            return Planted(name=f"{defect} on {backend}", fault=fault, case=case, fingerprint=fingerprint, reduced=found, own=own)
+            return Planted(
+                name=f"{defect} on {backend}",
+                fault=fault,
+                case=case,
+                fingerprint=fingerprint,
+                reduced=found,
+                own=own,
+            )
     return None
 
 
@@ -113,7 +133,9 @@ def told(one: Planted) -> str:
     return f"{one.name}: {what}; {'its own' if one.own else 'ANOTHER FAULT'}; needs {', '.join(found.conditions)}"
 
 
-def test_planted_defects_reduce_to_few_ranks_layers_and_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_planted_defects_reduce_to_few_ranks_layers_and_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     from workers.backends import candidates  # noqa: PLC0415
     from workers.cluster import dispatch  # noqa: PLC0415
@@ -123,7 +145,13 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(tmp_path: Path, ca
     with dispatch.cluster(None, None) as workers:
         pool = dispatch.Pool(workers, deadline=DEADLINE_SECONDS)
         pool.require(ORACLE)
-        campaign = Campaign(name="quality", backends=candidates(()), execute=pool.execute, corpus=Corpus(tmp_path), workers=workers)
+        campaign = Campaign(
+            name="quality",
+            backends=candidates(()),
+            execute=pool.execute,
+            corpus=Corpus(tmp_path),
+            workers=workers,
+        )
         for defect, backend in pairs:
             one = planted(campaign, defect, backend)
             with capsys.disabled():
@@ -137,6 +165,8 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(tmp_path: Path, ca
     assert [one.name for one in results if not one.own] == []
     for one in results:
         case = one.reduced.case
-        assert case.world_size == (4 if one.name in FOUR_RANKS else RANKS[one.fault.blame]), told(one)  # with fewer it is another fault
+        assert case.world_size == (4 if one.name in FOUR_RANKS else RANKS[one.fault.blame]), told(
+            one
+        )  # with fewer it is another fault
         assert len(case.model.layers) <= 2, told(one)
         assert case.training.steps <= STEPS.get(one.fault.name, 1), told(one)

@@ -31,7 +31,11 @@ def result(backend: str, verdict: str, *fingerprints: str) -> dict[str, object]:
 
 def test_outcomes_are_counted_by_backend_the_most_frequent_first() -> None:
     crash = "xla_spmd-completion-crash-00000000"
-    results = [result("xla_spmd", "agree"), *[result("xla_spmd", "diverge", crash)] * 2, result("torch_ddp", "unsupported")]
+    results = [
+        result("xla_spmd", "agree"),
+        *[result("xla_spmd", "diverge", crash)] * 2,
+        result("torch_ddp", "unsupported"),
+    ]
     assert rates(results) == {"xla_spmd": {crash: 2, "agree": 1}, "torch_ddp": {"unsupported": 1}}
     assert list(rates(results)["xla_spmd"]) == [crash, "agree"]
 
@@ -48,7 +52,7 @@ def test_load_runs_beside_and_ends_with_the_hunt() -> None:
 
 def test_load_ends_with_a_hunt_that_is_killed() -> None:
     program = "import time\nfrom difftest.commands.replay import busy\nwith busy(2): print(flush=True), time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as hunt:  # noqa: S603
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as hunt:
         assert hunt.stdout
         hunt.stdout.readline()
         load = psutil.Process(hunt.pid).children()
@@ -59,7 +63,9 @@ def test_load_ends_with_a_hunt_that_is_killed() -> None:
     assert (len(load), left) == (2, [])
 
 
-@pytest.mark.parametrize(("check", "by", "runs"), [("determinism", lambda run: 5e-8 * run, 4), ("gradients", lambda _run: 0.5, 2)])
+@pytest.mark.parametrize(
+    ("check", "by", "runs"), [("determinism", lambda run: 5e-8 * run, 4), ("gradients", lambda _run: 0.5, 2)]
+)
 def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, check: str, by: Callable[[int], float], runs: int
 ) -> None:
@@ -73,7 +79,11 @@ def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
     examined(campaign, a_case())
     assert the_finding(campaign).check == check
     machine.asked.clear()
-    monkeypatch.setattr(sandbox, "run", lambda case, name, *, deadline, options=None: machine.execute(case, name, options or {}))  # noqa: ARG005
+    monkeypatch.setattr(
+        sandbox,
+        "run",
+        lambda case, name, *, deadline, options=None: machine.execute(case, name, options or {}),
+    )
     folder = tmp_path / the_finding(campaign).fingerprint
     done = CliRunner().invoke(command, [str(folder), "--times", "2", "--json"], standalone_mode=False)
     assert (done.return_value, json.loads(done.stdout)["reproduced"]) == (DIVERGES, 2)
@@ -86,7 +96,9 @@ def test_a_mismatch_is_told_only_once_an_oracle_in_doubt_agrees_and_that_runs_on
 ) -> None:
     asked = []
 
-    def execute(case: Case, backend: str, *, deadline: float, options: Mapping[str, str] | None = None) -> Outcome:  # noqa: ARG001
+    def execute(
+        case: Case, backend: str, *, deadline: float, options: Mapping[str, str] | None = None
+    ) -> Outcome:
         asked.append((backend, options))
         if backend == ORACLE:
             return oracle(case, noise_in_doubt if options else NOISE)
@@ -95,6 +107,8 @@ def test_a_mismatch_is_told_only_once_an_oracle_in_doubt_agrees_and_that_runs_on
     monkeypatch.setattr(sandbox, "run", execute)
     file = tmp_path / "case.json"
     file.write_bytes(a_case().to_json())
-    done = CliRunner().invoke(command, [str(file), "--backends", "torch_ddp", "--times", "2"], standalone_mode=False)
+    done = CliRunner().invoke(
+        command, [str(file), "--backends", "torch_ddp", "--times", "2"], standalone_mode=False
+    )
     assert done.return_value == status, done.output
     assert asked == [(ORACLE, None), ("torch_ddp", None), (ORACLE, IN_DOUBT), ("torch_ddp", None)]

@@ -34,7 +34,9 @@ from reports.write import DEFAULT_FORMATS, FORMATS, write
 
 BEGAN = datetime(2026, 1, 5, 9, tzinfo=UTC)
 VERSIONS = {"python": "3.11.2", "torch": "2.9.0"}
-EVIL = "<script>document.title='owned'</script> | a \\| `b` | & \"c\"\nsecond line ``` [x](javascript:alert(1))"
+EVIL = (
+    "<script>document.title='owned'</script> | a \\| `b` | & \"c\"\nsecond line ``` [x](javascript:alert(1))"
+)
 QUERY = """
 t = pd.read_parquet("runs/first/table.parquet")
 d = t[t.verdict == "diverge"]
@@ -49,12 +51,23 @@ magnitudes = st.floats(0.0, 1e30)
 
 def measured(ratio: float = 0.5, **changes: object) -> Measurement:
     numbers = Measurement(
-        stage="forward", tensor="loss", step=0, elements=1, differing=0, error=1e-7, greatest=1e-7, scale=1.0, floor=2e-7, ratio=ratio
+        stage="forward",
+        tensor="loss",
+        step=0,
+        elements=1,
+        differing=0,
+        error=1e-7,
+        greatest=1e-7,
+        scale=1.0,
+        floor=2e-7,
+        ratio=ratio,
     )
     return msgspec.structs.replace(numbers, **changes)
 
 
-def observed(index: int = 0, backend: str = "torch_ddp", verdict: str = "agree", **changes: object) -> Observation:
+def observed(
+    index: int = 0, backend: str = "torch_ddp", verdict: str = "agree", **changes: object
+) -> Observation:
     run = Observation(
         campaign="first",
         index=index,
@@ -101,7 +114,11 @@ def found(**changes: object) -> Finding:
 
 
 def case() -> Case:
-    layout = Layout(mesh=Mesh((("dp", 2),)), batch=(Shard(0),), parameters={"0.weight": (Replicate(),), "0.bias": (Replicate(),)})
+    layout = Layout(
+        mesh=Mesh((("dp", 2),)),
+        batch=(Shard(0),),
+        parameters={"0.weight": (Replicate(),), "0.bias": (Replicate(),)},
+    )
     model = Model(layers=(Linear(inputs=4, outputs=2),))
     return Case(path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=4))
 
@@ -163,7 +180,9 @@ class Page(HTMLParser):
 
 def test_the_table_has_exactly_the_documented_columns(tmp_path: Path) -> None:
     for t in (frame.load(made(tmp_path / "empty")), frame.load(made(tmp_path / "some", *several()))):
-        assert {name: str(dtype) for name, dtype in t.dtypes.items()} == {c.name: c.dtype for c in frame.COLUMNS}
+        assert {name: str(dtype) for name, dtype in t.dtypes.items()} == {
+            c.name: c.dtype for c in frame.COLUMNS
+        }
     assert all(f"| `{c.name}` | `{c.dtype}` | {c.meaning} |" in frame.describe() for c in frame.COLUMNS)
 
 
@@ -181,7 +200,12 @@ def test_a_run_without_measurements_is_one_row_of_nulls(tmp_path: Path) -> None:
     t = frame.load(made(tmp_path, *several()))
     row = t[t["status"] == "crash"].iloc[0]
     assert row[[c.name for c in frame.TENSOR]].isna().all()
-    assert (row["stage"], row["failed_step"], row["kind"], row["fingerprint"]) == ("backward", 1, "SIGSEGV", "a-b-c-00000000")
+    assert (row["stage"], row["failed_step"], row["kind"], row["fingerprint"]) == (
+        "backward",
+        1,
+        "SIGSEGV",
+        "a-b-c-00000000",
+    )
     assert row["fingerprints"] == "a-b-c-00000000 a-b-d-00000001"
     assert t[t["status"] == "finished"][["stage", "failed_step", "kind", "message"]].isna().all(axis=None)
 
@@ -198,7 +222,10 @@ def test_the_three_line_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     known: dict[str, Any] = {"pd": pd}
     exec(QUERY, known)  # noqa: S102 - it is what the README tells people to type
-    assert known["answer"].to_dict() == {("data_parallel", "xla_spmd", 2): 1, ("tensor_parallel", "xla_spmd", 4): 1}
+    assert known["answer"].to_dict() == {
+        ("data_parallel", "xla_spmd", 2): 1,
+        ("tensor_parallel", "xla_spmd", 4): 1,
+    }
 
 
 @pytest.mark.parametrize("observations", [(), several()], ids=["empty", "several"])
@@ -218,9 +245,17 @@ def test_csv_gives_the_rows_back(tmp_path: Path) -> None:
 
 def test_every_format_renders_an_empty_corpus(tmp_path: Path) -> None:
     made(tmp_path)
-    assert [file.name for file in write(tmp_path)] == ["table.parquet", "summary.json", "summary.md", "report.html"]
+    assert [file.name for file in write(tmp_path)] == [
+        "table.parquet",
+        "summary.json",
+        "summary.md",
+        "report.html",
+    ]
     assert all(file.stat().st_size for file in write(tmp_path, plugins.names(FORMATS)))
-    assert json.loads((tmp_path / "summary.json").read_text())["verdict"] == "No findings; nothing was compared yet."
+    assert (
+        json.loads((tmp_path / "summary.json").read_text())["verdict"]
+        == "No findings; nothing was compared yet."
+    )
 
 
 def test_every_format_satisfies_the_protocol() -> None:
@@ -234,32 +269,67 @@ def test_the_tables_count_what_the_table_holds(tmp_path: Path) -> None:
     t = frame.load(made(tmp_path, *several()))
     agreement = tables.agreement(t).set_index(["path", "backend"]).to_dict("index")
     assert agreement["data_parallel", "xla_spmd"] == {"cases": 1, "agree": 0, "diverge": 1, "inconclusive": 0}
-    assert agreement["tensor_parallel", "torch_ddp"] == {"cases": 1, "agree": 0, "diverge": 0, "inconclusive": 1}
-    assert tables.diverging(t)[["world_size", "cases", "diverge"]].to_numpy().tolist() == [[2, 1, 1], [4, 1, 1]]
+    assert agreement["tensor_parallel", "torch_ddp"] == {
+        "cases": 1,
+        "agree": 0,
+        "diverge": 0,
+        "inconclusive": 1,
+    }
+    assert tables.diverging(t)[["world_size", "cases", "diverge"]].to_numpy().tolist() == [
+        [2, 1, 1],
+        [4, 1, 1],
+    ]
     [failure] = tables.failures(t).to_dict("records")
-    assert failure == {"symptom": "crash", "stage": "backward", "backend": "xla_spmd", "kind": "SIGSEGV", "runs": 1, "cases": 1}
+    assert failure == {
+        "symptom": "crash",
+        "stage": "backward",
+        "backend": "xla_spmd",
+        "kind": "SIGSEGV",
+        "runs": 1,
+        "cases": 1,
+    }
     assert tables.run_times(t)["runs"].sum() == len(several())
 
 
 def test_ratios_are_those_of_the_farthest_tensor_and_leave_exact_ones_out(tmp_path: Path) -> None:
-    ratios = tables.greatest_ratios(frame.load(made(tmp_path, *several()))).set_index(["path", "backend", "tensor_stage"]).to_dict("index")
+    ratios = (
+        tables.greatest_ratios(frame.load(made(tmp_path, *several())))
+        .set_index(["path", "backend", "tensor_stage"])
+        .to_dict("index")
+    )
     assert ratios["data_parallel", "torch_ddp", "update"]["greatest"] == 2.0
-    assert ratios["data_parallel", "xla_spmd", "forward"] == {"runs": 1, "median": 1e30, "p99": 1e30, "greatest": 1e30}
+    assert ratios["data_parallel", "xla_spmd", "forward"] == {
+        "runs": 1,
+        "median": 1e30,
+        "p99": 1e30,
+        "greatest": 1e30,
+    }
 
 
 def test_the_worst_verdict_of_two_campaigns_counts(tmp_path: Path) -> None:
     runs = (observed(verdict="diverge"), observed(campaign="second", verdict="agree"))
-    assert tables.agreement(frame.load(made(tmp_path, *runs)))[["cases", "diverge"]].to_numpy().tolist() == [[1, 1]]
+    assert tables.agreement(frame.load(made(tmp_path, *runs)))[["cases", "diverge"]].to_numpy().tolist() == [
+        [1, 1]
+    ]
 
 
 def test_planted_and_null_runs_are_not_counted(tmp_path: Path) -> None:
-    t = frame.load(made(tmp_path, observed(), observed(1, verdict="diverge", purpose="planted"), observed(2, purpose="null")))
+    t = frame.load(
+        made(
+            tmp_path,
+            observed(),
+            observed(1, verdict="diverge", purpose="planted"),
+            observed(2, purpose="null"),
+        )
+    )
     assert tables.agreement(t)["cases"].sum() == 1
     assert not len(tables.diverging(t))
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.builds(observed, st.integers(0, 5), words, verdicts, dtype=words, reason=text), max_size=12))
+@given(
+    st.lists(st.builds(observed, st.integers(0, 5), words, verdicts, dtype=words, reason=text), max_size=12)
+)
 def test_verdicts_add_up(observations: list[Observation]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         t = frame.load(made(Path(folder), *observations))
@@ -272,8 +342,14 @@ def test_verdicts_add_up(observations: list[Observation]) -> None:
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.lists(st.builds(measured, magnitudes, tensor=text, error=magnitudes, exact=st.booleans()), max_size=6), text, text)
-def test_whatever_was_measured_comes_back_from_parquet(measurements: list[Measurement], path: str, reason: str) -> None:
+@given(
+    st.lists(st.builds(measured, magnitudes, tensor=text, error=magnitudes, exact=st.booleans()), max_size=6),
+    text,
+    text,
+)
+def test_whatever_was_measured_comes_back_from_parquet(
+    measurements: list[Measurement], path: str, reason: str
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         t = frame.load(made(out, observed(measurements=tuple(measurements), path=path, reason=reason)))
@@ -286,7 +362,13 @@ def test_whatever_was_measured_comes_back_from_parquet(measurements: list[Measur
 @given(st.lists(st.tuples(text, text, text), min_size=1, max_size=10))
 def test_a_page_holds_any_text_as_text(texts: list[tuple[str, str, str]]) -> None:
     evil = [
-        found(detail=f"{detail}</pre><img src=x>", log=detail, path=path, evidence={name: detail}, fingerprint=detail)
+        found(
+            detail=f"{detail}</pre><img src=x>",
+            log=detail,
+            path=path,
+            evidence={name: detail},
+            fingerprint=detail,
+        )
         for detail, path, name in texts
     ]
     page = Page(html.render(report(frame.load(Corpus(Path("nowhere"))), *evil, title=texts[0][0])).decode())
@@ -300,24 +382,48 @@ def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> 
     page = Page(write(tmp_path, ["html"])[0].read_text())
     assert "script" not in page.tags
     assert EVIL in page.text
-    assert page.text.index("Findings") < page.text.index(found().fingerprint) < page.text.index("Agreement by path")
+    assert (
+        page.text.index("Findings")
+        < page.text.index(found().fingerprint)
+        < page.text.index("Agreement by path")
+    )
     assert all((tmp_path / link).is_file() for link in page.links)
     assert not [link for link in page.links if "://" in link]
 
 
 def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_path: Path) -> None:
-    ablations = {"it runs on one device, unsharded": "disappears", f"{EVIL} runs it": "stays, 12.7 noise floors", "none": "no telling: why"}
-    made(tmp_path, *several(), findings=(found(ablations=ablations, located=("forward, step 0: module 1 (RMSNorm)",)),))
+    ablations = {
+        "it runs on one device, unsharded": "disappears",
+        f"{EVIL} runs it": "stays, 12.7 noise floors",
+        "none": "no telling: why",
+    }
+    made(
+        tmp_path,
+        *several(),
+        findings=(found(ablations=ablations, located=("forward, step 0: module 1 (RMSNorm)",)),),
+    )
     page = Page(write(tmp_path, ["html"])[0].read_text())
     assert "script" not in page.tags
-    for told in ("disappears when", "it runs on one device", "stays when", f"{EVIL} runs it", "first wrong at", "module 1 (RMSNorm)"):
+    for told in (
+        "disappears when",
+        "it runs on one device",
+        "stays when",
+        f"{EVIL} runs it",
+        "first wrong at",
+        "module 1 (RMSNorm)",
+    ):
         assert told in page.text, told
     assert "no telling when" not in page.text
 
 
 def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
-    known, new = found(), found(fingerprint="xla_spmd-loss-crash-00000000", first_seen=later.isoformat(), symptom=Symptom.CRASH)
+    known, new = (
+        found(),
+        found(
+            fingerprint="xla_spmd-loss-crash-00000000", first_seen=later.isoformat(), symptom=Symptom.CRASH
+        ),
+    )
     runs = (observed(), observed(campaign="second", started=later.isoformat()))
     made(tmp_path, *runs, findings=(known, new))
     built = build(tmp_path)
@@ -329,7 +435,10 @@ def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) ->
 
 def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tmp_path: Path) -> None:
     told = "torch_xla: torchax is right"
-    with_layer, without = found(evidence={"layer": told}), found(fingerprint="xla_spmd-loss-mismatch-00000000")
+    with_layer, without = (
+        found(evidence={"layer": told}),
+        found(fingerprint="xla_spmd-loss-mismatch-00000000"),
+    )
     assert tables.findings([with_layer, without])["layer"].tolist() == [told, ""]
     made(tmp_path, *several(), findings=(with_layer, without))
     page, told_json, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
@@ -340,7 +449,11 @@ def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tm
 
 def test_what_is_known_upstream_is_in_the_verdict_and_told_by_every_format(tmp_path: Path) -> None:
     issue = "https://github.com/pytorch/xla/issues/9735"
-    made(tmp_path, *several(), findings=(found(upstream=issue), found(fingerprint="xla_spmd-loss-mismatch-00000000")))
+    made(
+        tmp_path,
+        *several(),
+        findings=(found(upstream=issue), found(fingerprint="xla_spmd-loss-mismatch-00000000")),
+    )
     assert build(tmp_path).verdict.startswith("2 findings (2 new, 1 known upstream) in 2 cases")
     page, told, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
     assert sorted(finding["upstream"] for finding in json.loads(told)["findings"]) == ["", issue]
@@ -350,7 +463,11 @@ def test_what_is_known_upstream_is_in_the_verdict_and_told_by_every_format(tmp_p
 
 def test_a_backends_versions_are_those_of_a_run_that_finished_where_one_did(tmp_path: Path) -> None:
     crash, fewer = Ending(status="crash"), {"torch": "2.9.0"}
-    runs = (observed(0), observed(1, outcome=crash, environment=fewer), observed(1, "xla_spmd", outcome=crash, environment=fewer))
+    runs = (
+        observed(0),
+        observed(1, outcome=crash, environment=fewer),
+        observed(1, "xla_spmd", outcome=crash, environment=fewer),
+    )
     made(tmp_path, *runs)
     assert build(tmp_path).environment == {"torch_ddp": VERSIONS, "xla_spmd": fewer}
 
@@ -403,15 +520,52 @@ def test_a_markdown_cell_is_one_line_in_which_nothing_is_markup(value: str) -> N
 
 
 def test_markdown_stays_below_a_mebibyte_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
-    many = tuple(found(fingerprint=f"xla_spmd-loss-mismatch-{n:08x}", detail="\N{SNOWMAN}|" * 3000, blame="|" * 500) for n in range(3000))
+    many = tuple(
+        found(fingerprint=f"xla_spmd-loss-mismatch-{n:08x}", detail="\N{SNOWMAN}|" * 3000, blame="|" * 500)
+        for n in range(3000)
+    )
     content = markdown.render(report(frame.load(made(tmp_path, *several())), *many))
     assert len(content) < markdown.GREATEST_BYTES
     assert len(re.findall(rb"\d more: see report.html", content)) == 2
 
 
 def test_numbers_read_well() -> None:
-    values = (None, math.nan, math.inf, -math.inf, 1e30, 0.0, 0.1234567, 12345, 12345.6, 5.0, 999.7, 310000.0, 4.6e-7, "", "a_b", pd.NA)
-    expected = ["–", "–", "∞", "-∞", "∞", "0", "0.123", "12,345", "12,346", "5.00", "1,000", "3.1e5", "4.6e-7", "–", "a_b", "–"]  # noqa: RUF001 - a dash
+    values = (
+        None,
+        math.nan,
+        math.inf,
+        -math.inf,
+        1e30,
+        0.0,
+        0.1234567,
+        12345,
+        12345.6,
+        5.0,
+        999.7,
+        310000.0,
+        4.6e-7,
+        "",
+        "a_b",
+        pd.NA,
+    )
+    expected = [
+        "–",
+        "–",
+        "∞",
+        "-∞",
+        "∞",
+        "0",
+        "0.123",
+        "12,345",
+        "12,346",
+        "5.00",
+        "1,000",
+        "3.1e5",
+        "4.6e-7",
+        "–",
+        "a_b",
+        "–",
+    ]
     assert [cells.shown(value) for value in values] == expected
 
 

@@ -61,14 +61,20 @@ FAULTS = (
 
 
 def plan(case: Case) -> reproducer.Plan:
-    return tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
+    return (
+        tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
+    )
 
 
 def scripts(backend: str, shown: Fault, *, plain: bool | None = False) -> Iterator[tuple[Case, str]]:
     """The script of every generated case that the backend takes; `plain`: of every other one where it is None."""
     for index in range(CASES):
         case = case_at(0, index)
-        if candidates()[backend].unsupported(case) is None and refusal(case, backend) is None and "0.weight" in case.model.parameters():
+        if (
+            candidates()[backend].unsupported(case) is None
+            and refusal(case, backend) is None
+            and "0.weight" in case.model.parameters()
+        ):
             yield (
                 case,
                 render(
@@ -84,8 +90,16 @@ def scripts(backend: str, shown: Fault, *, plain: bool | None = False) -> Iterat
 
 def functions(script: str) -> dict[str, Any]:
     """The script's functions that make numbers, run without torch: tensors stay arrays."""
-    wanted = [node for node in ast.parse(script).body if isinstance(node, ast.FunctionDef) and node.name in {"draw", "weight", "batch"}]
-    space: dict[str, Any] = {"np": np, "hashlib": importlib.import_module("hashlib"), "torch": SimpleNamespace(from_numpy=lambda a: a)}
+    wanted = [
+        node
+        for node in ast.parse(script).body
+        if isinstance(node, ast.FunctionDef) and node.name in {"draw", "weight", "batch"}
+    ]
+    space: dict[str, Any] = {
+        "np": np,
+        "hashlib": importlib.import_module("hashlib"),
+        "torch": SimpleNamespace(from_numpy=lambda a: a),
+    }
     exec(compile(ast.Module(wanted, []), "script", "exec"), space)  # noqa: S102  our own script
     return space
 
@@ -95,12 +109,16 @@ def test_every_template_is_named_after_a_backend() -> None:
 
 
 @pytest.mark.parametrize("backend", reproducer.backends())
-@pytest.mark.parametrize("shown", FAULTS, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}")
+@pytest.mark.parametrize(
+    "shown", FAULTS, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"
+)
 def test_the_scripts_of_generated_cases_stand_alone(backend: str, shown: Fault) -> None:
     for case, script in scripts(backend, shown, plain=None):
         tree = ast.parse(script)
         compile(tree, case.id, "exec")
-        names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+        names = [
+            alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        ]
         names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         assert not OURS & {name.partition(".")[0] for name in names}
         assert script.count("\n") <= MOST_LINES
@@ -115,11 +133,16 @@ def test_a_script_draws_the_numbers_of_the_case(backend: str) -> None:
         if "WEIGHTS" in script:
             continue
         space = functions(script)
-        space["rounded"] = lambda values, dtype=case.dtype: numbers.round_to(dtype, np.asarray(values, dtype=np.float64))
+        space["rounded"] = lambda values, dtype=case.dtype: numbers.round_to(
+            dtype, np.asarray(values, dtype=np.float64)
+        )
         if case.data.learnable and not case.model.tokens:
             continue  # rounds on torch's side before the teacher sees it
         for name, values in numbers.weights(case).items():
-            assert np.array_equal(space["rounded"](space["weight"](name, values.shape)), values), (case.id, name)
+            assert np.array_equal(space["rounded"](space["weight"](name, values.shape)), values), (
+                case.id,
+                name,
+            )
         for step in range(2):
             inputs, targets, *others = space["batch"](step)
             truth = numbers.batch(case, step)
@@ -142,9 +165,13 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
     for name, values in numbers.weights(case).items():
         assert np.array_equal(np.array(listed[name], dtype=np.float32), values)
     for step, (what, values) in itertools.product(range(2), {"inputs": 0, "targets": 1}.items()):
-        said = next(line for line in text.splitlines() if f"{what} = torch.tensor(" in line).partition("torch.tensor(")[2]
+        said = next(line for line in text.splitlines() if f"{what} = torch.tensor(" in line).partition(
+            "torch.tensor("
+        )[2]
         truth = (numbers.batch(case, step).inputs, numbers.batch(case, step).targets)[values]
-        assert np.array_equal(np.array(ast.literal_eval(said.partition("[step]")[0])[step], dtype=np.float32), truth)
+        assert np.array_equal(
+            np.array(ast.literal_eval(said.partition("[step]")[0])[step], dtype=np.float32), truth
+        )
     assert (".to(torch." in said) == (dtype != "float32")
     assert "WEIGHTS" not in render(a_case(fed=Data(batch=32)), "torch_ddp", FAULTS[0], "many")
 
@@ -158,7 +185,9 @@ OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0]
 
 
 @pytest.mark.parametrize("backend", reproducer.backends())
-@pytest.mark.parametrize("shown", OF_SMALL, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}")
+@pytest.mark.parametrize(
+    "shown", OF_SMALL, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"
+)
 def test_the_script_of_a_small_case_is_short(backend: str, shown: Fault) -> None:
     """All lines of it, blank ones too."""
     case, more = SMALL.get(backend, a_case()), MORE.get(backend, 0)
@@ -182,7 +211,10 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_r
     corpus.save(msgspec.structs.replace(FOUND, check=check), a_case())
     done = CliRunner().invoke(command, [str(tmp_path / FOUND.fingerprint), "--json"], standalone_mode=False)
     told = json.loads(done.stdout)
-    assert (done.return_value, told["reason"]) == (1, f"no script spells out the check {check!r}: it looks at more than a run's numbers")
+    assert (done.return_value, told["reason"]) == (
+        1,
+        f"no script spells out the check {check!r}: it looks at more than a run's numbers",
+    )
 
 
 def test_every_check_is_spelled_out_or_refused() -> None:
@@ -225,7 +257,9 @@ def test_other_numbers_of_a_half_type_are_rounded_before_float64_takes_them() ->
     text = render(a_case(dtype="bfloat16"), "torch_ddp", FAULTS[1], "half", plain=True)
     assert "torch.randn((4, 4)).to(torch.bfloat16)" in text
     assert ".to(torch.bfloat16).to(dtype)" in text
-    assert "--xla_allow_excess_precision=false" in render(a_case(dtype="bfloat16"), "xla_spmd", FAULTS[1], "half")
+    assert "--xla_allow_excess_precision=false" in render(
+        a_case(dtype="bfloat16"), "xla_spmd", FAULTS[1], "half"
+    )
 
 
 def test_replicas_draw_one_at_a_time() -> None:
@@ -238,7 +272,12 @@ def test_replicas_draw_one_at_a_time() -> None:
 def test_what_a_script_does_not_use_is_not_imported() -> None:
     for _, text in scripts("torch_fsdp", FAULTS[1], plain=True):
         used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        found = [alias for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+        found = [
+            alias
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        ]
         assert {(alias.asname or alias.name).partition(".")[0] for alias in found} <= used
 
 
@@ -255,7 +294,9 @@ LEARNED = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="1.weight",
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_collective_is_spelled_out_as_each_side_asks_for_it(operation: str, form: str) -> None:
     case = collective_case(operation, form, factor=0.5)
-    on_torch, on_xla, whole = (render(case, name, LEARNED, "collective") for name in ("torch_ddp", "xla_replica", "xla_spmd"))
+    on_torch, on_xla, whole = (
+        render(case, name, LEARNED, "collective") for name in ("torch_ddp", "xla_replica", "xla_spmd")
+    )
     for text in (on_torch, on_xla, whole):
         compile(text, operation, "exec")
     assert "GROUPS[0]" in on_torch
@@ -266,9 +307,14 @@ def test_a_collective_is_spelled_out_as_each_side_asks_for_it(operation: str, fo
 
 
 def test_flash_attention_is_spelled_out_where_its_kernel_is_torchs() -> None:
-    flash = FlashAttention(width=8, heads=2, head_dim=4, length=8, keys=5, causal=True, segments=True, bias=True, scale=0.5)
+    flash = FlashAttention(
+        width=8, heads=2, head_dim=4, length=8, keys=5, causal=True, segments=True, bias=True, scale=0.5
+    )
     usual = "[SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]"
-    for spec, kernel in ((flash, "sdpa_kernel(SDPBackend.MATH)"), (msgspec.structs.replace(flash, bias=False), usual)):
+    for spec, kernel in (
+        (flash, "sdpa_kernel(SDPBackend.MATH)"),
+        (msgspec.structs.replace(flash, bias=False), usual),
+    ):
         case = a_case((spec, Linear(inputs=8, outputs=2)), sequence=8)
         text = render(case, "torch_ddp", LEARNED, "flash")
         compile(text, kernel, "exec")
@@ -282,7 +328,10 @@ def test_flash_attention_is_spelled_out_where_its_kernel_is_torchs() -> None:
 
 
 def test_moved_activations_are_spelled_out_where_they_have_placements() -> None:
-    moves = (Redistribute(width=4, dims=(1,), by="full_tensor"), Redistribute(width=4, dims=(None,), by="to_local"))
+    moves = (
+        Redistribute(width=4, dims=(1,), by="full_tensor"),
+        Redistribute(width=4, dims=(None,), by="to_local"),
+    )
     case = a_case((Linear(inputs=4, outputs=4), *moves, Linear(inputs=4, outputs=2)))
     text = render(case, "torch_dtensor", FAULTS[1], "moves")
     assert "ByFullTensor([Shard(1)]), ByToLocal([Replicate()])" in text
@@ -306,29 +355,53 @@ def test_a_tied_weight_is_tied_in_the_script() -> None:
 def test_blocks_are_computed_again_where_the_case_says_so() -> None:
     block = Residual(layers=(Linear(inputs=4, outputs=4),))
     case = a_case((Linear(inputs=4, outputs=4), block), training=Training(checkpointing=True))
-    assert "checkpoint(super().forward, x, use_reentrant=False)" in render(case, "torch_ddp", FAULTS[0], "again")
+    assert "checkpoint(super().forward, x, use_reentrant=False)" in render(
+        case, "torch_ddp", FAULTS[0], "again"
+    )
     assert "from torch_xla.utils.checkpoint import checkpoint" in render(case, "xla_ddp", FAULTS[0], "again")
 
 
 def test_a_needle_holds_no_number_folder_or_address() -> None:
-    assert needle("Sharding propagation failed for Op(op=aten.view.default, args_schema=Spec(S(0) on (31, 12)))") == (
-        "Sharding propagation failed for Op(op=aten.view.default,"
-    )
+    assert needle(
+        "Sharding propagation failed for Op(op=aten.view.default, args_schema=Spec(S(0) on (31, 12)))"
+    ) == ("Sharding propagation failed for Op(op=aten.view.default,")
     assert (
-        needle("2026 F external/xla/util.h:127] Check failed: ShapeUtil::IsScalar(value.shape())") == "ShapeUtil::IsScalar(value.shape())"
+        needle("2026 F external/xla/util.h:127] Check failed: ShapeUtil::IsScalar(value.shape())")
+        == "ShapeUtil::IsScalar(value.shape())"
     )
     assert needle("0x7f 12") == ""
 
 
 def test_the_tolerance_lies_between_rounding_and_the_error() -> None:
-    known = {"stage": "update", "tensor": "w", "step": 0, "elements": 1, "differing": 1, "error": 0.01, "scale": 1.0, "ratio": 1e6}
+    known = {
+        "stage": "update",
+        "tensor": "w",
+        "step": 0,
+        "elements": 1,
+        "differing": 1,
+        "error": 0.01,
+        "scale": 1.0,
+        "ratio": 1e6,
+    }
     assert tolerance(Measurement(**known, greatest=0.01, floor=1e-8)) == pytest.approx(1e-5)
     assert tolerance(Measurement(**known, greatest=0.5, floor=0.0, exact=True)) == 0.25
 
 
 def test_a_failure_is_sought_by_type_and_message() -> None:
-    failure = Failure(symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, step=2, kind="ValueError", message="size 3 is not allowed here")
-    seen = {"backend": "torch_ddp", "side": "torch", "path": "data_parallel", "stage": Stage.FORWARD, "step": 2}
+    failure = Failure(
+        symptom=Symptom.EXCEPTION,
+        stage=Stage.FORWARD,
+        step=2,
+        kind="ValueError",
+        message="size 3 is not allowed here",
+    )
+    seen = {
+        "backend": "torch_ddp",
+        "side": "torch",
+        "path": "data_parallel",
+        "stage": Stage.FORWARD,
+        "step": 2,
+    }
     first = Divergence(**seen, check="completion", symptom=Symptom.EXCEPTION, cause=identity(failure))
     assert fault(first, failure, None) == Fault(
         kind="raises", stage=Stage.FORWARD, step=2, failure="ValueError", needle="is not allowed here"
@@ -359,15 +432,23 @@ def test_a_script_that_ends_otherwise_or_not_at_all_shows_nothing() -> None:
 
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-needs_xla = pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed")
+needs_xla = pytest.mark.skipif(
+    importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
+)
 CLIPPED = a_case(DEEP, training=Training(clip_norm=0.25))
 UNEVEN = a_case(training=Training(loss="cross_entropy"), fed=Data(batch=3))
 GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-4)
 UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=0, tensor="0.weight", tolerance=1e-4)
 COPIES = Fault(kind="replicas", stage=Stage.UPDATE, step=0, tensor="0.weight")
-ASSERT = Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle="isFunctionalTensor")
-MISSING = Fault(kind="raises", stage=Stage.FORWARD, step=0, failure="AttributeError", needle="_coordinate_on_dim")
-ABORT = Fault(kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGABRT", needle="ShapeUtil::IsScalarWithElementType")
+ASSERT = Fault(
+    kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle="isFunctionalTensor"
+)
+MISSING = Fault(
+    kind="raises", stage=Stage.FORWARD, step=0, failure="AttributeError", needle="_coordinate_on_dim"
+)
+ABORT = Fault(
+    kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGABRT", needle="ShapeUtil::IsScalarWithElementType"
+)
 VIEW, NO_VIEW = (a_case(replication=Replication(gradient_as_bucket_view=view)) for view in (True, False))
 
 
@@ -395,9 +476,14 @@ def test_a_healthy_backend_shows_nothing(backend: str) -> None:
 @pytest.mark.nightly
 @needs_torch
 def test_collectives_and_moves_that_are_healthy_show_nothing() -> None:
-    moves = (Redistribute(width=4, dims=(1,), by="full_tensor"), Redistribute(width=4, dims=(None,), by="to_local"))
+    moves = (
+        Redistribute(width=4, dims=(1,), by="full_tensor"),
+        Redistribute(width=4, dims=(None,), by="to_local"),
+    )
     moving = a_case((Linear(inputs=4, outputs=4), *moves, Linear(inputs=4, outputs=2)))
-    cases = [(collective_case(operation, "single", factor=0.5), "torch_ddp", LEARNED) for operation in OPERATIONS]
+    cases = [
+        (collective_case(operation, "single", factor=0.5), "torch_ddp", LEARNED) for operation in OPERATIONS
+    ]
     for case, backend, shown in [*cases, (moving, "torch_dtensor", GRADIENT)]:
         done = run_script(render(case, backend, shown, "healthy", plain=True))
         assert not done.shown
@@ -408,7 +494,11 @@ def test_collectives_and_moves_that_are_healthy_show_nothing() -> None:
 @pytest.mark.nightly
 @needs_torch
 def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
-    sharded = a_case(sharded={"0.weight": (Shard(0),), "0.bias": (Shard(0),)}, mesh=(("dp_shard", 2),), path="fully_sharded")
+    sharded = a_case(
+        sharded={"0.weight": (Shard(0),), "0.bias": (Shard(0),)},
+        mesh=(("dp_shard", 2),),
+        path="fully_sharded",
+    )
     columns = tensor_parallel_case()
     for case, backend in ((sharded, "torch_fsdp"), (columns, "torch_tp")):
         done = run_script(render(case, backend, GRADIENT, "healthy", plan(case)))

@@ -30,7 +30,9 @@ from difftest.records.observation import Observation, read_observations
 from difftest.records.resume import resumed
 
 CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
-DEFINED = Definition(seed=0, paths=("a", "b"), backends=("ddp",), max_world_size=8, twice_every=8, versions={"torch": "2"})
+DEFINED = Definition(
+    seed=0, paths=("a", "b"), backends=("ddp",), max_world_size=8, twice_every=8, versions={"torch": "2"}
+)
 
 
 def odd(case: Case) -> bool:
@@ -42,7 +44,9 @@ def a_machine() -> Machine:
     return Machine(spmd=sharded, ddp=odd)
 
 
-def told_of(root: Path, machine: Machine | None = None, name: str = "one", *, fresh: bool = False) -> list[Progress]:
+def told_of(
+    root: Path, machine: Machine | None = None, name: str = "one", *, fresh: bool = False
+) -> list[Progress]:
     """The campaign, begun or gone on with, to its end."""
     campaign = a_campaign(root, machine or a_machine(), name=name)
     with resumed(campaign.corpus, name, fresh=fresh) as recorded:
@@ -54,7 +58,9 @@ def tables(root: Path) -> tuple[list[Observation], list[Finding]]:
     corpus = Corpus(root)
     runs = sorted(corpus.observations(), key=lambda run: (run.campaign, run.index, run.case, run.backend))
     timeless = [msgspec.structs.replace(run, started="", seconds=0.0) for run in runs]
-    return timeless, [msgspec.structs.replace(f, first_seen="", last_seen="", untold=None) for f in corpus.findings()]
+    return timeless, [
+        msgspec.structs.replace(f, first_seen="", last_seen="", untold=None) for f in corpus.findings()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +86,9 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
             struck.append(half())
             raise KilledError
 
-    def replace(file: Path, content: bytes, real: Callable[[Path, bytes], None] = corpus_module.replace_file) -> None:
+    def replace(
+        file: Path, content: bytes, real: Callable[[Path, bytes], None] = corpus_module.replace_file
+    ) -> None:
         strike(lambda: file.with_name(f".{file.name}.0").write_bytes(content[: len(content) // 2]))
         real(file, content)
 
@@ -131,7 +139,9 @@ def test_a_campaign_killed_at_every_write_in_turn_comes_to_its_end(whole: Path, 
 
 
 @pytest.mark.parametrize("every", [101, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])])
-def test_wherever_the_file_of_runs_ends_the_cases_that_are_whole_are_kept(whole: Path, tmp_path: Path, every: int) -> None:
+def test_wherever_the_file_of_runs_ends_the_cases_that_are_whole_are_kept(
+    whole: Path, tmp_path: Path, every: int
+) -> None:
     text = Corpus(whole).lines("one").read_bytes()
     ends = [run.index for run in read_observations(Corpus(whole).lines("one"))]
     corpus = Corpus(tmp_path)
@@ -170,13 +180,17 @@ def test_nothing_that_is_recorded_is_run_again(whole: Path, tmp_path: Path) -> N
     assert tables(tmp_path) == tables(whole)
 
 
-def test_a_case_that_infrastructure_spoiled_is_run_when_the_campaign_goes_on(whole: Path, tmp_path: Path) -> None:
+def test_a_case_that_infrastructure_spoiled_is_run_when_the_campaign_goes_on(
+    whole: Path, tmp_path: Path
+) -> None:
     machine = a_machine()
     machine.spoiled = {"spmd": TRIES}
     assert [p.examined.trouble for p in told_of(tmp_path, machine)] == ["a node was lost", "", "", ""]
     assert [p.examined.index for p in told_of(tmp_path, machine)] == [0]
     assert tables(tmp_path)[0] == tables(whole)[0]
-    assert [(f.fingerprint, f.hits) for f in tables(tmp_path)[1]] == [(f.fingerprint, f.hits) for f in tables(whole)[1]]
+    assert [(f.fingerprint, f.hits) for f in tables(tmp_path)[1]] == [
+        (f.fingerprint, f.hits) for f in tables(whole)[1]
+    ]
 
 
 def test_another_case_under_a_recorded_index_is_run(whole: Path, tmp_path: Path) -> None:
@@ -225,7 +239,9 @@ def test_what_a_killed_campaign_never_told_the_next_one_tells_and_only_one(tmp_p
     assert set(said) == set(corpus.fingerprints())
 
 
-def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(whole: Path, tmp_path: Path) -> None:
+def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(
+    whole: Path, tmp_path: Path
+) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     assert len(told_of(tmp_path, fresh=True)) == len(CASES)
     assert tables(tmp_path) == tables(whole)
@@ -247,16 +263,26 @@ def test_runs_that_are_set_aside_take_the_first_number_that_is_free(tmp_path: Pa
 def test_two_processes_cannot_run_one_campaign(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.prepare()
-    with resumed(corpus, "one"), pytest.raises(UsageError, match=r"campaign one is being run on .* already; wait for it, or give another"):
+    with (
+        resumed(corpus, "one"),
+        pytest.raises(
+            UsageError, match=r"campaign one is being run on .* already; wait for it, or give another"
+        ),
+    ):
         told_of(tmp_path)
     assert len(told_of(tmp_path)) == len(CASES)
 
 
 @pytest.mark.parametrize("rounds", range(3))
-def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(tmp_path: Path, rounds: int) -> None:
+def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
+    tmp_path: Path, rounds: int
+) -> None:
     del rounds
     told: list[Progress] = []
-    threads = [threading.Thread(target=lambda name=name: told.extend(told_of(tmp_path, name=name))) for name in ("a", "b")]
+    threads = [
+        threading.Thread(target=lambda name=name: told.extend(told_of(tmp_path, name=name)))
+        for name in ("a", "b")
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -273,7 +299,9 @@ def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
     full = "difftest.records.disk.drop_half_a_line"
     with monkeypatch.context() as patch:
         patch.setattr(full, lambda _opened: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-        with pytest.raises(InfrastructureError, match=r"cannot write '.*one\.jsonl': No space left on device"):
+        with pytest.raises(
+            InfrastructureError, match=r"cannot write '.*one\.jsonl': No space left on device"
+        ):
             told_of(tmp_path)
     told_of(tmp_path)
     assert tables(tmp_path) == tables(whole)
@@ -300,7 +328,9 @@ def attempts(root: Path) -> Iterator[int]:
     tests = str(Path(__file__).parent)
     for number in range(40):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((tests, str(Path(tests).parent)))}
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(root)], env=environment, stdout=subprocess.PIPE)  # noqa: S603
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(root)], env=environment, stdout=subprocess.PIPE
+        )
         mark = root / "observations" / ".one.lock"
         while process.poll() is None and not mark.exists():
             time.sleep(0.005)

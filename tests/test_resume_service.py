@@ -20,13 +20,36 @@ pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
-SMALL = ("--backends", "torch_ddp,torch_dtensor", "--paths", "data_parallel,tensor_parallel", "--max-world-size", "2", "--workers", "1")
-RUN = (sys.executable, "-m", "difftest", "run", "--seed", "3", "--cases", "4", "--twice-every", "0", "--fail-on", "never", *SMALL)
+SMALL = (
+    "--backends",
+    "torch_ddp,torch_dtensor",
+    "--paths",
+    "data_parallel,tensor_parallel",
+    "--max-world-size",
+    "2",
+    "--workers",
+    "1",
+)
+RUN = (
+    sys.executable,
+    "-m",
+    "difftest",
+    "run",
+    "--seed",
+    "3",
+    "--cases",
+    "4",
+    "--twice-every",
+    "0",
+    "--fail-on",
+    "never",
+    *SMALL,
+)
 TIMES = ["seconds", "started"]
 
 
 def told(*words: str) -> dict[str, Any]:
-    done = subprocess.run([*words, "--json"], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([*words, "--json"], capture_output=True, text=True, check=False)
     assert done.returncode < 2, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -34,7 +57,9 @@ def told(*words: str) -> dict[str, Any]:
 
 def kill_after(lines: int, out: Path) -> None:
     """Starts the campaign, and kills it when it has recorded so many runs."""
-    process = subprocess.Popen([*RUN, "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    process = subprocess.Popen(
+        [*RUN, "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     while sum(file.read_bytes().count(b"\n") for file in out.glob("corpus/observations/*.jsonl")) < lines:
         assert process.poll() is None, "it ended before it could be killed"
         time.sleep(0.02)
@@ -59,7 +84,19 @@ def test_a_killed_campaign_goes_on_and_ends_with_the_tables_of_an_undisturbed_on
 
 
 def test_two_nights_in_a_row(tmp_path: Path) -> None:
-    words = (sys.executable, "-m", "difftest", "nightly", "--cases", "2", "--budget", "5m", "--out", str(tmp_path), *SMALL)
+    words = (
+        sys.executable,
+        "-m",
+        "difftest",
+        "nightly",
+        "--cases",
+        "2",
+        "--budget",
+        "5m",
+        "--out",
+        str(tmp_path),
+        *SMALL,
+    )
     first = told(*words, "--date", "2026-11-20")
     second = told(*words, "--date", "2026-11-21")
     assert (first["seed"], second["seed"], first["cases"], second["cases"]) == (20261120, 20261121, 2, 2)

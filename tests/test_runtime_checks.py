@@ -22,7 +22,15 @@ CASE = a_case()
 
 
 def a_client(library: str, platform: str = "cpu", **changes: Any) -> dict[str, Any]:  # noqa: ANN401
-    return {"library": library, "platform": platform, "stage": "backward", "step": 1, "guarded": False, "caller": "", **changes}
+    return {
+        "library": library,
+        "platform": platform,
+        "stage": "backward",
+        "step": 1,
+        "guarded": False,
+        "caller": "",
+        **changes,
+    }
 
 
 def said(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
@@ -33,9 +41,15 @@ def said(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
 def test_a_parameter_that_is_annotated_otherwise_than_asked_diverges_wherever_it_was_placed() -> None:
     assert said(annotation) == said(annotation, misplaced={}) == []
     (divergence,) = said(annotation, misplaced={"0.weight": ([2, 1], [4, 1]), "0.bias": ([2], [4])})
-    assert divergence.detail == "step 0, place, 0.weight: its dims are annotated to be cut into [2, 1] pieces, expected [4, 1]"
+    assert (
+        divergence.detail
+        == "step 0, place, 0.weight: its dims are annotated to be cut into [2, 1] pieces, expected [4, 1]"
+    )
     assert (divergence.stage, divergence.symptom) == (Stage.PLACE, Symptom.MISMATCH)
-    assert msgspec.structs.replace(divergence, path="hybrid", tensor="1.bias").fingerprint == divergence.fingerprint
+    assert (
+        msgspec.structs.replace(divergence, path="hybrid", tensor="1.bias").fingerprint
+        == divergence.fingerprint
+    )
 
 
 OWN = a_client("torch_xla", "CPU", stage="build")
@@ -45,7 +59,10 @@ def test_one_client_and_guarded_ones_of_jax_are_legal() -> None:
     assert said(runtime_init) == []
     assert said(runtime_init, clients=[]) == []
     assert said(runtime_init, clients=[OWN]) == []
-    assert said(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax", "tpu", guarded=True)]) == []
+    assert (
+        said(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax", "tpu", guarded=True)])
+        == []
+    )
 
 
 def test_jax_alone_needs_no_guard() -> None:

@@ -39,8 +39,14 @@ DDP = "torch_ddp"
 
 def case(world_size: int = 2) -> Case:
     model = Model(layers=(Linear(inputs=4, outputs=4),))
-    layout = Layout(mesh=Mesh((("dp", world_size),)), batch=(Shard(0),), parameters=dict.fromkeys(model.parameters(), (Replicate(),)))
-    return Case(path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=8), seed=1)
+    layout = Layout(
+        mesh=Mesh((("dp", world_size),)),
+        batch=(Shard(0),),
+        parameters=dict.fromkeys(model.parameters(), (Replicate(),)),
+    )
+    return Case(
+        path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=8), seed=1
+    )
 
 
 WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
@@ -99,7 +105,9 @@ def test_a_run_after_a_crash_is_right() -> None:
 def test_nothing_outlives_a_run() -> None:
     spoiled("hang")
     children = psutil.Process().children(recursive=True)
-    ranks = [child for child in children if child.ppid() != os.getpid() and child.status() != psutil.STATUS_ZOMBIE]
+    ranks = [
+        child for child in children if child.ppid() != os.getpid() and child.status() != psutil.STATUS_ZOMBIE
+    ]
     gone, alive = psutil.wait_procs(ranks, timeout=5)
     assert not alive, gone
 
@@ -111,7 +119,12 @@ def zygotes() -> list[psutil.Process]:
 def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
     """The processes of a run that hangs, once all of them are there."""
     while not hanging.done():
-        found = [rank for zygote in zygotes() for rank in zygote.children() if rank.status() != psutil.STATUS_ZOMBIE]
+        found = [
+            rank
+            for zygote in zygotes()
+            for rank in zygote.children()
+            if rank.status() != psutil.STATUS_ZOMBIE
+        ]
         if len(found) == count:
             return found
         time.sleep(0.05)
@@ -134,7 +147,9 @@ def test_a_zygote_killed_between_runs_is_replaced_and_no_run_suffers() -> None:
     assert isinstance(sandbox.run(case(), DDP), Trace)
 
 
-def test_a_zygote_killed_during_a_run_is_infrastructure_and_takes_its_ranks_along(hanging: "Future[object]") -> None:
+def test_a_zygote_killed_during_a_run_is_infrastructure_and_takes_its_ranks_along(
+    hanging: "Future[object]",
+) -> None:
     ranks = ranks_of(hanging)
     for zygote in zygotes():
         zygote.kill()
@@ -154,7 +169,9 @@ def test_a_zygote_that_does_not_answer_is_infrastructure_and_is_replaced() -> No
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_a_rank_killed_from_outside_is_infrastructure(hanging: "Future[object]", sent: signal.Signals) -> None:
+def test_a_rank_killed_from_outside_is_infrastructure(
+    hanging: "Future[object]", sent: signal.Signals
+) -> None:
     ranks_of(hanging)[1].send_signal(sent)
     with pytest.raises(InfrastructureError, match=f"killed from outside by {sent.name}"):
         hanging.result(timeout=DEADLINE_SECONDS)
@@ -178,12 +195,12 @@ def test_a_run_that_leaves_too_much_is_ended_and_recorded() -> None:
 def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Temporary files go to a disk with two free pages."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(tmp_path)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system")
     sandbox.run(case(), DDP)  # the zygote stands
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
-    subprocess.run(["umount", "-l", str(tmp_path)], check=True)  # noqa: S603, S607
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)  # noqa: S607
 
 
 def test_a_full_disk_is_infrastructure(full_disk: Path) -> None:
@@ -195,7 +212,11 @@ def test_a_full_disk_is_infrastructure(full_disk: Path) -> None:
 def test_the_ranks_of_a_run_listen_on_loopback_alone(hanging: "Future[object]") -> None:
     ranks = ranks_of(hanging)
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while not (sockets := [c for rank in ranks for c in rank.net_connections("inet") if c.status == psutil.CONN_LISTEN]):
+    while not (
+        sockets := [
+            c for rank in ranks for c in rank.net_connections("inet") if c.status == psutil.CONN_LISTEN
+        ]
+    ):
         assert time.monotonic() < deadline, "gloo listens somewhere"
         time.sleep(0.05)
     assert {ip_address(socket.laddr.ip).is_loopback for socket in sockets} == {True}
@@ -237,7 +258,9 @@ def test_the_same_run_twice_gives_the_same_bits() -> None:
     assert same(sandbox.run(case(4), DDP), sandbox.run(case(4), DDP))
 
 
-def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one_that_did_not(tmp_path: Path) -> None:
+def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one_that_did_not(
+    tmp_path: Path,
+) -> None:
     spool.tell_versions(tmp_path, 0, {"torch": "2.9.0"})
     (tmp_path / "rank1.versions").touch()
     assert [spool.versions(tmp_path, rank) for rank in range(3)] == [{"torch": "2.9.0"}, {}, {}]
@@ -254,4 +277,9 @@ def test_of_ranks_that_fail_alike_the_lowest_is_told_and_what_followed_from_it_i
         spool.write(tmp_path, rank, failure)
     told = [sandbox._first_of_alike(tmp_path, heard, dict.fromkeys(failures, 0)) for heard in range(4)]  # noqa: SLF001
     assert [failure.message for failure in told] == ["size 3 of dim 1", "on 1", "on 1", "size 3 of dim 1"]
-    assert [failure.kind for failure in told] == ["ConnectionError", "RuntimeError", "RuntimeError", "KeyError"]
+    assert [failure.kind for failure in told] == [
+        "ConnectionError",
+        "RuntimeError",
+        "RuntimeError",
+        "KeyError",
+    ]

@@ -16,7 +16,14 @@ from difftest.errors import UsageError
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("difftest", "generators", "workers", "reports")
 NAMES = ("os.system", "__import__('os').system('true')", "../../etc/passwd", "__class__", "relu\x00", "")
-PLUGINS = ("workers.backends", "workers.faults", "generators.paths", "difftest.judge.checks", "difftest.commands", "reports.formats")
+PLUGINS = (
+    "workers.backends",
+    "workers.faults",
+    "generators.paths",
+    "difftest.judge.checks",
+    "difftest.commands",
+    "reports.formats",
+)
 FREE = {"path"}
 """What a case may call as it likes: its path is a label, and the worker's test with a module's name for it is in test_sandbox."""
 
@@ -55,7 +62,14 @@ def test_every_name_in_a_case_is_one_of_a_list(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_case_has_no_other_parameters_and_fields_than_its_model_s(name: str) -> None:
     tree = json.loads(a_case(DEEP).to_json())
-    for inner in (tree, tree["model"], tree["layout"]["parameters"], tree["training"], tree["data"], tree["model"]["layers"][0]):
+    for inner in (
+        tree,
+        tree["model"],
+        tree["layout"]["parameters"],
+        tree["training"],
+        tree["data"],
+        tree["model"]["layers"][0],
+    ):
         inner[name] = [["R"]]
         with pytest.raises(UsageError):
             Case.from_json(json.dumps(tree))
@@ -88,5 +102,9 @@ def test_nothing_is_evaluated_unpickled_or_timed_by_a_clock_that_jumps() -> None
     }
     for package in PACKAGES:
         for file in (ROOT / package).rglob("*.py"):
-            called = {ast.unparse(node.func) for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)}
+            called = {
+                ast.unparse(node.func)
+                for node in ast.walk(ast.parse(file.read_text()))
+                if isinstance(node, ast.Call)
+            }
             assert not called & forbidden, f"{file} calls {called & forbidden}"

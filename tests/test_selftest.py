@@ -12,15 +12,35 @@ from samples import a_case, candidate, oracle, with_pieces, wrong_at
 
 from difftest.commands.selftest import _chosen
 from difftest.judge.outcome import Failure, Stage, Symptom
-from difftest.selftest.rates import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, same, sweep
+from difftest.selftest.rates import (
+    Null,
+    Planted,
+    detection_curve,
+    null,
+    null_summary,
+    passed,
+    planted_summary,
+    same,
+    sweep,
+)
 from workers import cards, faults
 from workers.faults import Fault
 
 ROOT = Path(__file__).parent.parent
 
 
-def planted(*, detected: bool = True, blame: str = "xla backend fault", floors: float | None = 100.0) -> Planted:
-    return Planted(defect="d", backend="b", detected=detected, cases=3, expected_blame="xla backend fault", blame=blame, floors=floors)
+def planted(
+    *, detected: bool = True, blame: str = "xla backend fault", floors: float | None = 100.0
+) -> Planted:
+    return Planted(
+        defect="d",
+        backend="b",
+        detected=detected,
+        cases=3,
+        expected_blame="xla backend fault",
+        blame=blame,
+        floors=floors,
+    )
 
 
 def test_a_defect_below_ten_floors_is_not_held_against_the_service() -> None:
@@ -35,7 +55,9 @@ def test_a_wrong_blame_lowers_the_blame_rate_only() -> None:
 
 
 def test_a_defect_never_found_lowers_the_detection_rate() -> None:
-    assert planted_summary([planted(), planted(detected=False, blame="", floors=None)])["detection_rate"] == 0.5
+    assert (
+        planted_summary([planted(), planted(detected=False, blame="", floors=None)])["detection_rate"] == 0.5
+    )
 
 
 def test_fingerprints_that_merge_defects_or_split_them_are_named() -> None:
@@ -49,15 +71,22 @@ def test_fingerprints_that_merge_defects_or_split_them_are_named() -> None:
 
 
 @pytest.mark.parametrize(("merged", "passes"), [(1, True), (2, False)])
-def test_fingerprints_that_merge_more_than_a_twentieth_of_many_defects_fail(merged: int, *, passes: bool) -> None:
+def test_fingerprints_that_merge_more_than_a_twentieth_of_many_defects_fail(
+    merged: int, *, passes: bool
+) -> None:
     names = [*range(30), *range(merged)]
-    every = [dataclasses.replace(planted(), defect=f"{n}", hits=(("dp", f"{name}"),)) for n, name in enumerate(names)]
+    every = [
+        dataclasses.replace(planted(), defect=f"{n}", hits=(("dp", f"{name}"),))
+        for n, name in enumerate(names)
+    ]
     assert passed({"planted": planted_summary(every)}) is passes
     assert passed({"planted": planted_summary([every[0], every[30]])}), "of two defects that says nothing"
 
 
 def test_one_defect_on_two_backends_is_two_findings() -> None:
-    one, other = (dataclasses.replace(planted(), backend=name, hits=(("dp", f"{name}-f"),)) for name in ("b", "c"))
+    one, other = (
+        dataclasses.replace(planted(), backend=name, hits=(("dp", f"{name}-f"),)) for name in ("b", "c")
+    )
     told = planted_summary([one, other])["fingerprints"]
     assert (told["purity"], told["completeness"]) == (1.0, 1.0)
 
@@ -97,7 +126,15 @@ def test_copies_that_part_are_false_unless_the_ledger_knows_it() -> None:
     case, key = a_case(), (Stage.UPDATE, "0.bias")
     apart = with_pieces(candidate(case), 0, key, {1: candidate(case).steps[0][key].pieces[1] + 1e-9})
     assert null(case, "ddp", "torch", oracle(case), apart, {"again": apart}).false
-    known = null(case, "ddp", "torch", oracle(case), apart, {"again": apart}, known=lambda seen: seen.check == "replicas")
+    known = null(
+        case,
+        "ddp",
+        "torch",
+        oracle(case),
+        apart,
+        {"again": apart},
+        known=lambda seen: seen.check == "replicas",
+    )
     assert (known.false, bool(known.own)) == ((), True)
 
 
@@ -105,7 +142,15 @@ def test_a_small_error_is_false_unless_the_ledger_knows_it() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=1e-5))
     assert null(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}).false
-    known = null(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}, known=lambda seen: "mismatch" in seen.fingerprint)
+    known = null(
+        case,
+        "ddp",
+        "torch",
+        oracle(case),
+        wrong,
+        {"again": wrong},
+        known=lambda seen: "mismatch" in seen.fingerprint,
+    )
     assert (known.false, bool(known.own)) == ((), True)
 
 
@@ -142,13 +187,25 @@ def test_the_oracles_cost_is_a_ratio_to_the_xla_run_of_the_same_case() -> None:
 
 def a_fault(name: str, **more: int) -> Fault:
     return Fault(
-        name=name, about="", backends=("b", "c"), blame=faults.BACKEND, reaches=lambda _: True, plant=lambda session, *_: session, **more
+        name=name,
+        about="",
+        backends=("b", "c"),
+        blame=faults.BACKEND,
+        reaches=lambda _: True,
+        plant=lambda session, *_: session,
+        **more,
     )
 
 
 @pytest.mark.parametrize(
     ("there", "names", "chosen"),
-    [(0, "", ["plain"]), (1, "", ["plain"]), (2, "", ["plain", "on_cards"]), (1, "on_cards", ["on_cards"]), (4, "plain,", ["plain"])],
+    [
+        (0, "", ["plain"]),
+        (1, "", ["plain"]),
+        (2, "", ["plain", "on_cards"]),
+        (1, "on_cards", ["on_cards"]),
+        (4, "plain,", ["plain"]),
+    ],
 )
 def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_name(
     monkeypatch: pytest.MonkeyPatch, there: int, names: str, chosen: list[str]
@@ -156,7 +213,9 @@ def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_nam
     known = (a_fault("plain"), a_fault("on_cards", least_cards=2))
     monkeypatch.setattr(faults, "all_faults", lambda: {fault.name: fault for fault in known})
     monkeypatch.setattr(cards, "cards", lambda: there)
-    assert [(fault.name, backend) for fault, backend in _chosen(names)] == [(name, backend) for name in chosen for backend in ("b", "c")]
+    assert [(fault.name, backend) for fault, backend in _chosen(names)] == [
+        (name, backend) for name in chosen for backend in ("b", "c")
+    ]
 
 
 @pytest.mark.slow
@@ -174,7 +233,9 @@ def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_nam
 def test_planted_defects_are_found_and_blamed(defects: str) -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     words = ("selftest", "--planted", "--defects", defects, "--cases", "60", "--json")
-    done = subprocess.run([sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout)["planted"]
     assert told["detected"] == told["defects"]
@@ -186,6 +247,8 @@ def test_planted_defects_are_found_and_blamed(defects: str) -> None:
 def test_the_null_campaign_finds_nothing() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     words = ("selftest", "--null", "--cases", "5", "--seed", "7", "--json")
-    done = subprocess.run([sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, cwd=ROOT
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["null"]["false_findings"] == 0

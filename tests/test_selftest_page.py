@@ -11,7 +11,12 @@ from reports.page import selftest
 
 SWEEP = {size: float(size > 8) for size in SWEPT}
 DEFECT = Planted(
-    defect="<b>sum</b>", backend="torch_ddp", detected=True, cases=3, expected_blame="sharding fault", blame="torch sharding fault"
+    defect="<b>sum</b>",
+    backend="torch_ddp",
+    detected=True,
+    cases=3,
+    expected_blame="sharding fault",
+    blame="torch sharding fault",
 )
 
 

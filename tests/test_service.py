@@ -26,7 +26,9 @@ MISSING_COORDINATE = "_coordinate_on_dim"
 
 
 def difftest(*words: str) -> tuple[int, dict[str, Any]]:
-    done = subprocess.run([sys.executable, "-m", "difftest", *words, "--json"], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-m", "difftest", *words, "--json"], capture_output=True, text=True, check=False
+    )
     assert done.returncode < 2, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -34,7 +36,9 @@ def difftest(*words: str) -> tuple[int, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "first"
-    status, told = difftest("run", "--seed", "0", "--cases", str(CASES), "--max-world-size", "8", "--out", str(out))
+    status, told = difftest(
+        "run", "--seed", "0", "--cases", str(CASES), "--max-world-size", "8", "--out", str(out)
+    )
     assert status == 1
     assert told["cases"] == CASES
     assert not told["trouble"]
@@ -42,7 +46,9 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def named(out: Path, words: str, backend: str) -> str:
-    found = [f.fingerprint for f in Corpus(out / "corpus").findings() if words in f.detail and f.backend == backend]
+    found = [
+        f.fingerprint for f in Corpus(out / "corpus").findings() if words in f.detail and f.backend == backend
+    ]
     assert len(found) == 1, f"{words!r} must be one finding, however many cases hit it: {found}"
     return found[0]
 

@@ -58,7 +58,9 @@ def test_what_the_wrapper_cannot_be_told_is_refused(case: Case, told: str | None
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("missing", splash.CALL_JAX)
-def test_without_what_call_jax_needs_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_without_what_call_jax_needs_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
     monkeypatch.setattr(splash, "find_spec", lambda name: name != missing)
     assert "needs torchax and flax" in (splash.refusal(flash()) or "")
 
@@ -72,7 +74,9 @@ def test_without_what_call_jax_needs_the_reason_is_told(monkeypatch: pytest.Monk
         (flash(("dp", 2), ("dp_shard", 2), rows=4), (("data", "fsdp"), None, None, None)),
     ],
 )
-def test_the_axes_that_cut_the_batch_are_called_as_the_wrapper_asserts(case: Case, spec: tuple[object, ...]) -> None:
+def test_the_axes_that_cut_the_batch_are_called_as_the_wrapper_asserts(
+    case: Case, spec: tuple[object, ...]
+) -> None:
     called = splash._names(case)  # noqa: SLF001
     assert tuple(splash._renamed(entry, called) for entry in partition_spec(case)) == spec  # noqa: SLF001
 

@@ -30,7 +30,12 @@ def test_every_path_is_asked_of_every_backend() -> None:
         ("tensor_parallel", "any", 1, 1, "yes"),
         ("tensor_parallel", "odd", 0, 1, "no"),
     ]
-    assert [row.reasons for row in rows] == [(), ("seed 1 is odd", "seed 3 is odd"), (), ("it cuts a parameter",)]
+    assert [row.reasons for row in rows] == [
+        (),
+        ("seed 1 is odd", "seed 3 is odd"),
+        (),
+        ("it cuts a parameter",),
+    ]
 
 
 def test_the_commonest_reason_comes_first() -> None:
@@ -39,7 +44,10 @@ def test_the_commonest_reason_comes_first() -> None:
 
 
 def test_nearly_all_is_not_all_and_hardly_any_is_not_none() -> None:
-    words = [Support(path="p", backend="b", supported=supported, cases=1000).word for supported in (0, 1, 999, 1000)]
+    words = [
+        Support(path="p", backend="b", supported=supported, cases=1000).word
+        for supported in (0, 1, 999, 1000)
+    ]
     assert words == ["no", "1%", "99%", "yes"]
 
 

@@ -38,7 +38,14 @@ EVERY_LAYER = (
     Embedding(vocabulary=11, width=8),
     Conv(inputs=8, outputs=8),
     Residual(layers=(RMSNorm(width=8), Attention(width=8, heads=4, kv_heads=2, segments=True))),
-    Residual(layers=(LayerNorm(width=8), Linear(inputs=8, outputs=16), Activation(function="gelu"), Linear(inputs=16, outputs=8))),
+    Residual(
+        layers=(
+            LayerNorm(width=8),
+            Linear(inputs=8, outputs=16),
+            Activation(function="gelu"),
+            Linear(inputs=16, outputs=8),
+        )
+    ),
     Linear(inputs=8, outputs=11, tied=True),
 )
 MOST_RANKS = 4
@@ -58,13 +65,23 @@ def supported(backend: str, case: Case) -> bool:
 def plain(case: Case) -> bool:
     """Within what DTensor of torch 2.9 computes right: no norm, no clipping, no sequence, nothing uneven."""
     layers, even = case.model.layers, not case.data.batch % case.world_size
-    return even and case.training.clip_norm is None and all(isinstance(layer, Linear | Activation) for layer in layers)
+    return (
+        even
+        and case.training.clip_norm is None
+        and all(isinstance(layer, Linear | Activation) for layer in layers)
+    )
 
 
 def generated(path: str, backend: str) -> Iterator[Case]:
     cases = (case_at(11, i, paths=[path], max_world_size=MOST_RANKS) for i in itertools.count())
-    small = (case for case in cases if case.world_size > 1 and case.training.steps <= MOST_STEPS and case.data.regime != "sharp")
-    return (case for case in small if supported(backend, case) and (backend != "torch_dtensor" or plain(case)))
+    small = (
+        case
+        for case in cases
+        if case.world_size > 1 and case.training.steps <= MOST_STEPS and case.data.regime != "sharp"
+    )
+    return (
+        case for case in small if supported(backend, case) and (backend != "torch_dtensor" or plain(case))
+    )
 
 
 def error(case: Case, backend: str) -> float:
@@ -106,11 +123,15 @@ def test_generated_cases_agree_with_the_oracle(path: str, backend: str) -> None:
 def test_eight_ranks_train_every_layer_with_fewer_rows_than_ranks(
     backend: str, axes: tuple[tuple[str, int], ...], shards: tuple[Shard | Replicate, ...] | None
 ) -> None:
-    training = Training(optimizer="adamw", learning_rate=2**-7, steps=2, accumulation=2, clip_norm=0.5, loss="cross_entropy")
+    training = Training(
+        optimizer="adamw", learning_rate=2**-7, steps=2, accumulation=2, clip_norm=0.5, loss="cross_entropy"
+    )
     batch = (Shard(0),) * len(axes)
     case = a_case(EVERY_LAYER, mesh=axes, batch=batch, sequence=6, training=training, fed=Data(batch=10))
     if shards:
-        layout = msgspec.structs.replace(case.layout, parameters=dict.fromkeys(case.layout.parameters, shards))
+        layout = msgspec.structs.replace(
+            case.layout, parameters=dict.fromkeys(case.layout.parameters, shards)
+        )
         case = msgspec.structs.replace(case, layout=layout)
     assert error(case, backend) < TOLERANCES["float32"]
 
@@ -131,7 +152,9 @@ def test_the_environment_is_recorded_and_bfloat16_is_named() -> None:
     assert isinstance(outcome, Trace)
     assert outcome.environment["transport"] in {"gloo", "nccl"}
     assert outcome.environment["world_size"] == "2"
-    assert {tensor.dtype for (_, name), tensor in outcome.steps[0].items() if name == "0.weight"} == {"bfloat16"}
+    assert {tensor.dtype for (_, name), tensor in outcome.steps[0].items() if name == "0.weight"} == {
+        "bfloat16"
+    }
 
 
 def test_what_a_backend_cannot_express_is_said_in_a_sentence_without_numbers() -> None:
@@ -178,7 +201,9 @@ def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
     assert [str(device) for device in found] == wanted
     assert devices.transport(case, found[0]) == transport
     overridden = {"backend_override": {"dp": "gloo"}} if wanted[0] != "cpu" and transport == "gloo" else {}
-    assert devices.groups(found[0], transport, ("dp",)) == overridden, "torch gives NCCL to a mesh of one axis by itself"
+    assert devices.groups(found[0], transport, ("dp",)) == overridden, (
+        "torch gives NCCL to a mesh of one axis by itself"
+    )
 
 
 EQUALISED = """
@@ -199,9 +224,13 @@ print(torch.utils.deterministic.fill_uninitialized_memory, os.environ["CUBLAS_WO
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "deterministic"), [("flash", "True False"), ("cudnn", "True True")])
-def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic_but_cudnn_s_attention(kernel: str, deterministic: str) -> None:
+def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic_but_cudnn_s_attention(
+    kernel: str, deterministic: str
+) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-    told = subprocess.run([sys.executable, "-c", EQUALISED, kernel], capture_output=True, text=True, check=True)  # noqa: S603  our own text
+    told = subprocess.run(
+        [sys.executable, "-c", EQUALISED, kernel], capture_output=True, text=True, check=True
+    )
     assert told.stdout.splitlines() == ["highest False False", "False False", deterministic, "False :4096:8"]
 
 
@@ -217,6 +246,10 @@ def test_what_fsdp_and_a_plan_both_cut_is_read_where_torch_calls_such_a_placemen
             return False
 
     mesh = SimpleNamespace(mesh_dim_names=("dp", "tp"), shape=(2, 2))
-    cut = SimpleNamespace(device_mesh=mesh, placements=(Newer(0, split_factor=2), placement_types.Shard(0)), shape=torch.Size((6, 5)))
+    cut = SimpleNamespace(
+        device_mesh=mesh,
+        placements=(Newer(0, split_factor=2), placement_types.Shard(0)),
+        shape=torch.Size((6, 5)),
+    )
     rows = [process_groups._inside_out(cut, rank)[0] for rank in range(4)]  # type: ignore[arg-type]  # noqa: SLF001
     assert rows == [slice(0, 2), slice(3, 5), slice(2, 3), slice(5, 6)], "tp cuts first, and dp what tp left"

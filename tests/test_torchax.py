@@ -17,7 +17,8 @@ from workers.isolate import sandbox
 
 LARGEST = 4
 needs_torchax = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("torchax", "flax"))), reason="needs torchax: pip install 'difftest[torchax]'"
+    not all(map(importlib.util.find_spec, ("torchax", "flax"))),
+    reason="needs torchax: pip install 'difftest[torchax]'",
 )
 
 
@@ -29,8 +30,12 @@ def test_it_runs_where_it_is_named() -> None:
 def test_uneven_cuts_are_left_to_others() -> None:
     even = a_case(mesh=(("dp", 2),), batch=(Shard(0),), fed=Data(batch=4))
     assert torchax.unsupported(even) is None
-    assert "equal pieces" in (torchax.unsupported(a_case(mesh=(("dp", 2),), batch=(Shard(0),), fed=Data(batch=5))) or "")
-    twice = msgspec.structs.replace(even.layout, parameters={"0.weight": (Shard(0),), "0.bias": (Replicate(),)})
+    assert "equal pieces" in (
+        torchax.unsupported(a_case(mesh=(("dp", 2),), batch=(Shard(0),), fed=Data(batch=5))) or ""
+    )
+    twice = msgspec.structs.replace(
+        even.layout, parameters={"0.weight": (Shard(0),), "0.bias": (Replicate(),)}
+    )
     assert torchax.unsupported(msgspec.structs.replace(even, layout=twice)) is None
 
 
@@ -43,7 +48,9 @@ def test_layers_that_ask_for_an_operator_of_the_framework_are_left_to_others() -
 def cases() -> list[Case]:
     drawn = (case_at(5, index, max_world_size=LARGEST) for index in itertools.count())
     able = (case for case in drawn if case.world_size > 1 and torchax.unsupported(case) is None)
-    return list(itertools.islice((case for case in able if case.dtype == "float32"), 3))  # products of half types: tests/upstream
+    return list(
+        itertools.islice((case for case in able if case.dtype == "float32"), 3)
+    )  # products of half types: tests/upstream
 
 
 @needs_torchax
@@ -51,7 +58,13 @@ def cases() -> list[Case]:
 @pytest.mark.xla
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.path}-{case.id}")
 def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
-    told = compare(case, "torchax", torchax.SIDE, sandbox.run(case, "oracle", deadline=120), sandbox.run(case, "torchax", deadline=240))
+    told = compare(
+        case,
+        "torchax",
+        torchax.SIDE,
+        sandbox.run(case, "oracle", deadline=120),
+        sandbox.run(case, "torchax", deadline=240),
+    )
     assert told.verdict == "agree", told.divergences[:1]
 
 
@@ -61,5 +74,11 @@ def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
 def test_flash_attention_is_torch_s_operator_as_jax_has_it() -> None:
     drawn = (case_at(0, index, paths=("flash_attention",), max_world_size=2) for index in itertools.count())
     case = next(case for case in drawn if torchax.unsupported(case) is None)
-    told = compare(case, "torchax", torchax.SIDE, sandbox.run(case, "oracle", deadline=120), sandbox.run(case, "torchax", deadline=240))
+    told = compare(
+        case,
+        "torchax",
+        torchax.SIDE,
+        sandbox.run(case, "oracle", deadline=120),
+        sandbox.run(case, "torchax", deadline=240),
+    )
     assert told.verdict == "agree", told.divergences[:1]

@@ -30,7 +30,11 @@ def supported(backend: str) -> Iterator[Case]:
     """Generated cases with a chip a rank that a backend takes, in float32 and started in the usual order."""
     drawn = (case_at(0, index, max_world_size=CHIPS) for index in itertools.count())
     takes = plugins.load("workers.backends", backend).unsupported
-    usual = (case for case in drawn if case.world_size == CHIPS and case.dtype == "float32" and not list(case.put_back()))
+    usual = (
+        case
+        for case in drawn
+        if case.world_size == CHIPS and case.dtype == "float32" and not list(case.put_back())
+    )
     return (case for case in usual if takes(case) is None)
 
 
@@ -52,7 +56,9 @@ def test_kernels_are_compiled(backend: str) -> None:
     assert outcome.environment["pallas"] == "compiled"
 
 
-@pytest.mark.skipif(not all(map(find_spec, ("torchax", "flax"))), reason="needs torchax: pip install 'difftest[torchax]'")
+@pytest.mark.skipif(
+    not all(map(find_spec, ("torchax", "flax"))), reason="needs torchax: pip install 'difftest[torchax]'"
+)
 def test_torchax_agrees_with_the_oracle_on_the_same_chips() -> None:
     for case in itertools.islice(supported("torchax"), CASES_A_BACKEND):
         outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)

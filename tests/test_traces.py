@@ -55,7 +55,9 @@ def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["json", "npz"])
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-def test_damaged_files_are_an_error_in_words_or_a_valid_run(tmp_path: Path, suffix: str, data: st.DataObject) -> None:
+def test_damaged_files_are_an_error_in_words_or_a_valid_run(
+    tmp_path: Path, suffix: str, data: st.DataObject
+) -> None:
     stem = saved(tmp_path)
     file = tmp_path / f"run.{suffix}"
     text = bytearray(file.read_bytes())

@@ -54,9 +54,17 @@ def test_the_status_follows_from_what_the_runs_showed(shown: list[str], expected
 
 @pytest.mark.parametrize(
     ("stable", "returned", "expected"),
-    [((2, 2), (0, 0), True), ((1, 2), (0, 0), False), ((0, 0), (0, 0), False), ((2, 2), (0, 3), False), ((0, 2), (2, 3), True)],
+    [
+        ((2, 2), (0, 0), True),
+        ((1, 2), (0, 0), False),
+        ((0, 0), (0, 0), False),
+        ((2, 2), (0, 3), False),
+        ((0, 2), (2, 3), True),
+    ],
 )
-def test_a_finding_is_steady_by_its_last_runs(stable: tuple[int, int], returned: tuple[int, int], expected: bool) -> None:  # noqa: FBT001
+def test_a_finding_is_steady_by_its_last_runs(
+    stable: tuple[int, int], returned: tuple[int, int], expected: bool
+) -> None:
     assert steady(msgspec.structs.replace(FOUND, stable=stable, returned=returned)) == expected
 
 
@@ -76,7 +84,11 @@ def test_a_fault_that_is_still_there_is_reproduced_and_that_is_written_down(tmp_
     before = the_finding(campaign)
     one = triaged(campaign)
     assert the_finding(campaign) == one.finding
-    assert (one.finding.status, one.finding.returned, bool(one.finding.checked)) == ("REPRODUCED", (3, 3), True)
+    assert (one.finding.status, one.finding.returned, bool(one.finding.checked)) == (
+        "REPRODUCED",
+        (3, 3),
+        True,
+    )
     assert msgspec.structs.replace(one.finding, status="", returned=(0, 0), checked="") == before
 
 
@@ -97,13 +109,20 @@ def test_a_fault_that_shows_otherwise_now_has_changed(tmp_path: Path) -> None:
         crashing = False
 
         def answer(self, case: Case, backend: str) -> Outcome:
-            return a_failure(Symptom.CRASH) if self.crashing and backend == "spmd" else super().answer(case, backend)
+            return (
+                a_failure(Symptom.CRASH)
+                if self.crashing and backend == "spmd"
+                else super().answer(case, backend)
+            )
 
     machine = Crashing(spmd=sharded)
     campaign = found(tmp_path, machine)
     machine.crashing = True
     one = triaged(campaign)
-    assert (one.finding.status, [name.rpartition("-")[0] for name in one.now_shows]) == ("CHANGED", ["spmd-completion-crash"])
+    assert (one.finding.status, [name.rpartition("-")[0] for name in one.now_shows]) == (
+        "CHANGED",
+        ["spmd-completion-crash"],
+    )
 
 
 def test_a_fault_that_comes_and_goes_is_unstable(tmp_path: Path) -> None:
@@ -136,7 +155,9 @@ def test_a_backend_that_is_gone_or_refuses_the_case_is_an_error(tmp_path: Path) 
 
 def test_backends_that_run_on_request_only_are_triaged_too(tmp_path: Path) -> None:
     names = ("torchax", "xla_spmd@2.8", "spmd")
-    campaign = a_campaign(tmp_path, Machine(**dict.fromkeys(names, sharded)), dict.fromkeys(names, backend("xla")))
+    campaign = a_campaign(
+        tmp_path, Machine(**dict.fromkeys(names, sharded)), dict.fromkeys(names, backend("xla"))
+    )
     examined(campaign)
     asked = candidates(_backends(campaign.corpus))
     assert set(asked) == {"torchax", "xla_spmd@2.8"}, "there is no backend called spmd"
@@ -198,7 +219,11 @@ def test_a_fault_that_its_reduced_case_alone_shows_no_more_is_still_there(tmp_pa
 def test_a_fault_that_its_reduced_case_shows_otherwise_is_looked_for_in_its_own(tmp_path: Path) -> None:
     class Crashing(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
-            return a_failure(Symptom.CRASH) if backend == "spmd" and case.seed == 9 else super().answer(case, backend)
+            return (
+                a_failure(Symptom.CRASH)
+                if backend == "spmd" and case.seed == 9
+                else super().answer(case, backend)
+            )
 
     machine = Crashing(spmd=sharded)
     campaign = found(tmp_path, machine)
@@ -206,7 +231,10 @@ def test_a_fault_that_its_reduced_case_shows_otherwise_is_looked_for_in_its_own(
     assert triaged(campaign).finding.status == "REPRODUCED"
     machine.wrong = {}
     one = triaged(campaign)
-    assert (one.finding.status, [name.rpartition("-")[0] for name in one.now_shows]) == ("CHANGED", ["spmd-completion-crash"])
+    assert (one.finding.status, [name.rpartition("-")[0] for name in one.now_shows]) == (
+        "CHANGED",
+        ["spmd-completion-crash"],
+    )
 
 
 def test_a_fault_is_gone_once_neither_its_reduced_case_nor_its_own_shows_it(tmp_path: Path) -> None:
@@ -219,7 +247,9 @@ def test_a_fault_is_gone_once_neither_its_reduced_case_nor_its_own_shows_it(tmp_
     assert machine.asked[small.id, "spmd"] == machine.asked[own.id, "spmd"] == 2
 
 
-def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its_own_case(tmp_path: Path) -> None:
+def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its_own_case(
+    tmp_path: Path,
+) -> None:
     class Lost(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
             if case.seed != 9 and not self.wrong:
@@ -232,7 +262,10 @@ def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its
     small, _ = reduced_to(campaign)
     machine.wrong = {}
     one = triaged(campaign)
-    assert (one.finding.status, one.trouble) == ("ERROR", f"the reduced case {small.id} does not show it any more; a node was lost")
+    assert (one.finding.status, one.trouble) == (
+        "ERROR",
+        f"the reduced case {small.id} does not show it any more; a node was lost",
+    )
 
 
 def test_a_case_that_is_too_large_for_the_machine_is_not_run_and_that_is_said(tmp_path: Path) -> None:
@@ -245,7 +278,11 @@ def test_a_case_that_is_too_large_for_the_machine_is_not_run_and_that_is_said(tm
     small = a_case(mesh=(("dp", 1),))
     campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ())
     (one,) = triage(campaign, NOTHING, TODAY, most_ranks=1)
-    assert (one.finding.status, one.case, one.trouble) == ("FIXED", small.id, f"its own case {own.id} was not run: {said}")
+    assert (one.finding.status, one.case, one.trouble) == (
+        "FIXED",
+        small.id,
+        f"its own case {own.id} was not run: {said}",
+    )
 
 
 def test_another_fault_is_not_taken_for_the_one_that_is_reduced(tmp_path: Path) -> None:
@@ -285,11 +322,18 @@ def test_a_fault_that_comes_and_goes_is_asked_for_several_times(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("name", "chosen"), [("", "ddp"), ("case.json", "ddp"), ("case.json", "spmd")])
-def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(tmp_path: Path, name: str, chosen: str) -> None:
+def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(
+    tmp_path: Path, name: str, chosen: str
+) -> None:
     campaign = found(tmp_path / "corpus", Machine(spmd=sharded, ddp=always))
-    folder = next(campaign.corpus.root / one.fingerprint for one in campaign.corpus.findings() if one.backend == "spmd")
+    folder = next(
+        campaign.corpus.root / one.fingerprint for one in campaign.corpus.findings() if one.backend == "spmd"
+    )
     for out in (None, folder / REDUCED):
-        with pytest.raises(UsageError, match=r"'.*reduced\.json' is kept for the finding's own reduction; give another file with --out"):
+        with pytest.raises(
+            UsageError,
+            match=r"'.*reduced\.json' is kept for the finding's own reduction; give another file with --out",
+        ):
             read_task(folder / name, (chosen,), out)
     told = search(campaign, read_task(folder / name, (chosen,), tmp_path / REDUCED), budget=30)
     assert told
@@ -334,8 +378,15 @@ def test_a_finding_that_does_not_come_back_is_not_reduced(tmp_path: Path) -> Non
 def test_that_nothing_came_back_is_an_object_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minimize, "_run", lambda *_: None)
     write_case(tmp_path / "case.json", a_case())
-    done = CliRunner().invoke(minimize.command, [str(tmp_path / "case.json"), "--backend", "xla_spmd", "--json"], standalone_mode=False)
-    assert (done.return_value, json.loads(done.stdout)) == (1, {"fingerprint": "", "case": a_case().id, "reduced": None})
+    done = CliRunner().invoke(
+        minimize.command,
+        [str(tmp_path / "case.json"), "--backend", "xla_spmd", "--json"],
+        standalone_mode=False,
+    )
+    assert (done.return_value, json.loads(done.stdout)) == (
+        1,
+        {"fingerprint": "", "case": a_case().id, "reduced": None},
+    )
 
 
 def test_infrastructure_that_fails_is_no_answer(tmp_path: Path) -> None:

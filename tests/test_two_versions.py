@@ -16,7 +16,10 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.nightly,
     pytest.mark.xla,
-    pytest.mark.skipif("DIFFTEST_OTHER_PYTHON" not in os.environ, reason="DIFFTEST_OTHER_PYTHON names no Python with another torch"),
+    pytest.mark.skipif(
+        "DIFFTEST_OTHER_PYTHON" not in os.environ,
+        reason="DIFFTEST_OTHER_PYTHON names no Python with another torch",
+    ),
 ]
 
 OTHER = os.environ.get("DIFFTEST_OTHER_PYTHON", "")
@@ -28,7 +31,7 @@ ENVIRONMENTS = '[[environment]]\nbackends = "torch_*"\npython = "{python}"\n'
 def called(python: str, *arguments: str, **variables: str) -> dict[str, Any]:
     """What a command says as JSON."""
     command = [python, "-m", "difftest", *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables, check=False)  # noqa: S603
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables, check=False)
     assert done.returncode in {0, 1}, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told
@@ -37,14 +40,26 @@ def called(python: str, *arguments: str, **variables: str) -> dict[str, Any]:
 def findings(out: Path) -> dict[str, tuple[Any, ...]]:
     """By fingerprint what a campaign says of a finding."""
     read = (json.loads(file.read_text()) for file in (out / "corpus").glob("*/finding.json"))
-    return {one["fingerprint"]: (one["blame"], one["case"], one["hits"], one["step"], one["tensor"], one["paths"]) for one in read}
+    return {
+        one["fingerprint"]: (one["blame"], one["case"], one["hits"], one["step"], one["tensor"], one["paths"])
+        for one in read
+    }
 
 
 def test_a_joint_run_and_two_recordings_of_different_torches_find_the_same(tmp_path: Path) -> None:
     places, joint, apart = tmp_path / "places.toml", tmp_path / "joint", tmp_path / "apart"
     places.write_text(ENVIRONMENTS.format(python=OTHER))
     backends = ",".join((*TORCH, *XLA))
-    called(sys.executable, "run", *CASES, "--backends", backends, "--out", str(joint), DIFFTEST_ENVIRONMENTS=str(places))
+    called(
+        sys.executable,
+        "run",
+        *CASES,
+        "--backends",
+        backends,
+        "--out",
+        str(joint),
+        DIFFTEST_ENVIRONMENTS=str(places),
+    )
     for python, names in ((OTHER, TORCH), (sys.executable, XLA)):
         called(python, "record", *CASES, "--backends", ",".join(names), "--out", str(tmp_path / names[0]))
     called(sys.executable, "compare", str(tmp_path / TORCH[0]), str(tmp_path / XLA[0]), "--out", str(apart))

@@ -15,7 +15,10 @@ scripts = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.s
 @scripts
 def test_a_reproducer_stands_alone_and_in_the_readme(script: Path) -> None:
     text = script.read_text()
-    assert not any(f"import {name}" in text or f"from {name}" in text for name in ("difftest", "generators", "workers", "reports"))
+    assert not any(
+        f"import {name}" in text or f"from {name}" in text
+        for name in ("difftest", "generators", "workers", "reports")
+    )
     assert text.count("\n") <= 60
     assert script.name in README
 
@@ -28,6 +31,6 @@ def test_the_fault_is_still_there(script: Path) -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     if "import torchax" in script.read_text():
         pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=180)  # noqa: S603
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "expected" in done.stdout

@@ -23,7 +23,9 @@ pytestmark = [
 S0, S1, R = Shard(0), Shard(1), Replicate()
 TOLERANCE = 2e-6
 
-PERCEPTRON = Model(layers=(Linear(inputs=6, outputs=9), Activation(function="tanh"), Linear(inputs=9, outputs=5)))
+PERCEPTRON = Model(
+    layers=(Linear(inputs=6, outputs=9), Activation(function="tanh"), Linear(inputs=9, outputs=5))
+)
 TRANSFORMER = Model(
     sequence=6,
     layers=(
@@ -55,20 +57,36 @@ def a_case(  # noqa: PLR0913  every part of a case
     """A case whose unnamed parameters lie as the name "" says, or are replicated."""
     chosen = parameters or {}
     default = chosen.get("", (R,) * len(mesh.axes))
-    layout = Layout(mesh=mesh, batch=batch, parameters={name: chosen.get(name, default) for name in model.parameters()})
+    layout = Layout(
+        mesh=mesh, batch=batch, parameters={name: chosen.get(name, default) for name in model.parameters()}
+    )
     data = Data(batch=rows, ignored=ignored)
-    return Case(path="data_parallel", model=model, layout=layout, training=training or Training(steps=2), data=data)
+    return Case(
+        path="data_parallel", model=model, layout=layout, training=training or Training(steps=2), data=data
+    )
 
 
 CASES = {
     "data_parallel": a_case(training=Training(steps=2, optimizer="adamw")),
-    "fully_sharded": a_case(SHARDED, (S0,), {"": (S0,)}, training=Training(steps=2, accumulation=2, clip_norm=0.25)),
+    "fully_sharded": a_case(
+        SHARDED, (S0,), {"": (S0,)}, training=Training(steps=2, accumulation=2, clip_norm=0.25)
+    ),
     "hybrid_sharded": a_case(HYBRID, (S0, S0), {"": (R, S0)}, rows=6),
-    "tensor_parallel": a_case(TENSOR, (R,), {name: (p,) for name, p in MEGATRON.items()}, training=Training(steps=2, optimizer="momentum")),
+    "tensor_parallel": a_case(
+        TENSOR,
+        (R,),
+        {name: (p,) for name, p in MEGATRON.items()},
+        training=Training(steps=2, optimizer="momentum"),
+    ),
     "data_tensor": a_case(GRID, (S0, R), {name: (R, p) for name, p in MEGATRON.items()}, rows=5),
     "two axes on one dim": a_case(GRID, (S0, R), {"": (S0, S0)}, rows=7),
     "transformer": a_case(
-        SHARDED, (S0,), {"": (S0,)}, model=TRANSFORMER, training=Training(steps=2, optimizer="adam", loss="cross_entropy"), ignored=0.25
+        SHARDED,
+        (S0,),
+        {"": (S0,)},
+        model=TRANSFORMER,
+        training=Training(steps=2, optimizer="adam", loss="cross_entropy"),
+        ignored=0.25,
     ),
 }
 
@@ -135,7 +153,14 @@ def test_replicated_parameters_have_a_piece_for_every_rank() -> None:
 def test_half_types_say_their_type_and_stay_near() -> None:
     for dtype in ("bfloat16", "float16"):
         case = a_case(SHARDED, (S0,), {"": (S0,)})
-        case = Case(path=case.path, model=case.model, layout=case.layout, training=case.training, data=case.data, dtype=dtype)
+        case = Case(
+            path=case.path,
+            model=case.model,
+            layout=case.layout,
+            training=case.training,
+            data=case.data,
+            dtype=dtype,
+        )
         outcome = sandbox.run(case, "xla_spmd")
         assert error(case, outcome) < 0.03
         assert isinstance(outcome, Trace)
@@ -156,8 +181,14 @@ def test_parameters_replaced_by_distributed_tensors_cannot_run() -> None:
     """pytorch/xla#8534, #9472, alive in torch_xla 2.9.0."""
     outcome = sandbox.run(CASES["fully_sharded"], "xla_dtensor")
     assert isinstance(outcome, Failure)
-    assert (outcome.symptom, outcome.stage, outcome.kind) == (Symptom.EXCEPTION, Stage.FORWARD, "RuntimeError")
-    assert outcome.message.startswith("!at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED")
+    assert (outcome.symptom, outcome.stage, outcome.kind) == (
+        Symptom.EXCEPTION,
+        Stage.FORWARD,
+        "RuntimeError",
+    )
+    assert outcome.message.startswith(
+        "!at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED"
+    )
 
 
 def test_parallelized_modules_cannot_run() -> None:
@@ -167,7 +198,10 @@ def test_parallelized_modules_cannot_run() -> None:
     assert (one.symptom, one.stage, one.kind) == (Symptom.EXCEPTION, Stage.FORWARD, "AttributeError")
     assert one.message == "'DeviceMesh' object has no attribute '_coordinate_on_dim'"
     assert isinstance(two, Failure)
-    assert (two.stage, two.message) == (Stage.PLACE, "'DeviceMesh' object has no attribute '_dim_group_names'")
+    assert (two.stage, two.message) == (
+        Stage.PLACE,
+        "'DeviceMesh' object has no attribute '_dim_group_names'",
+    )
 
 
 def test_a_crash_of_the_compiler_is_an_outcome_and_the_next_run_is_well() -> None:
@@ -195,7 +229,9 @@ def test_devices_are_found_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("chips", "device"), [(8, "TPU"), (4, "TPU"), (6, "CPU"), (1, "CPU"), (0, "TPU")])
-def test_ranks_that_do_not_share_the_chips_evenly_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch, chips: int, device: str) -> None:
+def test_ranks_that_do_not_share_the_chips_evenly_run_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, chips: int, device: str
+) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     monkeypatch.setattr(devices, "chips", lambda: chips)
     told = xla_spmd.environment(a_case())

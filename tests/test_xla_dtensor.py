@@ -16,14 +16,18 @@ from workers.isolate import sandbox
 pytestmark = pytest.mark.slow
 
 xla = pytest.mark.xla
-installed = pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed")
+installed = pytest.mark.skipif(
+    importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
+)
 
 TALL = Model(layers=(Linear(inputs=4, outputs=8), Activation(function="tanh"), Linear(inputs=8, outputs=9)))
 DOORS = ("redistribute", "full_tensor", "to_local")
 COLUMNS: dict[str, Placements] = {"0.weight": (R, S0), "0.bias": (R, S0)}
 
 
-def moved(by: str, dims: tuple[int | None, ...], at: int = 1, mesh: Mesh = GRID, batch: Placements = (S0, R)) -> Case:
+def moved(
+    by: str, dims: tuple[int | None, ...], at: int = 1, mesh: Mesh = GRID, batch: Placements = (S0, R)
+) -> Case:
     """Five rows over two data ranks, and activations of width 8 or 4 that are moved to `dims` and back before layer `at`."""
     move = Redistribute(width=(4, 8, 8, 9)[at], dims=dims, by=by)  # type: ignore[arg-type]
     model = Model(layers=(*TALL.layers[:at], move, *TALL.layers[at:]))
@@ -33,13 +37,17 @@ def moved(by: str, dims: tuple[int | None, ...], at: int = 1, mesh: Mesh = GRID,
 @pytest.mark.parametrize("at", [0, 1, 3])
 @pytest.mark.parametrize("dims", [(0, 0), (1, None), (None, 0), (1, 0)], ids=str)
 @pytest.mark.parametrize("by", DOORS)
-def test_a_distributed_tensor_comes_back_through_every_door_as_it_was(by: str, dims: tuple[int | None, ...], at: int) -> None:
+def test_a_distributed_tensor_comes_back_through_every_door_as_it_was(
+    by: str, dims: tuple[int | None, ...], at: int
+) -> None:
     case = moved(by, dims, at)
     assert error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
 
 
 def test_partial_sums_come_back_as_replicas() -> None:
-    model = Model(layers=(Linear(inputs=4, outputs=6), Redistribute(width=6, dims=(0, 1)), Linear(inputs=6, outputs=3)))
+    model = Model(
+        layers=(Linear(inputs=4, outputs=6), Redistribute(width=6, dims=(0, 1)), Linear(inputs=6, outputs=3))
+    )
     case = a_case(GRID, (S0, R), {"0.weight": (R, S1)}, model=model, rows=4)
     assert error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
 
@@ -73,7 +81,10 @@ def test_the_same_layout_fails_where_parameters_are_replaced(backend: str) -> No
     ("by", "message"),
     [
         ("redistribute", "'DeviceMesh' object has no attribute 'mesh_shape'"),
-        ("full_tensor", "XLAShardedTensor.redistribute() missing 1 required positional argument: 'device_mesh'"),
+        (
+            "full_tensor",
+            "XLAShardedTensor.redistribute() missing 1 required positional argument: 'device_mesh'",
+        ),
         ("to_local", "'XLAShardedTensor' object has no attribute '_local_tensor'"),
     ],
 )
@@ -89,7 +100,13 @@ def test_no_door_is_open_on_xla(by: str, message: str) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        a_case(SHARDED, (S0,), {"": (S0,)}, model=TALL, training=Training(steps=2, accumulation=2, clip_norm=0.25)),
+        a_case(
+            SHARDED,
+            (S0,),
+            {"": (S0,)},
+            model=TALL,
+            training=Training(steps=2, accumulation=2, clip_norm=0.25),
+        ),
         a_case(HYBRID, (S0, S0), {"": (R, S0)}, model=TALL, rows=6),
     ],
     ids=["fully sharded", "hybrid"],
@@ -102,5 +119,7 @@ def test_fully_sharded_under_spmd_agrees_with_the_oracle(case: Case) -> None:
 
 def test_the_wrapper_says_which_layouts_are_not_its_own() -> None:
     assert "largest dim" in (xla_fsdp.unsupported(CASES["fully_sharded"]) or "")
-    assert "over another" in (xla_fsdp.unsupported(a_case(HYBRID, (S0, S0), {"": (S0, S0)}, model=TALL)) or "")
+    assert "over another" in (
+        xla_fsdp.unsupported(a_case(HYBRID, (S0, S0), {"": (S0, S0)}, model=TALL)) or ""
+    )
     assert "cuts the rows" in (xla_fsdp.unsupported(CASES["data_tensor"]) or "")

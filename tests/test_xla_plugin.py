@@ -62,9 +62,14 @@ CLIENT = "import torch_xla; from workers.xla import plugin; plugin.register(); p
 
 @pytest.mark.slow
 @pytest.mark.xla
-@pytest.mark.skipif(find_spec("torch_xla") is None or find_spec("jax_plugins") is None, reason="needs torch_xla and jax-cuda12-pjrt")
+@pytest.mark.skipif(
+    find_spec("torch_xla") is None or find_spec("jax_plugins") is None,
+    reason="needs torch_xla and jax-cuda12-pjrt",
+)
 @pytest.mark.skipif(cards() > 0, reason="tells what is said without a GPU")
 def test_torch_xla_takes_the_plugin_and_asks_it_for_a_card() -> None:
     asked = {**os.environ, "PJRT_DEVICE": "CUDA"}
-    told = subprocess.run([sys.executable, "-c", CLIENT], env=asked, capture_output=True, text=True, check=False)  # noqa: S603  our own text
+    told = subprocess.run(
+        [sys.executable, "-c", CLIENT], env=asked, capture_output=True, text=True, check=False
+    )
     assert "No visible GPU devices" in told.stderr

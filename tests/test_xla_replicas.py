@@ -35,7 +35,9 @@ backends = pytest.mark.parametrize("backend", BACKENDS)
 def real(test):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201  pytest's own types say nothing
     """Marks a test that runs real replicas."""
     missing = importlib.util.find_spec("torch_xla") is None
-    return pytest.mark.slow(pytest.mark.xla(pytest.mark.skipif(missing, reason="torch_xla is not installed")(test)))
+    return pytest.mark.slow(
+        pytest.mark.xla(pytest.mark.skipif(missing, reason="torch_xla is not installed")(test))
+    )
 
 
 def compared(case: Case, backend: str) -> Comparison:
@@ -69,7 +71,12 @@ def test_half_types_agree_too(backend: str, dtype: str) -> None:
 @backends
 def test_two_data_axes_and_one_that_only_replicates(backend: str) -> None:
     axes, batch = (("dp_replicate", 2), ("dp_shard", 1), ("tp", 2)), (Shard(0), Shard(0), Replicate())
-    assert compared(a_case(PERCEPTRON, mesh=axes, batch=batch, training=Training(accumulation=2)), backend).verdict == "agree"
+    assert (
+        compared(
+            a_case(PERCEPTRON, mesh=axes, batch=batch, training=Training(accumulation=2)), backend
+        ).verdict
+        == "agree"
+    )
 
 
 @real
@@ -83,7 +90,9 @@ def test_two_data_axes_and_one_that_only_replicates(backend: str) -> None:
     ],
 )
 def test_the_wrapper_obeys_its_options(backend: str, options: Replication) -> None:
-    case = a_case(PERCEPTRON, training=Training(steps=3, accumulation=2), fed=Data(batch=8), replication=options)
+    case = a_case(
+        PERCEPTRON, training=Training(steps=3, accumulation=2), fed=Data(batch=8), replication=options
+    )
     assert compared(case, backend).verdict == "agree"
 
 
@@ -101,7 +110,12 @@ def test_a_tensor_broadcast_alone_is_lost_on_the_other_ranks() -> None:
     """The causal mask, bool, has a bucket of its own in the broadcast: torch_xla 2.9.0 leaves zeros of it."""
     case = a_case(CAUSAL, sequence=6, training=Training(loss="cross_entropy"))
     assert first(compared(case, "xla_ddp")) == ("loss", Stage.FORWARD, "output")
-    spared = a_case(CAUSAL, sequence=6, training=Training(loss="cross_entropy"), replication=Replication(broadcast_buffers=False))
+    spared = a_case(
+        CAUSAL,
+        sequence=6,
+        training=Training(loss="cross_entropy"),
+        replication=Replication(broadcast_buffers=False),
+    )
     assert compared(spared, "xla_ddp").verdict == "agree"
     assert compared(case, "xla_replica").verdict == "agree"
 
@@ -110,7 +124,11 @@ def test_a_tensor_broadcast_alone_is_lost_on_the_other_ranks() -> None:
 def test_momentum_takes_accumulated_gradients_as_they_were_before_they_were_reduced() -> None:
     """Torch_xla 2.9.0: what is reduced in place is not seen through `detach()`."""
     training = Training(optimizer="momentum", accumulation=2)
-    assert first(compared(a_case(PERCEPTRON, training=training), "xla_replica")) == ("replicas", Stage.UPDATE, "0.weight")
+    assert first(compared(a_case(PERCEPTRON, training=training), "xla_replica")) == (
+        "replicas",
+        Stage.UPDATE,
+        "0.weight",
+    )
     assert compared(a_case(PERCEPTRON, training=training), "xla_ddp").verdict == "agree"
 
 
@@ -151,8 +169,12 @@ def test_what_replicas_cannot_be_is_said() -> None:
     assert "sequence" in (replicas.unsupported(along) or "")
 
 
-@pytest.mark.parametrize(("there", "gated"), [("2.9.0", True), ("2.10.1", True), ("2.5.1", False), ("2.8.0", False)])
-def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(monkeypatch: pytest.MonkeyPatch, there: str, gated: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    ("there", "gated"), [("2.9.0", True), ("2.10.1", True), ("2.5.1", False), ("2.8.0", False)]
+)
+def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(
+    monkeypatch: pytest.MonkeyPatch, there: str, gated: bool
+) -> None:
     monkeypatch.setattr(installed, "version", lambda _package: there)
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert (replicas.unsupported(a_case()) is None) is gated
@@ -160,11 +182,17 @@ def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(monkeypatch: pyt
     assert replicas.unsupported(a_case()) is None, "a process a chip needs no gate"
 
 
-def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert replicas.processes(a_case()) == 1
     there = replicas.environment(a_case())
-    assert (there["CPU_NUM_DEVICES"], there["MASTER_PORT"], there["PJRT_CPU_ASYNC_CLIENT"]) == ("2", "0", "false")
+    assert (there["CPU_NUM_DEVICES"], there["MASTER_PORT"], there["PJRT_CPU_ASYNC_CLIENT"]) == (
+        "2",
+        "0",
+        "false",
+    )
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     assert replicas.processes(a_case()) == 2
     assert "MASTER_PORT" not in replicas.environment(a_case())
@@ -185,7 +213,11 @@ def listening() -> set[str]:
     found = set[str]()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            found |= {socket.laddr.ip for socket in process.net_connections("inet") if socket.status == psutil.CONN_LISTEN}
+            found |= {
+                socket.laddr.ip
+                for socket in process.net_connections("inet")
+                if socket.status == psutil.CONN_LISTEN
+            }
     return found
 
 

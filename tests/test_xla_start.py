@@ -26,7 +26,12 @@ pytestmark = [
 
 TOLERANCE = 2e-6
 EXECUTE = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
-BLOCKS = Model(layers=(Linear(inputs=6, outputs=6), Residual(layers=(Linear(inputs=6, outputs=6), Activation(function="tanh")))))
+BLOCKS = Model(
+    layers=(
+        Linear(inputs=6, outputs=6),
+        Residual(layers=(Linear(inputs=6, outputs=6), Activation(function="tanh"))),
+    )
+)
 
 
 def started(name: str, training: Training | None = None, **start: Any) -> Case:  # noqa: ANN401
@@ -45,7 +50,9 @@ def compared(case: Case, fault: str = "") -> Comparison:
         started("data_parallel", acts=("mesh", "spmd", "device", "seed")),
         started("fully_sharded", marked="before", asynchronous=False),
         started("data_tensor", replicated="unmarked"),
-        started("transformer", acts=("spmd", "seed", "device", "mesh"), marked="before", replicated="unmarked"),
+        started(
+            "transformer", acts=("spmd", "seed", "device", "mesh"), marked="before", replicated="unmarked"
+        ),
     ],
     ids=["mesh first", "sent in pieces", "replicas unmarked", "all"],
 )
@@ -82,11 +89,16 @@ def test_blocks_computed_again_train_as_kept_ones_do(backend: str) -> None:
 def test_one_client_is_created_and_graphs_settle() -> None:
     outcome = sandbox.run(started("data_parallel", Training(steps=5, optimizer="adam")), "xla_spmd")
     assert isinstance(outcome, Trace)
-    assert [(client["library"], client["platform"]) for client in outcome.events["clients"]] == [("torch_xla", "CPU")]
+    assert [(client["library"], client["platform"]) for client in outcome.events["clients"]] == [
+        ("torch_xla", "CPU")
+    ]
     assert len(set(outcome.events["graphs"][1:])) == 1
 
 
-@pytest.mark.parametrize(("fault", "check"), [("jax_unguarded", "runtime_init"), ("jax_twice", "runtime_init"), ("recompile", "recompile")])
+@pytest.mark.parametrize(
+    ("fault", "check"),
+    [("jax_unguarded", "runtime_init"), ("jax_twice", "runtime_init"), ("recompile", "recompile")],
+)
 def test_what_the_numbers_do_not_show_is_found(fault: str, check: str) -> None:
     if fault.startswith("jax"):
         pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")

@@ -24,11 +24,15 @@ def test_a_zygote_has_the_modules_of_the_checkout_that_its_parent_has(tmp_path: 
         folder = Path(str(package.__file__)).parent
         shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "pyproject.toml").touch()
-    done = subprocess.run([sys.executable, "-c", IN_A_CHECKOUT], cwd=tmp_path, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CHECKOUT], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (done.stdout.strip(), done.stderr) == (str(tmp_path / "workers" / "__init__.py"), "")
 
 
-def test_what_is_installed_is_found_without_a_way_and_the_users_ways_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_installed_is_found_without_a_way_and_the_users_ways_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(zygotes, "ROOT", tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/a:/b")
     monkeypatch.setenv("DIFFTEST_TEST_TOKEN", "hush")
@@ -37,7 +41,9 @@ def test_what_is_installed_is_found_without_a_way_and_the_users_ways_stay(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_folder_called_torch_where_the_user_stands_is_not_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_called_torch_where_the_user_stands_is_not_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in a checkout of pytorch."""
     pytest.importorskip("torch", reason="needs torch")
     (tmp_path / "torch").mkdir()

@@ -18,5 +18,7 @@ def cards() -> int:
     if VISIBLE not in os.environ:
         return there
     entries = map(str.strip, os.environ[VISIBLE].split(","))
-    named = takewhile(lambda entry: int(entry) < there if entry.isdecimal() else entry.startswith(("GPU-", "MIG-")), entries)
+    named = takewhile(
+        lambda entry: int(entry) < there if entry.isdecimal() else entry.startswith(("GPU-", "MIG-")), entries
+    )
     return min(there, len(list(named)))

@@ -34,7 +34,15 @@ MESSAGE_CHARACTERS = 4000
 LOG_CHARACTERS = 2**16
 """What is kept of a failure's first line and of its traceback: a framework can put a whole tensor into a message."""
 
-MACHINE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAIN)
+MACHINE_ERRORS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.ENFILE,
+    errno.EMFILE,
+    errno.ENOMEM,
+    errno.EAGAIN,
+)
 """What the operating system says when the machine lacks something; no framework's fault."""
 
 LOOPBACK = "lo"
@@ -165,8 +173,17 @@ def _others_hold_the_card() -> bool:
         return False
     try:
         free, total = torch.cuda.mem_get_info()
-        held = sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"] if on_jax else torch.cuda.memory_reserved()
-    except (AssertionError, KeyError, RuntimeError, TypeError):  # no room for a context, or a torch that was built without CUDA: no telling
+        held = (
+            sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"]
+            if on_jax
+            else torch.cuda.memory_reserved()
+        )
+    except (
+        AssertionError,
+        KeyError,
+        RuntimeError,
+        TypeError,
+    ):  # no room for a context, or a torch that was built without CUDA: no telling
         return True
     return bool(total - free - held > total / 2)
 
@@ -177,10 +194,21 @@ def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     late = str(error).startswith(ASYNCHRONOUS)
     frame = "" if late else _frame(traceback.extract_tb(error.__traceback__))
     lines = str(error).strip().splitlines() or [""]
-    capability = isinstance(error, CAPABILITY_TYPES) or (not late and any(words in str(error) for words in CAPABILITY_WORDS))
+    capability = isinstance(error, CAPABILITY_TYPES) or (
+        not late and any(words in str(error) for words in CAPABILITY_WORDS)
+    )
     symptom = Symptom.CAPABILITY if capability else Symptom.EXCEPTION
     message = lines[0][:MESSAGE_CHARACTERS]
-    return Failure(symptom=symptom, stage=stage, step=step, kind=type(error).__name__, message=message, frame=frame, log=log, rank=rank)
+    return Failure(
+        symptom=symptom,
+        stage=stage,
+        step=step,
+        kind=type(error).__name__,
+        message=message,
+        frame=frame,
+        log=log,
+        rank=rank,
+    )
 
 
 def _frame(frames: traceback.StackSummary) -> str:

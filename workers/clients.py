@@ -60,7 +60,16 @@ class Clients:
     def _add(self, library: str, platform: str, caller: str) -> None:
         stage, step = self._when()
         guarded = os.environ.get(GUARD) == "true"
-        self.seen.append({"library": library, "platform": platform, "stage": stage, "step": step, "guarded": guarded, "caller": caller})
+        self.seen.append(
+            {
+                "library": library,
+                "platform": platform,
+                "stage": stage,
+                "step": step,
+                "guarded": guarded,
+                "caller": caller,
+            }
+        )
 
 
 class _Arrival(importlib.abc.MetaPathFinder):

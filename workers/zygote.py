@@ -46,7 +46,9 @@ def serve(preload: list[str]) -> None:
         selector.register(STANDARD_INPUT, selectors.EVENT_READ)
         while True:
             if selector.select(POLL_SECONDS if children else None):
-                received = os.read(STANDARD_INPUT, READ_BYTES)  # unbuffered: a line that waits in a buffer wakes no selector
+                received = os.read(
+                    STANDARD_INPUT, READ_BYTES
+                )  # unbuffered: a line that waits in a buffer wakes no selector
                 if not received:
                     break
                 *lines, unread = (unread + received).split(b"\n")

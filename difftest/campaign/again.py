@@ -19,7 +19,9 @@ def takes_two(check: str) -> bool:
     return check == "determinism"
 
 
-def rerun(campaign: Campaign, case: Case, backend: str, *, check: str = "", options: Mapping[str, str] | None = None) -> Comparison:
+def rerun(
+    campaign: Campaign, case: Case, backend: str, *, check: str = "", options: Mapping[str, str] | None = None
+) -> Comparison:
     """One run in fresh processes beside the oracle, compared; or two, where what is looked for was found by a `check` that takes two.
 
     `options` are further environment variables of the backend's processes, not of the oracle's. `InfrastructureError` where that could not
@@ -40,7 +42,9 @@ def shown(comparison: Comparison) -> str:
 
 def first_shown(campaign: Campaign, case: Case, backend: str, fingerprint: str) -> str:
     """What one run shows first, where `fingerprint` is looked for."""
-    return shown(rerun(campaign, case, backend, check=fingerprint.removeprefix(f"{backend}-").partition("-")[0]))
+    return shown(
+        rerun(campaign, case, backend, check=fingerprint.removeprefix(f"{backend}-").partition("-")[0])
+    )
 
 
 def shows(campaign: Campaign, backend: str, fingerprint: str, tries: int = 1) -> Callable[[Case], bool]:

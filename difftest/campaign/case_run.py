@@ -44,7 +44,9 @@ def examine(campaign: Campaign, index: int, case: Case) -> Examined:
     except InfrastructureError as error:
         return Examined(index=index, case=case, trouble=str(error))
     arbitrated, trouble = with_arbiter(comparisons, sides), "; ".join(dict.fromkeys(lost))
-    return Examined(index=index, case=case, runs=runs, comparisons=arbitrated, trouble=trouble, lost=len(lost))
+    return Examined(
+        index=index, case=case, runs=runs, comparisons=arbitrated, trouble=trouble, lost=len(lost)
+    )
 
 
 def _taken(campaign: Campaign, case: Case, asked: Iterable[str]) -> tuple[dict[str, Run], list[str]]:
@@ -61,7 +63,11 @@ def _taken(campaign: Campaign, case: Case, asked: Iterable[str]) -> tuple[dict[s
 
 
 def compare_all(
-    campaign: Campaign, case: Case, runs: Mapping[str, Run], sides: Mapping[str, str], again: Mapping[str, Outcome]
+    campaign: Campaign,
+    case: Case,
+    runs: Mapping[str, Run],
+    sides: Mapping[str, str],
+    again: Mapping[str, Outcome],
 ) -> dict[str, Comparison]:
     """Compares every run with the oracle's and, where there is one, with the same run `again`."""
 
@@ -72,10 +78,15 @@ def compare_all(
     def compared(name: str, side: str, truth: Outcome) -> Comparison:
         return compare(case, name, side, truth, runs[name].outcome, again.get(name))
 
-    return {name: believed(partial(compared, name, side), runs[ORACLE].outcome, in_doubt) for name, side in sides.items()}
+    return {
+        name: believed(partial(compared, name, side), runs[ORACLE].outcome, in_doubt)
+        for name, side in sides.items()
+    }
 
 
-def believed(compared: Callable[[Outcome], Comparison], truth: Outcome, in_doubt: Callable[[], Outcome]) -> Comparison:
+def believed(
+    compared: Callable[[Outcome], Comparison], truth: Outcome, in_doubt: Callable[[], Outcome]
+) -> Comparison:
     """A run `compared` with the oracle's `truth`; where it mismatches, with an oracle that knows its noise better."""
     comparison = compared(truth)
     return compared(in_doubt()) if _mismatches(comparison) else comparison

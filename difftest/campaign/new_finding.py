@@ -27,10 +27,15 @@ REPEATS = 2
 
 def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, ran: Run) -> Finding:
     """A new divergence is run again, and placed in the 2 x 2, before it becomes a finding; the oracle is run anew too, once a case."""
-    campaign, case = dataclasses.replace(campaign, execute=Once(campaign.execute, alone=ORACLE)), examined.case
+    campaign, case = (
+        dataclasses.replace(campaign, execute=Once(campaign.execute, alone=ORACLE)),
+        examined.case,
+    )
     stable, square = _repeated(campaign, case, divergence), _square(campaign, examined, divergence)
     around = _consequences(examined, divergence) | _beside(campaign, examined, divergence)
-    named = {f: getattr(divergence, f) for f in Divergence.__struct_fields__ if f in Finding.__struct_fields__}
+    named = {
+        f: getattr(divergence, f) for f in Divergence.__struct_fields__ if f in Finding.__struct_fields__
+    }
     return Finding(
         **named,
         fingerprint=divergence.fingerprint,
@@ -48,8 +53,14 @@ def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, 
 
 def _repeated(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[int, int]:
     """How often the divergence came back, of the runs that could be told of; none where infrastructure or the oracle failed."""
-    repeats = _at_once(campaign, [partial(_compared, campaign, case, divergence.backend, divergence)] * REPEATS)
-    told = [comparison for comparison in repeats if comparison is not None and comparison.verdict != "inconclusive"]
+    repeats = _at_once(
+        campaign, [partial(_compared, campaign, case, divergence.backend, divergence)] * REPEATS
+    )
+    told = [
+        comparison
+        for comparison in repeats
+        if comparison is not None and comparison.verdict != "inconclusive"
+    ]
     return sum(_shows(comparison, divergence) for comparison in told), len(told)
 
 
@@ -57,25 +68,35 @@ def _told(square: Square) -> dict[str, str]:
     return {name: _word(diverges=value) for name, value in dataclasses.asdict(square).items()}
 
 
-def _deciding(campaign: Campaign, case: Case, divergence: Divergence, stable: tuple[int, int]) -> dict[str, str]:
+def _deciding(
+    campaign: Campaign, case: Case, divergence: Divergence, stable: tuple[int, int]
+) -> dict[str, str]:
     """The options that decide: with one of them back at its default, the run agrees with the oracle. Asked only of what came back."""
     if not stable[0]:
         return {}
     options = dict(case.put_back())
-    bad = _at_once(campaign, [partial(_bad, campaign, plain, divergence.backend, divergence) for plain in options.values()])
+    bad = _at_once(
+        campaign,
+        [partial(_bad, campaign, plain, divergence.backend, divergence) for plain in options.values()],
+    )
     deciding = [option for option, diverges in zip(options, bad, strict=True) if diverges is False]
     return {"decided by": ", ".join(deciding)} if deciding else {}
 
 
 def _consequences(examined: Examined, divergence: Divergence) -> dict[str, str]:
     """What else the checks say of the same run: most often what the first divergence led to."""
-    later = [d.check for d in examined.comparisons[divergence.backend].divergences if d.check != divergence.check]
+    later = [
+        d.check for d in examined.comparisons[divergence.backend].divergences if d.check != divergence.check
+    ]
     return {"then": ", ".join(dict.fromkeys(later))} if later else {}
 
 
 def _beside(campaign: Campaign, examined: Examined, divergence: Divergence) -> dict[str, str]:
     """Who of the same side computed this very case rightly, who shows the same fault, and which layer of the side that leaves at fault."""
-    bad = {name: _shares(examined.comparisons.get(name), divergence) for name in sorted(campaign.siblings(divergence.backend))}
+    bad = {
+        name: _shares(examined.comparisons.get(name), divergence)
+        for name in sorted(campaign.siblings(divergence.backend))
+    }
     right, wrong = ([name for name in bad if bad[name] is diverges] for diverges in (False, True))
     frameworks = [[campaign.backends[name].FRAMEWORK for name in names] for names in (right, wrong)]
     fault = layer(divergence.side, campaign.backends[divergence.backend].FRAMEWORK, *frameworks)
@@ -97,7 +118,9 @@ def _square(campaign: Campaign, examined: Examined, divergence: Divergence) -> S
     """Runs what the 2 x 2 still lacks: both sides on one device. Only a new divergence pays for it."""
     others = _other_side(campaign, examined, divergence.side)[:1]
     single, names = examined.case.unsharded(), (divergence.backend, *others)
-    asked = [partial(_bad, campaign, single, name, divergence, examined.comparisons[name].device) for name in names]
+    asked = [
+        partial(_bad, campaign, single, name, divergence, examined.comparisons[name].device) for name in names
+    ]
     bad = _at_once(campaign, asked)
     return Square(
         single=bad[0],
@@ -112,7 +135,9 @@ def _other_side(campaign: Campaign, examined: Examined, side: str) -> Sequence[s
     return sorted(ran, key=lambda name: examined.comparisons[name].verdict != "agree")
 
 
-def _bad(campaign: Campaign, case: Case, backend: str, divergence: Divergence, device: str = "") -> bool | None:
+def _bad(
+    campaign: Campaign, case: Case, backend: str, divergence: Divergence, device: str = ""
+) -> bool | None:
     """Whether `case` shows the same fault; None where nothing can be told, as where it ran on another `device`, GPUs being too few."""
     if campaign.backends[backend].unsupported(case):
         return None
@@ -127,7 +152,11 @@ def _parts(comparison: Comparison | None, divergence: Divergence) -> bool | None
     if comparison.verdict == "agree":
         return False
     first = comparison.divergences[0]
-    alike = (first.check, first.symptom, first.cause) == (divergence.check, divergence.symptom, divergence.cause)
+    alike = (first.check, first.symptom, first.cause) == (
+        divergence.check,
+        divergence.symptom,
+        divergence.cause,
+    )
     return True if alike else None
 
 

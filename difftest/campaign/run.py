@@ -34,7 +34,9 @@ class Progress:
     known: tuple[Finding, ...] = ()
 
 
-def run(campaign: Campaign, cases: Iterable[tuple[int, Case]], recorded: Recorded | None = None) -> Iterator[Progress]:
+def run(
+    campaign: Campaign, cases: Iterable[tuple[int, Case]], recorded: Recorded | None = None
+) -> Iterator[Progress]:
     """Examines `cases` a few at a time, drawn as they are needed, and records each; yields once a case, in order.
 
     What is `recorded` already is passed over.
@@ -102,7 +104,13 @@ def observation(campaign: Campaign, examined: Examined, ran: Run) -> Observation
 
 def _ending(outcome: Outcome) -> Ending:
     if isinstance(outcome, Failure):
-        return Ending(status=outcome.symptom, stage=outcome.stage, step=outcome.step, kind=outcome.kind, message=outcome.message)
+        return Ending(
+            status=outcome.symptom,
+            stage=outcome.stage,
+            step=outcome.step,
+            kind=outcome.kind,
+            message=outcome.message,
+        )
     return Ending(status="finished")
 
 
@@ -118,7 +126,11 @@ def _find(campaign: Campaign, examined: Examined, divergence: Divergence, record
     with campaign.corpus.locked():
         if known := _again(campaign, divergence, ran, len(indices)):  # another campaign found it meanwhile
             return known
-        counted = {"hits": len(indices), "seen": {campaign.name: len(indices)}, "untold": (campaign.name, examined.index)}
+        counted = {
+            "hits": len(indices),
+            "seen": {campaign.name: len(indices)},
+            "untold": (campaign.name, examined.index),
+        }
         new = msgspec.structs.replace(found, **counted)
         campaign.corpus.save(new, examined.case)
     return new
@@ -136,6 +148,8 @@ def _again(campaign: Campaign, divergence: Divergence, ran: Run, times: int) -> 
     seen[campaign.name] = max(times, seen.get(campaign.name, 0))
     paths = tuple(sorted({*finding.paths, divergence.path}))
     last = max(finding.last_seen, ran.started)
-    counted = msgspec.structs.replace(finding, hits=sum(seen.values()), seen=seen, paths=paths, last_seen=last)
+    counted = msgspec.structs.replace(
+        finding, hits=sum(seen.values()), seen=seen, paths=paths, last_seen=last
+    )
     campaign.corpus.put(counted)
     return counted

@@ -111,11 +111,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Layers that speak of the mesh speak of this one; on one device they keep what they were made for."""
         shape, rows = self.layout.mesh.shape, self.data.batch // self.training.accumulation
         for path, layer in walk(self.model.layers):
-            if isinstance(layer, Collective) and (layer.mesh != shape or set(self.layout.batch) != {Shard(0)} or rows % self.world_size):
+            if isinstance(layer, Collective) and (
+                layer.mesh != shape or set(self.layout.batch) != {Shard(0)} or rows % self.world_size
+            ):
                 msg = f"layer {path} is a collective over the mesh {layer.mesh}; the mesh {shape} must be that, and cut {rows} rows evenly"
                 raise ValueError(msg)
             if isinstance(layer, Redistribute) and len(layer.dims) != len(shape):
-                msg = f"layer {path} redistributes over {len(layer.dims)} mesh axes; the mesh has {len(shape)}"
+                msg = (
+                    f"layer {path} redistributes over {len(layer.dims)} mesh axes; the mesh has {len(shape)}"
+                )
                 raise ValueError(msg)
 
     @property
@@ -167,7 +171,10 @@ def uneven_cuts(case: Case) -> int:
     """How often the ranks of a mesh axis do not share a dim of a parameter, or the rows of an accumulation part, equally."""
     shapes, layout = case.model.parameters(), case.layout
     rows = (case.data.batch // case.training.accumulation, case.model.sequence)
-    tensors = [(rows, layout.batch), *((shapes[name], placements) for name, placements in layout.parameters.items())]
+    tensors = [
+        (rows, layout.batch),
+        *((shapes[name], placements) for name, placements in layout.parameters.items()),
+    ]
     return sum(uneven_axes(shape, placements, layout.mesh) for shape, placements in tensors)
 
 
@@ -178,7 +185,9 @@ def _explain(text: bytes | str, error: Exception) -> UsageError:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         version = SCHEMA
     if version > SCHEMA:
-        return UsageError(f"case has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version")
+        return UsageError(
+            f"case has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version"
+        )
     return UsageError(f"case cannot be read: {error}")
 
 

@@ -63,7 +63,8 @@ def _rounding_part(case: Case) -> str | None:
     checks = {
         "inputs are not small integers": case.data.regime == "exact" and not case.model.tokens,
         "a layer other than Linear and relu rounds": all(
-            isinstance(layer, Linear | Collective | Redistribute) or layer == Activation(function="relu") for layer in case.model.layers
+            isinstance(layer, Linear | Collective | Redistribute) or layer == Activation(function="relu")
+            for layer in case.model.layers
         ),
         "the factor of a collective is no power of two": all(
             _dyadic(layer.factor) for layer in case.model.layers if isinstance(layer, Collective)
@@ -125,7 +126,9 @@ def _backward(
         grads = {"weight": (gradient * values).summed(rows), "bias": gradient.summed(rows)}
         for name in ("weight", "bias") if layer.bias else ("weight",):
             seen[f"gradient of {index}.{name}"] = grads[name]
-            updated[f"{index}.{name}"] = weights[f"{index}.{name}"] + grads[name].scaled(case.training.learning_rate)
+            updated[f"{index}.{name}"] = weights[f"{index}.{name}"] + grads[name].scaled(
+                case.training.learning_rate
+            )
             seen[f"parameter {index}.{name}"] = updated[f"{index}.{name}"]
         gradient = (gradient * weights[f"{index}.weight"]).summed(layer.outputs)
         seen[f"gradient entering layer {index}"] = gradient

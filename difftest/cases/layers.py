@@ -82,7 +82,9 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, tag="attention", forb
         return self.kv_heads
 
 
-class FlashAttention(msgspec.Struct, frozen=True, kw_only=True, tag="flash_attention", forbid_unknown_fields=True):
+class FlashAttention(
+    msgspec.Struct, frozen=True, kw_only=True, tag="flash_attention", forbid_unknown_fields=True
+):
     """Multi-head attention by each side's flash kernel, with `q`, `k`, `v`, `o` projections to `heads * head_dim` and back.
 
     `length` is the model's sequence. Keys and values come from the first `keys` positions of the input: fewer than `length` is cross
@@ -211,7 +213,12 @@ def shapes(layer: Layer) -> Parameters:  # noqa: PLR0911  a table, kind by kind
             }
         case FlashAttention():
             inner, shared = layer.heads * layer.head_dim, (layer.key_heads * layer.head_dim, layer.width)
-            own = {"q.weight": (inner, layer.width), "k.weight": shared, "v.weight": shared, "o.weight": (layer.width, inner)}
+            own = {
+                "q.weight": (inner, layer.width),
+                "k.weight": shared,
+                "v.weight": shared,
+                "o.weight": (layer.width, inner),
+            }
             return own | ({"ab": (layer.heads, layer.length, layer.keys)} if layer.bias else {})
         case _:
             return {}
@@ -226,7 +233,12 @@ def check_sizes(path: str, layer: Layer) -> None:
     """`ValueError` when a size of the layer at `path` is out of range, or its sizes contradict each other."""
     for field in layer.__struct_fields__:
         value = getattr(layer, field)
-        if isinstance(value, int) and not isinstance(value, bool) and field != "axis" and not 1 <= value <= MOST_WIDTH:
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and field != "axis"
+            and not 1 <= value <= MOST_WIDTH
+        ):
             msg = f"layer {path} has {field} {value}; allowed: 1 to {MOST_WIDTH}"
             raise ValueError(msg)
     if wrong := _contradiction(layer):

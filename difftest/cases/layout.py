@@ -149,13 +149,16 @@ def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ..
 
 def ways(dim: int, placements: Placements, mesh: Mesh) -> int:
     """In how many ways a tensor's dim is cut."""
-    return math.prod(size for size, placement in zip(mesh.shape, placements, strict=True) if placement == Shard(dim))
+    return math.prod(
+        size for size, placement in zip(mesh.shape, placements, strict=True) if placement == Shard(dim)
+    )
 
 
 def uneven_axes(shape: Sequence[int], placements: Placements, mesh: Mesh) -> int:
     """How many mesh axes shard a dim of a tensor of `shape` that their size does not divide."""
     return sum(
-        isinstance(placement, Shard) and shape[placement.dim] % ranks > 0 for placement, ranks in zip(placements, mesh.shape, strict=True)
+        isinstance(placement, Shard) and shape[placement.dim] % ranks > 0
+        for placement, ranks in zip(placements, mesh.shape, strict=True)
     )
 
 

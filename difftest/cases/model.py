@@ -2,7 +2,7 @@
 
 Parameter names are those of the `torch.nn.Module` that `workers.training.build` makes of it: the layer's index, then torch's own name (`0.weight`,
 `2.0.q.weight`).
-"""
+"""  # noqa: E501
 
 from collections.abc import Mapping
 
@@ -69,7 +69,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             if isinstance(layer, FlashAttention) and layer.length != self.sequence:
                 msg = f"layer {path} has length {layer.length}; the model's sequence is {self.sequence}"
                 raise ValueError(msg)
-            if isinstance(layer, Linear) and layer.tied and self._embedding_shape() != (layer.outputs, layer.inputs):
+            if (
+                isinstance(layer, Linear)
+                and layer.tied
+                and self._embedding_shape() != (layer.outputs, layer.inputs)
+            ):
                 msg = f"layer {path} is tied to layer 0, which is no embedding of ({layer.outputs}, {layer.inputs})"
                 raise ValueError(msg)
 
@@ -96,7 +100,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def segments(self) -> bool:
         """Whether any layer reads segment ids."""
-        return any(isinstance(layer, Attention | FlashAttention) and layer.segments for _, layer in walk(self.layers))
+        return any(
+            isinstance(layer, Attention | FlashAttention) and layer.segments for _, layer in walk(self.layers)
+        )
 
     @property
     def dropouts(self) -> Mapping[str, Dropout]:
@@ -110,7 +116,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def parameters(self) -> Parameters:
         """Every parameter's shape by name, in torch's order; a tied weight appears once."""
-        return {f"{path}.{name}": shape for path, layer in walk(self.layers) for name, shape in shapes(layer).items()}
+        return {
+            f"{path}.{name}": shape
+            for path, layer in walk(self.layers)
+            for name, shape in shapes(layer).items()
+        }
 
 
 def _check_widths(layers: tuple[Layer, ...], width: int, prefix: str = "") -> None:

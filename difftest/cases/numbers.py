@@ -53,7 +53,10 @@ class Batch:
 
 def weights(case: Case) -> Mapping[str, Floats]:
     """The initial parameters by name."""
-    return {name: round_to(case.dtype, _weight(case, name, shape)) for name, shape in case.model.parameters().items()}
+    return {
+        name: round_to(case.dtype, _weight(case, name, shape))
+        for name, shape in case.model.parameters().items()
+    }
 
 
 def batch(case: Case, step: int) -> Batch:
@@ -61,7 +64,11 @@ def batch(case: Case, step: int) -> Batch:
     rng = _random(case, f"batch {0 if case.data.learnable else step}")
     inputs = _inputs(case, rng)
     targets = _targets(case, rng, inputs)
-    count = max(1, int((targets != IGNORE_INDEX).sum())) if case.training.loss == "cross_entropy" else targets.size
+    count = (
+        max(1, int((targets != IGNORE_INDEX).sum()))
+        if case.training.loss == "cross_entropy"
+        else targets.size
+    )
     extras: dict[str, Floats | Integers] = {"segments": _segments(case, rng)} if case.model.segments else {}
     extras |= {f"mask {path}": _mask(case, layer, step) for path, layer in case.model.dropouts.items()}
     return Batch(inputs=inputs, targets=targets, count=count, extras=extras)
@@ -136,7 +143,9 @@ def _targets(case: Case, rng: np.random.Generator, inputs: Floats | Integers) ->
     return np.where(rng.random(shape) < case.data.ignored, IGNORE_INDEX, _classes(case, rng, inputs, shape))
 
 
-def _classes(case: Case, rng: np.random.Generator, inputs: Floats | Integers, shape: tuple[int, ...]) -> Integers:
+def _classes(
+    case: Case, rng: np.random.Generator, inputs: Floats | Integers, shape: tuple[int, ...]
+) -> Integers:
     if not case.data.learnable:
         return rng.integers(0, case.model.outputs, shape)
     if case.model.tokens:
@@ -144,7 +153,9 @@ def _classes(case: Case, rng: np.random.Generator, inputs: Floats | Integers, sh
     return np.asarray(_teacher(case, inputs).argmax(-1), dtype=np.int64)
 
 
-def _regression_targets(case: Case, rng: np.random.Generator, inputs: Floats | Integers, shape: tuple[int, ...]) -> Floats:
+def _regression_targets(
+    case: Case, rng: np.random.Generator, inputs: Floats | Integers, shape: tuple[int, ...]
+) -> Floats:
     if not case.data.learnable:
         return _values(case.data.regime, rng, shape, case.dtype)
     if case.model.tokens:
@@ -165,7 +176,9 @@ def _teacher(case: Case, inputs: Floats | Integers) -> Floats:
 
 def _segments(case: Case, rng: np.random.Generator) -> Integers:
     """Packed sequences: ids that never fall along a row, other cuts in every row."""
-    steps = rng.random((case.data.batch, case.model.sequence)) < MOST_SEGMENTS / max(case.model.sequence, MOST_SEGMENTS)
+    steps = rng.random((case.data.batch, case.model.sequence)) < MOST_SEGMENTS / max(
+        case.model.sequence, MOST_SEGMENTS
+    )
     return np.cumsum(steps, axis=1)
 
 

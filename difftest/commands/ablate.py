@@ -31,13 +31,22 @@ def command(target: Path, workers: int | None, *, as_json: bool) -> int:
     if answers is not None:
         Corpus(folder.parent).amend(folder.name, ablations=answers, located=located)
     if as_json:
-        print_json({"fingerprint": finding.fingerprint, "case": case.id, "ablations": answers, "located": list(located)})
+        print_json(
+            {
+                "fingerprint": finding.fingerprint,
+                "case": case.id,
+                "ablations": answers,
+                "located": list(located),
+            }
+        )
     else:
         _tell(finding, case, answers, located)
     return int(answers is None)
 
 
-def _run(finding: Finding, case: Case, corpus: Corpus, workers: int | None) -> tuple[Mapping[str, str] | None, tuple[str, ...]]:
+def _run(
+    finding: Finding, case: Case, corpus: Corpus, workers: int | None
+) -> tuple[Mapping[str, str] | None, tuple[str, ...]]:
     from workers.backends import candidates
     from workers.cluster import dispatch
 
@@ -46,7 +55,9 @@ def _run(finding: Finding, case: Case, corpus: Corpus, workers: int | None) -> t
         for name in (ORACLE, finding.backend):
             pool.require(name)
         backends = candidates() | candidates((finding.backend,))
-        campaign = Campaign(name="ablate", backends=backends, execute=pool.execute, corpus=corpus, workers=count)
+        campaign = Campaign(
+            name="ablate", backends=backends, execute=pool.execute, corpus=corpus, workers=count
+        )
         answers = ablate(campaign, finding, case, backends[finding.backend].environment(case))
         measured = finding.symptom in {Symptom.MISMATCH, Symptom.NONFINITE}
         return answers, locate(campaign, case, finding.backend) if measured and answers is not None else ()

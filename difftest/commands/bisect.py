@@ -36,7 +36,9 @@ CONCLUSIVE = ("came", "went")
 @click.argument("target", metavar="FINDING|SCRIPT", type=click.Path(path_type=Path))
 @click.option("--package", default="torch_xla", show_default=True, help="Of which the versions are.")
 @click.option("--versions", required=True, metavar="A,B,...", help="Which to ask, oldest first.")
-@click.option("--times", type=click.IntRange(min=1), default=TIMES, show_default=True, help="How often each is asked.")
+@click.option(
+    "--times", type=click.IntRange(min=1), default=TIMES, show_default=True, help="How often each is asked."
+)
 @click.option("--every", is_flag=True, help="Ask every version, not only those that halve the way.")
 @click.option(
     "--with",
@@ -45,8 +47,18 @@ CONCLUSIVE = ("came", "went")
     metavar="REQUIREMENT",
     help="Install this too: 'torch=={version}'.  [default: by package]",
 )
-@click.option("--environments", type=click.Path(path_type=Path), default=HOME, show_default=True, help="Where environments are kept.")
-@click.option("--python", type=click.Path(path_type=Path, exists=True), help="Makes the environments.  [default: this one]")
+@click.option(
+    "--environments",
+    type=click.Path(path_type=Path),
+    default=HOME,
+    show_default=True,
+    help="Where environments are kept.",
+)
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path, exists=True),
+    help="Makes the environments.  [default: this one]",
+)
 @click.option("--seconds", type=float, default=SECONDS, show_default=True, help="How long one run may take.")
 @json_option
 def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
@@ -63,13 +75,22 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands o
 
     def ask(version: str) -> Asked:
         asked = ask_version(made, text, version, options["times"], options["seconds"])
-        click.echo(f"{options['package']} {version}: {asked.answer} ({asked.shown} of {asked.times} show it)", err=True)
+        click.echo(
+            f"{options['package']} {version}: {asked.answer} ({asked.shown} of {asked.times} show it)",
+            err=True,
+        )
         return asked
 
     versions = [version.strip() for version in options["versions"].split(",") if version.strip()]
     found = search(versions, ask, everyone=options["every"])
     if options["as_json"]:
-        print_json({**asdict(found), "asked": [asdict(one) | {"answer": one.answer} for one in found.asked], "package": options["package"]})
+        print_json(
+            {
+                **asdict(found),
+                "asked": [asdict(one) | {"answer": one.answer} for one in found.asked],
+                "package": options["package"],
+            }
+        )
     else:
         _tell(options["package"], found)
     if target.is_dir() and found.verdict in CONCLUSIVE:
@@ -100,7 +121,13 @@ def ask_version(environments: Environments, text: str, version: str, times: int,
     except InfrastructureError as error:
         return Asked(version=version, said=str(error))
     tries = [run_script(text, seconds, str(python)) for _ in range(times)]
-    return Asked(version=version, shown=sum(t.shown for t in tries), absent=sum(t.absent for t in tries), times=times, said=tries[-1].said)
+    return Asked(
+        version=version,
+        shown=sum(t.shown for t in tries),
+        absent=sum(t.absent for t in tries),
+        times=times,
+        said=tries[-1].said,
+    )
 
 
 def _keep(folder: Path, package: str, found: Bisected) -> None:

@@ -26,8 +26,20 @@ MOST_NAME = 60
 @click.command("compare")
 @click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=Out(), required=True, help="Where corpus and reports go.")
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
-@click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
+@click.option(
+    "--known",
+    "ledger",
+    type=click.Path(path_type=Path),
+    default=LEDGER_FILE,
+    help="The ledger.  [default: the project's]",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="new",
+    show_default=True,
+    help="What makes the exit status 1.",
+)
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges; nothing is run."""
@@ -43,7 +55,9 @@ def _command(options: Mapping[str, Any]) -> int:
     name = _name(options["bundles"])
     campaign = Campaign(name=name, backends=joined.backends, execute=joined.execute, corpus=corpus)
     tally, began = Tally(), time.monotonic()
-    with resumed(corpus, name, fresh=True) as recorded:  # the same bundles compared again are the same campaign, and no more runs
+    with resumed(
+        corpus, name, fresh=True
+    ) as recorded:  # the same bundles compared again are the same campaign, and no more runs
         for progress in run_campaign(campaign, joined.cases, recorded):
             tally.count(progress)
     tally.seconds = time.monotonic() - began

@@ -34,7 +34,11 @@ def command(*, as_json: bool) -> None:
     from workers.xla import devices
 
     used = PACKAGES | (FOR_CHIPS if devices.chips() else {})
-    told = {"machine": _machine(), "devices": _devices(), "packages": {name: installed.version(name) for name in used}}
+    told = {
+        "machine": _machine(),
+        "devices": _devices(),
+        "packages": {name: installed.version(name) for name in used},
+    }
     told["missing"] = {name: used[name] for name, version in told["packages"].items() if version is None}
     if as_json:
         print_json(told)
@@ -68,7 +72,9 @@ def _chips() -> str:
     there, kind = devices.chips(), devices.kind()
     if not there:
         return "none: the XLA side runs on XLA:CPU with virtual devices"
-    return f"{there} chips" if kind == "TPU" else f"{there} chips, left alone: the XLA side runs on XLA:{kind}"
+    return (
+        f"{there} chips" if kind == "TPU" else f"{there} chips, left alone: the XLA side runs on XLA:{kind}"
+    )
 
 
 def _gpus() -> list[str]:

@@ -24,9 +24,17 @@ COLLECT_SECONDS = 120.0
 @click.argument("target", metavar="FINDING", type=click.Path(path_type=Path))
 @click.option("--tracker", metavar="NAME", help="pytorch, xla or openxla.  [default: as the evidence says]")
 @click.option(
-    "--most-a-day", type=click.IntRange(min=1), default=MOST_A_DAY, show_default=True, help="The most drafts of a corpus in a day."
+    "--most-a-day",
+    type=click.IntRange(min=1),
+    default=MOST_A_DAY,
+    show_default=True,
+    help="The most drafts of a corpus in a day.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Where the draft goes.  [default: issue.md in the finding's folder]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where the draft goes.  [default: issue.md in the finding's folder]",
+)
 @json_option
 def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None, *, as_json: bool) -> int:
     """Write an issue for a finding; exit status 1 when it is reported already or unsteady, or enough were drafted today."""
@@ -47,7 +55,9 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
             said=_text(folder / SAID),
             versions=versions(finding, case),
             collected=collect_env(),
-            artifacts=tuple(sorted(f"{ARTIFACTS}/{one.name}" for one in (folder / ARTIFACTS).glob("*") if one.is_file())),
+            artifacts=tuple(
+                sorted(f"{ARTIFACTS}/{one.name}" for one in (folder / ARTIFACTS).glob("*") if one.is_file())
+            ),
         )
         put(file, draft.render(known, chosen))
     _tell(finding, chosen, file, reason, as_json=as_json)
@@ -56,11 +66,20 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
 
 def _tell(finding: Finding, tracker: str, file: Path, reason: str | None, *, as_json: bool) -> None:
     if as_json:
-        print_json({"fingerprint": finding.fingerprint, "tracker": tracker, "file": None if reason else str(file), "reason": reason})
+        print_json(
+            {
+                "fingerprint": finding.fingerprint,
+                "tracker": tracker,
+                "file": None if reason else str(file),
+                "reason": reason,
+            }
+        )
     elif reason:
         click.echo(f"{finding.fingerprint}: not drafted: {reason}", err=True)
     else:
-        click.echo(f"{finding.fingerprint}: drafted for {tracker} in {file}; read it, and post it yourself if you agree")
+        click.echo(
+            f"{finding.fingerprint}: drafted for {tracker} in {file}; read it, and post it yourself if you agree"
+        )
 
 
 def _require(tracker: str, allowed: tuple[str, ...]) -> None:
@@ -74,21 +93,33 @@ def over(folder: Path, most: int) -> str | None:
     today = datetime.now(UTC).date()
     others = (file for file in folder.parent.glob(f"*/{DRAFT}") if file.parent != folder)
     drafted = sum(datetime.fromtimestamp(file.stat().st_mtime, UTC).date() == today for file in others)
-    return f"{drafted} findings of this corpus were drafted today, and {most} a day are allowed" if drafted >= most else None
+    return (
+        f"{drafted} findings of this corpus were drafted today, and {most} a day are allowed"
+        if drafted >= most
+        else None
+    )
 
 
 def measured(corpus: Corpus, finding: Finding) -> Measurement | None:
     """The diverging tensor's measurement in the run that the finding is from; None where nothing was measured."""
     for seen in corpus.observations():
-        if seen.case == finding.case and seen.backend == finding.backend and finding.fingerprint in seen.fingerprints:
-            return next((m for m in seen.measurements if (m.stage, m.tensor) == (finding.stage, finding.tensor)), None)
+        if (
+            seen.case == finding.case
+            and seen.backend == finding.backend
+            and finding.fingerprint in seen.fingerprints
+        ):
+            return next(
+                (m for m in seen.measurements if (m.stage, m.tensor) == (finding.stage, finding.tensor)), None
+            )
     return None
 
 
 def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
     """What the finding's run reported; of packages that it did not name, what is installed here, which need not be what ran."""
     run = "in the run" if case.id == finding.case else "in the original case's run"
-    told = tuple((f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip())
+    told = tuple(
+        (f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip()
+    )
     here = tuple(
         (f"{name} (where this was drafted)", installed.version(name) or "not installed")
         for name in installed.COMPUTING
@@ -102,11 +133,19 @@ def collect_env(python: str = sys.executable) -> str:
     """What `torch.utils.collect_env` prints in the workers' Python; why not, where it cannot."""
     try:
         done = subprocess.run(  # noqa: S603  our own Python
-            [python, "-P", "-m", "torch.utils.collect_env"], capture_output=True, text=True, check=False, timeout=COLLECT_SECONDS
+            [python, "-P", "-m", "torch.utils.collect_env"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COLLECT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"collect_env did not run: {error}"
-    return done.stdout if done.returncode == 0 else f"collect_env failed: {done.stderr.strip().splitlines()[-1:]}"
+    return (
+        done.stdout
+        if done.returncode == 0
+        else f"collect_env failed: {done.stderr.strip().splitlines()[-1:]}"
+    )
 
 
 def _text(file: Path) -> str:

@@ -8,7 +8,12 @@ import click
 from difftest import plugins
 from difftest.commands.service.options import json_option, print_json
 
-KINDS = {"backends": "workers.backends", "paths": "generators.paths", "checks": "difftest.judge.checks", "formats": "reports.formats"}
+KINDS = {
+    "backends": "workers.backends",
+    "paths": "generators.paths",
+    "checks": "difftest.judge.checks",
+    "formats": "reports.formats",
+}
 
 
 @click.command("list")

@@ -45,12 +45,24 @@ class Task:
 @click.command("minimize")
 @click.argument("target", metavar="FINDING|CASE", type=click.Path(path_type=Path))
 @click.option("--backend", type=Backends(), help="Which shows it.  [default: the finding's]")
-@click.option("--budget", type=click.IntRange(min=1), default=BUDGET, show_default=True, help="The most cases to run.")
+@click.option(
+    "--budget", type=click.IntRange(min=1), default=BUDGET, show_default=True, help="The most cases to run."
+)
 @click.option("--workers", type=click.IntRange(min=1), help="How many run at a time.  [default: the CPUs]")
-@click.option("--out", type=click.Path(path_type=Path), help="Where the reduced case goes.  [default: reduced.json beside the case]")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where the reduced case goes.  [default: reduced.json beside the case]",
+)
 @json_option
 def command(  # noqa: PLR0913  click hands over what the decorators declare
-    target: Path, backend: tuple[str, ...] | None, budget: int, workers: int | None, out: Path | None, *, as_json: bool
+    target: Path,
+    backend: tuple[str, ...] | None,
+    budget: int,
+    workers: int | None,
+    out: Path | None,
+    *,
+    as_json: bool,
 ) -> int:
     """Take from a case what its fault does not need; exit status 1 when the fault does not come back.
 
@@ -60,14 +72,26 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     check_ranks(task.case)
     found = _run(task, budget, workers)
     if found is None:
-        click.echo(f"case {task.case.id} does not show {task.fingerprint or 'any divergence'} on {task.backend}", err=True)
+        click.echo(
+            f"case {task.case.id} does not show {task.fingerprint or 'any divergence'} on {task.backend}",
+            err=True,
+        )
         if as_json:
             print_json({"fingerprint": task.fingerprint, "case": task.case.id, "reduced": None})
         return 1
     task, reduced = found
     keep(task, reduced)
-    told: dict[str, Any] = {"fingerprint": task.fingerprint, "case": task.case.id, "reduced": reduced.case.id, "file": str(task.file)}
-    told |= {"conditions": list(reduced.conditions), "evaluations": reduced.evaluations, "complete": reduced.complete}
+    told: dict[str, Any] = {
+        "fingerprint": task.fingerprint,
+        "case": task.case.id,
+        "reduced": reduced.case.id,
+        "file": str(task.file),
+    }
+    told |= {
+        "conditions": list(reduced.conditions),
+        "evaluations": reduced.evaluations,
+        "complete": reduced.complete,
+    }
     if as_json:
         print_json(told)
     else:
@@ -132,7 +156,9 @@ def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] 
 def keep(task: Task, reduced: Reduced) -> None:
     """Writes the reduced case, and with a finding what of it is necessary."""
     if task.in_corpus:
-        Corpus(task.file.resolve().parent.parent).save_reduced(task.fingerprint, reduced.case, reduced.conditions)
+        Corpus(task.file.resolve().parent.parent).save_reduced(
+            task.fingerprint, reduced.case, reduced.conditions
+        )
     else:
         write_case(task.file, reduced.case)
 
@@ -146,7 +172,13 @@ def _run(task: Task, budget: int, workers: int | None) -> tuple[Task, Reduced] |
         for name in (ORACLE, task.backend):
             pool.require(name)
         corpus = Corpus(task.file.parent)
-        campaign = Campaign(name="minimize", backends=candidates((task.backend,)), execute=pool.execute, corpus=corpus, workers=count)
+        campaign = Campaign(
+            name="minimize",
+            backends=candidates((task.backend,)),
+            execute=pool.execute,
+            corpus=corpus,
+            workers=count,
+        )
         return search(campaign, task, budget)
 
 

@@ -15,8 +15,24 @@ from typing import Any
 import click
 
 from difftest.campaign.campaign import ORACLE, Campaign
-from difftest.commands.run import FAIL_ON, TWICE_EVERY, Tally, conclude, definition, known_upstream, prepared, run_cases
-from difftest.commands.service.options import Backends, Duration, Names, check_world_size, json_option, most_ranks
+from difftest.commands.run import (
+    FAIL_ON,
+    TWICE_EVERY,
+    Tally,
+    conclude,
+    definition,
+    known_upstream,
+    prepared,
+    run_cases,
+)
+from difftest.commands.service.options import (
+    Backends,
+    Duration,
+    Names,
+    check_world_size,
+    json_option,
+    most_ranks,
+)
 from difftest.commands.service.storage import Out, placed
 from difftest.findings.ledger import LEDGER_FILE, Ledger, guarded, read_ledger, utc_today
 from difftest.findings.triage import Status, Triaged, triage
@@ -34,24 +50,62 @@ REPLAYS = 1
 
 
 @click.command("nightly")
-@click.option("--out", type=Out(), default=Path("runs/nightly"), show_default=True, help="Where corpus and reports stay.")
-@click.option("--budget", type=Duration(), default=BUDGET_SECONDS, show_default="1h", help="For replays and new cases together.")
-@click.option("--cases", type=click.IntRange(min=1), help="At most so many new cases.  [default: as many as --budget allows]")
-@click.option("--date", type=click.DateTime(["%Y-%m-%d"]), help="The date that the seed is made of.  [default: today, UTC]")
+@click.option(
+    "--out",
+    type=Out(),
+    default=Path("runs/nightly"),
+    show_default=True,
+    help="Where corpus and reports stay.",
+)
+@click.option(
+    "--budget",
+    type=Duration(),
+    default=BUDGET_SECONDS,
+    show_default="1h",
+    help="For replays and new cases together.",
+)
+@click.option(
+    "--cases",
+    type=click.IntRange(min=1),
+    help="At most so many new cases.  [default: as many as --budget allows]",
+)
+@click.option(
+    "--date",
+    type=click.DateTime(["%Y-%m-%d"]),
+    help="The date that the seed is made of.  [default: today, UTC]",
+)
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
 @click.option("--backends", type=Backends(), help="Only these backends.  [default: all]")
-@click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
-@click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
+@click.option(
+    "--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have."
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]"
+)
 @click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
-@click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
+@click.option(
+    "--known",
+    "ledger",
+    type=click.Path(path_type=Path),
+    default=LEDGER_FILE,
+    help="The ledger.  [default: the project's]",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="new",
+    show_default=True,
+    help="What makes the exit status 1.",
+)
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Replay the corpus, run new cases for the budget, triage what is new, and report."""
     check_world_size(options["max_world_size"])
     seed = seed_of(options["date"] or datetime.now(UTC))
     with placed(options["out"]) as out:
-        return _command({**options, "told": options["out"], "out": out, "seed": seed, "twice_every": TWICE_EVERY})
+        return _command(
+            {**options, "told": options["out"], "out": out, "seed": seed, "twice_every": TWICE_EVERY}
+        )
 
 
 def _command(options: Mapping[str, Any]) -> int:
@@ -82,7 +136,9 @@ class Night:
     @property
     def trouble(self) -> list[str]:
         """What infrastructure spoiled: cases, and findings that could not be run again."""
-        return self.tally.trouble + [one.trouble for one in (*self.replayed, *self.triaged) if one.finding.status == Status.ERROR]
+        return self.tally.trouble + [
+            one.trouble for one in (*self.replayed, *self.triaged) if one.finding.status == Status.ERROR
+        ]
 
 
 def nightly(campaign: Campaign, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> Night:
@@ -97,7 +153,9 @@ def nightly(campaign: Campaign, ledger: Ledger, options: Mapping[str, Any], reco
     night.left = len(due) - len(night.replayed)
     rest = max(1.0, options["budget"] - (time.monotonic() - began))
     night.tally = run_cases(campaign, {**options, "budget": rest}, recorded)
-    for one in triage(campaign, ledger, utc_today(), findings=night.tally.new.values(), most_ranks=most_ranks()):
+    for one in triage(
+        campaign, ledger, utc_today(), findings=night.tally.new.values(), most_ranks=most_ranks()
+    ):
         night.triaged.append(one)
         night.tally.new[one.finding.fingerprint] = one.finding
         click.echo(_line("new", one), err=options["as_json"])
@@ -109,7 +167,10 @@ def report(options: Mapping[str, Any], corpus: Corpus, ledger: Ledger, night: Ni
     if not options["as_json"]:
         counts = Counter(one.finding.status for one in night.replayed)
         told = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none"
-        click.echo(f"replayed {len(night.replayed)} findings: {told}" + (f"; {night.left} left for the next night" if night.left else ""))
+        click.echo(
+            f"replayed {len(night.replayed)} findings: {told}"
+            + (f"; {night.left} left for the next night" if night.left else "")
+        )
     more = {
         "replayed": {one.finding.fingerprint: one.finding.status for one in night.replayed},
         "left": night.left,

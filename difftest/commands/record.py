@@ -13,7 +13,14 @@ from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
 from difftest.campaign.case_run import Examined
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
-from difftest.commands.service.options import Backends, Names, check_ranks, check_world_size, json_option, print_json
+from difftest.commands.service.options import (
+    Backends,
+    Names,
+    check_ranks,
+    check_world_size,
+    json_option,
+    print_json,
+)
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 from difftest.records.bundle import EVIDENCE, Recorder, Who
@@ -24,14 +31,43 @@ CASES = 40
 
 
 @click.command("record")
-@click.argument("files", nargs=-1, metavar="[CASE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of generated cases, without CASE files.")
-@click.option("--cases", type=click.IntRange(min=1), default=CASES, show_default=True, help="How many cases to generate.")
+@click.argument(
+    "files", nargs=-1, metavar="[CASE...]", type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Of generated cases, without CASE files.",
+)
+@click.option(
+    "--cases",
+    type=click.IntRange(min=1),
+    default=CASES,
+    show_default=True,
+    help="How many cases to generate.",
+)
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
-@click.option("--backends", type=Backends(), required=True, help="Of this machine, all in this Python; `@2.9` is only a name.")
-@click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
-@click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True, help="How many cases run at a time.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The bundle: a new folder.")
+@click.option(
+    "--backends",
+    type=Backends(),
+    required=True,
+    help="Of this machine, all in this Python; `@2.9` is only a name.",
+)
+@click.option(
+    "--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How many cases run at a time.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="The bundle: a new folder."
+)
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
@@ -44,7 +80,9 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))
         corpus.prepare()
-        campaign = Campaign(name="record", backends=backends, execute=recording.execute, corpus=corpus, workers=workers)
+        campaign = Campaign(
+            name="record", backends=backends, execute=recording.execute, corpus=corpus, workers=workers
+        )
         for progress in run_campaign(campaign, recording.numbered(_cases(options))):
             recording.came_to(progress.examined)
     with ThreadPoolExecutor(workers) as threads:
@@ -122,7 +160,14 @@ def _tell(options: Mapping[str, Any], recording: _Recording) -> None:
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)
     if options["as_json"]:
-        print_json({"cases": recording.cases, "runs": recording.runs, "trouble": recording.trouble, "out": str(options["out"])})
+        print_json(
+            {
+                "cases": recording.cases,
+                "runs": recording.runs,
+                "trouble": recording.trouble,
+                "out": str(options["out"]),
+            }
+        )
         return
     click.echo(f"{recording.cases} cases, {recording.runs} runs recorded in {options['out']}")
     for problem in recording.trouble:

@@ -41,7 +41,13 @@ class Target:
 @click.argument("target", metavar="CASE_OR_FINDING", type=click.Path(path_type=Path))
 @click.option("--backends", type=Backends(), help="Which to run.  [default: the finding's, or all]")
 @click.option("--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often.")
-@click.option("--load", type=click.IntRange(min=0), default=0, show_default=True, help="How many busy processes run beside it.")
+@click.option(
+    "--load",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How many busy processes run beside it.",
+)
 @json_option
 def command(target: Path, backends: tuple[str, ...] | None, times: int, load: int, *, as_json: bool) -> int:
     """Run a case file, or the case of a finding's folder, again; exit status 1 when it diverges.
@@ -53,7 +59,13 @@ def command(target: Path, backends: tuple[str, ...] | None, times: int, load: in
     with busy(load):
         results = list(_replays(what, backends, times, load))
     fingerprint = what.finding.fingerprint if what.finding else None
-    told: dict[str, Any] = {"case": what.case.id, "fingerprint": fingerprint, "times": times, "load": load, "results": results}
+    told: dict[str, Any] = {
+        "case": what.case.id,
+        "fingerprint": fingerprint,
+        "times": times,
+        "load": load,
+        "results": results,
+    }
     told["rates"] = rates(results)
     told["reproduced"] = sum(fingerprint in r["fingerprints"] for r in results) if fingerprint else None
     if as_json:
@@ -101,7 +113,9 @@ def _replays(what: Target, wanted: tuple[str, ...] | None, times: int, load: int
     from workers.backends import candidates
     from workers.isolate import sandbox
 
-    deadline = sandbox.DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))  # who is given less of the machine needs longer
+    deadline = sandbox.DEADLINE_SECONDS * (
+        1 + load / (os.cpu_count() or 1)
+    )  # who is given less of the machine needs longer
     names = wanted or ((what.finding.backend,) if what.finding else ())
     if elsewhere := [name for name in names if IN in name]:
         msg = f"{elsewhere[0]} runs in an environment of its own, and a replay in this one; give --backends {plain(elsewhere[0])}"
@@ -116,7 +130,14 @@ def _replays(what: Target, wanted: tuple[str, ...] | None, times: int, load: int
             if reason:
                 yield {"backend": name, "verdict": "unsupported", "reason": reason, "fingerprints": []}
             else:
-                compared = partial(compare, what.case, name, backend.SIDE, actual=execute(name), again=execute(name) if twice else None)
+                compared = partial(
+                    compare,
+                    what.case,
+                    name,
+                    backend.SIDE,
+                    actual=execute(name),
+                    again=execute(name) if twice else None,
+                )
                 yield _described(name, believed(compared, truth, in_doubt))
 
 
@@ -133,7 +154,9 @@ def _described(backend: str, comparison: Comparison) -> dict[str, Any]:
 
 def _tell(told: dict[str, Any]) -> None:
     for result in told["results"]:
-        click.echo(f"{result['backend']}: {result['verdict']}  {' '.join(result['fingerprints'])}  {result['reason']}".rstrip())
+        click.echo(
+            f"{result['backend']}: {result['verdict']}  {' '.join(result['fingerprints'])}  {result['reason']}".rstrip()
+        )
     if told["times"] > 1:
         for backend, counted in told["rates"].items():
             for outcome, count in counted.items():

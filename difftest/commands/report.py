@@ -9,7 +9,12 @@ from difftest.commands.service.options import Names, json_option, print_json
 
 @click.command("report")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--format", "formats", type=Names("reports.formats"), help="Which formats.  [default: parquet,summary,markdown,html]")
+@click.option(
+    "--format",
+    "formats",
+    type=Names("reports.formats"),
+    help="Which formats.  [default: parquet,summary,markdown,html]",
+)
 @json_option
 def command(directory: Path, formats: tuple[str, ...] | None, *, as_json: bool) -> None:
     """Write the reports of DIR, the --out of a campaign, anew."""

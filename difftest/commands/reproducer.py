@@ -33,13 +33,25 @@ NO_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init")
 
 @click.command("reproducer")
 @click.argument("target", metavar="FINDING", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Where the script goes.  [default: reproducer.py in the finding's folder]")
-@click.option("--artifacts/--no-artifacts", default=True, help="Keep what XLA compiled, in the folder artifacts.  [default: keep]")
 @click.option(
-    "--jax-python", type=click.Path(path_type=Path, exists=True), help="A Python whose jaxlib compiles the graph of a crash again."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Where the script goes.  [default: reproducer.py in the finding's folder]",
+)
+@click.option(
+    "--artifacts/--no-artifacts",
+    default=True,
+    help="Keep what XLA compiled, in the folder artifacts.  [default: keep]",
+)
+@click.option(
+    "--jax-python",
+    type=click.Path(path_type=Path, exists=True),
+    help="A Python whose jaxlib compiles the graph of a crash again.",
 )
 @json_option
-def command(target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, as_json: bool) -> int:
+def command(
+    target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, as_json: bool
+) -> int:
     """Write one self-contained script that shows a finding; exit status 1, and no script, when none does."""
     finding, case, folder = read_finding(target)
     check_ranks(case)
@@ -56,9 +68,18 @@ def command(target: Path, out: Path | None, jax_python: Path | None, *, artifact
     elif out is None:
         for stale in (SCRIPT, SAID):
             (folder / stale).unlink(missing_ok=True)
-    told: dict[str, Any] = {"fingerprint": finding.fingerprint, "case": case.id, "file": None if reason else str(file), "reason": reason}
+    told: dict[str, Any] = {
+        "fingerprint": finding.fingerprint,
+        "case": case.id,
+        "file": None if reason else str(file),
+        "reason": reason,
+    }
     told |= {"replayed": replayed(finding, case, folder, jax_python) if kept and jax_python else None}
-    told |= {"lines": tried.text.count("\n") if tried else None, "said": tried.said if tried else None, "artifacts": list(kept)}
+    told |= {
+        "lines": tried.text.count("\n") if tried else None,
+        "said": tried.said if tried else None,
+        "artifacts": list(kept),
+    }
     if as_json:
         print_json(told)
     else:
@@ -165,7 +186,9 @@ def scripts(finding: Finding, case: Case, shown: "Fault") -> Iterator[str]:
     from workers.training import tp_plan
 
     title = f"{finding.backend}, {spelling.brief(finding.detail)}"
-    plan = tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
+    plan = (
+        tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
+    )
     if reproducer.any_numbers(case, shown, finding.ratio):
         yield reproducer.render(case, finding.backend, shown, title, plan, plain=True)
     yield reproducer.render(case, finding.backend, shown, title, plan)

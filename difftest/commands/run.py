@@ -15,7 +15,14 @@ from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
-from difftest.commands.service.options import Backends, Duration, Names, check_world_size, json_option, print_json
+from difftest.commands.service.options import (
+    Backends,
+    Duration,
+    Names,
+    check_world_size,
+    json_option,
+    print_json,
+)
 from difftest.commands.service.progress import Meter
 from difftest.commands.service.storage import Out, placed
 from difftest.errors import InfrastructureError, UsageError
@@ -36,21 +43,57 @@ FAIL_ON = ("new", "any", "infra", "never")
 
 
 @click.command("run")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Case i of a seed is the same everywhere.")
-@click.option("--cases", type=click.IntRange(min=1), help=f"How many cases to run.  [default: {CASES}, or as many as --budget allows]")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Case i of a seed is the same everywhere.",
+)
+@click.option(
+    "--cases",
+    type=click.IntRange(min=1),
+    help=f"How many cases to run.  [default: {CASES}, or as many as --budget allows]",
+)
 @click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
 @click.option("--paths", type=Names("generators.paths"), help="Only these parallelism paths.  [default: all]")
 @click.option("--backends", type=Backends(), help="Only these backends.  [default: all]")
-@click.option("--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have.")
-@click.option("--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]")
-@click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
-@click.option("--out", type=Out(), default=Path("runs/latest"), show_default=True, help="Where corpus and reports go.")
 @click.option(
-    "--twice-every", type=click.IntRange(min=0), default=TWICE_EVERY, show_default=True, help="Run each so-manieth case twice; 0: none."
+    "--max-world-size", type=int, default=8, show_default=True, help="The most ranks a case may have."
 )
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
-@click.option("--fresh", is_flag=True, help="Run every case again, though this campaign has runs in --out: they are set aside.")
-@click.option("--fail-on", type=click.Choice(FAIL_ON), default="new", show_default=True, help="What makes the exit status 1.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="How many cases run at a time.  [default: the CPUs]"
+)
+@click.option("--address", help="A Ray cluster to join.  [default: one of its own on this machine]")
+@click.option(
+    "--out", type=Out(), default=Path("runs/latest"), show_default=True, help="Where corpus and reports go."
+)
+@click.option(
+    "--twice-every",
+    type=click.IntRange(min=0),
+    default=TWICE_EVERY,
+    show_default=True,
+    help="Run each so-manieth case twice; 0: none.",
+)
+@click.option(
+    "--known",
+    "ledger",
+    type=click.Path(path_type=Path),
+    default=LEDGER_FILE,
+    help="The ledger.  [default: the project's]",
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="Run every case again, though this campaign has runs in --out: they are set aside.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="new",
+    show_default=True,
+    help="What makes the exit status 1.",
+)
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Generate cases, run them on both sides, compare, and report what diverges.
@@ -122,13 +165,17 @@ class Tally:
         self.cases += 1
         self.runs += len(progress.examined.runs)
         self.new |= {finding.fingerprint: finding for finding in progress.new}
-        self.known |= {finding.fingerprint: finding for finding in progress.known if finding.fingerprint not in self.new}
+        self.known |= {
+            finding.fingerprint: finding for finding in progress.known if finding.fingerprint not in self.new
+        }
         if progress.examined.trouble:
             self.trouble.append(progress.examined.trouble)
         comparisons = progress.examined.comparisons.values()
         self.compared += len(comparisons)
         for first in (comparison.divergences[0] for comparison in comparisons if comparison.divergences):
-            self.sightings.setdefault(first.fingerprint, []).append((msgspec.structs.replace(first, log=""), progress.examined.case))
+            self.sightings.setdefault(first.fingerprint, []).append(
+                (msgspec.structs.replace(first, log=""), progress.examined.case)
+            )
 
     def tell(self, findings: Iterable[Finding]) -> None:
         """Adds what nobody was told of yet, as new, whichever command found it."""
@@ -147,7 +194,9 @@ def _run(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: R
             pool.require(name)
         name, twice = definition(options).name, options["twice_every"]
         kept = guarded(backends, ledger, utc_today())
-        campaign = Campaign(name=name, backends=kept, execute=pool.execute, corpus=corpus, workers=workers, twice_every=twice)
+        campaign = Campaign(
+            name=name, backends=kept, execute=pool.execute, corpus=corpus, workers=workers, twice_every=twice
+        )
         return run_cases(campaign, options, recorded)
 
 
@@ -182,15 +231,23 @@ def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
     for index in itertools.count() if most is None else range(most):
         if time.monotonic() > end:
             return
-        yield index, case_at(options["seed"], index, paths=options["paths"], max_world_size=options["max_world_size"])
+        yield (
+            index,
+            case_at(options["seed"], index, paths=options["paths"], max_world_size=options["max_world_size"]),
+        )
 
 
 def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
     """The findings that the ledger knows, by fingerprint: as they were first found, and however they were seen now."""
     found, today = {**tally.new, **tally.known}, utc_today()
     seen: dict[str, list[tuple[Finding | Divergence, Case]]]
-    seen = {name: [(finding, corpus.case(name)), *tally.sightings.get(name, ())] for name, finding in found.items()}
-    entries = {name: [ledger.entry(*sighting, today) for sighting in sightings] for name, sightings in seen.items()}
+    seen = {
+        name: [(finding, corpus.case(name)), *tally.sightings.get(name, ())]
+        for name, finding in found.items()
+    }
+    entries = {
+        name: [ledger.entry(*sighting, today) for sighting in sightings] for name, sightings in seen.items()
+    }
     return {name: told[0] for name, told in entries.items() if told[0] and all(told)}
 
 
@@ -225,11 +282,19 @@ def _kept(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> set[st
         if finding.upstream != (issue := upstream[name].upstream if name in upstream else ""):
             corpus.amend(name, upstream=issue)
             fresh |= {name} - upstream.keys()
-    return fresh - {name for name, finding in tally.new.items() if finding.symptom is Symptom.HANG and not finding.stable[0]}
+    return fresh - {
+        name
+        for name, finding in tally.new.items()
+        if finding.symptom is Symptom.HANG and not finding.stable[0]
+    }
 
 
 def _report(
-    options: Mapping[str, Any], tally: Tally, upstream: Mapping[str, Entry], formats: Iterable[str], more: Mapping[str, Any]
+    options: Mapping[str, Any],
+    tally: Tally,
+    upstream: Mapping[str, Entry],
+    formats: Iterable[str],
+    more: Mapping[str, Any],
 ) -> None:
     from reports.write import DEFAULT_FORMATS, write
 
@@ -276,7 +341,9 @@ def _tell(tally: Tally, written: Iterable[str], upstream: Mapping[str, Entry]) -
     click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.known)} known")
     for mark, findings in (("new", tally.new), ("known", tally.known)):
         for fingerprint, finding in sorted(findings.items()):
-            reported = f"known upstream: {upstream[fingerprint].upstream}; " if fingerprint in upstream else ""
+            reported = (
+                f"known upstream: {upstream[fingerprint].upstream}; " if fingerprint in upstream else ""
+            )
             click.echo(f"  {mark:<5} {fingerprint}  {finding.blame}; {reported}{finding.detail}")
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")

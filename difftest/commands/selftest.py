@@ -22,7 +22,16 @@ from difftest.commands.service.planting import Planting
 from difftest.errors import UsageError
 from difftest.findings.ledger import Ledger, read_ledger, utc_today
 from difftest.judge.outcome import Failure, Outcome, Trace
-from difftest.selftest.rates import Null, Planted, detection_curve, null, null_summary, passed, planted_summary, sweep
+from difftest.selftest.rates import (
+    Null,
+    Planted,
+    detection_curve,
+    null,
+    null_summary,
+    passed,
+    planted_summary,
+    sweep,
+)
 
 if TYPE_CHECKING:
     from workers.cluster.dispatch import Pool
@@ -42,7 +51,13 @@ NULL_DEADLINES = 4.0
 
 VARIANTS = {
     "torch": (("again", {}), ("threads", {"DIFFTEST_THREADS": "2"}), ("kernels", {"DIFFTEST_MKLDNN": "0"})),
-    "xla": (("again", {}), ("unoptimised", {"XLA_FLAGS": "--xla_allow_excess_precision=false --xla_backend_optimization_level=0"})),
+    "xla": (
+        ("again", {}),
+        (
+            "unoptimised",
+            {"XLA_FLAGS": "--xla_allow_excess_precision=false --xla_backend_optimization_level=0"},
+        ),
+    ),
 }
 """Legal ways of running the same thing, as environment variables: fresh processes, more threads, other kernels, other code."""
 
@@ -55,10 +70,16 @@ VARIANTS = {
     type=click.IntRange(min=1),
     help=f"The null campaign's cases, and the most a defect may take.  [default: {NULL_CASES}, {PLANTED_CASES}]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the generated cases.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the generated cases."
+)
 @click.option("--defects", default="", help="Only these planted defects, comma-separated.")
 @click.option("--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the CPUs]")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Write selftest.json and selftest.html there.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write selftest.json and selftest.html there.",
+)
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings; exit status 1 when a rate misses its bar."""
@@ -74,7 +95,13 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             impatient = dispatch.Pool(workers, deadline=PLANTED_DEADLINES * limits.DEADLINE_SECONDS)
             most = options["cases"] or PLANTED_CASES
             cases = partial(_cases, options["seed"], most)
-            planting = Planting(backends=backends, cases=cases, most=most, execute=impatient.execute, correct=Once(pool.execute))
+            planting = Planting(
+                backends=backends,
+                cases=cases,
+                most=most,
+                execute=impatient.execute,
+                correct=Once(pool.execute),
+            )
             told["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if options["part"] != "planted":
             numbered = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
@@ -130,7 +157,10 @@ def _watched(results: Iterable[Planted]) -> list[Planted]:
     for result in results:
         seen.append(result)
         found = f"found after {result.cases} cases and {result.seconds:.0f} s, {result.blame}"
-        click.echo(f"{result.defect} on {result.backend}: {found if result.detected else f'not found in {result.cases} cases'}", err=True)
+        click.echo(
+            f"{result.defect} on {result.backend}: {found if result.detected else f'not found in {result.cases} cases'}",
+            err=True,
+        )
     return seen
 
 
@@ -162,7 +192,15 @@ def _null(
     def held(truth: Trace) -> list[Null]:
         return [
             replace(
-                null(case, name, backends[name].SIDE, truth, plain, variants, lambda seen: ledger.entry(seen, case, utc_today())),
+                null(
+                    case,
+                    name,
+                    backends[name].SIDE,
+                    truth,
+                    plain,
+                    variants,
+                    lambda seen: ledger.entry(seen, case, utc_today()),
+                ),
                 seconds=seconds,
                 oracle_seconds=cost,
             )
@@ -193,12 +231,18 @@ def _tell(told: Mapping[str, Any]) -> None:
         rates = f"detection {planted['detection_rate']:.1%}, blame {planted['blame_rate']:.1%}"
         click.echo(f"planted: {planted['detected']} of {planted['defects']} found; {rates}")
         if (told_apart := planted["fingerprints"])["purity"] is not None:
-            click.echo(f"  fingerprints: purity {told_apart['purity']:.1%}, completeness {told_apart['completeness']:.1%}")
+            click.echo(
+                f"  fingerprints: purity {told_apart['purity']:.1%}, completeness {told_apart['completeness']:.1%}"
+            )
     if nothing := told.get("null"):
-        click.echo(f"null: {nothing['false_findings']} false findings in {nothing['cases']} cases ({nothing['runs']} runs)")
+        click.echo(
+            f"null: {nothing['false_findings']} false findings in {nothing['cases']} cases ({nothing['runs']} runs)"
+        )
         click.echo(f"  {sum(nothing['upstream_faults'].values())} runs showed upstream faults of their own")
         if nothing["oracle_cost"]:
-            click.echo(f"  the oracle with its noise floor costs {nothing['oracle_cost']:.2f} of the XLA run (median)")
+            click.echo(
+                f"  the oracle with its noise floor costs {nothing['oracle_cost']:.2f} of the XLA run (median)"
+            )
         click.echo(f"  greatest error of a correct run: {nothing['greatest_ratio']:.1f} floors")
         for row in nothing["by_false_finding"]:
             click.echo(f"  {row['case']} on {row['backend']}: {'; '.join(row['false'])}")

@@ -17,8 +17,20 @@ from difftest.records.corpus import Corpus
 
 @click.command("triage")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--times", type=click.IntRange(min=1), default=TIMES, show_default=True, help="How often each is run again.")
-@click.option("--known", "ledger", type=click.Path(path_type=Path), default=LEDGER_FILE, help="The ledger.  [default: the project's]")
+@click.option(
+    "--times",
+    type=click.IntRange(min=1),
+    default=TIMES,
+    show_default=True,
+    help="How often each is run again.",
+)
+@click.option(
+    "--known",
+    "ledger",
+    type=click.Path(path_type=Path),
+    default=LEDGER_FILE,
+    help="The ledger.  [default: the project's]",
+)
 @click.option("--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the CPUs]")
 @json_option
 def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_json: bool) -> int:
@@ -33,7 +45,9 @@ def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_j
         with dispatch.cluster(None, workers) as count:
             pool = dispatch.Pool(count)
             backends = candidates(_backends(corpus))
-            campaign = Campaign(name="triage", backends=backends, execute=pool.execute, corpus=corpus, workers=count)
+            campaign = Campaign(
+                name="triage", backends=backends, execute=pool.execute, corpus=corpus, workers=count
+            )
             for one in triage(campaign, entries, today, times, most_ranks=most_ranks()):
                 found.append(one)
                 click.echo(_line(one), err=as_json)
@@ -59,19 +73,32 @@ def _corpus(folder: Path) -> Corpus:
 def _backends(corpus: Corpus) -> tuple[str, ...]:
     """Those that the corpus has findings of and that there still are, also the ones that run on request only."""
     there = plugins.names("workers.backends")
-    return tuple(sorted({finding.backend for finding in corpus.findings() if plugins.plain(finding.backend) in there}))
+    return tuple(
+        sorted({finding.backend for finding in corpus.findings() if plugins.plain(finding.backend) in there})
+    )
 
 
 def _conclude(found: list[Triaged], expired: tuple[Entry, ...], *, as_json: bool) -> int:
     passing = [one for one in found if one.passes]
     if as_json:
         told = [_described(one) for one in found]
-        print_json({"findings": told, "expired": [_named(e) for e in expired], "passing": [one.finding.fingerprint for one in passing]})
+        print_json(
+            {
+                "findings": told,
+                "expired": [_named(e) for e in expired],
+                "passing": [one.finding.fingerprint for one in passing],
+            }
+        )
     else:
         counts = Counter(one.finding.status for one in found)
-        click.echo(f"{len(found)} findings: " + (", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"))
+        click.echo(
+            f"{len(found)} findings: "
+            + (", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run")
+        )
         for one in passing:
-            click.echo(f"passes unexpectedly: {one.finding.fingerprint}, which the ledger knows as {_of(one.entry)}")
+            click.echo(
+                f"passes unexpectedly: {one.finding.fingerprint}, which the ledger knows as {_of(one.entry)}"
+            )
         for entry in expired:
             click.echo(f"expired on {entry.expires}: {entry.fingerprint}, {_of(entry)}")
     return int(bool(passing or expired))
@@ -82,7 +109,12 @@ def _of(entry: Entry | None) -> str:
 
 
 def _named(entry: Entry) -> dict[str, str]:
-    return {"fingerprint": entry.fingerprint, "upstream": entry.upstream, "reason": entry.reason, "expires": str(entry.expires)}
+    return {
+        "fingerprint": entry.fingerprint,
+        "upstream": entry.upstream,
+        "reason": entry.reason,
+        "expires": str(entry.expires),
+    }
 
 
 def _line(one: Triaged) -> str:

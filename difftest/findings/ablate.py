@@ -27,7 +27,9 @@ BENIGN_FLOORS = 1000.0
 """No rounding reaches this: an error so large has no benign cause, whatever makes it disappear."""
 
 
-def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mapping[str, str]) -> Mapping[str, str] | None:
+def ablate(
+    campaign: Campaign, finding: Finding, case: Case, environment: Mapping[str, str]
+) -> Mapping[str, str] | None:
     """By every ablation's name, what becomes of the finding; None where `case` does not show it as it is.
 
     `environment` is what the backend's runs start with. Ablations run a few at a time, beside one oracle where the case is the
@@ -35,7 +37,9 @@ def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mappin
     """
     campaign = replace(campaign, execute=Once(campaign.execute, alone=ORACLE))
     tries = 1 if finding.stable[0] == finding.stable[1] else UNSTEADY_TRIES
-    found, device = next((told for _ in range(tries) if (told := _first(campaign, case, finding))), (None, ""))
+    found, device = next(
+        (told for _ in range(tries) if (told := _first(campaign, case, finding))), (None, "")
+    )
     if found is None:
         return None
     asked = Asked(
@@ -55,7 +59,9 @@ def ablate(campaign: Campaign, finding: Finding, case: Case, environment: Mappin
 def _first(campaign: Campaign, case: Case, finding: Finding) -> tuple[Divergence, str] | None:
     """The finding's divergence in one run of its case as it is, and the device of that run."""
     seen = rerun(campaign, case, finding.backend, check=finding.check)
-    return next(((d, seen.device) for d in seen.divergences[:1] if d.fingerprint == finding.fingerprint), None)
+    return next(
+        ((d, seen.device) for d in seen.divergences[:1] if d.fingerprint == finding.fingerprint), None
+    )
 
 
 def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, ablation: Ablation) -> str:
@@ -69,7 +75,9 @@ def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, abla
     answer = UNTOLD
     for _ in range(tries):
         try:
-            seen = rerun(campaign, ablation.case, ablation.backend, check=found.check, options=ablation.options)
+            seen = rerun(
+                campaign, ablation.case, ablation.backend, check=found.check, options=ablation.options
+            )
         except InfrastructureError as error:
             return f"{UNTOLD}: {error}"
         if seen.elsewhere(device):

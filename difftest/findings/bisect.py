@@ -72,7 +72,12 @@ def bisect(versions: Sequence[str], ask: Ask, *, everyone: bool = False) -> Bise
     places = [place for place in range(len(versions)) if everyone and answer(place) != "untold"]
     low = _first_telling(range(len(versions)), answer)
     high = _first_telling(reversed(range(len(versions))), answer)
-    if not everyone and low is not None and high is not None and {answer(low), answer(high)} == {"shown", "absent"}:
+    if (
+        not everyone
+        and low is not None
+        and high is not None
+        and {answer(low), answer(high)} == {"shown", "absent"}
+    ):
         low, high = _narrow(low, high, answer)
     return _concluded(versions, asked, places or [place for place in (low, high) if place is not None])
 

@@ -26,7 +26,20 @@ from difftest.records.finding import Finding
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 """The project's own ledger."""
 
-FACTS = ("path", "mesh", "dtype", "optimizer", "loss", "regime", "layers", "clipping", "cuts", "kernels", "bucket_view", "lone_tensor")
+FACTS = (
+    "path",
+    "mesh",
+    "dtype",
+    "optimizer",
+    "loss",
+    "regime",
+    "layers",
+    "clipping",
+    "cuts",
+    "kernels",
+    "bucket_view",
+    "lone_tensor",
+)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,7 +73,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def matches(self, finding: Finding | Divergence, case: Case) -> bool:
         """Whether it is about this finding, which `case` showed."""
-        fingerprint = finding.fingerprint.replace(finding.backend, plain(finding.backend), 1)  # it is known in every environment
+        fingerprint = finding.fingerprint.replace(
+            finding.backend, plain(finding.backend), 1
+        )  # it is known in every environment
         told = fnmatchcase(fingerprint, self.fingerprint) and fnmatchcase(finding.detail, self.detail)
         return told and self.covers(case)
 
@@ -81,7 +96,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The entry for which a case is not launched on a backend, or None."""
-        kept = (entry for entry in self._counting(today) if entry.quarantine and fnmatchcase(plain(backend), entry.backend))
+        kept = (
+            entry
+            for entry in self._counting(today)
+            if entry.quarantine and fnmatchcase(plain(backend), entry.backend)
+        )
         return next((entry for entry in kept if entry.covers(case)), None)
 
     def expired(self, today: date) -> tuple[Entry, ...]:
@@ -111,10 +130,19 @@ class Quarantined:
         return f"quarantined until {entry.expires}: {entry.reason} ({entry.upstream})" if entry else None
 
 
-def guarded(backends: Mapping[str, BackendTraits], ledger: Ledger, today: date) -> Mapping[str, BackendTraits]:
+def guarded(
+    backends: Mapping[str, BackendTraits], ledger: Ledger, today: date
+) -> Mapping[str, BackendTraits]:
     """The backends, each behind the ledger's quarantine."""
     return {
-        name: Quarantined(SIDE=backend.SIDE, FRAMEWORK=backend.FRAMEWORK, name=name, backend=backend, ledger=ledger, today=today)
+        name: Quarantined(
+            SIDE=backend.SIDE,
+            FRAMEWORK=backend.FRAMEWORK,
+            name=name,
+            backend=backend,
+            ledger=ledger,
+            today=today,
+        )
         for name, backend in backends.items()
     }
 
@@ -126,7 +154,9 @@ def facts(case: Case) -> Mapping[str, str]:
     `lone_tensor` is `yes` where the model has a single parameter, or a single buffer, which is an attention's mask.
     """
     parameters = case.layout.parameters
-    kernels = [parameters[f"{path}.weight"] for path, layer in walk(case.model.layers) if isinstance(layer, Conv)]
+    kernels = [
+        parameters[f"{path}.weight"] for path, layer in walk(case.model.layers) if isinstance(layer, Conv)
+    ]
     masks = sum(isinstance(layer, Attention) for _, layer in walk(case.model.layers))
     return {
         "path": case.path,
@@ -147,7 +177,9 @@ def facts(case: Case) -> Mapping[str, str]:
 def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
     """The ledger in `file`; `UsageError` naming it where it cannot be read."""
     try:
-        return msgspec.convert(tomllib.loads(read_limits.read(file, read_limits.MOST_LEDGER_BYTES).decode()), type=Ledger)
+        return msgspec.convert(
+            tomllib.loads(read_limits.read(file, read_limits.MOST_LEDGER_BYTES).decode()), type=Ledger
+        )
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error

@@ -35,15 +35,28 @@ def locate(campaign: Campaign, case: Case, backend: str) -> tuple[str, ...]:
 
 def first_beyond(seen: Pair, stage: Stage) -> str:
     """The first module of one stage that is beyond rounding, in the order in which the oracle came to them; empty where none was traced."""
-    traced = [(step, at, name) for step, tensors in enumerate(seen.expected.steps) for at, name in tensors if name.startswith(MODULE)]
+    traced = [
+        (step, at, name)
+        for step, tensors in enumerate(seen.expected.steps)
+        for at, name in tensors
+        if name.startswith(MODULE)
+    ]
     keys = [key for key in traced if key[1] is stage]
     if not keys:
         return ""
     compared = [key for key in keys if key in seen.measured]
-    apart = f"; {len(keys) - len(compared)} of {len(keys)} could not be compared" if len(compared) < len(keys) else ""
+    apart = (
+        f"; {len(keys) - len(compared)} of {len(keys)} could not be compared"
+        if len(compared) < len(keys)
+        else ""
+    )
     for number, key in enumerate(compared):
         if beyond(seen.measured[key]):
-            before = f"after {called(seen.case, compared[number - 1])}, which agrees" if number else "the first of all"
+            before = (
+                f"after {called(seen.case, compared[number - 1])}, which agrees"
+                if number
+                else "the first of all"
+            )
             return f"{stage}, step {key[0]}: {called(seen.case, key)}, {before}: {describe(seen.measured[key])}{apart}"
     return f"{stage}: no module is beyond rounding{apart}"
 
@@ -53,4 +66,8 @@ def called(case: Case, key: Key) -> str:
     name = key[2]
     path = name.removeprefix(MODULE).partition(" ")[0]
     kinds = {at: type(layer).__name__ for at, layer in walk(case.model.layers)}
-    return f"{name} ({kinds[path]})" if path in kinds else f"{name} (of {kinds.get(path.rpartition('.')[0], 'the model')})"
+    return (
+        f"{name} ({kinds[path]})"
+        if path in kinds
+        else f"{name} (of {kinds.get(path.rpartition('.')[0], 'the model')})"
+    )

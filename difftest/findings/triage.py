@@ -123,7 +123,13 @@ def _triaged(corpus: Corpus, ledger: Ledger, today: date, again: _Again, finding
     checked = corpus.amend(finding.fingerprint, **changes)
     entry = ledger.entry(finding, corpus.case(finding.fingerprint), today)
     others = tuple(sorted(set(told) - {finding.fingerprint, AGREES}))
-    return Triaged(finding=checked, case=ran.case.id, entry=entry, now_shows=others, trouble="; ".join(dict.fromkeys(ran.trouble)))
+    return Triaged(
+        finding=checked,
+        case=ran.case.id,
+        entry=entry,
+        now_shows=others,
+        trouble="; ".join(dict.fromkeys(ran.trouble)),
+    )
 
 
 def _decided(corpus: Corpus, finding: Finding, again: _Again) -> _Ran:
@@ -136,7 +142,9 @@ def _decided(corpus: Corpus, finding: Finding, again: _Again) -> _Ran:
     if whole.refused:
         return replace(ran, trouble=(*ran.trouble, f"its own case {own.id} was not run: {whole.refused}"))
     if whole.status(finding) not in GONE:
-        return replace(whole, trouble=(f"the reduced case {simplest.id} does not show it any more", *whole.trouble))
+        return replace(
+            whole, trouble=(f"the reduced case {simplest.id} does not show it any more", *whole.trouble)
+        )
     return replace(whole, shown=ran.shown + whole.shown, trouble=ran.trouble + whole.trouble)
 
 

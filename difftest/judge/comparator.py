@@ -64,7 +64,9 @@ def _judged(  # noqa: PLR0913, PLR0917  as `compare`
     case: Case, backend: str, side: str, expected: Outcome, actual: Outcome, again: Outcome | None
 ) -> Comparison:
     if isinstance(expected, Failure):
-        return Comparison(verdict="inconclusive", reason=f"the oracle failed: {expected.kind}: {expected.message}")
+        return Comparison(
+            verdict="inconclusive", reason=f"the oracle failed: {expected.kind}: {expected.message}"
+        )
     if isinstance(actual, Trace) and _numbers(expected) != _numbers(actual):
         return Comparison(verdict="inconclusive", reason="the two runs were not given the same numbers")
     seen = pair(case, backend, side, expected, actual, again, exact=inexact(case) is None)
@@ -75,7 +77,13 @@ def _judged(  # noqa: PLR0913, PLR0917  as `compare`
         reason = f"values leave the range of {case.dtype}"
     if divergences:
         return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
-    reason = reason or _nothing_compared(farthest) or _nothing_told(seen) or _wide_band(seen) or _untrusted(expected, case.dtype)
+    reason = (
+        reason
+        or _nothing_compared(farthest)
+        or _nothing_told(seen)
+        or _wide_band(seen)
+        or _untrusted(expected, case.dtype)
+    )
     return Comparison(verdict="inconclusive" if reason else "agree", reason=reason, measurements=farthest)
 
 
@@ -86,7 +94,9 @@ def _numbers(outcome: Outcome) -> str | None:
 
 def first_things_first(seen: Pair) -> tuple[Divergence, ...]:
     """What every check says, in the order of the run; at one step and stage, in the order of the checks."""
-    checks = sorted((plugins.load(CHECKS, name) for name in plugins.names(CHECKS)), key=lambda check: check.ORDER)
+    checks = sorted(
+        (plugins.load(CHECKS, name) for name in plugins.names(CHECKS)), key=lambda check: check.ORDER
+    )
     said = [divergence for check in checks for divergence in check.check(seen)]
     apart = {divergence.step for divergence in said if divergence.check == REPLICAS}
     told = [_natured(divergence, apart=divergence.step in apart) for divergence in said]
@@ -119,12 +129,20 @@ def with_arbiter(comparisons: Mapping[str, Comparison], sides: Mapping[str, str]
         for m in comparison.measurements:
             key = (sides[backend], m.stage, m.tensor)
             errors[key] = min(m.error, errors.get(key, FLOORS_MOST))
-    return {backend: _arbitrated(comparison, sides[backend], errors) for backend, comparison in comparisons.items()}
+    return {
+        backend: _arbitrated(comparison, sides[backend], errors)
+        for backend, comparison in comparisons.items()
+    }
 
 
-def _arbitrated(comparison: Comparison, side: str, errors: Mapping[tuple[str, str, str], float]) -> Comparison:
+def _arbitrated(
+    comparison: Comparison, side: str, errors: Mapping[tuple[str, str, str], float]
+) -> Comparison:
     other = "xla" if side == "torch" else "torch"
-    measured = tuple(msgspec.structs.replace(m, other_error=errors.get((other, m.stage, m.tensor))) for m in comparison.measurements)
+    measured = tuple(
+        msgspec.structs.replace(m, other_error=errors.get((other, m.stage, m.tensor)))
+        for m in comparison.measurements
+    )
     return dataclasses.replace(comparison, measurements=measured)
 
 
@@ -167,4 +185,6 @@ def _untrusted(expected: Trace, dtype: str) -> str:
     native = float(expected.events.get("native", 0.0))
     if native <= NATIVE_MOST:
         return ""
-    return f"torch's own run in {dtype} is {native:.3g} times as far from float64 as simulated rounding takes it"
+    return (
+        f"torch's own run in {dtype} is {native:.3g} times as far from float64 as simulated rounding takes it"
+    )

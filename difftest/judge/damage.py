@@ -67,13 +67,19 @@ def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
     """
     distance = np.abs(updated - initial).max(initial=0.0)
     sorts = np.abs(np.sort(updated, None) - np.sort(initial, None)).max(initial=0.0)
-    return bool(sorts < PERMUTED * distance and distance > DISPLACED * np.abs(truth - initial).max(initial=0.0))
+    return bool(
+        sorts < PERMUTED * distance and distance > DISPLACED * np.abs(truth - initial).max(initial=0.0)
+    )
 
 
 def wrong_ranks(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> set[int]:
     """The ranks whose own piece of a tensor without `misfits` is not `truth`'s."""
     places = {rank: local_slices(actual.shape, actual.placements, mesh, rank) for rank in actual.pieces}
-    return {rank for rank, at in places.items() if not _within(truth[at], floors[at], np.asarray(actual.pieces[rank], np.float64)).all()}
+    return {
+        rank
+        for rank, at in places.items()
+        if not _within(truth[at], floors[at], np.asarray(actual.pieces[rank], np.float64)).all()
+    }
 
 
 def _multiple(truth: Floats, floors: Floats, value: Floats, mesh: Mesh) -> str:
@@ -91,13 +97,18 @@ def _multiple(truth: Floats, floors: Floats, value: Floats, mesh: Mesh) -> str:
 def _counts(mesh: Mesh) -> set[float]:
     """The ranks of some of the mesh's axes, and one over them."""
     sizes = [size for size in mesh.shape if size > 1]
-    some = {math.prod(chosen) for n in range(1, len(sizes) + 1) for chosen in itertools.combinations(sizes, n)}
+    some = {
+        math.prod(chosen) for n in range(1, len(sizes) + 1) for chosen in itertools.combinations(sizes, n)
+    }
     return {float(count) for count in some} | {1.0 / count for count in some}
 
 
 def _alone(right: Bools, actual: Sharded, mesh: Mesh) -> str:
     """Whether the first rank's piece is right, and no other's is."""
-    places = [local_slices(actual.shape, actual.placements, mesh, ranks[0]) for ranks in replica_groups(actual.placements, mesh)]
+    places = [
+        local_slices(actual.shape, actual.placements, mesh, ranks[0])
+        for ranks in replica_groups(actual.placements, mesh)
+    ]
     whole = [bool(right[place].all()) for place in places if right[place].size]
     return ALONE if len(whole) > 1 and whole[0] and not any(whole[1:]) else ""
 

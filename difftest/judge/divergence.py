@@ -29,12 +29,18 @@ _WORDS = (
     (re.compile(ARGUMENTS), "args"),
     (re.compile(r"(/[\w.+-]+)+/"), ""),  # folders
     (re.compile(r"\bdifftest-\w+"), "difftest"),  # a run's own folder, where it is the last word
-    (re.compile(r"\bbf(?=16\[)"), "f"),  # XLA gives a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type
+    (
+        re.compile(r"\bbf(?=16\[)"),
+        "f",
+    ),  # XLA gives a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type
     (re.compile(r"\bbfloat(?=16\b)"), "float"),
     (re.compile(r"\bBFloat16\b"), "Half"),
     (re.compile(r"(?<=\d)\[\]"), "[0]"),  # the shape of a number
     (re.compile(r"\bDeviceMesh\((?:[^()]|\([^()]*\))*\)"), "DeviceMesh"),
-    (re.compile(r"[(\[](?:(?:_?[A-Z]\w*Shard|Shard|Replicate|_?\w*Partial)\([^()]*\)(?:, ?)?)+[)\]]"), "placements"),
+    (
+        re.compile(r"[(\[](?:(?:_?[A-Z]\w*Shard|Shard|Replicate|_?\w*Partial)\([^()]*\)(?:, ?)?)+[)\]]"),
+        "placements",
+    ),
 )
 """What cases write in their own way where the fault is the same: places, types, meshes, layouts."""
 
@@ -69,7 +75,9 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
         Failures do not depend on the path they were met on.
         """
         parts = (self.cause,) if self.cause else tuple(filter(None, (self.path, self.stage, self.nature)))
-        digest = hashlib.sha256("\n".join((plain(self.backend), self.check, self.symptom, *parts)).encode()).hexdigest()
+        digest = hashlib.sha256(
+            "\n".join((plain(self.backend), self.check, self.symptom, *parts)).encode()
+        ).hexdigest()
         return f"{self.backend}-{self.check}-{self.symptom}-{digest[:HASH_LENGTH]}"
 
 

@@ -66,14 +66,21 @@ class Pair:
     ) -> Divergence:
         """A divergence of this pair at one tensor."""
         step, stage, tensor = at
-        where = {"stage": stage, "step": step, "tensor": tensor, "detail": f"step {step}, {stage}, {tensor}: {detail}"}
+        where = {
+            "stage": stage,
+            "step": step,
+            "tensor": tensor,
+            "detail": f"step {step}, {stage}, {tensor}: {detail}",
+        }
         return self.divergence(check=check, symptom=symptom, nature=nature, ratio=ratio, **where)
 
     def fails(self, check: str, failure: Failure, before: str = "") -> Divergence:
         """The divergence of a run of this pair that failed; `before` is said first."""
         said = f"step {failure.step}, {failure.stage}, rank {failure.rank}: {failure.kind}: {failure.message}"
         where = {"stage": failure.stage, "step": failure.step, "detail": before + said}
-        return self.divergence(check=check, symptom=failure.symptom, cause=identity(failure), log=failure.log, **where)
+        return self.divergence(
+            check=check, symptom=failure.symptom, cause=identity(failure), log=failure.log, **where
+        )
 
     def divergence(self, **said: Any) -> Divergence:  # noqa: ANN401  what else `Divergence` has
         """A divergence of this pair."""
@@ -89,11 +96,26 @@ class Pair:
 
 
 def pair(  # noqa: PLR0913, PLR0917  what Pair is made of
-    case: Case, backend: str, side: str, expected: Trace, actual: Outcome, again: Outcome | None = None, *, exact: bool = False
+    case: Case,
+    backend: str,
+    side: str,
+    expected: Trace,
+    actual: Outcome,
+    again: Outcome | None = None,
+    *,
+    exact: bool = False,
 ) -> Pair:
     """Measures `actual` against `expected`, the oracle's trace of the same case; `exact`: nothing in it rounds, and nothing may differ."""
     measured = {} if isinstance(actual, Failure) else dict(_measure(case, expected, actual, exact=exact))
-    return Pair(case=case, backend=backend, side=side, expected=expected, actual=actual, measured=measured, again=again)
+    return Pair(
+        case=case,
+        backend=backend,
+        side=side,
+        expected=expected,
+        actual=actual,
+        measured=measured,
+        again=again,
+    )
 
 
 def mismatches(seen: Pair, check: str, stage: Stage) -> Iterator[Divergence]:
@@ -148,7 +170,11 @@ def beyond(measurement: Measurement) -> bool:
 def describe(measurement: Measurement) -> str:
     """One line, in the shape of `torch.testing`'s messages."""
     share = measurement.differing / max(measurement.elements, 1)
-    limit = "exact: none allowed" if measurement.exact else f"{measurement.ratio:.3g} x the noise floor {measurement.floor:.2g}"
+    limit = (
+        "exact: none allowed"
+        if measurement.exact
+        else f"{measurement.ratio:.3g} x the noise floor {measurement.floor:.2g}"
+    )
     return (
         f"{measurement.differing} / {measurement.elements} elements ({share:.1%}) differ; "
         f"greatest {measurement.greatest:.4g}, {limit}; values are about {measurement.scale:.3g}"
@@ -157,7 +183,9 @@ def describe(measurement: Measurement) -> str:
 
 def _measure(case: Case, expected: Trace, actual: Trace, *, exact: bool) -> Iterator[tuple[Key, Measurement]]:
     alone, mesh = case.unsharded().layout.mesh, case.layout.mesh
-    for step, (truths, floors, tensors) in enumerate(zip(expected.steps, expected.noise, actual.steps, strict=False)):
+    for step, (truths, floors, tensors) in enumerate(
+        zip(expected.steps, expected.noise, actual.steps, strict=False)
+    ):
         for (stage, name), truth in truths.items():
             tensor = tensors.get((stage, name))
             if tensor is None or tensor.shape != truth.shape or tensor.misfits(mesh):
@@ -165,7 +193,13 @@ def _measure(case: Case, expected: Trace, actual: Trace, *, exact: bool) -> Iter
             key, whole, deviation = (step, stage, name), truth.full(alone), floors[stage, name].full(alone)
             # of gradients and parameters every copy has the first one's bits, or the replicas check says so
             copies = tensor.copies(mesh) if stage is Stage.FORWARD else (tensor.full(mesh),)
-            yield key, max((measure(key, whole, deviation, copy, exact=exact) for copy in copies), key=lambda one: one.ratio)
+            yield (
+                key,
+                max(
+                    (measure(key, whole, deviation, copy, exact=exact) for copy in copies),
+                    key=lambda one: one.ratio,
+                ),
+            )
 
 
 def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: bool = False) -> Measurement:
@@ -181,7 +215,9 @@ def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: 
         tensor=name,
         step=step,
         elements=int(truth.size),
-        differing=int(np.count_nonzero(error) if exact else (~(np.abs(error) <= noise.THRESHOLD * floors)).sum()),
+        differing=int(
+            np.count_nonzero(error) if exact else (~(np.abs(error) <= noise.THRESHOLD * floors)).sum()
+        ),
         error=_rms(error),
         greatest=float(np.nan_to_num(np.abs(error), nan=FLOORS_MOST, posinf=FLOORS_MOST).max(initial=0.0)),
         scale=_rms(truth),

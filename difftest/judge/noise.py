@@ -36,7 +36,9 @@ FLOORS_MOST = 1e30
 """Stands for infinity and NaN in measurements: "infinitely many floors" in files, which know no infinity."""
 
 
-def spread(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float) -> tuple[tuple[Tensors, ...], float]:
+def spread(
+    truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float
+) -> tuple[tuple[Tensors, ...], float]:
     """Per step and tensor, how far rounding moves each element of `truth`; and how far `native` is, in floors of `samples` alone.
 
     `samples` are runs with simulated rounding, `native` one run in the dtype under test; all have the steps and tensors of `truth`.
@@ -56,7 +58,12 @@ def spread(truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: floa
 
 def finite(trace: Trace) -> bool:
     """Whether every value of a trace is finite."""
-    return all(bool(np.isfinite(piece).all()) for step in trace.steps for tensor in step.values() for piece in tensor.pieces.values())
+    return all(
+        bool(np.isfinite(piece).all())
+        for step in trace.steps
+        for tensor in step.values()
+        for piece in tensor.pieces.values()
+    )
 
 
 def floor(deviation: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -60,7 +60,9 @@ class Sharded:
         """The ranks whose piece is missing or has another shape than the placements give it, in words; first, placements that cannot be."""
         dims = [p.dim for p in self.placements if isinstance(p, Shard)]
         if len(self.placements) != len(mesh.axes) or max(dims, default=-1) >= len(self.shape):
-            return [f"placements ({', '.join(map(str, self.placements))}) do not fit {len(self.shape)} dims on the mesh {mesh}"]
+            return [
+                f"placements ({', '.join(map(str, self.placements))}) do not fit {len(self.shape)} dims on the mesh {mesh}"
+            ]
         found = []
         for rank in range(mesh.world_size):
             expected = tuple(s.stop - s.start for s in local_slices(self.shape, self.placements, mesh, rank))
@@ -81,7 +83,10 @@ class Sharded:
         groups = list(replica_groups(self.placements, mesh))
         yield self.full(mesh)
         for copy in range(1, len(groups[0])):
-            if not all(np.array_equal(self.pieces[ranks[0]], self.pieces[ranks[copy]], equal_nan=True) for ranks in groups):
+            if not all(
+                np.array_equal(self.pieces[ranks[0]], self.pieces[ranks[copy]], equal_nan=True)
+                for ranks in groups
+            ):
                 yield self.full(mesh, copy)
 
     def merged(self, other: "Sharded") -> "Sharded":
@@ -109,7 +114,12 @@ class Trace:
     def merged(self, other: "Trace") -> "Trace":
         """The traces of two ranks of one run as one; tensors that only one of them has are kept."""
         steps = tuple(
-            {key: mine[key].merged(theirs[key]) if key in mine and key in theirs else {**theirs, **mine}[key] for key in {**mine, **theirs}}
+            {
+                key: mine[key].merged(theirs[key])
+                if key in mine and key in theirs
+                else {**theirs, **mine}[key]
+                for key in {**mine, **theirs}
+            }
             for mine, theirs in zip(self.steps, other.steps, strict=True)
         )
         return Trace(steps=steps, environment=self.environment, events=self.events)

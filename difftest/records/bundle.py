@@ -128,7 +128,9 @@ class Joined:
         """The campaign's own cases, counted anew where bundles of several seeds give one index to more than one: a case is known by it."""
         ordered = sorted(self._indices.items(), key=lambda item: (item[1], item[0]))
         unique = len(set(self._indices.values())) == len(ordered)
-        return ((index if unique else place, self._cases[case]) for place, (case, index) in enumerate(ordered))
+        return (
+            (index if unique else place, self._cases[case]) for place, (case, index) in enumerate(ordered)
+        )
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """The next recorded run of `case` on `backend`; `InfrastructureError` when there is none left.
@@ -142,7 +144,9 @@ class Joined:
                 raise InfrastructureError(msg)
             again = backend == self._oracle or (len(left) == 1 and left[0][1].index == EVIDENCE)
             root, run = left[0] if again else left.pop(0)
-        return _fitting(_outcome(root, run), case, f"run {run.number} of {root}", whole=backend == self._oracle)
+        return _fitting(
+            _outcome(root, run), case, f"run {run.number} of {root}", whole=backend == self._oracle
+        )
 
     def _add(self, root: Path) -> None:
         for run in _lines(root):
@@ -157,7 +161,9 @@ class Joined:
             if run.index != EVIDENCE:
                 self._indices[case.id] = run.index
             if run.backend != self._oracle:
-                self.backends.setdefault(run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework)).cases.add(case.id)
+                self.backends.setdefault(
+                    run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework)
+                ).cases.add(case.id)
 
     def _case(self, root: Path, name: str) -> Case:
         if name not in self._cases:
@@ -187,7 +193,9 @@ def _run(line: bytes, where: str) -> Run:
         raise UsageError(msg) from error
     if run.schema > SCHEMA or not _ID.fullmatch(run.case) or run.number < 0 or run.index < EVIDENCE:
         told = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
-        msg = f"{where}: {told}; allowed: schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
+        msg = (
+            f"{where}: {told}; allowed: schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
+        )
         raise UsageError(msg)
     names = (run.backend, run.side, *filter(None, [run.framework]))
     if not all(map(_NAME.fullmatch, names)) or not set(run.digests) <= _FILES:
@@ -223,7 +231,11 @@ def _fitting(outcome: Outcome, case: Case, what: str, *, whole: bool) -> Outcome
         raise UsageError(msg)
     if whole:
         alone, steps = case.unsharded().layout.mesh, zip(outcome.steps, outcome.noise, strict=False)
-        pairs = [(name, tensor, noise.get((stage, name))) for step, noise in steps for (stage, name), tensor in step.items()]
+        pairs = [
+            (name, tensor, noise.get((stage, name)))
+            for step, noise in steps
+            for (stage, name), tensor in step.items()
+        ]
         if len(outcome.noise) != len(outcome.steps) or not all(_whole(alone, *pair) for pair in pairs):
             msg = f"{what} is no oracle's: every tensor must be whole, with its noise in its shape"
             raise UsageError(msg)

@@ -63,7 +63,13 @@ class Corpus:
         """The findings here, by name."""
         if not self.root.is_dir():
             return ()
-        return tuple(sorted(p.name for p in self.root.iterdir() if _FINGERPRINT.fullmatch(p.name) and (p / FINDING).is_file()))
+        return tuple(
+            sorted(
+                p.name
+                for p in self.root.iterdir()
+                if _FINGERPRINT.fullmatch(p.name) and (p / FINDING).is_file()
+            )
+        )
 
     def finding(self, fingerprint: str) -> Finding:
         """One finding; `UsageError` when it cannot be read, or calls itself otherwise than its folder."""

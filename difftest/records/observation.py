@@ -71,7 +71,9 @@ def read_observation(text: bytes, where: str) -> Observation:
     try:
         known: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
         if isinstance(version := known.get("schema"), int) and version > SCHEMA:
-            msg = f"{where}: schema {version} was written by a newer version; this program reads up to {SCHEMA}"
+            msg = (
+                f"{where}: schema {version} was written by a newer version; this program reads up to {SCHEMA}"
+            )
             raise UsageError(msg)
         return msgspec.convert(known, type=Observation)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:

@@ -26,8 +26,25 @@ NUMBERS = "iuf"
 """Kinds of arrays that a run leaves: integers and floats."""
 
 DAMAGE = (
-    *(msgspec.DecodeError, OSError, ValueError, KeyError, RecursionError, MemoryError, OverflowError, EOFError),
-    *(zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, SyntaxError, TypeError),
+    *(
+        msgspec.DecodeError,
+        OSError,
+        ValueError,
+        KeyError,
+        RecursionError,
+        MemoryError,
+        OverflowError,
+        EOFError,
+    ),
+    *(
+        zipfile.BadZipFile,
+        zlib.error,
+        struct.error,
+        NotImplementedError,
+        RuntimeError,
+        SyntaxError,
+        TypeError,
+    ),
 )
 """What reading damaged files raises: the last two from the header of an array, which is Python."""
 
@@ -108,7 +125,9 @@ def load(stem: Path) -> Outcome | None:
         if saved.failure is not None:
             return Failure(**msgspec.structs.asdict(saved.failure))
         arrays = _arrays(stem.with_name(f"{stem.name}.npz")) if saved.steps else {}
-        steps, noise = (tuple(_restored(step, arrays) for step in tensors) for tensors in (saved.steps, saved.noise))
+        steps, noise = (
+            tuple(_restored(step, arrays) for step in tensors) for tensors in (saved.steps, saved.noise)
+        )
     except DAMAGE as error:
         msg = f"{file} cannot be read: {type(error).__name__}: {error}"
         raise UsageError(msg) from error
@@ -122,7 +141,9 @@ def _described(outcome: Outcome) -> tuple[_Saved, dict[str, Array]]:
         return _Saved(failure=_Failure(**fields)), arrays
     steps = tuple(_tensors(tensors, f"{index}", arrays) for index, tensors in enumerate(outcome.steps))
     noise = tuple(_tensors(tensors, f"noise{index}", arrays) for index, tensors in enumerate(outcome.noise))
-    return _Saved(steps=steps, noise=noise, environment=dict(outcome.environment), events=dict(outcome.events)), arrays
+    return _Saved(
+        steps=steps, noise=noise, environment=dict(outcome.environment), events=dict(outcome.events)
+    ), arrays
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401  a field of a failure
@@ -138,7 +159,14 @@ def _tensors(tensors: Tensors, prefix: str, arrays: dict[str, Array]) -> tuple[_
         pieces = {str(rank): f"{prefix}/{stage}/{name}/{rank}" for rank in tensor.pieces}
         arrays.update({pieces[str(rank)]: piece for rank, piece in tensor.pieces.items()})
         described.append(
-            _Tensor(stage=stage, name=name, shape=tensor.shape, dtype=tensor.dtype, placements=tensor.placements, pieces=pieces)
+            _Tensor(
+                stage=stage,
+                name=name,
+                shape=tensor.shape,
+                dtype=tensor.dtype,
+                placements=tensor.placements,
+                pieces=pieces,
+            )
         )
     return tuple(described)
 
@@ -161,7 +189,9 @@ def _check_header(packed: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
     """`ValueError` where an array's header promises anything but as many numbers as there are."""
     with packed.open(entry) as opened:
         version = np.lib.format.read_magic(opened)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
         shape, _, dtype = read(opened)
         left = entry.file_size - opened.tell()
     if dtype.kind not in NUMBERS:
@@ -175,7 +205,10 @@ def _check_header(packed: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
 def _restored(described: Sequence[_Tensor], arrays: Arrays) -> Tensors:
     return {
         (d.stage, d.name): Sharded(
-            shape=d.shape, dtype=d.dtype, placements=d.placements, pieces={int(rank): arrays[key] for rank, key in d.pieces.items()}
+            shape=d.shape,
+            dtype=d.dtype,
+            placements=d.placements,
+            pieces={int(rank): arrays[key] for rank, key in d.pieces.items()},
         )
         for d in described
     }

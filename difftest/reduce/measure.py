@@ -31,18 +31,39 @@ REGIMES = ("normal", "exact")
 
 SIZES = ("inputs", "outputs", "width", "vocabulary", "kernel", "heads", "kv_heads", "length", "keys")
 
-_KINDS: dict[type, int] = {Attention: 4, FlashAttention: 5, Conv: 2, Embedding: 2, LayerNorm: 3, RMSNorm: 2, Collective: 2}
+_KINDS: dict[type, int] = {
+    Attention: 4,
+    FlashAttention: 5,
+    Conv: 2,
+    Embedding: 2,
+    LayerNorm: 3,
+    RMSNorm: 2,
+    Collective: 2,
+}
 
 
 def measure(case: Case) -> tuple[int, ...]:
     """Ranks, mesh axes, steps, layers by kind, features and options, sharded placements, those that share unevenly, sizes."""
     layers = [layer for _, layer in walk(case.model.layers)]
-    cuts = sum(isinstance(p, Shard) for placed in (case.layout.batch, *case.layout.parameters.values()) for p in placed)
+    cuts = sum(
+        isinstance(p, Shard)
+        for placed in (case.layout.batch, *case.layout.parameters.values())
+        for p in placed
+    )
     options = sum(1 for _ in case.put_back())
     features = sum(sum(_features(layer)) for layer in layers) + sum(_training(case)) + options
     sizes = sum(sum(_sizes(layer)) for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(map(_kind, layers))
-    return (case.world_size, len(case.layout.mesh.axes), case.training.steps, kinds, features, cuts, uneven_cuts(case), sizes)
+    return (
+        case.world_size,
+        len(case.layout.mesh.axes),
+        case.training.steps,
+        kinds,
+        features,
+        cuts,
+        uneven_cuts(case),
+        sizes,
+    )
 
 
 def simpler(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -75,7 +96,12 @@ def _training(case: Case) -> Iterator[int]:
     training, data = case.training, case.data
     yield OPTIMIZERS.index(training.optimizer)
     yield training.accumulation
-    yield from (training.clip_norm is not None, training.loss != "mse", training.checkpointing, case.dtype != "float32")
+    yield from (
+        training.clip_norm is not None,
+        training.loss != "mse",
+        training.checkpointing,
+        case.dtype != "float32",
+    )
     yield REGIMES.index(data.regime) if data.regime in REGIMES else len(REGIMES)
     yield from (data.ignored > 0.0, data.learnable)
 

@@ -12,7 +12,18 @@ from typing import Any, TypeAlias
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.cases.layers import Attention, Collective, Conv, Embedding, Layer, Linear, Residual, shapes, width_in, width_out
+from difftest.cases.layers import (
+    Attention,
+    Collective,
+    Conv,
+    Embedding,
+    Layer,
+    Linear,
+    Residual,
+    shapes,
+    width_in,
+    width_out,
+)
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, replicated
 from difftest.cases.model import Model
 
@@ -85,7 +96,10 @@ def put_together(
     fitted, _ = _fitted(layers, width, first if isinstance(first, Embedding) else None)
     model = Model(layers=_plain(fitted), sequence=case.model.sequence if sequence is None else sequence)
     placed = _named(fitted, "")
-    parameters = {name: _possible(placed.get(name) or replicated(mesh), shape) for name, shape in model.parameters().items()}
+    parameters = {
+        name: _possible(placed.get(name) or replicated(mesh), shape)
+        for name, shape in model.parameters().items()
+    }
     layout = Layout(mesh=mesh, batch=batch or case.layout.batch, parameters=parameters)
     return msgspec.structs.replace(case, model=model, layout=layout, **rest)
 
@@ -99,7 +113,9 @@ def _named(layers: Iterable[Placed], prefix: str) -> dict[str, Placements]:
     named: dict[str, Placements] = {}
     for index, placed in enumerate(layers):
         path = f"{prefix}{index}"
-        named |= {f"{path}.{name}": where for name, where in placed.placements.items()} | _named(placed.inner, f"{path}.")
+        named |= {f"{path}.{name}": where for name, where in placed.placements.items()} | _named(
+            placed.inner, f"{path}."
+        )
     return named
 
 
@@ -107,7 +123,9 @@ def _possible(placements: Placements, shape: tuple[int, ...]) -> Placements:
     return tuple(Replicate() if isinstance(p, Shard) and p.dim >= len(shape) else p for p in placements)
 
 
-def _fitted(layers: tuple[Placed, ...], width: int, embedding: Embedding | None) -> tuple[tuple[Placed, ...], int]:
+def _fitted(
+    layers: tuple[Placed, ...], width: int, embedding: Embedding | None
+) -> tuple[tuple[Placed, ...], int]:
     """The layers with every width following from the one before, and the width they end at."""
     left: list[Placed] = []
     for placed in layers:
@@ -143,7 +161,9 @@ def fit(layer: Layer, width: int, embedding: Embedding | None) -> Layer:  # noqa
             return msgspec.structs.replace(layer, inputs=width)
         case Attention():
             heads = math.gcd(layer.heads, width)
-            return msgspec.structs.replace(layer, width=width, heads=heads, kv_heads=math.gcd(layer.kv_heads, heads))
+            return msgspec.structs.replace(
+                layer, width=width, heads=heads, kv_heads=math.gcd(layer.kv_heads, heads)
+            )
         case Embedding() | Collective():
             return layer
         case _ if "width" in layer.__struct_fields__:

@@ -66,7 +66,12 @@ def reduce(  # noqa: PLR0913  everything but the first two has a default
             search.run(chosen)
         except _SpentError:
             complete = False
-        return Reduced(case=search.best, conditions=search.conditions(chosen), evaluations=search.spent, complete=complete)
+        return Reduced(
+            case=search.best,
+            conditions=search.conditions(chosen),
+            evaluations=search.spent,
+            complete=complete,
+        )
 
 
 class _Search:
@@ -75,7 +80,12 @@ class _Search:
     best: Case
 
     def __init__(
-        self, shows: Shows, possible: Callable[[Case], bool], budget: int, journal: Journal, pool: tuple[ThreadPoolExecutor, int]
+        self,
+        shows: Shows,
+        possible: Callable[[Case], bool],
+        budget: int,
+        journal: Journal,
+        pool: tuple[ThreadPoolExecutor, int],
     ) -> None:
         self._shows, self._possible, self._budget, self._journal = shows, possible, budget, journal
         self._pool, self._parallel = pool
@@ -151,4 +161,6 @@ class _Search:
     def conditions(self, moves: Sequence[Simplification]) -> tuple[str, ...]:
         """What was tried from the best case and lost the fault, in words."""
         steps = chain.from_iterable(self._steps(move, self.best) for move in moves)
-        return tuple(dict.fromkeys(words for words, case in steps if words and self._journal.get(case.id) is False))
+        return tuple(
+            dict.fromkeys(words for words, case in steps if words and self._journal.get(case.id) is False)
+        )

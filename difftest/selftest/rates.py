@@ -136,14 +136,18 @@ def identity(results: Iterable[Planted]) -> dict[str, Any]:
 def passed(told: Mapping[str, Any]) -> bool:
     """Whether every rate reaches its bar."""
     planted, nothing = told.get("planted"), told.get("null")
-    found = planted is None or (planted["detection_rate"] >= DETECTED_LEAST and planted["blame_rate"] >= BLAMED_LEAST)
+    found = planted is None or (
+        planted["detection_rate"] >= DETECTED_LEAST and planted["blame_rate"] >= BLAMED_LEAST
+    )
     return found and _told_apart(planted) and (nothing is None or nothing["false_findings"] == 0)
 
 
 def _told_apart(planted: Mapping[str, Any] | None) -> bool:
     if planted is None or planted["defects"] < MANY:
         return True
-    return all((planted["fingerprints"][rate] or 0.0) >= TOLD_APART_LEAST for rate in ("purity", "completeness"))
+    return all(
+        (planted["fingerprints"][rate] or 0.0) >= TOLD_APART_LEAST for rate in ("purity", "completeness")
+    )
 
 
 def null_summary(results: Sequence[Null]) -> dict[str, Any]:
@@ -165,12 +169,20 @@ def null_summary(results: Sequence[Null]) -> dict[str, Any]:
 
 def _oracle_cost(results: Sequence[Null]) -> float | None:
     """The oracle's wall time, noise floor included, in units of the XLA run of the same case: the median; None without such a run."""
-    ratios = [r.oracle_seconds / r.seconds for r in results if r.backend == "xla_spmd" and r.seconds and not r.own]
+    ratios = [
+        r.oracle_seconds / r.seconds for r in results if r.backend == "xla_spmd" and r.seconds and not r.own
+    ]
     return statistics.median(ratios) if ratios else None
 
 
 def null(  # noqa: PLR0913, PLR0917  one case, one backend, and its runs
-    case: Case, backend: str, side: str, truth: Trace, plain: Outcome, variants: Mapping[str, Outcome], known: Known = nothing_known
+    case: Case,
+    backend: str,
+    side: str,
+    truth: Trace,
+    plain: Outcome,
+    variants: Mapping[str, Outcome],
+    known: Known = nothing_known,
 ) -> Null:
     """Holds one backend against itself. `variants` are legal: `again` (fresh processes) and other orders of adding.
 
@@ -179,9 +191,16 @@ def null(  # noqa: PLR0913, PLR0917  one case, one backend, and its runs
     """
     seen = compare(case, backend, side, truth, plain)
     own = _own_fault(seen, known)
-    told = {name: _numeric(case, backend, side, truth, outcome, own) for name, outcome in {"plain": plain, **variants}.items()}
+    told = {
+        name: _numeric(case, backend, side, truth, outcome, own)
+        for name, outcome in {"plain": plain, **variants}.items()
+    }
     false = [f"{name}: {said}" for name, said in told.items() if said]
-    odd = [name for name, outcome in variants.items() if isinstance(outcome, Failure) != isinstance(plain, Failure)]
+    odd = [
+        name
+        for name, outcome in variants.items()
+        if isinstance(outcome, Failure) != isinstance(plain, Failure)
+    ]
     false += [f"{name}: fails where the plain run does not, or the other way round" for name in odd]
     return Null(
         case=case.id,
@@ -237,7 +256,14 @@ def _detected(value: Floats, deviation: Floats, at: Key, size: float, random: np
 def _own_fault(seen: Comparison, known: Known) -> str:
     """The fingerprint of a fault that is the backend's own: a failure, numbers that no rounding explains, or one that the ledger knows."""
     first = seen.divergences[:1]
-    return next((d.fingerprint for d in first if d.check == "completion" or (d.ratio or 0.0) >= REAL_FLOORS or known(d)), "")
+    return next(
+        (
+            d.fingerprint
+            for d in first
+            if d.check == "completion" or (d.ratio or 0.0) >= REAL_FLOORS or known(d)
+        ),
+        "",
+    )
 
 
 def _numeric(  # noqa: PLR0913, PLR0917  one run and what is known of it
@@ -251,4 +277,6 @@ def _numeric(  # noqa: PLR0913, PLR0917  one run and what is known of it
 
 
 def _equal(mine: Mapping[int, Any], theirs: Mapping[int, Any]) -> bool:
-    return mine.keys() == theirs.keys() and all(np.array_equal(mine[rank], theirs[rank], equal_nan=True) for rank in mine)
+    return mine.keys() == theirs.keys() and all(
+        np.array_equal(mine[rank], theirs[rank], equal_nan=True) for rank in mine
+    )

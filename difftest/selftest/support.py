@@ -34,7 +34,11 @@ def table(cases: Iterable[Case], backends: Mapping[str, BackendTraits]) -> list[
     by_path: dict[str, list[Case]] = {}
     for case in cases:
         by_path.setdefault(case.path, []).append(case)
-    return [_ask(path, same, name, backend) for path, same in sorted(by_path.items()) for name, backend in backends.items()]
+    return [
+        _ask(path, same, name, backend)
+        for path, same in sorted(by_path.items())
+        for name, backend in backends.items()
+    ]
 
 
 def _ask(path: str, cases: list[Case], name: str, backend: BackendTraits) -> Support:

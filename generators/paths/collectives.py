@@ -19,7 +19,9 @@ from generators.training import fits_exact
 AXES = ((2, ("dp",)), (1, ("dp_shard",)), (3, ("dp_replicate", "dp_shard")))
 SHARDED = "dp_shard"
 
-OPERATIONS: tuple[Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute", "broadcast"], ...] = (
+OPERATIONS: tuple[
+    Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute", "broadcast"], ...
+] = (
     "all_reduce",
     "all_gather",
     "reduce_scatter",
@@ -35,7 +37,9 @@ OTHER_FACTORS = (1.5, 0.75, 0.25)
 
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """One axis, or two of which the collective takes one: groups."""
-    return mixed(*((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES))
+    return mixed(
+        *((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES)
+    )
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
@@ -79,5 +83,7 @@ def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
 def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
     """The batch cut over every axis; parameters whole, or seldom cut over `dp_shard`, which fully sharding wrappers need."""
     cut = SHARDED in mesh.names and draw(sometimes(one_in=3))
-    by_axis = [places.same(model, Shard(0) if cut and name == SHARDED else Replicate()) for name in mesh.names]
+    by_axis = [
+        places.same(model, Shard(0) if cut and name == SHARDED else Replicate()) for name in mesh.names
+    ]
     return places.zipped(mesh=mesh, batch=[Shard(0)] * len(mesh.axes), parameters=by_axis)

@@ -39,4 +39,7 @@ def _over(axis: str, model: Model, sliced: ByParameter, *, nested: bool) -> ByPa
     """A data axis's placements. `nested` also cuts dim 0 where `tp` does: few backends express a dim cut twice."""
     if axis != "dp_shard":
         return places.same(model, Replicate())
-    return {name: Replicate() if over_tp == Shard(0) and not nested else Shard(0) for name, over_tp in sliced.items()}
+    return {
+        name: Replicate() if over_tp == Shard(0) and not nested else Shard(0)
+        for name, over_tp in sliced.items()
+    }

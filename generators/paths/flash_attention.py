@@ -33,7 +33,14 @@ MOST_LEARNING_RANKS = 2
 """A long run on more of them takes too long with the kernels interpreted."""
 
 HEAD_DIMS = ((4, 128), (3, 16), (2, 64), (1, 8), (1, 256))
-LENGTHS = ((4, (128, 128)), (5, (256, 256)), (2, (256, 128)), (1, (512, 512)), (1, (512, 256)), (1, (384, 384)))
+LENGTHS = (
+    (4, (128, 128)),
+    (5, (256, 256)),
+    (2, (256, 128)),
+    (1, (512, 512)),
+    (1, (512, 256)),
+    (1, (384, 384)),
+)
 """Of queries and of keys; 384 is a multiple of the lanes, not of every block."""
 FEWEST_ROWS = 2
 SCALES = (0.125, 0.0625, 0.25)
@@ -41,7 +48,9 @@ SCALES = (0.125, 0.0625, 0.25)
 
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """A data axis, `tp`, or one of each."""
-    return mixed(*((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES))
+    return mixed(
+        *((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES)
+    )
 
 
 def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
@@ -50,7 +59,11 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
         return shapes.exact_models()
     if purpose == "learnable":
         learning = _learnable_models(mesh=mesh)
-        return learning if mesh.world_size <= MOST_LEARNING_RANKS else shapes.learnable_models(unit=_size(mesh, TENSOR))
+        return (
+            learning
+            if mesh.world_size <= MOST_LEARNING_RANKS
+            else shapes.learnable_models(unit=_size(mesh, TENSOR))
+        )
     return _models(mesh=mesh)
 
 
@@ -64,7 +77,9 @@ def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
         else:
             by_axis.append(places.same(model, Replicate() if name == "dp" else Shard(0)))
     if mesh.names == ("dp_shard", TENSOR):
-        by_axis[0] = {name: Replicate() if over_tp == Shard(0) else Shard(0) for name, over_tp in by_axis[1].items()}
+        by_axis[0] = {
+            name: Replicate() if over_tp == Shard(0) else Shard(0) for name, over_tp in by_axis[1].items()
+        }
     batch: list[Placement] = [Replicate() if name == TENSOR else Shard(0) for name in mesh.names]
     return places.zipped(mesh=mesh, batch=batch, parameters=by_axis)
 
@@ -76,7 +91,10 @@ def _over_tensor(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
     if draw(weighted((4, True), (1, False))):
         for path, layer in walk(model.layers):
             if isinstance(layer, FlashAttention) and layer.heads % size == 0:
-                own = {f"{path}.{name}.weight": Shard(0) for name in "qkv"} | {f"{path}.o.weight": Shard(1), f"{path}.ab": Shard(0)}
+                own = {f"{path}.{name}.weight": Shard(0) for name in "qkv"} | {
+                    f"{path}.o.weight": Shard(1),
+                    f"{path}.ab": Shard(0),
+                }
                 placed |= {name: placement for name, placement in own.items() if name in placed}
     return placed
 
@@ -100,9 +118,17 @@ def _models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
 def _learnable_models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
     """The smallest: one block of one head a rank, nearly always with segments, between stem and head."""
     attention = FlashAttention(
-        width=8, heads=_size(mesh, TENSOR), head_dim=8, length=128, keys=128, segments=draw(weighted((4, True), (1, False)))
+        width=8,
+        heads=_size(mesh, TENSOR),
+        head_dim=8,
+        length=128,
+        keys=128,
+        segments=draw(weighted((4, True), (1, False))),
     )
-    stem, head = Linear(inputs=draw(st.sampled_from((8, 5))), outputs=8), Linear(inputs=8, outputs=draw(st.sampled_from((4, 3))))
+    stem, head = (
+        Linear(inputs=draw(st.sampled_from((8, 5))), outputs=8),
+        Linear(inputs=8, outputs=draw(st.sampled_from((4, 3)))),
+    )
     return Model(layers=(stem, Residual(layers=(attention,)), head), sequence=128)
 
 
@@ -110,7 +136,11 @@ def _learnable_models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
 def _attentions(draw: st.DrawFn, *, mesh: Mesh) -> FlashAttention:
     """Attention that the mesh can cut, with scores for at least one row a data rank."""
     unit, rows = _size(mesh, TENSOR), mesh.world_size // _size(mesh, TENSOR)
-    heads = draw(st.sampled_from(sorted({unit, 2 * unit if 2 * unit <= MOST_HEADS else unit, *((1, 3) if unit == 1 else ())})))
+    heads = draw(
+        st.sampled_from(
+            sorted({unit, 2 * unit if 2 * unit <= MOST_HEADS else unit, *((1, 3) if unit == 1 else ())})
+        )
+    )
     length, keys = draw(_lengths(rows * heads))
     bias = draw(sometimes(one_in=3)) if heads * length * keys <= MOST_BIAS else False
     head_dim = draw(weighted(*((w, dim) for w, dim in HEAD_DIMS if heads * dim <= MOST_INNER)))
@@ -129,7 +159,11 @@ def _attentions(draw: st.DrawFn, *, mesh: Mesh) -> FlashAttention:
 
 def _lengths(rows: int) -> SearchStrategy[tuple[int, int]]:
     """Of queries and keys, as long as so many rows of so many heads bear; always the shortest, and the longest for the fewest."""
-    allowed = [(weight, pair) for weight, pair in LENGTHS if rows * math.prod(pair) <= MOST_SCORES or rows <= FEWEST_ROWS]
+    allowed = [
+        (weight, pair)
+        for weight, pair in LENGTHS
+        if rows * math.prod(pair) <= MOST_SCORES or rows <= FEWEST_ROWS
+    ]
     return weighted(*(allowed or LENGTHS[:1]))
 
 

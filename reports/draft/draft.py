@@ -60,9 +60,15 @@ class Draft:
     def title(self) -> str:
         """What fails, where, in a line that a tracker shows as it is."""
         finding = self.finding
-        what = spelling.brief(finding.detail).partition(": ")[2] if self.fails else f"{finding.check} of {finding.tensor}"
+        what = (
+            spelling.brief(finding.detail).partition(": ")[2]
+            if self.fails
+            else f"{finding.check} of {finding.tensor}"
+        )
         by = f" with {decided}" if (decided := finding.evidence.get("decided by")) else ""
-        line = spelling.docstring(private.shared(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}{by}"))[:MOST_TITLE]
+        line = spelling.docstring(
+            private.shared(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}{by}")
+        )[:MOST_TITLE]
         return re.sub("[@#<>`]", " ", line)
 
     @property
@@ -79,7 +85,11 @@ class Draft:
     def verdict(self) -> str:
         """One sentence: who is at fault, and how far."""
         finding = self.finding
-        far = "" if finding.ratio is None else f", {finding.ratio:.3g} times the rounding noise away from float64"
+        far = (
+            ""
+            if finding.ratio is None
+            else f", {finding.ratio:.3g} times the rounding noise away from float64"
+        )
         return f"{finding.blame}: {finding.backend} shows {finding.symptom} at step {finding.step}, {finding.stage}{far}."
 
     @property
@@ -100,7 +110,11 @@ class Draft:
 
     def when(self, answer: str) -> tuple[str, ...]:
         """What was changed in the case, one thing at a time, where the finding then does what `answer` says, with what there is to add."""
-        told = ((name, said.removeprefix(answer).lstrip(",: ")) for name, said in self.finding.ablations.items() if said.startswith(answer))
+        told = (
+            (name, said.removeprefix(answer).lstrip(",: "))
+            for name, said in self.finding.ablations.items()
+            if said.startswith(answer)
+        )
         return tuple(f"{name} ({more})" if more else name for name, more in told)
 
     @property
@@ -111,7 +125,9 @@ class Draft:
     @property
     def further(self) -> tuple[tuple[str, str], ...]:
         """What else the evidence holds."""
-        return tuple((name, value) for name, value in self.finding.evidence.items() if name not in {*SQUARE, REPLAYED})
+        return tuple(
+            (name, value) for name, value in self.finding.evidence.items() if name not in {*SQUARE, REPLAYED}
+        )
 
     @property
     def replayed(self) -> str:
@@ -136,7 +152,11 @@ class Draft:
 
 def trackers() -> tuple[str, ...]:
     """The trackers that have a template, by name."""
-    found = (name.removeprefix(f"{FOLDER}/") for name in _environment().list_templates() if name.startswith(f"{FOLDER}/"))
+    found = (
+        name.removeprefix(f"{FOLDER}/")
+        for name in _environment().list_templates()
+        if name.startswith(f"{FOLDER}/")
+    )
     return tuple(sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)))
 
 
@@ -147,7 +167,9 @@ def tracker(finding: Finding) -> str:
     """
     if finding.side == "torch":
         return "pytorch"
-    dies = finding.symptom is Symptom.CRASH and any(COMPILER.search(told) for told in (finding.detail, finding.log))
+    dies = finding.symptom is Symptom.CRASH and any(
+        COMPILER.search(told) for told in (finding.detail, finding.log)
+    )
     persists = finding.evidence.get(REPLAYED, "").startswith("diverges")
     return "openxla" if dies or persists or beneath(finding.evidence) else "xla"
 
@@ -196,13 +218,19 @@ def fenced(text: str, language: str = "") -> str:
 def _plain(text: object) -> str:
     """Text in one line without what is private or what Markdown or a tracker would act on: markup, tables, mentions, issues' numbers."""
     line = " ".join(private.shared(str(text)).split())
-    return re.sub(r"[@#](?=\w)", lambda found: found[0] + "\u200b", re.sub(r"([\\`*_\[\]<>|])", r"\\\1", line))
+    return re.sub(
+        r"[@#](?=\w)", lambda found: found[0] + "\u200b", re.sub(r"([\\`*_\[\]<>|])", r"\\\1", line)
+    )
 
 
 @cache
 def _environment() -> Environment:
     environment = Environment(  # noqa: S701  it is no HTML: see `fenced` and `_plain`
-        loader=PackageLoader("reports"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        loader=PackageLoader("reports"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters |= {"fenced": fenced, "plain": _plain}
     return environment

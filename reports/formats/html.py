@@ -31,9 +31,15 @@ def render(report: Report) -> bytes:
             generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
             campaigns=sorted(tables.runs(report.frame)["campaign"].dropna().astype("str").unique()),
             environment=merged(report.environment),
-            findings=[_finding(f, arbiter.get(f.fingerprint, ""), new=f.fingerprint in report.new) for f in report.findings],
+            findings=[
+                _finding(f, arbiter.get(f.fingerprint, ""), new=f.fingerprint in report.new)
+                for f in report.findings
+            ],
             matrix=_matrix(report.frame),
-            sections=[(s.title, s.note, cells.headings(s.table), cells.rows(s.table)) for s in tables.sections(report.frame)],
+            sections=[
+                (s.title, s.note, cells.headings(s.table), cells.rows(s.table))
+                for s in tables.sections(report.frame)
+            ],
         )
         .encode()
     )
@@ -42,7 +48,13 @@ def render(report: Report) -> bytes:
 @cache
 def template(name: str) -> Template:
     """The markup of a page in `reports/templates`; everything it is given is escaped."""
-    pages = Environment(loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages = Environment(
+        loader=PackageLoader("reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     return pages.get_template(name)
 
 
@@ -59,11 +71,15 @@ def _finding(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:
         "greatest error": "" if finding.ratio is None else f"{cells.shown(finding.ratio)} x the noise floor",
         "beside the other side": arbiter,
         "came back": f"{agreed} of {tried} times" if tried else "",
-        "triage": f"{finding.status}, {again} of {times} times, {cells.moment(finding.checked)}" if finding.status else "",
+        "triage": f"{finding.status}, {again} of {times} times, {cells.moment(finding.checked)}"
+        if finding.status
+        else "",
         "needs": "; ".join(finding.conditions),
         "first wrong at": "; ".join(finding.located),
         **{f"{answer} when": _when(finding, answer) for answer in ANSWERS},
-        "seen": " to ".join(dict.fromkeys(cells.moment(seen) for seen in (finding.first_seen, finding.last_seen) if seen)),
+        "seen": " to ".join(
+            dict.fromkeys(cells.moment(seen) for seen in (finding.first_seen, finding.last_seen) if seen)
+        ),
         **finding.evidence,
     }
     return {
@@ -87,7 +103,10 @@ def _matrix(t: pd.DataFrame) -> dict[str, Any]:
     counts = {(str(r.path), str(r.backend)): r for r in tables.agreement(t).itertuples()}
     backends = sorted({backend for _, backend in counts})
     paths = sorted({path for path, _ in counts})
-    return {"backends": backends, "rows": [(path, [_square(counts.get((path, backend))) for backend in backends]) for path in paths]}
+    return {
+        "backends": backends,
+        "rows": [(path, [_square(counts.get((path, backend))) for backend in backends]) for path in paths],
+    }
 
 
 def _square(count: Any) -> tuple[str, str, str]:  # noqa: ANN401 - a row of itertuples

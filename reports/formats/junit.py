@@ -22,7 +22,9 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def render(report: Report) -> bytes:
     """The suites with their counts; times are in seconds."""
     compared = tables.comparisons(report.frame)
-    backends = sorted({*map(str, compared["backend"].unique()), *(finding.backend for finding in report.findings)})
+    backends = sorted(
+        {*map(str, compared["backend"].unique()), *(finding.backend for finding in report.findings)}
+    )
     root = ET.Element("testsuites", name=_text(report.title))
     for backend in backends:
         suite = ET.SubElement(root, "testsuite", name=_text(backend))
@@ -54,7 +56,11 @@ def _finding(suite: ET.Element, finding: Finding, *, new: bool) -> None:
         told = ET.SubElement(case, "failure", type=_text(finding.symptom), message=_text(what))
         told.text = _text(cells.cut(finding.log or finding.detail, GREATEST_TEXT, "see finding.json"))
     else:
-        why = f"known upstream: {finding.upstream}" if finding.upstream else f"known since {finding.first_seen or 'an earlier campaign'}"
+        why = (
+            f"known upstream: {finding.upstream}"
+            if finding.upstream
+            else f"known since {finding.first_seen or 'an earlier campaign'}"
+        )
         ET.SubElement(case, "skipped", message=_text(f"{why}; {what}"))
 
 

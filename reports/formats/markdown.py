@@ -17,7 +17,18 @@ GREATEST_BYTES = 2**20
 GREATEST_CELL = 200
 GREATEST_DETAIL = 2000
 _SHARES = {"head": 0.1, "findings": 0.4, "agreement": 0.1, "ratios": 0.1, "details": 0.25}
-_FINDING = ("fingerprint", "symptom", "stage", "backend", "paths", "blame", "layer", "upstream", "hits", "status")
+_FINDING = (
+    "fingerprint",
+    "symptom",
+    "stage",
+    "backend",
+    "paths",
+    "blame",
+    "layer",
+    "upstream",
+    "hits",
+    "status",
+)
 _SPECIAL = re.compile(r"([\\`*\[\]|~#])|(?<!\w)(_)|(_)(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
@@ -54,7 +65,10 @@ def _lines(table: pd.DataFrame) -> list[str]:
     if table.empty:
         return []
     headings = cells.headings(table)
-    above = [_row(name for name, _ in headings), _row(("---:" if number else "---") for _, number in headings)]
+    above = [
+        _row(name for name, _ in headings),
+        _row(("---:" if number else "---") for _, number in headings),
+    ]
     return above + [_row(map(cell, row)) for row in cells.rows(table)]
 
 

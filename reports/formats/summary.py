@@ -28,7 +28,9 @@ def render(report: Report) -> bytes:
         "generated": report.generated.isoformat(timespec="seconds"),
         "verdict": report.verdict,
         "campaigns": _campaigns(t),
-        "seeds": sorted({seed for name in t["campaign"].unique() if (seed := named_seed(str(name))) is not None}),
+        "seeds": sorted(
+            {seed for name in t["campaign"].unique() if (seed := named_seed(str(name))) is not None}
+        ),
         "cases": int(compared["case"].nunique()),
         "comparisons": len(compared),
         "runs": len(tables.runs(t)),
@@ -43,15 +45,25 @@ def render(report: Report) -> bytes:
 
 def _campaigns(t: pd.DataFrame) -> list[dict[str, Any]]:
     ran = tables.runs(t)
-    table = ran.groupby("campaign", observed=True).agg(started=("started", "min"), runs=("run", "size")).reset_index()
+    table = (
+        ran.groupby("campaign", observed=True)
+        .agg(started=("started", "min"), runs=("run", "size"))
+        .reset_index()
+    )
     began = [None if pd.isna(started) else started.isoformat() for started in table["started"]]
     names, counts = table["campaign"].astype("str").tolist(), table["runs"].tolist()
-    return [{"campaign": name, "started": at, "runs": count} for name, at, count in zip(names, began, counts, strict=True)]
+    return [
+        {"campaign": name, "started": at, "runs": count}
+        for name, at, count in zip(names, began, counts, strict=True)
+    ]
 
 
 def _counts(t: pd.DataFrame, by: str) -> dict[str, dict[str, int]]:
     table = tables.verdict_counts(t, (by,)).set_index(by)
-    return {str(name): {str(column): int(count) for column, count in row.items()} for name, row in table.iterrows()}
+    return {
+        str(name): {str(column): int(count) for column, count in row.items()}
+        for name, row in table.iterrows()
+    }
 
 
 def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:

@@ -17,7 +17,9 @@ def render(told: Mapping[str, Any]) -> bytes:
     """The page of what `difftest selftest --json` prints."""
     environment = ", ".join(f"{key} {value}" for key, value in told.get("environment", {}).items())
     parts = {"planted": told.get("planted"), "null": told.get("null"), "seed": told["seed"]}
-    page = template(FILENAME).render(told=parts, environment=environment, verdict=_verdict(parts), plot=_plot(told))
+    page = template(FILENAME).render(
+        told=parts, environment=environment, verdict=_verdict(parts), plot=_plot(told)
+    )
     return page.encode()
 
 
@@ -29,9 +31,13 @@ def _verdict(told: Mapping[str, Any]) -> str:
         )
         apart = planted["fingerprints"]
         if apart["purity"] is not None:
-            said.append(f"Fingerprints: {apart['purity']:.1%} are one defect's, {apart['completeness']:.1%} of the defects have one.")
+            said.append(
+                f"Fingerprints: {apart['purity']:.1%} are one defect's, {apart['completeness']:.1%} of the defects have one."
+            )
     if null := told["null"]:
-        said.append(f"{null['false_findings'] or 'No'} false findings in {null['cases']:,} cases ({null['runs']:,} runs).")
+        said.append(
+            f"{null['false_findings'] or 'No'} false findings in {null['cases']:,} cases ({null['runs']:,} runs)."
+        )
     return " ".join(said)
 
 

@@ -15,7 +15,13 @@ def few(case: Case, steps: int) -> bool:
     if steps > MOST_STEPS:
         return False
     drawn = [numbers.batch(case, step) for step in range(steps)]
-    sizes = [array.size for array in (*numbers.weights(case).values(), *(a for batch in drawn for a in (batch.inputs, batch.targets)))]
+    sizes = [
+        array.size
+        for array in (
+            *numbers.weights(case).values(),
+            *(a for batch in drawn for a in (batch.inputs, batch.targets)),
+        )
+    ]
     return max(sizes) <= MOST and sum(sizes) <= 4 * MOST
 
 
@@ -36,7 +42,10 @@ def batch(case: Case, steps: int, what: Literal["inputs", "targets"]) -> str:
 def plain_weights(case: Case) -> tuple[str, ...]:
     """The lines that make the case's kind of weights of torch's own initial ones; none for most kinds."""
     if case.data.regime == "exact":
-        return ("for parameter in model.parameters():", "    parameter.data.copy_(torch.randint(-1, 2, parameter.shape))")
+        return (
+            "for parameter in model.parameters():",
+            "    parameter.data.copy_(torch.randint(-1, 2, parameter.shape))",
+        )
     if case.data.regime != "sharp":
         return ()
     kinds = layers.Attention | layers.FlashAttention

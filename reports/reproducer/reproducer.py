@@ -2,7 +2,7 @@
 
 The one idea: a script is the case spelled out. `reports.reproducer.script` says what of it is data (layers, placements, numbers); how a backend is
 used is a template, `reports/templates/reproducers/<backend>.py.jinja`, and there is no list of them.
-"""
+"""  # noqa: E501
 
 import ast
 import re
@@ -58,11 +58,19 @@ def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | N
         return None
     known = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)
     if isinstance(outcome, Failure):
-        return Fault(kind=kind, stage=known.stage, step=known.step, failure=outcome.kind, needle=needle(outcome.message))
+        return Fault(
+            kind=kind,
+            stage=known.stage,
+            step=known.step,
+            failure=outcome.kind,
+            needle=needle(outcome.message),
+        )
     if kind != "numbers":
         return known
     assert measurement is not None  # noqa: S101  a mismatch was measured
-    return Fault(kind=kind, stage=known.stage, step=known.step, tensor=known.tensor, tolerance=tolerance(measurement))
+    return Fault(
+        kind=kind, stage=known.stage, step=known.step, tensor=known.tensor, tolerance=tolerance(measurement)
+    )
 
 
 def tolerance(measurement: Measurement) -> float:
@@ -96,7 +104,11 @@ def needle(message: str) -> str:
 
 def backends() -> tuple[str, ...]:
     """The backends that have a template, by name."""
-    found = (name.removeprefix(f"{FOLDER}/") for name in _environment().list_templates() if name.startswith(f"{FOLDER}/"))
+    found = (
+        name.removeprefix(f"{FOLDER}/")
+        for name in _environment().list_templates()
+        if name.startswith(f"{FOLDER}/")
+    )
     return tuple(sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)))
 
 
@@ -124,7 +136,9 @@ def render(  # noqa: PLR0913  a case, who shows what of it, and how
     `plan` is what the layout means to `parallelize_module`. `plain`: with any numbers, which is shorter, for a failure that does not depend
     on the case's own.
     """
-    script = Script(case=case, backend=backend, fault=shown, title=spelling.docstring(title), plan=plan or {}, plain=plain)
+    script = Script(
+        case=case, backend=backend, fault=shown, title=spelling.docstring(title), plan=plan or {}, plain=plain
+    )
     text = _environment().get_template(f"{FOLDER}/{backend}{SUFFIX}").render(it=script, Stage=Stage)
     return re.sub(r"\n{4,}", "\n\n\n", _pruned(text)).strip("\n") + "\n"
 
@@ -135,7 +149,9 @@ def _pruned(text: str) -> str:
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            node.names = [alias for alias in node.names if (alias.asname or alias.name).partition(".")[0] in used]
+            node.names = [
+                alias for alias in node.names if (alias.asname or alias.name).partition(".")[0] in used
+            ]
             lines[node.lineno - 1] = ast.unparse(node) if node.names else _GONE
     return "\n".join(line for line in lines if line != _GONE)
 
@@ -144,7 +160,11 @@ def _pruned(text: str) -> str:
 def _environment() -> Environment:
     """Templates of Python: what is not ours goes through `repr`, nothing is escaped for HTML."""
     environment = Environment(  # noqa: S701  it is no markup
-        loader=PackageLoader("reports"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        loader=PackageLoader("reports"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
     environment.filters["repr"] = repr
     return environment

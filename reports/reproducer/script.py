@@ -89,7 +89,9 @@ class Script:
     @property
     def all_floats(self) -> bool:
         """Whether everything fed is a float."""
-        return not self.case.model.tokens and not self.case.model.segments and self.case.training.loss == "mse"
+        return (
+            not self.case.model.tokens and not self.case.model.segments and self.case.training.loss == "mse"
+        )
 
     @property
     def dtype(self) -> str:
@@ -148,7 +150,9 @@ class Script:
     @property
     def collective(self) -> data.Collective:
         """The model's collective, which it has one of; only where `has("Collective")`."""
-        return next(layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.Collective))
+        return next(
+            layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.Collective)
+        )
 
     def placed_at(self, name: str) -> str:
         """The placements of the parameter whose name is in the variable `name`."""
@@ -164,7 +168,11 @@ class Script:
     def ties(self) -> tuple[tuple[str, str], ...]:
         """Tied layers as (layer, embedding) indexed from `model`."""
         walked = data.walk(self.case.model.layers)
-        return tuple((spelling.index(path), "[0]") for path, layer in walked if isinstance(layer, data.Linear) and layer.tied)
+        return tuple(
+            (spelling.index(path), "[0]")
+            for path, layer in walked
+            if isinstance(layer, data.Linear) and layer.tied
+        )
 
     def has(self, kind: str) -> bool:
         """Whether any layer is of that class of `difftest.cases.layers`."""
@@ -173,7 +181,9 @@ class Script:
     def attention(self, flag: str) -> bool:
         """Whether any attention is `causal`, has `segments` or `groups`."""
         found = [layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.Attention)]
-        return any(layer.heads > layer.kv_heads if flag == "groups" else getattr(layer, flag) for layer in found)
+        return any(
+            layer.heads > layer.kv_heads if flag == "groups" else getattr(layer, flag) for layer in found
+        )
 
     @property
     def extras(self) -> bool:
@@ -246,7 +256,11 @@ class Script:
         """The options of `DistributedDataParallel` that are not at their defaults, as further arguments."""
         chosen, usual = self.case.replication, Replication()
         names = [name for name in chosen.__struct_fields__ if name not in {"no_sync", "own_weights"}]
-        return "".join(f", {name}={getattr(chosen, name)!r}" for name in names if getattr(chosen, name) != getattr(usual, name))
+        return "".join(
+            f", {name}={getattr(chosen, name)!r}"
+            for name in names
+            if getattr(chosen, name) != getattr(usual, name)
+        )
 
     @property
     def acts(self) -> tuple[str, ...]:
@@ -257,7 +271,11 @@ class Script:
     def copied_axes(self) -> tuple[str, ...]:
         """The mesh axes over which the tensor is replicated."""
         at = self.case.layout.parameters[self.fault.tensor]
-        return tuple(n for (n, size), p in zip(self.case.layout.mesh.axes, at, strict=True) if isinstance(p, Replicate) and size > 1)
+        return tuple(
+            n
+            for (n, size), p in zip(self.case.layout.mesh.axes, at, strict=True)
+            if isinstance(p, Replicate) and size > 1
+        )
 
     def expected_kind(self, local: bool, dtensors: bool) -> str:  # noqa: FBT001  a template has no keywords to spare
         """Shape and dtype that the tensor must have; of an updated parameter that is a DTensor, its placements too.
@@ -273,26 +291,42 @@ class Script:
             lead = f"len(feed(torch.empty({rows})))" if local else str(rows)
             middle = f"{case.model.sequence}, " if case.model.sequence else ""
             return f"(({lead}, {middle}{case.model.outputs}), {self.dtype})"
-        placements = f", {spelling.placements(case.layout.parameters[self.fault.tensor])}" if dtensors and self.wants_parameter else ""
+        placements = (
+            f", {spelling.placements(case.layout.parameters[self.fault.tensor])}"
+            if dtensors and self.wants_parameter
+            else ""
+        )
         return f"({shape!r}, {self.dtype}{placements})"
 
     @property
     def death(self) -> str:
         """Whether the rank that `died` did so as the run did."""
         name = self.fault.failure
-        return f"died.exit_code == {name.split()[-1]}" if name.startswith("exit status") else f"died.signal_name == {name!r}"
+        return (
+            f"died.exit_code == {name.split()[-1]}"
+            if name.startswith("exit status")
+            else f"died.signal_name == {name!r}"
+        )
 
     @property
     def status(self) -> str:
         """Whether the child process that `died` did so as the run did."""
         name = self.fault.failure
-        return f"died.returncode == {name.split()[-1]}" if name.startswith("exit status") else f"died.returncode == -signal.{name}"
+        return (
+            f"died.returncode == {name.split()[-1]}"
+            if name.startswith("exit status")
+            else f"died.returncode == -signal.{name}"
+        )
 
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
         """The modules that a script on XLA imports first."""
         own = ([] if self.plain else ["hashlib"]) + ["os", "sys", *more]
         dies = ["subprocess"] if self.fault.kind in ("crash", "hang") else []
-        signals = ["signal"] if self.fault.kind == "crash" and not self.fault.failure.startswith("exit status") else []
+        signals = (
+            ["signal"]
+            if self.fault.kind == "crash" and not self.fault.failure.startswith("exit status")
+            else []
+        )
         return sorted([*own, *dies, *signals])
 
     def cut_dims(self, axis: str) -> Mapping[str, int]:
@@ -301,7 +335,11 @@ class Script:
         if axis not in names:
             return {}
         found = {name: at[names.index(axis)] for name, at in self.case.layout.parameters.items()}
-        return {name: placement.dim for name, placement in found.items() if isinstance(placement, Shard) and placement.dim}
+        return {
+            name: placement.dim
+            for name, placement in found.items()
+            if isinstance(placement, Shard) and placement.dim
+        }
 
     def keeps_whole(self, left_out: set[str]) -> bool:
         """Whether the plan leaves any layer whole."""

@@ -39,13 +39,17 @@ def _call(name: str, arguments: list[str], indent: int) -> str:
 def _layer(layer: data.Layer, path: str, indent: int, *, moves: bool) -> str:
     match layer:
         case data.Residual():
-            inner = [_layer(one, f"{path}.{n}", indent + 4, moves=moves) for n, one in enumerate(layer.layers)]
+            inner = [
+                _layer(one, f"{path}.{n}", indent + 4, moves=moves) for n, one in enumerate(layer.layers)
+            ]
             return _call("Residual", inner, indent)
         case data.Dropout():
             return f'Dropout("mask {path}")'
         case data.Attention():
             flags = [f"{flag}=True" for flag in ("causal", "segments") if getattr(layer, flag)]
-            return f"Attention({', '.join([str(layer.width), str(layer.heads), str(layer.kv_heads), *flags])})"
+            return (
+                f"Attention({', '.join([str(layer.width), str(layer.heads), str(layer.kv_heads), *flags])})"
+            )
         case data.Collective() | data.FlashAttention():
             return f"{type(layer).__name__}()"
         case data.Redistribute():
@@ -68,7 +72,9 @@ def _torch_layer(layer: data.Layer, path: str) -> str:
         case data.Embedding():
             return f"nn.Embedding({layer.vocabulary}, {layer.width})"
         case data.Conv():
-            return f"SequenceConv({layer.inputs}, {layer.outputs}, {layer.kernel}, padding={layer.kernel // 2})"
+            return (
+                f"SequenceConv({layer.inputs}, {layer.outputs}, {layer.kernel}, padding={layer.kernel // 2})"
+            )
         case _:
             msg = f"layer {path} is a {type(layer).__name__}, which cannot be spelled out"
             raise ValueError(msg)
@@ -102,7 +108,9 @@ def placements(at: Placements) -> str:
 
 def partition_spec(case: Case, at: Placements, dims: int) -> str:
     """torch_xla's partition spec as a tuple: for each tensor dim the mesh axes that shard it."""
-    held = [[n for n, p in zip(case.layout.mesh.names, at, strict=True) if p == Shard(dim)] for dim in range(dims)]
+    held = [
+        [n for n, p in zip(case.layout.mesh.names, at, strict=True) if p == Shard(dim)] for dim in range(dims)
+    ]
     return repr(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in held))
 
 
@@ -122,7 +130,9 @@ def data_ranks(case: Case) -> int:
 
 def batch_axes(case: Case) -> list[tuple[str, int]]:
     """The axes of more than one rank that cut the rows, outermost first."""
-    return [(name, size) for name, size in case.layout.mesh.axes if name in case.layout.batch_axes and size > 1]
+    return [
+        (name, size) for name, size in case.layout.mesh.axes if name in case.layout.batch_axes and size > 1
+    ]
 
 
 def groups(case: Case, axis: int) -> list[list[int]]:
@@ -137,7 +147,9 @@ def pairs(case: Case, axis: int) -> list[tuple[int, int]]:
 
 def loss_groups(case: Case) -> list[list[int]]:
     """The ranks whose shares of the loss add up to the whole."""
-    copied = [number for number, name in enumerate(case.layout.mesh.names) if name not in case.layout.batch_axes]
+    copied = [
+        number for number, name in enumerate(case.layout.mesh.names) if name not in case.layout.batch_axes
+    ]
     return _apart(case, lambda at: tuple(at[number] for number in copied))
 
 
@@ -169,7 +181,9 @@ def brief(text: str) -> str:
 
 def docstring(text: str) -> str:
     """Text that may stand in a docstring's one line, whatever a log put into it."""
-    plain = "".join(character if character.isascii() and character.isprintable() else " " for character in text)
+    plain = "".join(
+        character if character.isascii() and character.isprintable() else " " for character in text
+    )
     safe = " ".join(plain.replace("\\", "/").replace('"', "'").split())
     return safe if len(safe) <= MOST_TITLE else safe[: MOST_TITLE - 3] + "..."
 

@@ -20,7 +20,9 @@ parts = torch.randn(2, 3, 4)
 expected = model(parts).sum().item() / 2
 model, parts = model.to("xla"), parts.to("xla")
 try:
-    actual = gradient_accumulation(lambda part: checkpoint(model[1].forward, model[0](part)).sum(), (parts,), model).item()
+    actual = gradient_accumulation(
+        lambda part: checkpoint(model[1].forward, model[0](part)).sum(), (parts,), model
+    ).item()
 except AssertionError as error:
     actual = repr(error)
 print(f"expected {expected}, actual {actual}")

@@ -23,7 +23,9 @@ def replica() -> list[float]:
     distributed.distributed_c10d._world.group_count = rank  # groups of one process need different names
     distributed.init_process_group("xla", init_method="xla://")
     weight = torch.full((2, 2), 1.0 + rank).to(torch_xla.device())
-    distributed._broadcast_coalesced(distributed.group.WORLD, [weight], 1 << 20, 0)  # what DistributedDataParallel calls
+    distributed._broadcast_coalesced(
+        distributed.group.WORLD, [weight], 1 << 20, 0
+    )  # what DistributedDataParallel calls
     while rank and not torch_xla._XLAC._xla_get_num_cached_compilation_graph():
         time.sleep(0.01)  # replicas of one process must share one program: rank 0 compiles it
     torch_xla._XLAC._set_all_reduce_token(str(torch_xla.device()), None)

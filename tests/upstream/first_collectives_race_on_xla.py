@@ -31,7 +31,9 @@ def status() -> int:
     """Of a process with all replicas: 0, or 1 where one traced another's collective too, or less for a signal's number."""
     child = os.fork()
     if not child:
-        os._exit(set(pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()) != {1})
+        os._exit(
+            set(pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()) != {1}
+        )
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

@@ -6,7 +6,11 @@ import sys
 
 if sys.argv[1:] != ["crash"]:
     died = subprocess.run([sys.executable, __file__, "crash"], capture_output=True, text=True, check=False)
-    print("expected exit status 0, actual", died.returncode, *[line for line in died.stderr.splitlines() if "Check failed" in line][:1])
+    print(
+        "expected exit status 0, actual",
+        died.returncode,
+        *[line for line in died.stderr.splitlines() if "Check failed" in line][:1],
+    )
     sys.exit(0 if died.returncode < 0 else 1)
 
 os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2", XLA_THREAD_POOL_SIZE="16")

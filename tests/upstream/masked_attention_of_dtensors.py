@@ -14,12 +14,17 @@ from torch.distributed.tensor import Replicate, distribute_tensor
 
 distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
 mesh = init_device_mesh("cpu", (1,))
-query, mask = (distribute_tensor(tensor, mesh, [Replicate()]) for tensor in (torch.ones(2, 2, 8, 8), torch.zeros(2, 2, 8, 8)))
+query, mask = (
+    distribute_tensor(tensor, mesh, [Replicate()])
+    for tensor in (torch.ones(2, 2, 8, 8), torch.zeros(2, 2, 8, 8))
+)
 said = {}
 for kernel in ("efficient", "cudnn"):
     for given in (None, mask):
         try:
-            getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}_attention")(query, query, query, given, compute_log_sumexp=True)
+            getattr(torch.ops.aten, f"_scaled_dot_product_{kernel}_attention")(
+                query, query, query, given, compute_log_sumexp=True
+            )
         except (NotImplementedError, RuntimeError) as error:
             said[kernel, given is mask] = "Sharding propagation failed" in str(error)
 lacking = [kernel for kernel, masked in said if masked and said[kernel, True] and not said[kernel, False]]

@@ -20,5 +20,7 @@ mesh = init_device_mesh("xla", (2, 2), mesh_dim_names=("dp", "tp"))
 weight = torch.zeros(8, 8).to(torch_xla.device())
 distribute_tensor(weight, mesh, [Shard(0), Shard(0)])
 held = {tuple(shard.data.shape) for shard in XLAShardedTensor(weight).local_shards}
-print(f"expected every device to hold (2, 8), actual {sorted(held)}, {torch_xla._XLAC._get_xla_sharding_spec(weight)}")
+print(
+    f"expected every device to hold (2, 8), actual {sorted(held)}, {torch_xla._XLAC._get_xla_sharding_spec(weight)}"
+)
 sys.exit(held == {(2, 8)})

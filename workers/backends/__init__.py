@@ -17,12 +17,14 @@ def candidates(wanted: tuple[str, ...] = ()) -> dict[str, ModuleType]:
 
     A name may end in an environment, as `xla_spmd@2.8` (`workers.cluster.environments`). A backend whose file names extras of this package in
     `ON_REQUEST` needs others than the usual ones, and runs only where it is named.
-    """
+    """  # noqa: E501
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
     plugins.require(__name__, map(_plain, wanted), allowed)
     chosen = wanted or allowed
     loaded = {name: plugins.load(__name__, name) for name in chosen}
-    return {name: backend for name, backend in loaded.items() if wanted or not getattr(backend, "ON_REQUEST", "")}
+    return {
+        name: backend for name, backend in loaded.items() if wanted or not getattr(backend, "ON_REQUEST", "")
+    }
 
 
 def _plain(name: str) -> str:

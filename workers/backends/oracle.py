@@ -46,7 +46,12 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
         alone = case.unsharded().layout.mesh
         dtype = str(tensor.dtype).removeprefix("torch.")
-        return Sharded(shape=tuple(tensor.shape), dtype=dtype, placements=replicated(alone), pieces={0: tensor.double().numpy().copy()})
+        return Sharded(
+            shape=tuple(tensor.shape),
+            dtype=dtype,
+            placements=replicated(alone),
+            pieces={0: tensor.double().numpy().copy()},
+        )
 
     yield Session(
         dtype=torch.float64,
@@ -75,7 +80,11 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     dtype = getattr(torch, case.dtype)
     native = train(dataclasses.replace(joined, dtype=dtype))
     noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2)
-    events = {"greatest": greatest, "in_range": in_range(case.dtype, greatest) and finite(native), "native": farthest}
+    events = {
+        "greatest": greatest,
+        "in_range": in_range(case.dtype, greatest) and finite(native),
+        "native": farthest,
+    }
     return dataclasses.replace(truth, noise=noise, events=events)
 
 

@@ -48,7 +48,9 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     return wrap(member.case.replication, start(member.case, member.rank, module).to(member.device), devices)
 
 
-def wrap(options: Replication, module: "nn.Module", devices: "list[torch.device] | None" = None) -> "nn.Module":
+def wrap(
+    options: Replication, module: "nn.Module", devices: "list[torch.device] | None" = None
+) -> "nn.Module":
     """`DistributedDataParallel` around a module on its device."""
     from torch.nn.parallel import DistributedDataParallel
 

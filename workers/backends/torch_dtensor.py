@@ -70,7 +70,9 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
         for name, parameter in inner.named_parameters(recurse=False):
             inner.register_parameter(name, placed[parameter])
         for name, buffer in inner.named_buffers(recurse=False):
-            inner.register_buffer(name, _distributed(member, buffer, replicated(layout.mesh)), persistent=False)
+            inner.register_buffer(
+                name, _distributed(member, buffer, replicated(layout.mesh)), persistent=False
+            )
     return module
 
 

@@ -60,7 +60,9 @@ def by_axis(case: Case, name: str) -> dict[str, Shard | Replicate]:
 
 def _uneven(case: Case, placements: dict[str, Shard | Replicate], shape: tuple[int, ...], dim: int) -> bool:
     """Whether the axes that cut `dim`, that of tensor parallelism among them, leave a remainder."""
-    return bool(shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh))
+    return bool(
+        shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh)
+    )
 
 
 def environment(_case: Case) -> dict[str, str]:
@@ -72,7 +74,9 @@ def environment(_case: Case) -> dict[str, str]:
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Shards over the layout's mesh, one axis or two."""
     with process_groups.joined(case, rank, rendezvous) as member:
-        yield process_groups.local_session(member, lambda module: shard(case, module.to(member.device), member.mesh), quiet)
+        yield process_groups.local_session(
+            member, lambda module: shard(case, module.to(member.device), member.mesh), quiet
+        )
 
 
 def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
@@ -83,7 +87,9 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
     from torch.distributed.fsdp import fully_shard
 
     assert mesh.mesh_dim_names  # noqa: S101  our meshes have names
-    dims = {parameter: _dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()}
+    dims = {
+        parameter: _dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()
+    }
     placement = partial(_placement, dims)
     for path in reversed(_blocks(case)):
         fully_shard(module.get_submodule(path), mesh=mesh, shard_placement_fn=placement)
@@ -94,7 +100,11 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
 def _blocks(case: Case) -> list[str]:
     layers = list(data.walk(case.model.layers))
     tied = [path for path, layer in layers if isinstance(layer, data.Linear) and layer.tied]
-    return [p for p, layer in layers if isinstance(layer, data.Residual) and not any(t.startswith(f"{p}.") for t in tied)]
+    return [
+        p
+        for p, layer in layers
+        if isinstance(layer, data.Residual) and not any(t.startswith(f"{p}.") for t in tied)
+    ]
 
 
 def _dim(case: Case, name: str, axis: str) -> int:

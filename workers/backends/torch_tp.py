@@ -46,7 +46,9 @@ def environment(_case: Case) -> dict[str, str]:
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Joins with a mesh that has an axis of one rank to shard over where the layout only replicates."""
     with process_groups.joined(case, rank, rendezvous, _mesh(case)) as member:
-        yield process_groups.local_session(member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always)
+        yield process_groups.local_session(
+            member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always
+        )
 
 
 def _always(_module: "nn.Module", _last: bool) -> AbstractContextManager[None]:  # noqa: FBT001
@@ -77,7 +79,9 @@ def _data_axes(case: Case) -> tuple[str, ...]:
 
 def _only_replicates(case: Case) -> bool:
     """Whether there is one data axis and every parameter is replicated over it."""
-    return len(_data_axes(case)) == 1 and all(isinstance(p[0], Replicate) for p in case.layout.parameters.values())
+    return len(_data_axes(case)) == 1 and all(
+        isinstance(p[0], Replicate) for p in case.layout.parameters.values()
+    )
 
 
 def _mesh(case: Case) -> Mesh:

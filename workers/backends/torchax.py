@@ -55,8 +55,15 @@ def unsupported(case: Case) -> str | None:
 def _uneven(case: Case) -> bool:
     layout, shapes = case.layout, case.model.parameters()
     rows = (case.data.batch // case.training.accumulation, case.model.sequence)
-    tensors = [(rows, layout.batch), *((shapes[name], placements) for name, placements in layout.parameters.items())]
-    return any(size % ways(dim, placements, layout.mesh) for shape, placements in tensors for dim, size in enumerate(shape))
+    tensors = [
+        (rows, layout.batch),
+        *((shapes[name], placements) for name, placements in layout.parameters.items()),
+    ]
+    return any(
+        size % ways(dim, placements, layout.mesh)
+        for shape, placements in tensors
+        for dim, size in enumerate(shape)
+    )
 
 
 def processes(_case: Case) -> int:
@@ -70,10 +77,17 @@ def environment(case: Case) -> dict[str, str]:
     On a GPU JAX takes memory as it needs it (by default 75 % of the card at once), and XLA is deterministic.
     """
     if cards() >= case.world_size and any(map(find_spec, PLUGINS)):
-        return {PLATFORMS: ON_CARDS, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_FLAGS": f"{SAME_PRECISION} {devices.DETERMINISTIC}"}
+        return {
+            PLATFORMS: ON_CARDS,
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_FLAGS": f"{SAME_PRECISION} {devices.DETERMINISTIC}",
+        }
     if devices.kind() == "TPU" and devices.chips() >= case.world_size:
         return {PLATFORMS: "tpu", "XLA_FLAGS": SAME_PRECISION}
-    return {PLATFORMS: "cpu", "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}"}
+    return {
+        PLATFORMS: "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}",
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +111,9 @@ class _World:
         """JAX's name for placements."""
         from jax.sharding import NamedSharding, PartitionSpec
 
-        return NamedSharding(self.mesh, PartitionSpec(*sharding.partition_spec(dims, placements, self.case.layout.mesh.names)))
+        return NamedSharding(
+            self.mesh, PartitionSpec(*sharding.partition_spec(dims, placements, self.case.layout.mesh.names))
+        )
 
 
 @contextmanager
@@ -134,7 +150,9 @@ def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -
     from workers.torch.flash import allowed
 
     mask = allowed(query, key, scores)
-    return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=scores.causal and mask is None, scale=scores.scale)
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=scores.causal and mask is None, scale=scores.scale
+    )
 
 
 def _place(world: _World, module: "nn.Module") -> "nn.Module":
@@ -183,11 +201,17 @@ def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
     """Every rank's piece, from the shard on its own device where that holds it."""
     array: Any = tensor.jax()  # type: ignore[attr-defined]
     held = {
-        shard.device.id: (shard.index, shard.replica_id, np.asarray(shard.data).astype(np.float32)) for shard in array.addressable_shards
+        shard.device.id: (shard.index, shard.replica_id, np.asarray(shard.data).astype(np.float32))
+        for shard in array.addressable_shards
     }
     shards = [held[device.id] for device in world.mesh.devices.flat]
     pieces = sharding.cut(array.shape, shards, placements, world.case.layout.mesh)
-    return Sharded(shape=tuple(array.shape), dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces)
+    return Sharded(
+        shape=tuple(array.shape),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        placements=placements,
+        pieces=pieces,
+    )
 
 
 def _describe() -> dict[str, str]:

@@ -51,4 +51,6 @@ def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
     if processes(replica.case) == 1:  # groups are registered by name, which is a count, for the whole process
         distributed.distributed_c10d._world.group_count = replica.rank  # noqa: SLF001
     distributed.init_process_group("xla", init_method="xla://")
-    return torch_ddp.wrap(replica.case.replication, replica.move(torch_ddp.start(replica.case, replica.rank, module)))
+    return torch_ddp.wrap(
+        replica.case.replication, replica.move(torch_ddp.start(replica.case, replica.rank, module))
+    )

@@ -63,7 +63,9 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         tie(module, case.model)
         return _wrapped(module, world)
 
-    with sharding.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
+    with sharding.session(
+        world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)
+    ) as joined:
         yield joined
 
 

@@ -41,7 +41,9 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
 
 @contextmanager
-def joined(case: Case, kernels_of: "Callable[[sharding.World], tuple[Operators, dict[str, str]]]") -> Iterator["Session"]:
+def joined(
+    case: Case, kernels_of: "Callable[[sharding.World], tuple[Operators, dict[str, str]]]"
+) -> Iterator["Session"]:
     """A session with these operators, and what the environment says of them."""
     world = sharding.join(case)
     operators, kernels = kernels_of(world)
@@ -50,7 +52,9 @@ def joined(case: Case, kernels_of: "Callable[[sharding.World], tuple[Operators, 
     def place(module: "nn.Module") -> "nn.Module":
         return _placed(module, world)
 
-    with sharding.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators) as session:
+    with sharding.session(
+        world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators
+    ) as session:
         scans = case.start.accumulation == "scan" and case.training.accumulation > 1
         accumulate = partial(scan.accumulate, world) if scans else None
         yield replace(session, environment={**session.environment, **kernels}, accumulate=accumulate)

@@ -27,8 +27,14 @@ environment = devices.environment
 def unsupported(case: Case) -> str | None:
     """Layouts that no plan of `parallelize_module` expresses."""
     data_axes = range(len(case.layout.mesh.axes) - 1)
-    if any(placements[axis] != Replicate() for placements in case.layout.parameters.values() for axis in data_axes):
-        return "parallelize_module shards parameters over tp alone; the layout shards them over another axis too"
+    if any(
+        placements[axis] != Replicate()
+        for placements in case.layout.parameters.values()
+        for axis in data_axes
+    ):
+        return (
+            "parallelize_module shards parameters over tp alone; the layout shards them over another axis too"
+        )
     return tp_plan.refusal(case)
 
 
@@ -54,5 +60,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         tie(module, case.model)
         return module
 
-    with sharding.session(world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)) as joined:
+    with sharding.session(
+        world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)
+    ) as joined:
         yield joined

@@ -43,7 +43,9 @@ class Runner:
             free.bind(("", 0))
             return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
 
-    def run(self, case: bytes, backend: str, deadline: float, options: dict[str, str], share: Share | None = None) -> Outcome:
+    def run(
+        self, case: bytes, backend: str, deadline: float, options: dict[str, str], share: Share | None = None
+    ) -> Outcome:
         """One run, or one node's share of it; `case` as canonical JSON. `UnsupportedError` where this node's packages cannot do it."""
         asked = Case.from_json(case)
         if reason := plugins.load("workers.backends", backend).unsupported(asked):
@@ -64,7 +66,10 @@ class Crew:
             asked["num_cpus"] = 1
         self._members = [
             Runner.options(  # type: ignore[attr-defined]
-                **asked, scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index)
+                **asked,
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    self._group, placement_group_bundle_index=index
+                ),
             ).remote()
             for index in range(environment.nodes)
         ]
@@ -76,7 +81,13 @@ class Crew:
 
     def lacking(self, modules: tuple[str, ...]) -> list[str]:
         """The modules that any member lacks."""
-        return sorted({name for names in _asked([member.lacking.remote(modules) for member in self._members]) for name in names})
+        return sorted(
+            {
+                name
+                for names in _asked([member.lacking.remote(modules) for member in self._members])
+                for name in names
+            }
+        )
 
     def run(self, case: bytes, backend: str, deadline: float, options: dict[str, str]) -> Outcome:
         """One run whose ranks the members share; `case` as canonical JSON. `InfrastructureError` where they do not meet."""
@@ -101,7 +112,9 @@ def _asked(references: Sequence[Any]) -> list[Any]:
     try:
         return list(ray.get(list(references)))
     except ray.exceptions.RayTaskError as error:
-        raise (error.cause if isinstance(error.cause, InfrastructureError) else InfrastructureError(str(error))) from error
+        raise (
+            error.cause if isinstance(error.cause, InfrastructureError) else InfrastructureError(str(error))
+        ) from error
     except ray.exceptions.RayError:
         ray.actor.exit_actor()
         raise
@@ -118,7 +131,9 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome:
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     if not failures:
         return reduce(Trace.merged, [outcome for outcome in outcomes if isinstance(outcome, Trace)])
-    if len(failures) == len(outcomes) and all((failure.symptom, failure.stage) == (Symptom.HANG, Stage.BUILD) for failure in failures):
+    if len(failures) == len(outcomes) and all(
+        (failure.symptom, failure.stage) == (Symptom.HANG, Stage.BUILD) for failure in failures
+    ):
         msg = f"the nodes of a run did not meet: {failures[0].message}"
         raise InfrastructureError(msg)
     return min(failures, key=lambda failure: CONSEQUENCES.index(failure.symptom))

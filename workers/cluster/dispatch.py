@@ -154,7 +154,9 @@ class Team:
     def _why(self) -> str:
         have = {name: amount for name, amount in ray.cluster_resources().items() if ":" not in name}
         told = f"the cluster did not place a worker for {self._environment} within {self._environment.seconds_to_place:g} s"
-        return f"{told}: the cluster has {have}" + (f"; the last one failed: {self._trouble}" if self._trouble else "")
+        return f"{told}: the cluster has {have}" + (
+            f"; the last one failed: {self._trouble}" if self._trouble else ""
+        )
 
 
 class Pool:
@@ -163,7 +165,13 @@ class Pool:
     `places` says which backends run where; by default the file in `DIFFTEST_ENVIRONMENTS`, else what the nodes ask for.
     """
 
-    def __init__(self, workers: int, *, deadline: float = sandbox.DEADLINE_SECONDS, places: Sequence[Environment] | None = None) -> None:
+    def __init__(
+        self,
+        workers: int,
+        *,
+        deadline: float = sandbox.DEADLINE_SECONDS,
+        places: Sequence[Environment] | None = None,
+    ) -> None:
         self._deadline, self._workers = deadline, workers
         known = environments.given() if places is None else tuple(places)
         self._places = environments.found(_nodes()) if known is None else known

@@ -125,9 +125,15 @@ def found(nodes: Iterable[Resources]) -> tuple[Environment, ...]:
     """What `nodes`, given by their resources, ask for: each side's backends go where its accelerators are, if not all nodes have them."""
     nodes = tuple(nodes)
     amounts = {name: [node[name] for node in nodes if node.get(name)] for name in ACCELERATORS}
-    some = {name: have for name, have in amounts.items() if have and (name == EXCLUSIVE or len(have) < len(nodes))}
+    some = {
+        name: have for name, have in amounts.items() if have and (name == EXCLUSIVE or len(have) < len(nodes))
+    }
     return tuple(
-        Environment(backends=ACCELERATORS[name], resources={name: min(have)}, workers=len(have) if name == EXCLUSIVE else None)
+        Environment(
+            backends=ACCELERATORS[name],
+            resources={name: min(have)},
+            workers=len(have) if name == EXCLUSIVE else None,
+        )
         for name, have in some.items()
     )
 
@@ -135,7 +141,9 @@ def found(nodes: Iterable[Resources]) -> tuple[Environment, ...]:
 def of(backend: str, environments: Iterable[Environment]) -> Environment:
     """The first environment whose pattern fits `backend`; the plain one where none does. `UsageError` where it names a missing one."""
     named = IN in backend
-    fitting = (one for one in environments if (IN in one.backends) == named and fnmatchcase(backend, one.backends))
+    fitting = (
+        one for one in environments if (IN in one.backends) == named and fnmatchcase(backend, one.backends)
+    )
     environment = next(fitting, PLAIN)
     if named and environment is PLAIN:
         msg = f'backend {backend!r} names an environment; the file in {VARIABLE} must have one whose `backends` fits it, as "*{IN}..."'

@@ -54,12 +54,22 @@ def _reaches(case: Case) -> bool:
 
 def _fault(name: str, about: str, act: Callable[[], object]) -> Fault:
     planted = _in_forward(act)
-    return Fault(name=name, about=about, backends=BACKENDS, blame=BACKEND, reaches=_reaches, plant=planted, least_cards=LEAST_CARDS)
+    return Fault(
+        name=name,
+        about=about,
+        backends=BACKENDS,
+        blame=BACKEND,
+        reaches=_reaches,
+        plant=planted,
+        least_cards=LEAST_CARDS,
+    )
 
 
 _ON_A_GPU = (
     _fault("device_assertion", "a kernel reads past a tensor's end", _beyond_the_end),
-    _fault("device_launch", "a kernel is launched with more threads than a block may have", _too_many_threads),
+    _fault(
+        "device_launch", "a kernel is launched with more threads than a block may have", _too_many_threads
+    ),
     _fault("device_memory", "the process takes all of the GPU's memory", _all_memory),
 )
 FAULTS = _ON_A_GPU if cards() else ()

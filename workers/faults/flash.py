@@ -43,7 +43,11 @@ def _changing(change_for: Callable[[Case], Change]) -> Callable[[Session, Case, 
 
 def _whole_ids(local: Local, operands: Specs, results: Specs) -> tuple[Local, Specs, Specs]:
     """Before #8425: queries and keys were cut, the ids were not."""
-    return local, _uncut(operands, IDS_FORWARD if len(operands) == FORWARD_OPERANDS else IDS_BACKWARD), results
+    return (
+        local,
+        _uncut(operands, IDS_FORWARD if len(operands) == FORWARD_OPERANDS else IDS_BACKWARD),
+        results,
+    )
 
 
 def _along_the_sequence(case: Case) -> Change:
@@ -57,7 +61,11 @@ def _along_the_sequence(case: Case) -> Change:
         turned = list(operands[0] or ())
         turned[dim], turned[2] = turned[2], turned[dim]
         by_rank = {4: tuple(turned), 3: tuple(turned[:3]), 2: (turned[0], turned[2])}
-        return local, [spec and by_rank[len(spec)] for spec in operands], [spec and by_rank[len(spec)] for spec in results]
+        return (
+            local,
+            [spec and by_rank[len(spec)] for spec in operands],
+            [spec and by_rank[len(spec)] for spec in results],
+        )
 
     return change
 
@@ -95,7 +103,11 @@ def _parts(case: Case, dim: int) -> int:
 def _turnable(case: Case) -> int | None:
     """The dim whose axes would cut every sequence into whole blocks; a bias, as wide as all keys, would not fit."""
     found = case.model.flash_attentions.values()
-    dims = [dim for dim in (0, 1) if _parts(case, dim) > 1 and all(layer.keys % (LANES * _parts(case, dim)) == 0 for layer in found)]
+    dims = [
+        dim
+        for dim in (0, 1)
+        if _parts(case, dim) > 1 and all(layer.keys % (LANES * _parts(case, dim)) == 0 for layer in found)
+    ]
     return dims[0] if found and dims and not any(layer.bias for layer in found) else None
 
 

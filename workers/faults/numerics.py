@@ -19,7 +19,9 @@ def _has_linear(case: Case) -> bool:
     return any(name.endswith("weight") and len(shape) > 1 for name, shape in case.model.parameters().items())
 
 
-def _outputs(change: Callable[[Tensor], Tensor], kinds: tuple[type[nn.Module], ...]) -> Callable[[Session, Case, int], Session]:
+def _outputs(
+    change: Callable[[Tensor], Tensor], kinds: tuple[type[nn.Module], ...]
+) -> Callable[[Session, Case, int], Session]:
     """Plants a change of what the modules of some kinds give out."""
 
     def plant(session: Session, _case: Case, _rank: int) -> Session:

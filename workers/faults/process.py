@@ -19,7 +19,9 @@ EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")
 FOREVER_SECONDS = 2 * MOST_SECONDS
 
 
-def _at_backward(act: Callable[[], object], *, rank: int | None = None) -> Callable[[Session, Case, int], Session]:
+def _at_backward(
+    act: Callable[[], object], *, rank: int | None = None
+) -> Callable[[Session, Case, int], Session]:
     """Plants an act after the first backward, on one rank or on all."""
 
     def plant(session: Session, _case: Case, mine: int) -> Session:

@@ -40,7 +40,10 @@ def _stateful(case: Case) -> bool:
 def _uneven(case: Case) -> bool:
     shape = (case.data.batch // case.training.accumulation,)
     batch, mesh = tuple(case.layout.batch), case.layout.mesh
-    cuts = {s[0].stop - s[0].start for s in (local_slices(shape, batch, mesh, rank) for rank in range(case.world_size))}
+    cuts = {
+        s[0].stop - s[0].start
+        for s in (local_slices(shape, batch, mesh, rank) for rank in range(case.world_size))
+    }
     return _sharded(case) and len(cuts) > 1
 
 
@@ -102,7 +105,9 @@ def _no_broadcast(session: Session, _case: Case, rank: int) -> Session:
     return replace(session, place=place)
 
 
-def _after(stage: Stage, act: Callable[[nn.Module, torch.optim.Optimizer, int], None]) -> Callable[[Session, Case, int], Session]:
+def _after(
+    stage: Stage, act: Callable[[nn.Module, torch.optim.Optimizer, int], None]
+) -> Callable[[Session, Case, int], Session]:
     """Plants an act on rank 1 after a stage."""
 
     def plant(session: Session, _case: Case, rank: int) -> Session:

@@ -19,7 +19,9 @@ from workers.faults import BACKEND, Fault
 from workers.training.session import Session
 
 
-def _discovers(times: int, guard: Callable[[], AbstractContextManager[None]]) -> Callable[[Session, Case, int], Session]:
+def _discovers(
+    times: int, guard: Callable[[], AbstractContextManager[None]]
+) -> Callable[[Session, Case, int], Session]:
     """Plants `times` discoveries by JAX after the first backward."""
 
     def plant(session: Session, _case: Case, _rank: int) -> Session:
@@ -53,7 +55,9 @@ def _guarded() -> AbstractContextManager[None]:
 def _grows(session: Session, _case: Case, _rank: int) -> Session:
     """Adds zeros to every loss, one more of them each time."""
     times = itertools.count(1)
-    return replace(session, total=lambda loss: session.total(loss) + torch.zeros(next(times), device=loss.device).sum())
+    return replace(
+        session, total=lambda loss: session.total(loss) + torch.zeros(next(times), device=loss.device).sum()
+    )
 
 
 def _has_jax(_case: Case) -> bool:

@@ -100,7 +100,12 @@ def _rank_at(mesh: Mesh, coordinate: tuple[int, ...]) -> int:
 def _two_axes_mixed(case: Case) -> bool:
     """The batch is cut along one axis and whole along the next, and both have several ranks."""
     sizes = case.layout.mesh.shape
-    return len(sizes) == 2 and min(sizes) > 1 and case.layout.batch[0] == Shard(0) and case.layout.batch[1] != Shard(0)  # noqa: PLR2004
+    return (
+        len(sizes) == 2  # noqa: PLR2004
+        and min(sizes) > 1
+        and case.layout.batch[0] == Shard(0)
+        and case.layout.batch[1] != Shard(0)
+    )
 
 
 def _transpose_placement(session: Session, case: Case, _rank: int) -> Session:
@@ -116,8 +121,12 @@ def _transpose_placement(session: Session, case: Case, _rank: int) -> Session:
             path, _, leaf = name.rpartition(".")
             old = placed.get_parameter(name)
             assert isinstance(old, DTensor)  # noqa: S101  torch_dtensor places DTensors
-            turned = [TorchShard(1) if isinstance(p, TorchShard) and p.dim == 0 else p for p in old.placements]
-            setattr(placed.get_submodule(path), leaf, nn.Parameter(old.redistribute(placements=turned).detach()))
+            turned = [
+                TorchShard(1) if isinstance(p, TorchShard) and p.dim == 0 else p for p in old.placements
+            ]
+            setattr(
+                placed.get_submodule(path), leaf, nn.Parameter(old.redistribute(placements=turned).detach())
+            )
         return placed
 
     return replace(session, place=place)

@@ -29,11 +29,15 @@ TOLD_CHARACTERS = 200
 
 ELF_64_LITTLE = b"\x7fELF\x02\x01"
 SYMBOL_TABLE, FUNCTION = 2, 2
-SYMBOL = np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")])
+SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
 
 _STACK = re.compile(r"^Native frames, innermost first:\n(?P<frames>(?:.*\[0x[0-9a-f]+\]\n)*)", re.MULTILINE)
 _FRAME = re.compile(r"^(?P<library>[^(\n]*)\((?P<name>[^+)\n]*)\+0x(?P<offset>[0-9a-f]+)\) ?\[", re.MULTILINE)
-_PYTHON = re.compile(r'^(?:Current thread|Thread|Stack) .*\n  File "(?P<file>[^"]*)", line \d+ in (?P<name>\S+)', re.MULTILINE)
+_PYTHON = re.compile(
+    r'^(?:Current thread|Thread|Stack) .*\n  File "(?P<file>[^"]*)", line \d+ in (?P<name>\S+)', re.MULTILINE
+)
 _HANDLER_FRAMES = 2
 """The handler's own, and the kernel's way into it."""
 
@@ -54,7 +58,9 @@ class Frame:
 
     def function(self) -> str:
         """The demangled name, parameters and all; empty where it has none."""
-        return _demangled(self.name or _name_at(self.library, self.offset - 1))  # a return address may lie behind its function
+        return _demangled(
+            self.name or _name_at(self.library, self.offset - 1)
+        )  # a return address may lie behind its function
 
 
 @functools.cache
@@ -72,7 +78,9 @@ def compiled() -> ctypes.CDLL | None:
 
 def where(log: str) -> str:
     """The innermost function of the framework's own in the thread that died; without one, its Python frame, or nothing."""
-    own = (plain(frame.function()) for frame in _frames(log) if not _INTERPRETER.match(Path(frame.library).name))
+    own = (
+        plain(frame.function()) for frame in _frames(log) if not _INTERPRETER.match(Path(frame.library).name)
+    )
     return next((name for name in own if not _PLUMBING.match(name)), called(log))
 
 
@@ -84,7 +92,9 @@ def called(log: str) -> str:
 
 def readable(log: str, characters: int) -> str:
     """The last `characters` of `log`, with functions for addresses. These come first where the frames of many threads follow them."""
-    told = (frame.function()[:TOLD_CHARACTERS] or f"? in {Path(frame.library).name}" for frame in _frames(log))
+    told = (
+        frame.function()[:TOLD_CHARACTERS] or f"? in {Path(frame.library).name}" for frame in _frames(log)
+    )
     stack = "Native frames, innermost first:\n" + "".join(f"  {line}\n" for line in told)
     whole = _STACK.sub(lambda _: stack, log, count=1)
     end = whole[-characters:]
@@ -101,7 +111,12 @@ def plain(name: str) -> str:
     if called := _CALLED.match(name):
         name = _outside(called["arguments"], "(<{", ")>}", until=",")[1].strip()
     name = name.replace("(anonymous namespace)", "anonymous")
-    return _DECORATION.sub("", _outside(name, "(<", ")>")[0]).strip().rpartition(" ")[2].removesuffix("::operator")
+    return (
+        _DECORATION.sub("", _outside(name, "(<", ")>")[0])
+        .strip()
+        .rpartition(" ")[2]
+        .removesuffix("::operator")
+    )
 
 
 def _outside(text: str, opening: str, closing: str, until: str = "") -> tuple[str, str]:
@@ -119,7 +134,11 @@ def _outside(text: str, opening: str, closing: str, until: str = "") -> tuple[st
 def _frames(log: str) -> Iterator[Frame]:
     """The frames from where the signal struck."""
     stack = _STACK.search(log)
-    frames = [Frame(f["name"], int(f["offset"], 16), f["library"]) for f in _FRAME.finditer(stack["frames"])] if stack else []
+    frames = (
+        [Frame(f["name"], int(f["offset"], 16), f["library"]) for f in _FRAME.finditer(stack["frames"])]
+        if stack
+        else []
+    )
     yield from frames[_HANDLER_FRAMES:]
 
 
@@ -147,7 +166,9 @@ def _name_at(library: str, offset: int) -> str:
 
 def _name_in(elf: mmap.mmap, offset: int) -> str:
     (start,), (size, count) = struct.unpack_from("<Q", elf, 40), struct.unpack_from("<HH", elf, 58)
-    sections = [_Section(*struct.unpack_from("<IIQQQQII", elf, start + index * size)) for index in range(count)]
+    sections = [
+        _Section(*struct.unpack_from("<IIQQQQII", elf, start + index * size)) for index in range(count)
+    ]
     for table in sections:
         if table.kind == SYMBOL_TABLE:
             symbols = np.frombuffer(elf[table.offset : table.offset + table.size], SYMBOL)
@@ -167,4 +188,6 @@ def _demangled(name: str) -> str:
         return name
     demangle.restype = ctypes.c_void_p
     text = demangle(name.encode(), None, None, None)
-    return ctypes.string_at(text).decode(errors="replace") if text else name  # a few bytes stay behind, once a crash
+    return (
+        ctypes.string_at(text).decode(errors="replace") if text else name
+    )  # a few bytes stay behind, once a crash

@@ -131,13 +131,20 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
         raise InfrastructureError(msg) from error
 
 
-def _run(case: Case, backend: str, options: Mapping[str, str], allowed: Limits, share: Share | None) -> Outcome:
+def _run(
+    case: Case, backend: str, options: Mapping[str, str], allowed: Limits, share: Share | None
+) -> Outcome:
     module = plugins.load("workers.backends", backend)
     zygote = zygote_with(module.PRELOAD)
     with tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         environment = {**module.environment(case), **options}
-        request = {"case": case.to_json().decode(), "backend": backend, "folder": name, "environment": environment}
+        request = {
+            "case": case.to_json().decode(),
+            "backend": backend,
+            "folder": name,
+            "environment": environment,
+        }
         ranks = _attend(zygote, request, share or range(module.processes(case)), folder, allowed)
         outcome = _outcome(folder, ranks, allowed)
         if isinstance(outcome, Failure) and (reason := limits.strained(folder)):
@@ -146,18 +153,31 @@ def _run(case: Case, backend: str, options: Mapping[str, str], allowed: Limits, 
         return outcome
 
 
-def _attend(zygote: Zygote, request: Mapping[str, Any], asked: range | Share, folder: Path, allowed: Limits) -> _Ranks:
+def _attend(
+    zygote: Zygote, request: Mapping[str, Any], asked: range | Share, folder: Path, allowed: Limits
+) -> _Ranks:
     """Starts the ranks and waits until all have ended, a limit is passed, or one's failure has doomed the rest."""
-    number, ranks = f"{os.getpid()}-{next(_numbers)}", _Ranks(asked.ranks if isinstance(asked, Share) else asked)
+    number, ranks = (
+        f"{os.getpid()}-{next(_numbers)}",
+        _Ranks(asked.ranks if isinstance(asked, Share) else asked),
+    )
     replies = zygote.open(number)
-    end = time.monotonic() + allowed.seconds  # counted from here: a zygote's first start is not the run's fault
+    end = (
+        time.monotonic() + allowed.seconds
+    )  # counted from here: a zygote's first start is not the run's fault
     try:
         for rank in ranks.wanted:
-            met = {"rendezvous": asked.rendezvous, "local": asked.variables(rank)} if isinstance(asked, Share) else {}
+            met = (
+                {"rendezvous": asked.rendezvous, "local": asked.variables(rank)}
+                if isinstance(asked, Share)
+                else {}
+            )
             zygote.fork({**request, **met, "run": number, "rank": rank})
         while not ranks.done and not ranks.excess and time.monotonic() < end:
             with contextlib.suppress(queue.Empty):
-                ranks.hear(replies.get(timeout=max(0.0, min(limits.WATCH_SECONDS, end - time.monotonic()))), folder)
+                ranks.hear(
+                    replies.get(timeout=max(0.0, min(limits.WATCH_SECONDS, end - time.monotonic()))), folder
+                )
             ranks.excess = limits.excess(allowed, folder, ranks.running())
             if ranks.first_failed is not None:
                 end = min(end, time.monotonic() + GRACE_SECONDS)
@@ -199,15 +219,30 @@ def _ended_early(folder: Path, ranks: _Ranks, allowed: Limits) -> Failure | None
 def _beyond(folder: Path, excess: Excess) -> Failure:
     stage, step = _stage(folder, excess.rank)
     log = _log(folder, excess.rank)[-LOG_CHARACTERS:]
-    return Failure(symptom=Symptom.CRASH, stage=stage, step=step, kind=excess.kind, message=excess.message, log=log, rank=excess.rank)
+    return Failure(
+        symptom=Symptom.CRASH,
+        stage=stage,
+        step=step,
+        kind=excess.kind,
+        message=excess.message,
+        log=log,
+        rank=excess.rank,
+    )
 
 
 def _first_of_alike(folder: Path, heard: int, statuses: Mapping[int, int]) -> Failure:
     """The failure of the rank that was heard of first; of the lowest rank that failed in the same way, lest it depend on who was faster."""
     first = _failure(folder, heard, statuses[heard])
-    for rank in sorted(rank for rank, status in statuses.items() if rank < heard and _failed(folder, rank, status)):
+    for rank in sorted(
+        rank for rank, status in statuses.items() if rank < heard and _failed(folder, rank, status)
+    ):
         other = _failure(folder, rank, statuses[rank])
-        if (other.kind, other.frame, other.stage, other.step) == (first.kind, first.frame, first.stage, first.step):
+        if (other.kind, other.frame, other.stage, other.step) == (
+            first.kind,
+            first.frame,
+            first.stage,
+            first.step,
+        ):
             return other
     return first
 
@@ -219,7 +254,11 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
     stage, step = _stage(folder, rank)
     kind = signal.Signals(-status).name if status < 0 else f"exit status {status}"
     log = _log(folder, rank)
-    known: dict[str, Any] = {"message": _fatal_line(log), "frame": native.where(log), "log": native.readable(log, LOG_CHARACTERS)}
+    known: dict[str, Any] = {
+        "message": _fatal_line(log),
+        "frame": native.where(log),
+        "log": native.readable(log, LOG_CHARACTERS),
+    }
     return Failure(symptom=Symptom.CRASH, stage=stage, step=step, kind=kind, rank=rank, **known)
 
 
@@ -227,9 +266,14 @@ def _hang(folder: Path, ranks: _Ranks, deadline: float) -> Failure:
     """The run's first rank that did not end stands for it, with where it was; which rank waits for which cannot be seen from outside."""
     rank = min(set(ranks.wanted) - set(ranks.statuses))
     stage, step = _stage(folder, rank)
-    message, log = f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}", _log(folder, rank)
+    message, log = (
+        f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}",
+        _log(folder, rank),
+    )
     where: dict[str, Any] = {"frame": native.called(log), "log": log[-LOG_CHARACTERS:]}
-    return Failure(symptom=Symptom.HANG, stage=stage, step=step, kind="deadline", message=message, rank=rank, **where)
+    return Failure(
+        symptom=Symptom.HANG, stage=stage, step=step, kind="deadline", message=message, rank=rank, **where
+    )
 
 
 def _stage(folder: Path, rank: int) -> tuple[Stage, int]:
@@ -252,5 +296,9 @@ def _log(folder: Path, rank: int) -> str:
 def _fatal_line(log: str) -> str:
     """The line of a log that says why the process died: a CHECK failure, an abort message, or faulthandler's first."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    told = [line for line in lines if "Check failed" in line or line.startswith(("F0", "F1", "Fatal Python error", "terminate called"))]
+    told = [
+        line
+        for line in lines
+        if "Check failed" in line or line.startswith(("F0", "F1", "Fatal Python error", "terminate called"))
+    ]
     return (told or lines or [""])[0]

@@ -29,7 +29,13 @@ class Zygote:
     """The parent's end of one `workers.zygote` process: it starts when first needed and again after it died."""
 
     def __init__(self, preload: Sequence[str], python: str = sys.executable) -> None:
-        self._command = [python, "-P", "-m", "workers.zygote", *preload]  # -P: a folder `torch` where the user stands is not torch
+        self._command = [
+            python,
+            "-P",
+            "-m",
+            "workers.zygote",
+            *preload,
+        ]  # -P: a folder `torch` where the user stands is not torch
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._heard = _Heard()

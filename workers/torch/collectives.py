@@ -39,7 +39,12 @@ def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Te
 
 
 def _asked(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
-    if (spec.operation, spec.form) in LACKING and spec.ranks > 1 and parcels[0].is_cuda and distributed.get_backend(group) == "gloo":
+    if (
+        (spec.operation, spec.form) in LACKING
+        and spec.ranks > 1
+        and parcels[0].is_cuda
+        and distributed.get_backend(group) == "gloo"
+    ):
         msg = f"{spec.operation} ({spec.form}) over gloo is not supported for the tensors of GPUs"
         raise NotImplementedError(msg)
     match spec.operation:
@@ -58,7 +63,11 @@ def _asked(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGr
 
 
 def _reduction(spec: Collective) -> distributed.ReduceOp.RedOpType:
-    return {"sum": distributed.ReduceOp.SUM, "max": distributed.ReduceOp.MAX, "min": distributed.ReduceOp.MIN}[spec.reduction]
+    return {
+        "sum": distributed.ReduceOp.SUM,
+        "max": distributed.ReduceOp.MAX,
+        "min": distributed.ReduceOp.MIN,
+    }[spec.reduction]
 
 
 def _all_reduce(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
@@ -109,8 +118,12 @@ def _permute(parcels: list[Tensor], ranks: int, group: distributed.ProcessGroup)
     if ranks == 1:
         return parcels
     rank, received = group.rank(), [torch.empty_like(parcel) for parcel in parcels]
-    sends = [distributed.P2POp(distributed.isend, p, group=group, group_peer=(rank + 1) % ranks) for p in parcels]
-    receives = [distributed.P2POp(distributed.irecv, p, group=group, group_peer=(rank - 1) % ranks) for p in received]
+    sends = [
+        distributed.P2POp(distributed.isend, p, group=group, group_peer=(rank + 1) % ranks) for p in parcels
+    ]
+    receives = [
+        distributed.P2POp(distributed.irecv, p, group=group, group_peer=(rank - 1) % ranks) for p in received
+    ]
     for work in distributed.batch_isend_irecv([*sends, *receives]):
         work.wait()
     return received

@@ -22,7 +22,10 @@ def find(case: Case, rank: int) -> "torch.device":
     """A GPU of its own where every rank of this node can have one, or a shared one, else the CPU."""
     import torch
 
-    rank, here = int(os.environ.get("LOCAL_RANK", rank)), int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
+    rank, here = (
+        int(os.environ.get("LOCAL_RANK", rank)),
+        int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size)),
+    )
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if not usable or (usable < here and os.environ.get(SHARE_VARIABLE, "") != "1"):
         return torch.device("cpu")
@@ -83,7 +86,10 @@ def describe(device: "torch.device") -> dict[str, str]:
 def _determinism() -> str:
     import torch
 
-    enabled, lenient = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    enabled, lenient = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     return PARTLY if lenient else str(enabled)
 
 
@@ -92,7 +98,10 @@ def _card(device: "torch.device") -> dict[str, str]:
     import torch
 
     matmul, (major, minor) = torch.backends.cuda.matmul, torch.cuda.get_device_capability(device)
-    bfloat16, float16 = matmul.allow_bf16_reduced_precision_reduction, matmul.allow_fp16_reduced_precision_reduction
+    bfloat16, float16 = (
+        matmul.allow_bf16_reduced_precision_reduction,
+        matmul.allow_fp16_reduced_precision_reduction,
+    )
     return {
         "cuda": str(torch.version.cuda),
         "capability": f"{major}.{minor}",

@@ -42,10 +42,16 @@ class _Attention:
         mask = allowed(query, key, scores)
         causal, grouped = scores.causal and mask is None, query.shape[1] != key.shape[1]
         asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
-        chosen = next(kernel for name in self._wanted(asked) if takes(kernel := SDPBackend.__members__[name], asked))
-        self.environment["sdpa"] = " ".join(sorted({*self.environment.get("sdpa", "").split(), chosen.name.lower()}))
+        chosen = next(
+            kernel for name in self._wanted(asked) if takes(kernel := SDPBackend.__members__[name], asked)
+        )
+        self.environment["sdpa"] = " ".join(
+            sorted({*self.environment.get("sdpa", "").split(), chosen.name.lower()})
+        )
         with sdpa_kernel(chosen):
-            return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale, enable_gqa=grouped)
+            return scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale, enable_gqa=grouped
+            )
 
     def _wanted(self, asked: Any) -> tuple[str, ...]:  # noqa: ANN401
         """The kernels' names, the first first. Where DTensors have a mask the usual one is math: DTensor has no rule for others."""

@@ -82,9 +82,16 @@ def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> 
 
     device, mesh = devices.find(case, rank), mesh or case.layout.mesh
     transport, timeout = devices.transport(case, device), timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
-    distributed.init_process_group(transport, init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout)
+    distributed.init_process_group(
+        transport, init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout
+    )
     groups = devices.groups(device, transport, mesh.names)
-    yield Member(case=case, rank=rank, device=device, mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names, **groups))
+    yield Member(
+        case=case,
+        rank=rank,
+        device=device,
+        mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names, **groups),
+    )
     distributed.barrier()
     distributed.destroy_process_group()
 
@@ -107,7 +114,9 @@ def local_session(
         scale=float(data_ranks(member.case)),
         total=partial(_total, member),
         quiet=quiet,
-        operators=replace(flash.operators(member.case, facts), collect=collectives.collect(member.case, member.mesh)),
+        operators=replace(
+            flash.operators(member.case, facts), collect=collectives.collect(member.case, member.mesh)
+        ),
         environment=facts,
     )
 
@@ -219,7 +228,8 @@ def _observed(mesh: Mesh, tensor: "DTensor", expected: Placements) -> Placements
     """The placements a DTensor says it has, by axis name; on axes that it does not know it is a replica, and one rank holds all anyway."""
     observed = dict(zip(tensor.device_mesh.mesh_dim_names or (), tensor.placements, strict=True))
     return tuple(
-        ours if size == 1 else _ours(observed.get(name), tensor.dim()) for (name, size), ours in zip(mesh.axes, expected, strict=True)
+        ours if size == 1 else _ours(observed.get(name), tensor.dim())
+        for (name, size), ours in zip(mesh.axes, expected, strict=True)
     )
 
 

@@ -16,7 +16,9 @@ from workers.training import modules
 from workers.training.operators import Operators
 
 Extras: TypeAlias = Mapping[str, Tensor]
-TorchLayer: TypeAlias = data.Linear | data.Activation | data.LayerNorm | data.RMSNorm | data.Embedding | data.Conv
+TorchLayer: TypeAlias = (
+    data.Linear | data.Activation | data.LayerNorm | data.RMSNorm | data.Embedding | data.Conv
+)
 NO_EXTRAS: Extras = MappingProxyType({})
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
@@ -82,7 +84,9 @@ class Attention(nn.Module):
         self.k = nn.Linear(spec.width, kv, bias=False)
         self.v = nn.Linear(spec.width, kv, bias=False)
         self.o = nn.Linear(spec.width, spec.width, bias=False)
-        self.register_buffer("future", torch.ones(sequence, sequence, dtype=torch.bool).triu(1), persistent=False)
+        self.register_buffer(
+            "future", torch.ones(sequence, sequence, dtype=torch.bool).triu(1), persistent=False
+        )
 
     def forward(self, inputs: Tensor, extras: Extras) -> Tensor:
         """(batch, sequence, width) to the same; reads `segments`, (batch, sequence) ids."""
@@ -94,7 +98,9 @@ class Attention(nn.Module):
             scores = scores.masked_fill(cast("Tensor", self.future), float("-inf"))
         if self.segments:
             segments = extras["segments"]
-            other = (segments.unsqueeze(-1) == segments.unsqueeze(-2)).logical_not()  # DTensor has a rule for ==, none for !=
+            other = (
+                segments.unsqueeze(-1) == segments.unsqueeze(-2)
+            ).logical_not()  # DTensor has a rule for ==, none for !=
             scores = scores.masked_fill(other.unsqueeze(1), float("-inf"))
         mixed = functional.softmax(scores, dim=-1) @ value
         return cast("Tensor", self.o(mixed.transpose(1, 2).flatten(2)))
@@ -114,7 +120,12 @@ class _Plan:
 
 
 def build(
-    model: Model, weights: Mapping[str, Floats], dtype: torch.dtype, operators: Operators, *, checkpointing: bool = False
+    model: Model,
+    weights: Mapping[str, Floats],
+    dtype: torch.dtype,
+    operators: Operators,
+    *,
+    checkpointing: bool = False,
 ) -> nn.Module:
     """The module on the host with `weights` in `dtype`; parameter names are `model.parameters()`'s.
 
@@ -132,7 +143,9 @@ def tie(module: nn.Module, model: Model) -> None:
     """Shares tied weights, also again: moving or replacing parameters can leave every module with one of its own."""
     for path, layer in data.walk(model.layers):
         if isinstance(layer, data.Linear) and layer.tied:
-            module.get_submodule(path).register_parameter("weight", module.get_submodule("0").get_parameter("weight"))
+            module.get_submodule(path).register_parameter(
+                "weight", module.get_submodule("0").get_parameter("weight")
+            )
 
 
 def _layer(layer: data.Layer, plan: _Plan, path: str) -> nn.Module:
@@ -140,7 +153,9 @@ def _layer(layer: data.Layer, plan: _Plan, path: str) -> nn.Module:
         case data.Attention():
             return Attention(layer, plan.model.sequence)
         case data.Residual():
-            block = Residual(*(_layer(inner, plan, f"{path}.{index}") for index, inner in enumerate(layer.layers)))
+            block = Residual(
+                *(_layer(inner, plan, f"{path}.{index}") for index, inner in enumerate(layer.layers))
+            )
             block.recompute = plan.operators.recompute if plan.checkpointing else None
             return block
         case data.Dropout():

@@ -36,11 +36,16 @@ class Watch:
         """Returns nothing: a hook's result would replace the gradient."""
         self._kept.setdefault((Stage.BACKWARD, name), gradient.detach())
 
-    def read(self, read: Callable[[Tensor], Sharded], part: int, scale: float) -> dict[tuple[Stage, str], Sharded]:
+    def read(
+        self, read: Callable[[Tensor], Sharded], part: int, scale: float
+    ) -> dict[tuple[Stage, str], Sharded]:
         """What was kept since it was last read, in the order that it came to be; gradients are those of the loss before `scale`."""
         kept, self._kept = self._kept, {}
         more = f" part {part}" if part else ""
-        return {(at, name + more): read(t / scale if at is Stage.BACKWARD and scale != 1.0 else t) for (at, name), t in kept.items()}
+        return {
+            (at, name + more): read(t / scale if at is Stage.BACKWARD and scale != 1.0 else t)
+            for (at, name), t in kept.items()
+        }
 
 
 def _inner(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:

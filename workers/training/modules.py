@@ -23,7 +23,9 @@ class FlashAttention(nn.Module):
         inner, shared = spec.heads * spec.head_dim, spec.key_heads * spec.head_dim
         self.spec, self.attend = spec, operators.attend
         self.group = 1 if operators.grouped else spec.heads // spec.key_heads
-        self.q, self.k, self.v = (nn.Linear(spec.width, width, bias=False) for width in (inner, shared, shared))
+        self.q, self.k, self.v = (
+            nn.Linear(spec.width, width, bias=False) for width in (inner, shared, shared)
+        )
         self.o = nn.Linear(inner, spec.width, bias=False)
         self.ab = nn.Parameter(torch.empty(spec.heads, spec.length, spec.keys)) if spec.bias else None
 
@@ -31,7 +33,9 @@ class FlashAttention(nn.Module):
         """(batch, length, width) to the same; keys and values come from the first `keys` positions."""
         known = self._known(inputs)
         query = by_heads(self.q(inputs), self.spec.head_dim)
-        key, value = (by_heads(project(known), self.spec.head_dim, self.group) for project in (self.k, self.v))
+        key, value = (
+            by_heads(project(known), self.spec.head_dim, self.group) for project in (self.k, self.v)
+        )
         mixed = self.attend(query, key, value, self._scores(extras))
         result: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
         return result

@@ -93,7 +93,9 @@ def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
         foreign = own.logical_not().unsqueeze(1)  # DTensor has a rule for ==, none for !=
     if not scores.causal:
         return foreign
-    like = foreign if foreign is not None else scores.ab  # of their kind: a DTensor takes no plain tensor beside it
+    like = (
+        foreign if foreign is not None else scores.ab
+    )  # of their kind: a DTensor takes no plain tensor beside it
     pairs = torch.empty(query.shape[-2], key.shape[-2], device=query.device) if like is None else like
     future = torch.ones_like(pairs, dtype=torch.bool).triu(1)
     return future if foreign is None else foreign | future
@@ -117,7 +119,12 @@ def _collected(group: Tensor, spec: layers.Collective) -> Tensor:
         case "all_gather":
             return torch.cat(list(group.unbind(0)), -1).expand(ranks, *group.shape[1:-1], spec.outputs)
         case "all_to_all":
-            return torch.stack([torch.cat([part.chunk(ranks, -1)[rank] for part in group.unbind(0)], -1) for rank in range(ranks)])
+            return torch.stack(
+                [
+                    torch.cat([part.chunk(ranks, -1)[rank] for part in group.unbind(0)], -1)
+                    for rank in range(ranks)
+                ]
+            )
         case "permute":
             return group.roll(1, 0)
         case "broadcast":

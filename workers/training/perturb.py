@@ -47,13 +47,19 @@ WIDE = frozenset({"logsumexp"})
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
 INSIDE: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
     "_log_softmax": lambda _result, inputs, *_: (inputs.abs().amax(-1, keepdim=True),),
-    "_log_softmax_backward_data": lambda _result, gradient, output, *_: (output.exp() * gradient.sum(-1, keepdim=True).abs(),),
+    "_log_softmax_backward_data": lambda _result, gradient, output, *_: (
+        output.exp() * gradient.sum(-1, keepdim=True).abs(),
+    ),
     "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
     "native_layer_norm": lambda result, *_: _layer_norm_sizes(*result),
     "sum": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape),),
-    "mean": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),),
-    "embedding_dense_backward": lambda result, gradient, indices, *_: (_partial_rows(gradient, indices, len(result)),),
+    "mean": lambda result, terms, dim=None, *_, **__: (
+        _partial_sums(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),
+    ),
+    "embedding_dense_backward": lambda result, gradient, indices, *_: (
+        _partial_rows(gradient, indices, len(result)),
+    ),
 }
 """Operators with intermediate results, and the size of those for each result: they round, whatever is left of them.
 
@@ -85,7 +91,11 @@ def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tens
     return output.abs() * lost, torch.zeros_like(mean), scale * lost
 
 
-FLUSHED = {"float32": torch.finfo(torch.float32).tiny, "bfloat16": torch.finfo(torch.bfloat16).tiny, "float16": 2.0**-25}
+FLUSHED = {
+    "float32": torch.finfo(torch.float32).tiny,
+    "bfloat16": torch.finfo(torch.bfloat16).tiny,
+    "float16": 2.0**-25,
+}
 """Absolute error of a result near zero: XLA on CPU flushes subnormals of the wide types; half the least subnormal for float16."""
 
 
@@ -117,7 +127,10 @@ class Perturb(TorchDispatchMode):
         if isinstance(result, Tensor):
             return self._round(result, name, in_place=func._schema.is_mutable)  # noqa: SLF001
         if isinstance(result, tuple | list):
-            return type(result)(self._round(r, name, in_place=func._schema.is_mutable) if isinstance(r, Tensor) else r for r in result)  # noqa: SLF001
+            return type(result)(
+                self._round(r, name, in_place=func._schema.is_mutable) if isinstance(r, Tensor) else r  # noqa: SLF001
+                for r in result
+            )
         return result
 
     def _round(self, result: Tensor, name: str, *, in_place: bool) -> Tensor:
@@ -133,7 +146,9 @@ class Perturb(TorchDispatchMode):
             return min(1.0, WIDE_ROUNDOFF / self._roundoff)
         return ELEMENTARY_ROUNDOFFS if name in ELEMENTARY else 1.0
 
-    def _cancelled(self, result: Tensor | tuple[Tensor, ...], sizes: tuple[Tensor, ...]) -> Tensor | tuple[Tensor, ...]:
+    def _cancelled(
+        self, result: Tensor | tuple[Tensor, ...], sizes: tuple[Tensor, ...]
+    ) -> Tensor | tuple[Tensor, ...]:
         """The results with absolute errors of so many roundoffs."""
         if isinstance(result, Tensor):
             return result + sizes[0] * self._roundoff * self._draw(result)
@@ -151,7 +166,11 @@ class Perturb(TorchDispatchMode):
         absolute = relative.flip(0) if value.dim() else relative
         finite = value.nan_to_num(0.0, 0.0, 0.0)  # a mask's infinity stays what it is
         most = finite.abs()  # flushing takes a value to zero, never beyond: a square stays positive
-        return value + (finite * relative).mul_(roundoffs * self._roundoff) + (absolute * self._flushed).clamp(-most, most)
+        return (
+            value
+            + (finite * relative).mul_(roundoffs * self._roundoff)
+            + (absolute * self._flushed).clamp(-most, most)
+        )
 
 
 @contextmanager

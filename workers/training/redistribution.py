@@ -25,13 +25,16 @@ def refusal(case: Case) -> str | None:
 
 
 def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":
-    """`workers.training.operators.move` for DTensors on `mesh`; one of fewer axes takes the first dims, one of more replicates over the others."""
+    """`workers.training.operators.move` for DTensors on `mesh`; one of fewer axes takes the first dims, one of more replicates over the others."""  # noqa: E501
 
     def move(tensor: "Tensor", spec: Redistribute) -> "Tensor":
         from torch.distributed.tensor import Replicate, Shard
 
         dims = (*spec.dims, *[None] * mesh.ndim)[: mesh.ndim]
-        before = [Replicate() if placement.is_partial() else placement for placement in cast("DTensor", tensor).placements]
+        before = [
+            Replicate() if placement.is_partial() else placement
+            for placement in cast("DTensor", tensor).placements
+        ]
         here = _reopened(cast("DTensor", tensor), mesh, spec, before)
         there = here.redistribute(mesh, [Replicate() if dim is None else Shard(dim) for dim in dims])
         return there.redistribute(mesh, before)
@@ -39,7 +42,9 @@ def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":
     return move
 
 
-def _reopened(tensor: "DTensor", mesh: "DeviceMesh", spec: Redistribute, before: "list[Placement]") -> "DTensor":
+def _reopened(
+    tensor: "DTensor", mesh: "DeviceMesh", spec: Redistribute, before: "list[Placement]"
+) -> "DTensor":
     """The tensor as it comes back through the door that `spec` names."""
     from torch.distributed.tensor import DTensor, Replicate
 
@@ -50,4 +55,6 @@ def _reopened(tensor: "DTensor", mesh: "DeviceMesh", spec: Redistribute, before:
             return DTensor.from_local(tensor.full_tensor(), mesh, [Replicate()] * mesh.ndim, run_check=False)
         case "to_local":
             local = tensor.to_local(grad_placements=before)
-            return DTensor.from_local(local, mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride())
+            return DTensor.from_local(
+                local, mesh, tensor.placements, run_check=False, shape=tensor.shape, stride=tensor.stride()
+            )

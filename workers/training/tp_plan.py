@@ -67,15 +67,26 @@ def _styles(case: Case, layers: Sequence[data.Layer], prefix: str) -> Iterator[t
             yield from _attention(case, layer, path)
         elif not isinstance(layer, BARE):
             split = _split(case, layer, path)
-            gives = split == "columns" and isinstance(layer, data.Linear) and _meets_rows(case, layers, prefix, index)
+            gives = (
+                split == "columns"
+                and isinstance(layer, data.Linear)
+                and _meets_rows(case, layers, prefix, index)
+            )
             yield path, (split, local, gives)
             local = gives
 
 
-def _attention(case: Case, layer: data.Attention | data.FlashAttention, path: str) -> Iterator[tuple[str, Style]]:
+def _attention(
+    case: Case, layer: data.Attention | data.FlashAttention, path: str
+) -> Iterator[tuple[str, Style]]:
     """Every rank computes its own heads where they divide; else each projection is made whole again."""
     splits = {name: _split_of(_on_tp(case, f"{path}.{name}.weight")) for name in "qkvo"}
-    heads = list(splits.values()) == ["columns", "columns", "columns", "rows"] and not layer.key_heads % _size(case)
+    heads = list(splits.values()) == [
+        "columns",
+        "columns",
+        "columns",
+        "rows",
+    ] and not layer.key_heads % _size(case)
     for name, split in splits.items():
         yield f"{path}.{name}", (split, heads and name == "o", heads and name != "o")
 
@@ -135,7 +146,9 @@ def _whole() -> "ParallelStyle":
 
     class Whole(ParallelStyle):
         def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-            hooks = cast("tuple[Any, Any]", (self._take, self._give))  # annotated as returning None, though what they return is used
+            hooks = cast(
+                "tuple[Any, Any]", (self._take, self._give)
+            )  # annotated as returning None, though what they return is used
             return distribute_module(module, device_mesh, None, *hooks)
 
         @staticmethod

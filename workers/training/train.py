@@ -25,7 +25,13 @@ Report: TypeAlias = Callable[[Stage, int], None]
 def train(case: Case, session: Session, report: Report) -> Trace:
     """Runs `case` through a joined backend and returns the pieces this process held."""
     report(Stage.BUILD, 0)
-    module = build(case.model, numbers.weights(case), session.dtype, session.operators, checkpointing=case.training.checkpointing)
+    module = build(
+        case.model,
+        numbers.weights(case),
+        session.dtype,
+        session.operators,
+        checkpointing=case.training.checkpointing,
+    )
     report(Stage.PLACE, 0)
     module = session.place(module)
     run = _Run(case, session, module, make_optimizer(case, module), report, Watch(module))
@@ -58,7 +64,9 @@ class _Run:
         self.optimizer.zero_grad()
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
-        return seen | self._read(Stage.UPDATE, {name: p.detach() for name, p in parameters(self.module).items()})
+        return seen | self._read(
+            Stage.UPDATE, {name: p.detach() for name, p in parameters(self.module).items()}
+        )
 
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         parts = split(numbers.batch(self.case, step), self.case.training.accumulation)
@@ -66,7 +74,10 @@ class _Run:
             self.report(Stage.FORWARD, step)
             hosts = [self._hosts(part) for part in parts]
             outputs, total = self.session.accumulate(self.module, hosts, partial(self._forward, parts[0]))
-            seen = {(Stage.FORWARD, _output(index)): self.session.read(o, self.case.layout.batch) for index, o in enumerate(outputs)}
+            seen = {
+                (Stage.FORWARD, _output(index)): self.session.read(o, self.case.layout.batch)
+                for index, o in enumerate(outputs)
+            }
             self.session.sync()
         else:
             seen, total = self._loop(step, parts)
@@ -80,15 +91,21 @@ class _Run:
             self.report(Stage.FORWARD, step)
             with self.session.quiet(self.module, index == len(parts) - 1):
                 output, loss = self._forward(part, *map(self.session.feed, self._hosts(part)))
-                seen[Stage.FORWARD, _output(index)] = self.session.read(output.detach(), self.case.layout.batch)
+                seen[Stage.FORWARD, _output(index)] = self.session.read(
+                    output.detach(), self.case.layout.batch
+                )
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
                 (loss * self.session.scale).backward()
-            seen |= self.watch.read(lambda tensor: self.session.read(tensor, self.case.layout.batch), index, self.session.scale)
+            seen |= self.watch.read(
+                lambda tensor: self.session.read(tensor, self.case.layout.batch), index, self.session.scale
+            )
             self.session.sync()
         return seen, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
-    def _forward(self, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor) -> tuple[Tensor, Tensor]:
+    def _forward(
+        self, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Output and loss; `part` tells how many targets there are in all, and what the extras are."""
         output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
         return output, loss_of(self.case, output, targets, part.count)
@@ -100,7 +117,9 @@ class _Run:
 
     def _read(self, stage: Stage, tensors: Mapping[str, Tensor]) -> dict[tuple[Stage, str], Sharded]:
         placements = self.case.layout.parameters
-        return {(stage, name): self.session.read(tensor, placements[name]) for name, tensor in tensors.items()}
+        return {
+            (stage, name): self.session.read(tensor, placements[name]) for name, tensor in tensors.items()
+        }
 
 
 def _output(index: int) -> str:
@@ -110,7 +129,10 @@ def _output(index: int) -> str:
 
 def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """The trained parameters by the model's names: wrappers' prefixes removed."""
-    return {name.removeprefix("module.").removeprefix("_orig_module."): parameter for name, parameter in module.named_parameters()}
+    return {
+        name.removeprefix("module.").removeprefix("_orig_module."): parameter
+        for name, parameter in module.named_parameters()
+    }
 
 
 def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:

@@ -48,7 +48,11 @@ def _asked(parcels: list[Tensor], spec: Collective, within: Groups, rank: int) -
 
     match spec.operation:
         case "all_reduce":
-            return _each(parcels, spec, lambda p: xm.all_reduce(spec.reduction, p, spec.factor, within, pin_layout=False))
+            return _each(
+                parcels,
+                spec,
+                lambda p: xm.all_reduce(spec.reduction, p, spec.factor, within, pin_layout=False),
+            )
         case "broadcast":
             root = next(group[0] for group in within if rank in group)
             xm.collective_broadcast(parcels, root, within, pin_layout=False)
@@ -57,15 +61,25 @@ def _asked(parcels: list[Tensor], spec: Collective, within: Groups, rank: int) -
             return _each(parcels, spec, lambda p: xm.all_gather(p, 0, within, pin_layout=False))
         case "reduce_scatter":
             how = spec.reduction, spec.factor, spec.ranks
-            return _each(parcels, spec, lambda p: xm.reduce_scatter(how[0], p, how[1], 0, how[2], within, pin_layout=False))
+            return _each(
+                parcels,
+                spec,
+                lambda p: xm.reduce_scatter(how[0], p, how[1], 0, how[2], within, pin_layout=False),
+            )
         case "all_to_all":
             return [xm.all_to_all(parcel, 0, 0, spec.ranks, within, pin_layout=False) for parcel in parcels]
         case "permute":
-            pairs = [[source, target] for group in within for source, target in zip(group, [*group[1:], group[0]], strict=True)]
+            pairs = [
+                [source, target]
+                for group in within
+                for source, target in zip(group, [*group[1:], group[0]], strict=True)
+            ]
             return [xm.collective_permute(parcel, pairs) for parcel in parcels]
 
 
-def _each(parcels: list[Tensor], spec: Collective, ask: Callable[[list[Tensor] | Tensor], list[Tensor] | Tensor]) -> list[Tensor]:
+def _each(
+    parcels: list[Tensor], spec: Collective, ask: Callable[[list[Tensor] | Tensor], list[Tensor] | Tensor]
+) -> list[Tensor]:
     """Asks for a list at once, or for one tensor."""
     answer = ask(parcels if spec.form == "list" else parcels[0])
     return [answer] if isinstance(answer, Tensor) else list(answer)

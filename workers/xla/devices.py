@@ -53,7 +53,12 @@ def _preload() -> tuple[str, ...]:
 
     jax prepares the environment for a TPU as it is imported, so there it is left for torch_xla to import in its own time.
     """
-    lazily = ("torch_xla.runtime", "torch_xla.distributed.spmd", "torch_xla.debug.metrics", "torch.distributed.tensor.parallel")
+    lazily = (
+        "torch_xla.runtime",
+        "torch_xla.distributed.spmd",
+        "torch_xla.debug.metrics",
+        "torch.distributed.tensor.parallel",
+    )
     jax = ("jax",) if kind() == "CPU" and find_spec("jax") else ()
     return ("torch", "torch._dynamo", "torch_xla", *lazily, *jax)
 
@@ -111,4 +116,8 @@ def describe() -> dict[str, str]:
 def unused_chips() -> dict[str, str]:
     """How many TPU chips a run on the CPU left alone, and why that may be; nothing where there are none."""
     there = chips() if kind() == "CPU" else 0
-    return {"unused_chips": f"{there}: not shared out evenly by the ranks, without libtpu, or not asked for"} if there else {}
+    return (
+        {"unused_chips": f"{there}: not shared out evenly by the ranks, without libtpu, or not asked for"}
+        if there
+        else {}
+    )

@@ -35,7 +35,10 @@ def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
         return Operators(), {}
     how = pallas.install(devices.kind())
     spec = partition_spec(world.case) if world.case.world_size > 1 else None
-    return Operators(attend=_Wrapper(mesh=world.mesh, spec=spec).attend), {"pallas": how, "partition_spec": str(spec)}
+    return Operators(attend=_Wrapper(mesh=world.mesh, spec=spec).attend), {
+        "pallas": how,
+        "partition_spec": str(spec),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,4 +83,7 @@ def _placements(case: Case) -> Placements:
 def _cuts_heads(case: Case, axis: int, parts: int) -> bool:
     """Whether mesh axis number `axis` cuts every projection of flash attention by columns, and `parts` divide its heads."""
     flash, placed = case.model.flash_attentions, case.layout.parameters
-    return all(placed[f"{path}.q.weight"][axis] == Shard(0) and layer.key_heads % parts == 0 for path, layer in flash.items())
+    return all(
+        placed[f"{path}.q.weight"][axis] == Shard(0) and layer.key_heads % parts == 0
+        for path, layer in flash.items()
+    )

@@ -140,7 +140,10 @@ def _places(barrier: threading.Barrier) -> "Iterator[AbstractContextManager[obje
     from torch_xla.distributed.xla_backend import ProcessGroupXla
 
     known = torch_xla._XLAC._xla_get_num_cached_compilation_graph  # noqa: SLF001  no public way to ask
-    gate, broadcast = Gate(run=partial(_run, torch_xla.sync), compiled=_compiled, known=known, barrier=barrier), ProcessGroupXla.broadcast
+    gate, broadcast = (
+        Gate(run=partial(_run, torch_xla.sync), compiled=_compiled, known=known, barrier=barrier),
+        ProcessGroupXla.broadcast,
+    )
 
     def broadcast_and_sync(*arguments: object) -> object:
         work = broadcast(*arguments)

@@ -43,7 +43,11 @@ def install(device: str) -> str:
     from torch_xla.experimental import custom_kernel
 
     door = getattr(custom_kernel, "trace_pallas", None)
-    if door is None or not hasattr(torch_xla._XLAC, "_xla_tpu_custom_call") or _arguments(door) != TRACE_ARGUMENTS:  # noqa: SLF001
+    if (
+        door is None
+        or not hasattr(torch_xla._XLAC, "_xla_tpu_custom_call")  # noqa: SLF001
+        or _arguments(door) != TRACE_ARGUMENTS
+    ):
         msg = f"torch_xla {torch_xla.__version__} traces Pallas kernels by another door than trace_pallas({', '.join(TRACE_ARGUMENTS)})"
         raise NotImplementedError(msg)
     custom_kernel.trace_pallas = requires_jax(_trace)
@@ -58,13 +62,15 @@ def refusal(device: str) -> str | None:
     """
     if device == NATIVE or not (torch_xla := installed.version("torch_xla")):
         return None
-    named = dict(need.partition(";")[0].strip().split("==") for need in requires("torch_xla") or () if "==" in need and "pallas" in need)
+    named = dict(
+        need.partition(";")[0].strip().split("==")
+        for need in requires("torch_xla") or ()
+        if "==" in need and "pallas" in need
+    )
     for name in ("jax", "jaxlib"):
         if installed.version(name) != named.get(name, ""):
             has, wants = installed.version(name) or "none", named.get(name, "none that it names")
-            return (
-                f"Pallas kernels on {device} are interpreted by the {name} that torch_xla {torch_xla} asks for, {wants}; installed: {has}"
-            )
+            return f"Pallas kernels on {device} are interpreted by the {name} that torch_xla {torch_xla} asks for, {wants}; installed: {has}"  # noqa: E501
     return None
 
 
@@ -86,9 +92,17 @@ def _trace(
     from torch_xla.experimental.custom_kernel import to_jax_shape_dtype_struct
 
     described = tuple(to_jax_shape_dtype_struct(a) if torch.is_tensor(a) else a for a in args)
-    key = (kernel, described, tuple(static_argnums or ()), tuple(static_argnames or ()), tuple(sorted(constants.items())))
+    key = (
+        kernel,
+        described,
+        tuple(static_argnums or ()),
+        tuple(static_argnames or ()),
+        tuple(sorted(constants.items())),
+    )
     if key not in _kernels:
-        traced = jax.jit(kernel, static_argnums=static_argnums, static_argnames=static_argnames).trace(*described, **constants)
+        traced = jax.jit(kernel, static_argnums=static_argnums, static_argnames=static_argnames).trace(
+            *described, **constants
+        )
         _kernels[key] = _interpreted(traced.jaxpr.jaxpr)
     return _kernels[key], [a for a in args if torch.is_tensor(a)]
 
@@ -116,11 +130,15 @@ def _calls(jaxpr: Any) -> Iterator[Any]:  # noqa: ANN401
                 yield from _calls(inner.jaxpr)
 
 
-def _call(operands: "Sequence[Tensor]", kernel: Kernel, shapes: Sequence[Sequence[int]], dtypes: Sequence[Any]) -> "list[Tensor]":
+def _call(
+    operands: "Sequence[Tensor]", kernel: Kernel, shapes: Sequence[Sequence[int]], dtypes: Sequence[Any]
+) -> "list[Tensor]":
     """What `_xla_tpu_custom_call` gives. `ValueError` where the kernel's results are not what the caller expects of them."""
     from torch_xla.experimental.custom_kernel import to_jax_shape_dtype_struct
 
-    results = _computation(kernel, tuple(to_jax_shape_dtype_struct(operand) for operand in operands))(list(operands))
+    results = _computation(kernel, tuple(to_jax_shape_dtype_struct(operand) for operand in operands))(
+        list(operands)
+    )
     expected = [(tuple(shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
     if (actual := [(tuple(result.shape), result.dtype) for result in results]) != expected:
         msg = f"the kernel gives {actual}; its caller expects {expected}"

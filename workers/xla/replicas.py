@@ -68,7 +68,11 @@ def environment(case: Case) -> dict[str, str]:
     runs ended with a rank's program waiting for the thread that another's collective had blocked.
     """
     there = devices.environment(case, fitting(case))
-    return {**there, "PJRT_CPU_ASYNC_CLIENT": "false", "MASTER_PORT": "0"} if there["PJRT_DEVICE"] == "CPU" else there
+    return (
+        {**there, "PJRT_CPU_ASYNC_CLIENT": "false", "MASTER_PORT": "0"}
+        if there["PJRT_DEVICE"] == "CPU"
+        else there
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,7 +110,9 @@ class Replica:
             pieces[self.rank] = _array(tensor)
         rows = self.case.data.batch // self.case.training.accumulation
         shape = (rows, *tensor.shape[1:]) if Shard(0) in placements else tuple(tensor.shape)
-        return Sharded(shape=shape, dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces)
+        return Sharded(
+            shape=shape, dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces
+        )
 
     def total(self, loss: "Tensor") -> "Tensor":
         """The sum over the shares of the batch; axes along which it is replicated have no say."""
@@ -115,8 +121,12 @@ class Replica:
         layout, groups = self.case.layout, dict[tuple[int, ...], list[int]]()
         for rank in range(self.case.world_size):
             pairs = zip(layout.mesh.names, layout.mesh.coordinate(rank), strict=True)
-            groups.setdefault(tuple(at for name, at in pairs if name not in layout.batch_axes), []).append(rank)
-        summed: Tensor = xla_model.all_reduce(xla_model.REDUCE_SUM, loss.clone(), groups=list(groups.values()), pin_layout=False)
+            groups.setdefault(tuple(at for name, at in pairs if name not in layout.batch_axes), []).append(
+                rank
+            )
+        summed: Tensor = xla_model.all_reduce(
+            xla_model.REDUCE_SUM, loss.clone(), groups=list(groups.values()), pin_layout=False
+        )
         return summed
 
     def sync(self) -> None:
@@ -149,7 +159,9 @@ def _array(tensor: "Tensor") -> Array:
     import torch
 
     with torch.no_grad():
-        host = tensor.cpu()  # not of `detach()`: it makes a view anew, where what the optimizer was given may be out of date
+        host = (
+            tensor.cpu()
+        )  # not of `detach()`: it makes a view anew, where what the optimizer was given may be out of date
     array: Array = (host.float() if host.dtype == torch.bfloat16 else host).numpy().copy()
     return array
 
@@ -191,7 +203,9 @@ def session(
         quiet=quiet,
         after=after,
         replay=partial(_replay, case, rank),
-        operators=Operators(collect=collectives.collect(case, lambda: here().rank), recompute=sharding.recompute),
+        operators=Operators(
+            collect=collectives.collect(case, lambda: here().rank), recompute=sharding.recompute
+        ),
         environment={**devices.describe(), "transport": "xla"},
         events=lambda: here().events(),
     )
@@ -211,7 +225,9 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
         return reduce(Trace.merged, seen)
 
 
-def _attempt(case: Case, barrier: threading.Barrier | None, failures: list[Exception], train: Callable[[], Trace]) -> Trace | None:
+def _attempt(
+    case: Case, barrier: threading.Barrier | None, failures: list[Exception], train: Callable[[], Trace]
+) -> Trace | None:
     """One replica's run, in its own thread. The first that fails frees the others from the gate."""
     try:
         _here.replica = _join(case)
@@ -233,6 +249,8 @@ def _join(case: Case) -> Replica:
     if found != case.world_size:
         msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; replicas need as many devices, and there are {found}"
         raise ValueError(msg)
-    torch.autograd.set_multithreading_enabled(False)  # a backward's collectives are then called by the replica's own thread
+    torch.autograd.set_multithreading_enabled(
+        False
+    )  # a backward's collectives are then called by the replica's own thread
     devices.multiply_precisely()
     return Replica(case=case, rank=gate.ordinal(), device=torch_xla.device())

@@ -28,7 +28,9 @@ def accumulate(
 
     count, mark = len(parts), sharding.marker(world)
     placements = _behind_parts(world.case.layout.batch)
-    stacked = [mark(torch.stack(list(same)).to(world.device), placements) for same in zip(*parts, strict=True)]
+    stacked = [
+        mark(torch.stack(list(same)).to(world.device), placements) for same in zip(*parts, strict=True)
+    ]
     index = torch.arange(count).to(world.device)
 
     def step(number: "Tensor", *rest: "Tensor") -> "tuple[Tensor, Tensor]":
@@ -38,7 +40,9 @@ def accumulate(
         return loss * count, torch.where(own, output.detach().unsqueeze(0), outputs)
 
     shape = _output_shape(world, parts[0])
-    empty = mark(torch.zeros(count, *shape, dtype=getattr(torch, world.case.dtype)).to(world.device), placements)
+    empty = mark(
+        torch.zeros(count, *shape, dtype=getattr(torch, world.case.dtype)).to(world.device), placements
+    )
     total, outputs = gradient_accumulation(step, (index, *stacked), module, empty)
     return list(outputs.unbind(0)), total
 

@@ -60,9 +60,13 @@ def join(case: Case) -> World:
     return World(case=case, device=torch_xla.device(), mesh=left["mesh"], kept=left["device"])
 
 
-def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) -> tuple[str | tuple[str, ...] | None, ...]:
+def partition_spec(
+    dims: int, placements: Placements, names: tuple[str, ...]
+) -> tuple[str | tuple[str, ...] | None, ...]:
     """For each tensor dim the mesh axis that shards it, several of them in mesh order, or None."""
-    axes = [tuple(n for n, p in zip(names, placements, strict=True) if p == Shard(dim)) for dim in range(dims)]
+    axes = [
+        tuple(n for n, p in zip(names, placements, strict=True) if p == Shard(dim)) for dim in range(dims)
+    ]
     return tuple(held[0] if len(held) == 1 else held or None for held in axes)
 
 
@@ -89,7 +93,9 @@ def sender(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
     from torch_xla.distributed import spmd
 
     def send(tensor: "Tensor", placements: Placements) -> "Tensor":
-        spec = spmd.ShardingSpec(world.mesh, partition_spec(tensor.dim(), placements, world.case.layout.mesh.names))
+        spec = spmd.ShardingSpec(
+            world.mesh, partition_spec(tensor.dim(), placements, world.case.layout.mesh.names)
+        )
         moved: list[Tensor] = xla_model.send_cpu_data_to_device(tensor.detach(), world.device, spec)
         return moved[0]
 
@@ -187,12 +193,19 @@ def _pieces(tensor: "Tensor", placements: Placements, world: World) -> dict[int,
     """What each rank holds of a computed tensor, cut at `placements` whatever sharding the compiler chose."""
     from torch_xla.distributed.spmd import XLAShardedTensor
 
-    shards = [(tuple(s.indices) if s.indices is not ... else ..., s.replica_id, _array(s)) for s in XLAShardedTensor(tensor).local_shards]
+    shards = [
+        (tuple(s.indices) if s.indices is not ... else ..., s.replica_id, _array(s))
+        for s in XLAShardedTensor(tensor).local_shards
+    ]
     return cut(tuple(tensor.shape), shards, placements, world.case.layout.mesh, world.spare)
 
 
 def cut(
-    shape: tuple[int, ...], shards: Sequence[tuple[Any, int, Array]], placements: Placements, mesh: Mesh, spare: int = 1
+    shape: tuple[int, ...],
+    shards: Sequence[tuple[Any, int, Array]],
+    placements: Placements,
+    mesh: Mesh,
+    spare: int = 1,
 ) -> dict[int, Array]:
     """Every rank's piece of a tensor of `shape`, from its own device's shard where that holds it.
 
@@ -215,7 +228,10 @@ def _array(shard: Any) -> Array:  # noqa: ANN401
 
 @contextmanager
 def session(
-    world: World, place: "Callable[[nn.Module], nn.Module]", feed: "Callable[[Tensor], Tensor]", operators: "Operators | None" = None
+    world: World,
+    place: "Callable[[nn.Module], nn.Module]",
+    feed: "Callable[[Tensor], Tensor]",
+    operators: "Operators | None" = None,
 ) -> Iterator["Session"]:
     """A session over all ranks: batches are fed whole, so that losses and gradients are global already."""
     import torch

@@ -33,12 +33,26 @@ def refusal(case: Case) -> str | None:
     reasons = (
         (not attentions, "the model has no attention by a kernel"),
         (any(layer.bias for layer in attentions), "splash attention takes no bias"),
-        (any(layer.keys != layer.length for layer in attentions), "splash attention takes as many keys as queries"),
-        (len(case.layout.batch_axes) > len(BATCH_AXES), "splash attention's wrapper knows two mesh axes that cut the batch"),
-        (rows % process_groups.data_ranks(case) > 0, "splash attention's wrapper asserts that the ranks share the rows evenly"),
-        (not all(map(find_spec, CALL_JAX)), f"splash attention reaches JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}"),
+        (
+            any(layer.keys != layer.length for layer in attentions),
+            "splash attention takes as many keys as queries",
+        ),
+        (
+            len(case.layout.batch_axes) > len(BATCH_AXES),
+            "splash attention's wrapper knows two mesh axes that cut the batch",
+        ),
+        (
+            rows % process_groups.data_ranks(case) > 0,
+            "splash attention's wrapper asserts that the ranks share the rows evenly",
+        ),
+        (
+            not all(map(find_spec, CALL_JAX)),
+            f"splash attention reaches JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}",
+        ),
     )
-    return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(devices.fitting(case))
+    return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(
+        devices.fitting(case)
+    )
 
 
 def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
@@ -54,7 +68,13 @@ def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
 
 def _names(case: Case) -> dict[str, str]:
     """The wrapper's name for each of the case's axes that cut the batch."""
-    return dict(zip((name for name in case.layout.mesh.names if name in case.layout.batch_axes), BATCH_AXES, strict=False))
+    return dict(
+        zip(
+            (name for name in case.layout.mesh.names if name in case.layout.batch_axes),
+            BATCH_AXES,
+            strict=False,
+        )
+    )
 
 
 def _renamed(entry: str | tuple[str, ...] | None, called: dict[str, str]) -> str | tuple[str, ...] | None:
@@ -71,7 +91,9 @@ def _mesh(world: sharding.World, called: dict[str, str]) -> str:
     shape, names = start.axes(world.case)
     lacking = tuple(name for name in BATCH_AXES if name not in called.values())
     sizes = (*shape, *(1 for _ in lacking))
-    return str(spmd.Mesh(np.arange(np.prod(sizes)), sizes, (*(called.get(name, name) for name in names), *lacking)))
+    return str(
+        spmd.Mesh(np.arange(np.prod(sizes)), sizes, (*(called.get(name, name) for name in names), *lacking))
+    )
 
 
 def _install(case: Case) -> str:
@@ -102,6 +124,10 @@ class _Wrapper:
         from torch_xla.experimental import splash_attention as splash
 
         ids = None if scores.segments is None else scores.segments[0].to(torch.int32)
-        config = splash.SplashAttentionConfig(mesh=self.mesh, qkv_partition_spec=self.spec, segment_ids_partition_spec=(self.spec[0], None))
-        mixed: Tensor = splash.splash_attention(query * scores.scale, key, value, config.to_json(), ids, scores.causal)
+        config = splash.SplashAttentionConfig(
+            mesh=self.mesh, qkv_partition_spec=self.spec, segment_ids_partition_spec=(self.spec[0], None)
+        )
+        mixed: Tensor = splash.splash_attention(
+            query * scores.scale, key, value, config.to_json(), ids, scores.causal
+        )
         return mixed

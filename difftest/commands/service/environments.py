@@ -37,7 +37,10 @@ class Environments:
 
     def interpreter(self, version: str) -> Path:
         """The Python of a version's environment, made where it is not there; `InfrastructureError` where it cannot be."""
-        folder, wanted = self.root.resolve() / f"{self.package}-{version}", "\n".join(self.requirements(version))
+        folder, wanted = (
+            self.root.resolve() / f"{self.package}-{version}",
+            "\n".join(self.requirements(version)),
+        )
         made = folder / MADE
         if not (made.is_file() and made.read_text() == wanted):
             shutil.rmtree(folder, ignore_errors=True)

@@ -41,7 +41,9 @@ def replay(python: Path, graphs: Path, ranks: int, needle: str) -> str:
         return "no telling: no StableHLO was kept"
     command = [str(python), "-c", COMPILE, str(saved[-1]), str(ranks)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS)  # noqa: S603
+        done = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"no telling: {error}"
     found = re.search(r"^jaxlib (\S+)", done.stdout, re.MULTILINE)

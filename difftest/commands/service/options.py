@@ -18,7 +18,9 @@ RANKS_PER_CPU = 8
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else there.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else there."
+)
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -29,7 +31,12 @@ class Names(click.ParamType[tuple[str, ...]]):
     def __init__(self, package: str) -> None:
         self._package = package
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:  # noqa: ANN401
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
         """The names, all known; wrong usage otherwise."""
         if isinstance(value, tuple):
             return value
@@ -65,7 +72,9 @@ class Duration(click.ParamType[float]):
             return value
         told = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", value)
         if not told or not float(told[1]):
-            self.fail(f"{value!r} is no duration; allowed: a number above 0 and s, m or h, such as 10m", param, ctx)
+            self.fail(
+                f"{value!r} is no duration; allowed: a number above 0 and s, m or h, such as 10m", param, ctx
+            )
         return float(told[1]) * UNITS[told[2]]
 
 

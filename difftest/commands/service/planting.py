@@ -42,14 +42,20 @@ class Planting:
         """Runs cases with one defect planted into one backend until it is found, and some more for its fingerprint."""
         fault, name = planted
         blame = f"{self.backends[name].SIDE} {fault.blame}"
-        missed = Planted(defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=blame)
+        missed = Planted(
+            defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=blame
+        )
         began, first, left = time.monotonic(), None, FURTHER_CASES
         effects, hits = list[float](), list[tuple[str, str]]()
         for progress in self._campaign(fault, name):
             seen = progress.examined.comparisons.get(name, Comparison(verdict="inconclusive"))
-            hits += [(progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]]
+            hits += [
+                (progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]
+            ]
             if first is None and (found := [finding for finding in progress.new if finding.backend == name]):
-                first = replace(_found(missed, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began)
+                first = replace(
+                    _found(missed, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began
+                )
             elif first and not (left := left - 1):
                 break
             effects += [m.ratio for m in seen.measurements]
@@ -68,17 +74,27 @@ class Planting:
             corpus = Corpus(Path(folder))
             corpus.prepare()
             yield from run_campaign(
-                Campaign(name="planted", backends=sides, execute=execute, corpus=corpus), self._reached(fault, sides[name], name)
+                Campaign(name="planted", backends=sides, execute=execute, corpus=corpus),
+                self._reached(fault, sides[name], name),
             )
 
     def _reached(self, fault: "Fault", backend: ModuleType, name: str) -> Iterator[tuple[int, Case]]:
         """The cases that can show the defect, and that the backend computes rightly without it: upstream's own faults must not hide it."""
         for index, case in enumerate(self.cases()):
             if not backend.unsupported(case) and fault.reaches(case):
-                healthy = compare(case, name, backend.SIDE, self.correct(case, ORACLE, {}), self.correct(case, name, {}))
+                healthy = compare(
+                    case, name, backend.SIDE, self.correct(case, ORACLE, {}), self.correct(case, name, {})
+                )
                 if healthy.verdict == "agree":
                     yield index, case
 
 
 def _found(planted: Planted, cases: int, finding: Finding) -> Planted:
-    return replace(planted, detected=True, cases=cases, blame=finding.blame, symptom=finding.symptom, floors=finding.ratio)
+    return replace(
+        planted,
+        detected=True,
+        cases=cases,
+        blame=finding.blame,
+        symptom=finding.symptom,
+        floors=finding.ratio,
+    )

@@ -25,14 +25,20 @@ class Meter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.close()
 
     def saw(self, progress: Progress) -> None:
         """Counts one more case."""
         self._done += 1
         self._findings += len(progress.new)
-        self._bar.set_postfix_str(f"{self._findings} new findings{self._left()}" if self._budget else f"{self._findings} new findings")
+        self._bar.set_postfix_str(
+            f"{self._findings} new findings{self._left()}"
+            if self._budget
+            else f"{self._findings} new findings"
+        )
         self._bar.update()
         for finding in progress.new:
             self._bar.write(f"new finding {finding.fingerprint}: {finding.blame}", file=sys.stderr)

@@ -41,7 +41,12 @@ runpy.run_path(script, run_name="__main__")
 """
 """Runs a script on XLA and saves the StableHLO of the first graphs, each before it is compiled: a crash may be the compiler's."""
 
-GRAPHS = ("*.stablehlo.txt", "*before_optimizations.txt", "*after_optimizations.txt", "*buffer-assignment.txt")
+GRAPHS = (
+    "*.stablehlo.txt",
+    "*before_optimizations.txt",
+    "*after_optimizations.txt",
+    "*buffer-assignment.txt",
+)
 """What is kept: StableHLO, HLO before and after optimization, and buffer assignment."""
 
 MOST_FILES, MOST_BYTES = 16, 1_000_000
@@ -70,7 +75,9 @@ def run_script(text: str, seconds: float = SECONDS, python: str = sys.executable
     if status is None:
         return Tried(text=text, shown=False, said=f"not finished after {seconds:g} s\n")
     said = out if status == 0 else out + log
-    return Tried(text=text, shown=status == 0, said=said[-MOST_SAID:], absent=status == 1 and TRACEBACK not in log)
+    return Tried(
+        text=text, shown=status == 0, said=said[-MOST_SAID:], absent=status == 1 and TRACEBACK not in log
+    )
 
 
 def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str, ...]:
@@ -91,11 +98,15 @@ def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str,
         return tuple(Path(shutil.copy(one, folder)).name for one in kept)
 
 
-def _execute(command: list[str], folder: Path, more: Mapping[str, str], seconds: float) -> tuple[int | None, str, str]:
+def _execute(
+    command: list[str], folder: Path, more: Mapping[str, str], seconds: float
+) -> tuple[int | None, str, str]:
     """Exit status, standard output and standard error; no status when the time ran out. Its process group dies with it."""
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | dict(more)
     with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, stdout=out, stderr=log)  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603
+            command, cwd=folder, env=environment, start_new_session=True, stdout=out, stderr=log
+        )
         try:
             status: int | None = process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:

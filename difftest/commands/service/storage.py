@@ -39,7 +39,11 @@ class Out(click.ParamType[Path | str]):
         out = Path(value)
         if COPIES in (place := Path.cwd() / out).resolve().parts:
             reason = "is inside this Ray job's copy of its working directory, which Ray removes after the job"
-            self.fail(f"{str(place)!r} {reason}; give an absolute path that stays, or an address such as s3://bucket/runs", param, ctx)
+            self.fail(
+                f"{str(place)!r} {reason}; give an absolute path that stays, or an address such as s3://bucket/runs",
+                param,
+                ctx,
+            )
         return out
 
 

@@ -32,9 +32,13 @@ class Asked:
         """The `XLA_FLAGS` among it."""
         return self.environment.get("XLA_FLAGS", "")
 
-    def changed(self, name: str, *, case: Case | None = None, backend: str = "", benign: str = "", **options: str) -> "Ablation":
+    def changed(
+        self, name: str, *, case: Case | None = None, backend: str = "", benign: str = "", **options: str
+    ) -> "Ablation":
         """An ablation of this; `options` are environment variables of the run."""
-        return Ablation(name=name, case=case or self.case, backend=backend or self.backend, options=options, benign=benign)
+        return Ablation(
+            name=name, case=case or self.case, backend=backend or self.backend, options=options, benign=benign
+        )
 
     def with_flags(self, name: str, flags: str, benign: str = "") -> "Ablation":
         """An ablation that gives XLA further flags."""

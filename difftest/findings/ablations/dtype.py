@@ -14,4 +14,7 @@ ORDER = 20
 def ablations(asked: Asked) -> Iterator[Ablation]:
     """The same weights and batches, rounded to the other type."""
     others = (dtype for dtype in get_args(DType) if dtype != asked.case.dtype)
-    return (asked.changed(f"the dtype is {dtype}", case=msgspec.structs.replace(asked.case, dtype=dtype)) for dtype in others)
+    return (
+        asked.changed(f"the dtype is {dtype}", case=msgspec.structs.replace(asked.case, dtype=dtype))
+        for dtype in others
+    )

@@ -17,7 +17,9 @@ def ablations(asked: Asked) -> Iterator[Ablation]:
     yield asked.changed("it runs on one device, unsharded", case=case.unsharded())
     if case.world_size > 1:
         yield asked.changed("every mesh axis has one rank", case=_one_rank(case))
-    if any(placement != Replicate() for placements in case.layout.parameters.values() for placement in placements):
+    if any(
+        placement != Replicate() for placements in case.layout.parameters.values() for placement in placements
+    ):
         yield asked.changed("every parameter is replicated", case=_replicated(case))
 
 

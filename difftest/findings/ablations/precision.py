@@ -21,13 +21,23 @@ def _of_xla(asked: Asked) -> Iterator[Ablation]:
     if SAME_PRECISION in asked.flags.split():
         yield asked.impossible(forbidden, "every run forbids it")
     else:
-        yield asked.with_flags(forbidden, SAME_PRECISION, "XLA keeps float32 between operators of a half type")
-    yield asked.with_flags("fast math is off", NO_FAST_MATH, "fast math reorders sums and takes NaN for granted")
+        yield asked.with_flags(
+            forbidden, SAME_PRECISION, "XLA keeps float32 between operators of a half type"
+        )
+    yield asked.with_flags(
+        "fast math is off", NO_FAST_MATH, "fast math reorders sums and takes NaN for granted"
+    )
     yield asked.changed("matrices are multiplied in default precision", DIFFTEST_MATMUL_PRECISION="default")
 
 
 def _of_torch(asked: Asked) -> Iterator[Ablation]:
-    yield asked.changed("an operator has two threads", benign="sums are added in another order", DIFFTEST_THREADS="2")
-    yield asked.changed("oneDNN's kernels are off", benign="oneDNN's kernels round otherwise", DIFFTEST_MKLDNN="0")
+    yield asked.changed(
+        "an operator has two threads", benign="sums are added in another order", DIFFTEST_THREADS="2"
+    )
+    yield asked.changed(
+        "oneDNN's kernels are off", benign="oneDNN's kernels round otherwise", DIFFTEST_MKLDNN="0"
+    )
     if asked.case.model.flash_attentions:
-        yield asked.changed("attention uses the math kernel", case=msgspec.structs.replace(asked.case, sdpa="math"))
+        yield asked.changed(
+            "attention uses the math kernel", case=msgspec.structs.replace(asked.case, sdpa="math")
+        )

@@ -28,7 +28,9 @@ def check(seen: Pair) -> Iterator[Divergence]:
     for key, tensor in seen.tensors():
         step, stage, name = key
         if differing := _differing(tensor, seen.again.steps[step].get((stage, name))):
-            yield seen.diverges("determinism", Symptom.MISMATCH, key, f"run again, ranks {differing} have other bits")
+            yield seen.diverges(
+                "determinism", Symptom.MISMATCH, key, f"run again, ranks {differing} have other bits"
+            )
 
 
 def _differing(tensor: Sharded, other: Sharded | None) -> list[int]:
@@ -39,4 +41,8 @@ def _differing(tensor: Sharded, other: Sharded | None) -> list[int]:
 
 def same_bits(one: object, other: object) -> bool:
     """Whether two arrays hold the same values, NaN in the same places; never when one is missing."""
-    return one is not None and other is not None and np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
+    return (
+        one is not None
+        and other is not None
+        and np.array_equal(np.asarray(one), np.asarray(other), equal_nan=True)
+    )

@@ -17,4 +17,9 @@ def check(seen: Pair) -> Iterator[Divergence]:
         bad = {rank: int((~np.isfinite(piece)).sum()) for rank, piece in tensor.pieces.items()}
         ranks = [rank for rank, count in bad.items() if count]
         if ranks:
-            yield seen.diverges("finite", Symptom.NONFINITE, key, f"{sum(bad.values())} values are not finite, on ranks {ranks}")
+            yield seen.diverges(
+                "finite",
+                Symptom.NONFINITE,
+                key,
+                f"{sum(bad.values())} values are not finite, on ranks {ranks}",
+            )

@@ -21,7 +21,9 @@ def check(seen: Pair) -> Iterator[Divergence]:
             if odd := [rank for rank in ranks if not _same(tensor, ranks[0], rank)]:
                 finite = all(np.isfinite(tensor.pieces[rank]).all() for rank in ranks)
                 nature = "" if finite else "not finite"
-                yield seen.diverges("replicas", Symptom.MISMATCH, key, _describe(tensor, ranks, odd), nature=nature)
+                yield seen.diverges(
+                    "replicas", Symptom.MISMATCH, key, _describe(tensor, ranks, odd), nature=nature
+                )
                 break
 
 

@@ -21,9 +21,12 @@ def check(seen: Pair) -> Iterator[Divergence]:
     if isinstance(seen.actual, Failure):
         return
     clients: list[Client] = list(seen.actual.events.get("clients", ()))
-    if any(client["library"] == "torch_xla" for client in clients):  # first, for a client without the guard may be a second one too
+    if any(
+        client["library"] == "torch_xla" for client in clients
+    ):  # first, for a client without the guard may be a second one too
         yield from (
-            _divergence(seen, client, f"jax creates a {client['platform']} client without the guard") for client in _unguarded(clients)
+            _divergence(seen, client, f"jax creates a {client['platform']} client without the guard")
+            for client in _unguarded(clients)
         )
     times: Counter[tuple[str, str]] = Counter()
     for client in clients:

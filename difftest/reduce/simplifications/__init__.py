@@ -23,5 +23,7 @@ class Subject(Protocol):
 @cache
 def simplifications() -> tuple[Simplification, ...]:
     """All of them, big steps first."""
-    subjects = sorted((plugins.load(__name__, name) for name in plugins.names(__name__)), key=lambda subject: subject.ORDER)
+    subjects = sorted(
+        (plugins.load(__name__, name) for name in plugins.names(__name__)), key=lambda subject: subject.ORDER
+    )
     return tuple(simplification for subject in subjects for simplification in subject.SIMPLIFICATIONS)

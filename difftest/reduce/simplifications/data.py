@@ -40,7 +40,10 @@ def fewer_rows(case: Case) -> Iterator[Candidate]:
     """Two rows for every rank that has its own, in each part; or one less, which they do not share evenly."""
     ranks, parts, rows = _ranks(case), case.training.accumulation, case.data.batch
     few = (2 * ranks * parts, (2 * ranks - 1) * parts)
-    yield from simpler(case, smaller(f"batch {rows}", rows, few, lambda size: _fed(case, batch=max(parts, size // parts * parts))))
+    yield from simpler(
+        case,
+        smaller(f"batch {rows}", rows, few, lambda size: _fed(case, batch=max(parts, size // parts * parts))),
+    )
 
 
 def even_rows(case: Case) -> Iterator[Candidate]:
@@ -66,5 +69,7 @@ def _fed(case: Case, **changes: Any) -> Case:  # noqa: ANN401  fields of `Data`
 
 def _of_regime(case: Case, regime: str) -> Case:
     rate = case.training.learning_rate
-    training = msgspec.structs.replace(case.training, learning_rate=rate if rate >= LEAST_RATE else USUAL_RATE)
+    training = msgspec.structs.replace(
+        case.training, learning_rate=rate if rate >= LEAST_RATE else USUAL_RATE
+    )
     return msgspec.structs.replace(_fed(case, regime=regime), training=training)

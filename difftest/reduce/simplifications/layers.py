@@ -37,27 +37,44 @@ def fewer_layers(case: Case) -> Iterator[Candidate]:
 
 def unwrapped(case: Case) -> Iterator[Candidate]:
     """What a residual block holds, without the sum."""
-    blocks = [(f"layer {path} is residual", path) for path, layer in walk(case.model.layers) if isinstance(layer, Residual)]
+    blocks = [
+        (f"layer {path} is residual", path)
+        for path, layer in walk(case.model.layers)
+        if isinstance(layer, Residual)
+    ]
     yield from by_parts(blocks, partial(_unwrapped, case))
 
 
 def fewer_inner_layers(case: Case) -> Iterator[Candidate]:
     """Without some of the layers in residual blocks."""
-    layers = [(f"layer {path}, {_kind(layer)}", path) for path, layer in walk(case.model.layers) if "." in path]
+    layers = [
+        (f"layer {path}, {_kind(layer)}", path) for path, layer in walk(case.model.layers) if "." in path
+    ]
     yield from by_parts(layers, partial(_dropped, case))
 
 
 def plainer_layers(case: Case) -> Iterator[Candidate]:
     """Layers replaced by the plainest that do the same to shapes: attention and convolution by Linear, and so on."""
-    known = [(path, layer, _plainer(Placed(layer=layer, placements={})).layer) for path, layer in walk(case.model.layers)]
-    parts = [(f"layer {path} is {_kind(layer)}, not {_kind(plain)}", path) for path, layer, plain in known if plain != layer]
+    known = [
+        (path, layer, _plainer(Placed(layer=layer, placements={})).layer)
+        for path, layer in walk(case.model.layers)
+    ]
+    parts = [
+        (f"layer {path} is {_kind(layer)}, not {_kind(plain)}", path)
+        for path, layer, plain in known
+        if plain != layer
+    ]
     yield from by_parts(parts, partial(_plain, case))
 
 
 def fewer_features(case: Case) -> Iterator[Candidate]:
     """Without what layers have beyond their plainest form: biases, ties, masks, groups of heads."""
     known = [(path, layer) for path, layer in walk(case.model.layers)]
-    parts = [(f"layer {path} {words}", (path, change)) for path, layer in known for words, change in _features(layer)]
+    parts = [
+        (f"layer {path} {words}", (path, change))
+        for path, layer in known
+        for words, change in _features(layer)
+    ]
     yield from by_parts(parts, partial(_changed, case))
 
 
@@ -113,7 +130,10 @@ def _features(layer: Layer) -> list[tuple[str, dict[str, Any]]]:
     told: list[tuple[str, str, bool, object]]
     match layer:
         case Linear():
-            told = [("has a bias", "bias", layer.bias, False), ("is tied to the embedding", "tied", layer.tied, False)]
+            told = [
+                ("has a bias", "bias", layer.bias, False),
+                ("is tied to the embedding", "tied", layer.tied, False),
+            ]
         case Attention():
             told = [
                 ("is causal", "causal", layer.causal, False),
@@ -126,7 +146,12 @@ def _features(layer: Layer) -> list[tuple[str, dict[str, Any]]]:
                 ("reads segments", "segments", layer.segments, False),
                 ("has a bias", "bias", layer.bias, False),
                 (f"scales by {layer.scale}", "scale", layer.scale is not None, None),
-                (f"has {layer.keys} keys for {layer.length} positions", "keys", layer.keys != layer.length, layer.length),
+                (
+                    f"has {layer.keys} keys for {layer.length} positions",
+                    "keys",
+                    layer.keys != layer.length,
+                    layer.length,
+                ),
                 ("has grouped heads", "kv_heads", layer.key_heads != layer.heads, msgspec.UNSET),
             ]
         case Collective():

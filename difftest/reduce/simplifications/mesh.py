@@ -6,11 +6,10 @@ from functools import partial
 
 import msgspec
 
-from difftest.cases.case import Case
+from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import Collective, Layer, Redistribute, walk
 from difftest.cases.layout import Mesh, Placements
 from difftest.reduce.candidate import Candidate, tried
-from difftest.reduce.measure import uneven_cuts
 from difftest.reduce.placed import Placed, edited
 from difftest.reduce.simplifications.sizes import made_odd
 

@@ -16,7 +16,10 @@ _PLAIN: dict[str, msgspec.Struct] = {"replication": Replication(), "start": Star
 
 def default_options(case: Case) -> Iterator[Candidate]:
     """Without some of the options that are set."""
-    parts = [(f"{option} {_shown(getattr(getattr(case, part), option))}", (part, option)) for part, option in _set(case)]
+    parts = [
+        (f"{option} {_shown(getattr(getattr(case, part), option))}", (part, option))
+        for part, option in _set(case)
+    ]
     yield from by_parts(parts, partial(_defaulted, case))
 
 
@@ -32,7 +35,11 @@ SIMPLIFICATIONS = (default_options, any_kernel)
 def _set(case: Case) -> list[tuple[str, str]]:
     """The options of replication and start that are not at their defaults: the part of the case, and the option."""
     options = ((part, option) for part, plain in _PLAIN.items() for option in plain.__struct_fields__)
-    return [(part, option) for part, option in options if getattr(getattr(case, part), option) != getattr(_PLAIN[part], option)]
+    return [
+        (part, option)
+        for part, option in options
+        if getattr(getattr(case, part), option) != getattr(_PLAIN[part], option)
+    ]
 
 
 def _shown(value: object) -> str:
@@ -42,5 +49,7 @@ def _shown(value: object) -> str:
 def _defaulted(case: Case, options: Sequence[tuple[str, str]]) -> Case:
     for part, option in options:
         plain = getattr(_PLAIN[part], option)
-        case = msgspec.structs.replace(case, **{part: msgspec.structs.replace(getattr(case, part), **{option: plain})})
+        case = msgspec.structs.replace(
+            case, **{part: msgspec.structs.replace(getattr(case, part), **{option: plain})}
+        )
     return case

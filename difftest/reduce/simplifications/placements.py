@@ -41,13 +41,16 @@ SIMPLIFICATIONS = (whole_parameters, whole_batch)
 
 def _without(case: Case, cuts: Sequence[tuple[str, int]]) -> Case:
     parameters = {
-        name: _replicated(placements, [axis for cut, axis in cuts if cut == name]) for name, placements in case.layout.parameters.items()
+        name: _replicated(placements, [axis for cut, axis in cuts if cut == name])
+        for name, placements in case.layout.parameters.items()
     }
     return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, parameters=parameters))
 
 
 def _uncut(case: Case, axes: Sequence[int]) -> Case:
-    return msgspec.structs.replace(case, layout=msgspec.structs.replace(case.layout, batch=_replicated(case.layout.batch, axes)))
+    return msgspec.structs.replace(
+        case, layout=msgspec.structs.replace(case.layout, batch=_replicated(case.layout.batch, axes))
+    )
 
 
 def _replicated(placements: Placements, axes: Sequence[int]) -> Placements:

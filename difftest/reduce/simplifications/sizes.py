@@ -28,13 +28,17 @@ HEADS = ((1, 1), (2, 2), (2, 1))
 def narrower(case: Case) -> Iterator[Candidate]:
     """One width made smaller wherever it occurs."""
     for width in sorted(_free_widths(case), reverse=True):
-        yield from simpler(case, smaller(f"width {width}", width, SMALL, partial(_resized, case, _WIDTHS, width)))
+        yield from simpler(
+            case, smaller(f"width {width}", width, SMALL, partial(_resized, case, _WIDTHS, width))
+        )
 
 
 def fewer_words(case: Case) -> Iterator[Candidate]:
     """A smaller vocabulary."""
     if size := case.model.tokens:
-        yield from simpler(case, smaller(f"vocabulary {size}", size, SMALL, partial(_resized, case, ("vocabulary",), size)))
+        yield from simpler(
+            case, smaller(f"vocabulary {size}", size, SMALL, partial(_resized, case, ("vocabulary",), size))
+        )
 
 
 def even_sizes(case: Case) -> Iterator[Candidate]:
@@ -44,13 +48,19 @@ def even_sizes(case: Case) -> Iterator[Candidate]:
     for what, size, fields in [*known, ("vocabulary", case.model.tokens, ("vocabulary",))]:
         if size % ranks:
             words = f"{what} {size}, which {ranks} ranks do not share evenly"
-            yield from simpler(case, tried(words, partial(_resized, case, fields, size, size + -size % ranks)))
+            yield from simpler(
+                case, tried(words, partial(_resized, case, fields, size, size + -size % ranks))
+            )
 
 
 def smaller_kernels(case: Case) -> Iterator[Candidate]:
     """Convolutions of fewer positions."""
-    for size in sorted({layer.kernel for _, layer in walk(case.model.layers) if isinstance(layer, Conv)}, reverse=True):
-        yield from simpler(case, smaller(f"kernel {size}", size, (1, 3), partial(_resized, case, ("kernel",), size)))
+    for size in sorted(
+        {layer.kernel for _, layer in walk(case.model.layers) if isinstance(layer, Conv)}, reverse=True
+    ):
+        yield from simpler(
+            case, smaller(f"kernel {size}", size, (1, 3), partial(_resized, case, ("kernel",), size))
+        )
 
 
 def fewer_heads(case: Case) -> Iterator[Candidate]:
@@ -72,7 +82,9 @@ def shorter(case: Case) -> Iterator[Candidate]:
         words = f"sequence {length}"
         if not flash:
             yield from tried(words, partial(put_together, case, taken_apart(case), sequence=0))
-        yield from simpler(case, smaller(words, length, (FLASH_BLOCK,) if flash else SMALL, partial(_shortened, case)))
+        yield from simpler(
+            case, smaller(words, length, (FLASH_BLOCK,) if flash else SMALL, partial(_shortened, case))
+        )
 
 
 SIMPLIFICATIONS = (shorter, narrower, fewer_words, smaller_kernels, fewer_heads, even_sizes)
@@ -84,9 +96,15 @@ def made_odd(case: Case) -> Case:
     """The case with every width, the vocabulary and the rows of each part odd, which an even number of ranks does not share evenly."""
     for width in _free_widths(case):
         case = _resized(case, _WIDTHS, width, _odd(width))
-    case = _resized(case, ("vocabulary",), case.model.tokens, _odd(case.model.tokens)) if case.model.tokens else case
+    case = (
+        _resized(case, ("vocabulary",), case.model.tokens, _odd(case.model.tokens))
+        if case.model.tokens
+        else case
+    )
     parts = case.training.accumulation
-    return msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, batch=parts * _odd(case.data.batch // parts)))
+    return msgspec.structs.replace(
+        case, data=msgspec.structs.replace(case.data, batch=parts * _odd(case.data.batch // parts))
+    )
 
 
 def _odd(size: int) -> int:
@@ -96,7 +114,11 @@ def _odd(size: int) -> int:
 def _free_widths(case: Case) -> set[int]:
     """The widths that others follow from: what the model takes, and what its layers turn that into."""
     layers = [layer for _, layer in walk(case.model.layers)]
-    made = {layer.outputs for layer in layers if isinstance(layer, Conv) or (isinstance(layer, Linear) and not layer.tied)}
+    made = {
+        layer.outputs
+        for layer in layers
+        if isinstance(layer, Conv) or (isinstance(layer, Linear) and not layer.tied)
+    }
     return made | {case.model.inputs} | {layer.width for layer in layers if isinstance(layer, Embedding)}
 
 
@@ -106,7 +128,11 @@ def _resized(case: Case, fields: tuple[str, ...], old: int, new: int) -> Case:
     def edit(_path: str, placed: Placed) -> tuple[Placed]:
         layer = placed.layer
         own = [field for field in fields if field in layer.__struct_fields__ and not _tied(layer, field)]
-        return (replace(placed, layer=_with(layer, {field: new for field in own if getattr(layer, field) == old})),)
+        return (
+            replace(
+                placed, layer=_with(layer, {field: new for field in own if getattr(layer, field) == old})
+            ),
+        )
 
     return edited(case, edit)
 

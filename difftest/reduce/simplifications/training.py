@@ -17,7 +17,12 @@ FEW_STEPS = (1, 2, 4)
 
 def fewer_steps(case: Case) -> Iterator[Candidate]:
     """One step, two, or as many as it takes for graphs to settle and be compiled again."""
-    yield from smaller(f"{case.training.steps} steps", case.training.steps, FEW_STEPS, lambda steps: _trained(case, steps=steps))
+    yield from smaller(
+        f"{case.training.steps} steps",
+        case.training.steps,
+        FEW_STEPS,
+        lambda steps: _trained(case, steps=steps),
+    )
 
 
 def plainer_optimizer(case: Case) -> Iterator[Candidate]:
@@ -58,7 +63,15 @@ def no_checkpointing(case: Case) -> Iterator[Candidate]:
         yield from tried("checkpointing", partial(_trained, case, checkpointing=False))
 
 
-SIMPLIFICATIONS = (fewer_steps, plainer_optimizer, no_clipping, fewer_parts, squared_error, float32, no_checkpointing)
+SIMPLIFICATIONS = (
+    fewer_steps,
+    plainer_optimizer,
+    no_clipping,
+    fewer_parts,
+    squared_error,
+    float32,
+    no_checkpointing,
+)
 
 
 def _trained(case: Case, fed: msgspec.Struct | None = None, **changes: Any) -> Case:  # noqa: ANN401  fields of `Training`
