@@ -20,7 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from workers.isolate import variables
+from workers.isolate import environment_variables
 
 POLL_SECONDS = 0.02
 STANDARD_INPUT = 0
@@ -61,7 +61,7 @@ def serve(preload: list[str]) -> None:
 
 def preloaded(names: Sequence[str]) -> None:
     """Imports the frameworks, and keeps CUDA as it is."""
-    with variables.set_to({BY_NVML: "1"}):
+    with environment_variables.set_to({BY_NVML: "1"}):
         for name in names:
             importlib.import_module(name)
 

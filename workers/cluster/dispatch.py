@@ -27,7 +27,7 @@ from difftest.judge.outcome import Outcome
 from workers.cluster import environments
 from workers.cluster.actors import Crew, Runner
 from workers.cluster.environments import Environment
-from workers.isolate import limits, sandbox, variables, zygotes
+from workers.isolate import environment_variables, limits, sandbox, zygotes
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -88,7 +88,7 @@ def _local_only() -> Iterator[None]:
     """Ray starts without other machines in mind; the switch is read when Ray is imported, and by the processes that it starts."""
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
-        with variables.set_to(LOCAL_ONLY):
+        with environment_variables.set_to(LOCAL_ONLY):
             yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before

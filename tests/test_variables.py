@@ -1,0 +1,49 @@
+"""The table of environment variables against the source, which must name the same ones."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from difftest import variables
+from difftest.judge import noise
+from difftest.variables import VARIABLES, as_markdown
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("difftest", "generators", "workers", "reports", "tests", ".github")
+TABLE = Path(variables.__file__)
+NAME = re.compile(rf"\b{variables.PREFIX}[A-Z_]*[A-Z]\b")
+NEVER_READ = {"DIFFTEST_TEST_TOKEN"}
+"""Tests set it to check that a secret is withheld from runs."""
+
+
+def named_in_the_source() -> set[str]:
+    """Every name with the prefix in a text file other than the table itself and this one."""
+    files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.is_file()]
+    readable = [file for file in files if file.suffix != ".pyc" and file not in (TABLE, Path(__file__))]
+    return {name for file in readable for name in NAME.findall(file.read_text(errors="replace"))}
+
+
+def test_the_table_has_every_variable_that_the_source_names_and_no_other() -> None:
+    assert {variable.name for variable in VARIABLES} == named_in_the_source() - NEVER_READ
+
+
+@pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
+def test_a_variable_names_readers_that_exist(variable: variables.Variable) -> None:
+    assert variable.set_by in ("user", "difftest", "developer")
+    for reader in variable.read_by:
+        file = ROOT / (reader if reader.endswith(".py") else f"{reader.replace('.', '/')}.py")
+        assert file.is_file(), f"{variable.name} names {reader}, which does not exist"
+
+
+def test_the_defaults_in_the_table_are_those_of_the_code() -> None:
+    defaults = {variable.name: variable.default for variable in VARIABLES}
+    assert defaults[noise.SAMPLES_VARIABLE] == str(noise.SAMPLES)
+
+
+def test_the_table_in_markdown_has_a_row_for_every_variable_in_the_order_of_names() -> None:
+    header, rule, *rows = as_markdown().splitlines()
+    assert header.startswith("| Variable | Default | Values | Meaning ")
+    assert set(rule) <= set("| -")
+    assert [row.split("`")[1] for row in rows] == sorted(variable.name for variable in VARIABLES)
+    assert {row.count(" | ") for row in rows} == {len(variables.COLUMNS) - 1}
