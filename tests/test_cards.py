@@ -187,10 +187,12 @@ def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.Mon
 def test_defects_of_cards_want_as_many_as_the_smallest_generated_mesh_has_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from workers.faults import cuda  # noqa: PLC0415
+    from workers.faults import PlantedFault, cuda  # noqa: PLC0415
 
     smallest = min((case_at(0, index) for index in range(30)), key=lambda case: case.world_size)
-    for fault in cuda._ON_A_GPU:  # noqa: SLF001  what is listed where there is a card
+    faults = [fault for fault in vars(cuda).values() if isinstance(fault, PlantedFault)]
+    assert len(faults) == 3
+    for fault in faults:
         for there in (fault.least_cards - 1, fault.least_cards):
             monkeypatch.setattr(cuda, "cards", lambda there=there: there)
             assert fault.reaches(smallest) == (there == fault.least_cards), fault.name

@@ -5,11 +5,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from samples import a_case, candidate, oracle, with_pieces, wrong_at
 
+from difftest import plugins
+from difftest.cases.case import Case
 from difftest.commands.selftest import _chosen
 from difftest.judge.outcome import Failure, Stage, Symptom
 from difftest.selftest.rates import (
@@ -24,7 +28,7 @@ from difftest.selftest.rates import (
     sweep,
 )
 from workers import cards, faults
-from workers.faults import Fault
+from workers.faults import PlantedFault
 
 ROOT = Path(__file__).parent.parent
 
@@ -185,8 +189,8 @@ def test_the_oracles_cost_is_a_ratio_to_the_xla_run_of_the_same_case() -> None:
     assert null_summary([*timed, other])["oracle_cost"] == 0.5
 
 
-def a_fault(name: str, **more: int) -> Fault:
-    return Fault(
+def a_fault(name: str, **more: int) -> PlantedFault:
+    return PlantedFault(
         name=name,
         about="",
         backends=("b", "c"),
@@ -216,6 +220,22 @@ def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_nam
     assert [(fault.name, backend) for fault, backend in _chosen(names)] == [
         (name, backend) for name in chosen for backend in ("b", "c")
     ]
+
+
+def test_a_planted_fault_is_called_by_its_function_s_name_which_no_other_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nothing_wrong(session: Any, _case: Case, _rank: int) -> Any:  # noqa: ANN401
+        return session
+
+    fault = faults.planted(about="", backends=("b",), blame=faults.BACKEND)(nothing_wrong)
+    assert fault.reaches(a_case())
+    monkeypatch.setattr(plugins, "names", lambda _package: ("one",))
+    monkeypatch.setattr(plugins, "load", lambda *_: SimpleNamespace(FAULT=fault))
+    assert faults.all_faults.__wrapped__() == {"nothing_wrong": fault}
+    monkeypatch.setattr(plugins, "names", lambda _package: ("one", "another"))
+    with pytest.raises(ValueError, match="nothing_wrong"):
+        faults.all_faults.__wrapped__()
 
 
 @pytest.mark.slow

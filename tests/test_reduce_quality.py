@@ -21,7 +21,7 @@ from difftest.records.corpus import Corpus
 from difftest.reduce.search import Reduced, reduce
 from generators.cases import case_at
 from workers.cards import cards
-from workers.faults import VARIABLE, Fault, all_faults
+from workers.faults import VARIABLE, PlantedFault, all_faults
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xla]
 
@@ -60,7 +60,7 @@ class Planted:
     """One defect, reduced."""
 
     name: str
-    fault: Fault
+    fault: PlantedFault
     case: Case
     fingerprint: str
     reduced: Reduced

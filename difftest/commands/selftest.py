@@ -35,7 +35,7 @@ from difftest.selftest.rates import (
 
 if TYPE_CHECKING:
     from workers.cluster.dispatch import Pool
-    from workers.faults import Fault
+    from workers.faults import PlantedFault
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ def _write(out: Path, told: Mapping[str, Any]) -> None:
     (out / selftest.FILENAME).write_bytes(selftest.render(told))
 
 
-def _chosen(names: str) -> list[tuple["Fault", str]]:
+def _chosen(names: str) -> list[tuple["PlantedFault", str]]:
     """Every planted defect that this machine's cards let a case show, with every backend it goes into, or only those named."""
     from workers.cards import cards
     from workers.faults import all_faults

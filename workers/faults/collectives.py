@@ -1,4 +1,4 @@
-"""Defects of collectives: asked of the wrong group, and a factor that is lost on the way. The session's `collect` is what is spoiled."""
+"""Planted faults of collectives: the wrong group, and a factor that is lost. They spoil the session's `collect`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,31 +8,22 @@ from torch import Tensor
 
 from difftest.cases.case import Case
 from difftest.cases.layers import Collective
-from workers.faults import SHARDING, Fault
+from workers.faults import SHARDING, planted
 from workers.training.session import Session
 
 REAL = ("torch_ddp", "xla_replica")
-"""Backends that ask for collectives themselves."""
+"""Backends that call collectives themselves."""
 
 
-def _asking(change: Callable[[Collective], Collective]) -> Callable[[Session, Case, int], Session]:
-    """Plants another question in the place of each; on one device there is nobody to ask."""
+def _with_changed_collectives(
+    session: Session, case: Case, change: Callable[[Collective], Collective]
+) -> Session:
+    """The session that carries out `change(spec)` for every `spec`; on one device there is nothing to change."""
 
-    def plant(session: Session, case: Case, _rank: int) -> Session:
-        def collect(tensor: Tensor, spec: Collective) -> Tensor:
-            return session.operators.collect(tensor, change(spec) if case.world_size > 1 else spec)
+    def collect(tensor: Tensor, spec: Collective) -> Tensor:
+        return session.operators.collect(tensor, change(spec) if case.world_size > 1 else spec)
 
-        return dataclasses.replace(session, operators=dataclasses.replace(session.operators, collect=collect))
-
-    return plant
-
-
-def _other_axis(spec: Collective) -> Collective:
-    return msgspec.structs.replace(spec, axis=1 - spec.axis) if len(spec.mesh) > 1 else spec
-
-
-def _unscaled(spec: Collective) -> Collective:
-    return msgspec.structs.replace(spec, factor=1.0)
+    return dataclasses.replace(session, operators=dataclasses.replace(session.operators, collect=collect))
 
 
 def _collective(case: Case) -> Collective | None:
@@ -41,7 +32,7 @@ def _collective(case: Case) -> Collective | None:
 
 
 def _has_another_axis(case: Case) -> bool:
-    """Two axes of equal sizes, so that what comes back has the same shape."""
+    """Two axes of equal sizes, so that the result has the same shape."""
     spec = _collective(case)
     return spec is not None and len(spec.mesh) > 1 and len(set(spec.mesh)) == 1
 
@@ -51,21 +42,22 @@ def _is_scaled(case: Case) -> bool:
     return spec is not None and spec.factor != 1.0
 
 
-FAULTS = (
-    Fault(
-        name="collective_over_the_other_axis",
-        about="a collective takes the groups of the other mesh axis",
-        backends=REAL,
-        blame=SHARDING,
-        reaches=_has_another_axis,
-        plant=_asking(_other_axis),
-    ),
-    Fault(
-        name="collective_factor_dropped",
-        about="the factor of a collective is lost",
-        backends=REAL,
-        blame=SHARDING,
-        reaches=_is_scaled,
-        plant=_asking(_unscaled),
-    ),
+@planted(
+    about="a collective takes the groups of the other mesh axis",
+    backends=REAL,
+    blame=SHARDING,
+    reaches=_has_another_axis,
 )
+def collective_over_the_other_axis(session: Session, case: Case, _rank: int) -> Session:
+    """Exchanges the two axes of the mesh."""
+
+    def other_axis(spec: Collective) -> Collective:
+        return msgspec.structs.replace(spec, axis=1 - spec.axis) if len(spec.mesh) > 1 else spec
+
+    return _with_changed_collectives(session, case, other_axis)
+
+
+@planted(about="the factor of a collective is lost", backends=REAL, blame=SHARDING, reaches=_is_scaled)
+def collective_factor_dropped(session: Session, case: Case, _rank: int) -> Session:
+    """Puts 1 in the factor's place."""
+    return _with_changed_collectives(session, case, lambda spec: msgspec.structs.replace(spec, factor=1.0))

@@ -1,4 +1,7 @@
-"""Defects of data parallelism: gradients or weights that the ranks do not share as they should. Rank 1 or a later one is the odd one."""
+"""Planted faults of data parallelism: gradients or weights that the ranks do not share as they should.
+
+Where one rank differs from the others, it is rank 1 or a later one.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +14,7 @@ from torch import distributed, nn
 from difftest.cases.case import Case
 from difftest.cases.layout import local_slices
 from difftest.judge.outcome import Stage
-from workers.faults import BACKEND, SHARDING, Fault
+from workers.faults import BACKEND, SHARDING, planted
 from workers.training.session import Session
 from workers.training.train import parameters
 
@@ -20,7 +23,7 @@ Averaged: TypeAlias = torch.futures.Future[torch.Tensor]
 
 DDP = ("torch_ddp",)
 BOTH = ("torch_ddp", "xla_ddp")
-"""What every replica does alike: on XLA their graphs must not differ."""
+"""For what every replica does alike: on XLA their graphs must not differ."""
 
 WRAPPERS = ("torch_ddp", "torch_fsdp")
 
@@ -37,37 +40,73 @@ def _stateful(case: Case) -> bool:
     return _several_steps(case) and case.training.optimizer != "sgd"
 
 
+def _accumulates(case: Case) -> bool:
+    return _sharded(case) and case.training.accumulation > 1
+
+
 def _uneven(case: Case) -> bool:
     shape = (case.data.batch // case.training.accumulation,)
     batch, mesh = tuple(case.layout.batch), case.layout.mesh
-    cuts = {
-        s[0].stop - s[0].start
-        for s in (local_slices(shape, batch, mesh, rank) for rank in range(case.world_size))
-    }
-    return _sharded(case) and len(cuts) > 1
+    slices = [local_slices(shape, batch, mesh, rank)[0] for rank in range(case.world_size)]
+    return _sharded(case) and len({rows.stop - rows.start for rows in slices}) > 1
 
 
-def _hooked(hook: Callable[[Any, Any], Any]) -> Callable[[Session, Case, int], Session]:
-    """Plants a DDP communication hook."""
+def _with_hook(session: Session, hook: Callable[[Any, Any], Any]) -> Session:
+    """The session whose DDP communicates by `hook`."""
 
-    def plant(session: Session, _case: Case, _rank: int) -> Session:
-        def place(module: nn.Module) -> nn.Module:
-            placed = session.place(module)
-            placed.register_comm_hook(None, hook)  # type: ignore[operator]
-            return placed
+    def place(module: nn.Module) -> nn.Module:
+        placed = session.place(module)
+        placed.register_comm_hook(None, hook)  # type: ignore[operator]
+        return placed
 
-        return replace(session, place=place)
-
-    return plant
+    return replace(session, place=place)
 
 
-def _sum(_state: object, bucket: distributed.GradBucket) -> Averaged:  # type: ignore[name-defined]
-    work = distributed.all_reduce(bucket.buffer(), async_op=True)
-    return cast("Averaged", work.get_future().then(lambda done: done.value()[0]))
+def _on_rank_1(
+    session: Session, rank: int, stage: Stage, act: Callable[[nn.Module, torch.optim.Optimizer, int], None]
+) -> Session:
+    """The session in which `act(module, optimizer, step)` follows a stage on rank 1."""
+
+    def after(at: Stage, step: int, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if at is stage and rank == 1:
+            act(module, optimizer, step)
+
+    return replace(session, after=after)
 
 
-def _stale(session: Session, case: Case, rank: int) -> Session:
-    """Gives every bucket what it had in the step before."""
+@planted(
+    about="one parameter takes no part in the all-reduce", backends=BOTH, blame=SHARDING, reaches=_sharded
+)
+def parameter_left_out(session: Session, _case: Case, _rank: int) -> Session:
+    """DDP ignores the first parameter."""
+
+    def place(module: nn.Module) -> nn.Module:
+        name = next(iter(parameters(module)))
+        nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, [name])  # noqa: SLF001
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+@planted(about="gradients are summed, not averaged", backends=BOTH, blame=SHARDING, reaches=_sharded)
+def sum_for_mean(session: Session, _case: Case, _rank: int) -> Session:
+    """A communication hook that does not divide."""
+
+    def hook(_state: object, bucket: distributed.GradBucket) -> Averaged:  # type: ignore[name-defined]
+        work = distributed.all_reduce(bucket.buffer(), async_op=True)
+        return cast("Averaged", work.get_future().then(lambda done: done.value()[0]))
+
+    return _with_hook(session, hook)
+
+
+@planted(
+    about="a bucket carries the step before's gradients",
+    backends=DDP,
+    blame=BACKEND,  # one rank has buckets too
+    reaches=_several_steps,
+)
+def stale_bucket(session: Session, _case: Case, _rank: int) -> Session:
+    """Gives every bucket what it held in the step before."""
     before: dict[int, torch.Tensor] = {}
 
     def hook(_state: object, bucket: distributed.GradBucket) -> Averaged:  # type: ignore[name-defined]
@@ -80,20 +119,12 @@ def _stale(session: Session, case: Case, rank: int) -> Session:
         averaged = bucket.buffer() / distributed.get_world_size()
         return cast("Averaged", distributed.all_reduce(averaged, async_op=True).get_future().then(keep))
 
-    return _hooked(hook)(session, case, rank)
+    return _with_hook(session, hook)
 
 
-def _left_out(session: Session, _case: Case, _rank: int) -> Session:
-    def place(module: nn.Module) -> nn.Module:
-        name = next(iter(parameters(module)))
-        nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, [name])  # noqa: SLF001
-        return session.place(module)
-
-    return replace(session, place=place)
-
-
-def _no_broadcast(session: Session, _case: Case, rank: int) -> Session:
-    """The ranks start from other weights, and the wrapper does not equalise them."""
+@planted(about="initial weights are not broadcast", backends=DDP, blame=SHARDING, reaches=_sharded)
+def broadcast_skipped(session: Session, _case: Case, rank: int) -> Session:
+    """The ranks start from different weights, and the wrapper does not equalise them."""
 
     def place(module: nn.Module) -> nn.Module:
         placed = session.place(module)
@@ -105,37 +136,46 @@ def _no_broadcast(session: Session, _case: Case, rank: int) -> Session:
     return replace(session, place=place)
 
 
-def _after(
-    stage: Stage, act: Callable[[nn.Module, torch.optim.Optimizer, int], None]
-) -> Callable[[Session, Case, int], Session]:
-    """Plants an act on rank 1 after a stage."""
+@planted(about="one rank loses its optimizer state", backends=WRAPPERS, blame=SHARDING, reaches=_stateful)
+def optimizer_state_lost(session: Session, _case: Case, rank: int) -> Session:
+    """After every update."""
 
-    def plant(session: Session, _case: Case, rank: int) -> Session:
-        def after(at: Stage, step: int, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-            if at is stage and rank == 1:
-                act(module, optimizer, step)
+    def lose(_module: nn.Module, optimizer: torch.optim.Optimizer, _step: int) -> None:
+        optimizer.state.clear()
 
-        return replace(session, after=after)
-
-    return plant
+    return _on_rank_1(session, rank, Stage.UPDATE, lose)
 
 
-def _lose_state(_module: nn.Module, optimizer: torch.optim.Optimizer, _step: int) -> None:
-    optimizer.state.clear()
+@planted(about="one replica is updated once too often", backends=WRAPPERS, blame=SHARDING, reaches=_sharded)
+def updated_twice(session: Session, _case: Case, rank: int) -> Session:
+    """In the first step."""
+
+    def update(_module: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+        if step == 0:
+            optimizer.step()
+
+    return _on_rank_1(session, rank, Stage.BACKWARD, update)
 
 
-def _step_twice(_module: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
-    if step == 0:
-        optimizer.step()
+@planted(about="one rank's gradient holds a NaN", backends=DDP, blame=SHARDING, reaches=_sharded)
+def nan_on_one_rank(session: Session, _case: Case, rank: int) -> Session:
+    """In the first element of the first parameter's gradient."""
+
+    def poison(module: nn.Module, _optimizer: torch.optim.Optimizer, _step: int) -> None:
+        gradient = next(iter(parameters(module).values())).grad
+        if gradient is not None:
+            gradient.view(-1)[0] = float("nan")
+
+    return _on_rank_1(session, rank, Stage.BACKWARD, poison)
 
 
-def _nan(module: nn.Module, _optimizer: torch.optim.Optimizer, _step: int) -> None:
-    gradient = next(iter(parameters(module).values())).grad
-    if gradient is not None:
-        gradient.view(-1)[0] = float("nan")
-
-
-def _local_mean(session: Session, case: Case, rank: int) -> Session:
+@planted(
+    about="the loss is averaged over the local rows only",
+    backends=WRAPPERS,
+    blame=SHARDING,
+    reaches=_uneven,
+)
+def mean_of_local_batch(session: Session, case: Case, rank: int) -> Session:
     """Divides by the rows of this rank, as if every rank had as many."""
     rows = case.data.batch // case.training.accumulation
     mine = local_slices((rows,), case.layout.batch, case.layout.mesh, rank)[0]
@@ -143,8 +183,9 @@ def _local_mean(session: Session, case: Case, rank: int) -> Session:
     return replace(session, scale=session.scale * fair / max(mine.stop - mine.start, 1))
 
 
-def _first_part_lost(session: Session, _case: Case, _rank: int) -> Session:
-    """What earlier accumulation parts left is forgotten before the last one."""
+@planted(about="only the last accumulation part counts", backends=BOTH, blame=BACKEND, reaches=_accumulates)
+def first_parts_dropped(session: Session, _case: Case, _rank: int) -> Session:
+    """Gradients of earlier accumulation parts are dropped before the last one."""
 
     @contextmanager
     def quiet(module: nn.Module, last: bool) -> Iterator[None]:  # noqa: FBT001  the session's signature
@@ -154,79 +195,3 @@ def _first_part_lost(session: Session, _case: Case, _rank: int) -> Session:
             yield
 
     return replace(session, quiet=quiet)
-
-
-FAULTS = (
-    Fault(
-        name="parameter_left_out",
-        about="one parameter takes no part in the all-reduce",
-        backends=BOTH,
-        blame=SHARDING,
-        reaches=_sharded,
-        plant=_left_out,
-    ),
-    Fault(
-        name="sum_for_mean",
-        about="gradients are summed, not averaged",
-        backends=BOTH,
-        blame=SHARDING,
-        reaches=_sharded,
-        plant=_hooked(_sum),
-    ),
-    Fault(
-        name="stale_bucket",
-        about="a bucket carries the step before's gradients",
-        backends=DDP,
-        blame=BACKEND,  # one rank has buckets too
-        reaches=_several_steps,
-        plant=_stale,
-    ),
-    Fault(
-        name="broadcast_skipped",
-        about="initial weights are not broadcast",
-        backends=DDP,
-        blame=SHARDING,
-        reaches=_sharded,
-        plant=_no_broadcast,
-    ),
-    Fault(
-        name="optimizer_state_lost",
-        about="one rank loses its optimizer state",
-        backends=WRAPPERS,
-        blame=SHARDING,
-        reaches=_stateful,
-        plant=_after(Stage.UPDATE, _lose_state),
-    ),
-    Fault(
-        name="updated_twice",
-        about="one replica is updated once too often",
-        backends=WRAPPERS,
-        blame=SHARDING,
-        reaches=_sharded,
-        plant=_after(Stage.BACKWARD, _step_twice),
-    ),
-    Fault(
-        name="nan_on_one_rank",
-        about="one rank's gradient holds a NaN",
-        backends=DDP,
-        blame=SHARDING,
-        reaches=_sharded,
-        plant=_after(Stage.BACKWARD, _nan),
-    ),
-    Fault(
-        name="mean_of_local_batch",
-        about="the loss is averaged over the local rows only",
-        backends=WRAPPERS,
-        blame=SHARDING,
-        reaches=_uneven,
-        plant=_local_mean,
-    ),
-    Fault(
-        name="first_parts_dropped",
-        about="only the last accumulation part counts",
-        backends=BOTH,
-        blame=BACKEND,
-        reaches=lambda c: _sharded(c) and c.training.accumulation > 1,
-        plant=_first_part_lost,
-    ),
-)

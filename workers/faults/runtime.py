@@ -1,6 +1,6 @@
-"""Defects of the runtime that leave the numbers right.
+"""Planted faults of the runtime that leave the numbers right.
 
-JAX's own client beside torch_xla's (pytorch/xla#8812, #8954), and a graph that is another at every step.
+JAX's own client beside torch_xla's (pytorch/xla#8812, #8954), and a graph that differs at every step.
 """
 
 import itertools
@@ -15,24 +15,23 @@ from torch import nn
 from difftest.cases.case import Case
 from difftest.judge.checks.recompile import SETTLED
 from difftest.judge.outcome import Stage
-from workers.faults import BACKEND, Fault
+from workers.faults import BACKEND, planted
 from workers.training.session import Session
 
 
-def _discovers(
-    times: int, guard: Callable[[], AbstractContextManager[None]]
-) -> Callable[[Session, Case, int], Session]:
-    """Plants `times` discoveries by JAX after the first backward."""
+def _has_jax(_case: Case) -> bool:
+    return find_spec("jax") is not None
 
-    def plant(session: Session, _case: Case, _rank: int) -> Session:
-        def after(stage: Stage, step: int, _module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
-            if (stage, step) == (Stage.BACKWARD, 0):
-                with guard():
-                    _discover(times)
 
-        return replace(session, after=after)
+def _discovering(session: Session, times: int, guard: Callable[[], AbstractContextManager[None]]) -> Session:
+    """The session in which JAX discovers the devices `times` times, within `guard`, after the first backward."""
 
-    return plant
+    def after(stage: Stage, step: int, _module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
+        if (stage, step) == (Stage.BACKWARD, 0):
+            with guard():
+                _discover(times)
+
+    return replace(session, after=after)
 
 
 def _discover(times: int) -> None:
@@ -45,48 +44,41 @@ def _discover(times: int) -> None:
         jax.devices()
 
 
-def _guarded() -> AbstractContextManager[None]:
+@planted(
+    about="JAX discovers the devices beside torch_xla, without the guard",
+    backends=("xla_spmd",),
+    blame=BACKEND,
+    reaches=_has_jax,
+)
+def jax_unguarded(session: Session, _case: Case, _rank: int) -> Session:
+    """Without `jax_env_context`, torch_xla's guard around JAX."""
+    return _discovering(session, 1, nullcontext)
+
+
+@planted(
+    about="JAX discovers the devices a second time, guarded",
+    backends=("xla_spmd",),
+    blame=BACKEND,
+    reaches=_has_jax,
+)
+def jax_twice(session: Session, _case: Case, _rank: int) -> Session:
+    """Within `jax_env_context`, torch_xla's guard around JAX."""
     from torch_xla._internal.jax_workarounds import jax_env_context
 
-    context: AbstractContextManager[None] = jax_env_context()
-    return context
+    return _discovering(session, 2, jax_env_context)
 
 
-def _grows(session: Session, _case: Case, _rank: int) -> Session:
+@planted(
+    about="every step is compiled anew, because a shape grows",
+    backends=("xla_spmd",),
+    blame=BACKEND,
+    reaches=lambda case: case.training.steps > SETTLED,
+)
+def recompile(session: Session, _case: Case, _rank: int) -> Session:
     """Adds zeros to every loss, one more of them each time."""
     times = itertools.count(1)
-    return replace(
-        session, total=lambda loss: session.total(loss) + torch.zeros(next(times), device=loss.device).sum()
-    )
 
+    def total(loss: torch.Tensor) -> torch.Tensor:
+        return session.total(loss) + torch.zeros(next(times), device=loss.device).sum()
 
-def _has_jax(_case: Case) -> bool:
-    return find_spec("jax") is not None
-
-
-FAULTS = (
-    Fault(
-        name="jax_unguarded",
-        about="JAX discovers the devices beside torch_xla, without the guard",
-        backends=("xla_spmd",),
-        blame=BACKEND,
-        reaches=_has_jax,
-        plant=_discovers(1, nullcontext),
-    ),
-    Fault(
-        name="jax_twice",
-        about="JAX discovers the devices a second time, guarded",
-        backends=("xla_spmd",),
-        blame=BACKEND,
-        reaches=_has_jax,
-        plant=_discovers(2, _guarded),
-    ),
-    Fault(
-        name="recompile",
-        about="every step is compiled anew, because a shape grows",
-        backends=("xla_spmd",),
-        blame=BACKEND,
-        reaches=lambda case: case.training.steps > SETTLED,
-        plant=_grows,
-    ),
-)
+    return replace(session, total=total)

@@ -1,4 +1,4 @@
-"""Defects of sharding: pieces that are swapped, cut short, laid elsewhere, or paired with the wrong rows."""
+"""Planted faults of sharding: pieces that are swapped, cut short, placed elsewhere, or paired with the wrong rows."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Shard, local_slices
 from difftest.judge.outcome import Stage
-from workers.faults import SHARDING, Fault
+from workers.faults import SHARDING, planted
 from workers.training.session import Session
 from workers.training.train import parameters
 
@@ -39,8 +39,43 @@ def _uneven_parameter(case: Case) -> str | None:
     return None
 
 
-def _swap_rows(session: Session, case: Case, _rank: int) -> Session:
-    """Rows 0 and 1 of one sharded parameter change places as it is placed."""
+def _two_axes_mixed(case: Case) -> bool:
+    """The batch is cut along one axis and whole along the next, and both have several ranks."""
+    sizes = case.layout.mesh.shape
+    return (
+        len(sizes) == 2  # noqa: PLR2004
+        and min(sizes) > 1
+        and case.layout.batch[0] == Shard(0)
+        and case.layout.batch[1] != Shard(0)
+    )
+
+
+def _late_bias(case: Case) -> str | None:
+    """A whole bias beside a weight cut along its inputs."""
+    layout = case.layout
+    if "tp" not in layout.mesh.names or dict(layout.mesh.axes)["tp"] == 1:
+        return None
+    axis = layout.mesh.names.index("tp")
+    weights = [name for name, placements in layout.parameters.items() if placements[axis] == Shard(1)]
+    return next((b for w in weights if (b := w.removesuffix("weight") + "bias") in layout.parameters), None)
+
+
+def _clipped(case: Case) -> bool:
+    return case.training.clip_norm is not None and case.world_size > 1
+
+
+def _has_sharded_state(case: Case) -> bool:
+    return _has_sharded(case) and case.training.steps > 1 and case.training.optimizer != "sgd"
+
+
+@planted(
+    about="two rows of a sharded parameter change places",
+    backends=("torch_dtensor", "torch_fsdp", "xla_spmd"),
+    blame=SHARDING,
+    reaches=_has_sharded,
+)
+def shard_rows_swapped(session: Session, case: Case, _rank: int) -> Session:
+    """Rows 0 and 1 of one sharded parameter, as it is placed."""
     name = _sharded_parameter(case)
 
     def place(module: nn.Module) -> nn.Module:
@@ -53,7 +88,13 @@ def _swap_rows(session: Session, case: Case, _rank: int) -> Session:
     return replace(session, place=place)
 
 
-def _drop_remainder(session: Session, case: Case, _rank: int) -> Session:
+@planted(
+    about="the remainder of an uneven shard gets no gradient",
+    backends=("torch_dtensor", "xla_spmd"),
+    blame=SHARDING,
+    reaches=lambda case: _uneven_parameter(case) is not None,
+)
+def remainder_dropped(session: Session, case: Case, _rank: int) -> Session:
     """The last row of an unevenly cut parameter never learns: its gradient is dropped."""
     name = _uneven_parameter(case)
 
@@ -78,8 +119,14 @@ def _zero_last_row(parameter: nn.Parameter) -> None:
         parameter.grad = gradient * rows.to(gradient.device)
 
 
-def _swap_axes(session: Session, case: Case, rank: int) -> Session:
-    """A rank takes its rows by its place on the other mesh axis. One device has no other."""
+@planted(
+    about="rows are dealt out along the wrong mesh axis",
+    backends=("torch_tp",),
+    blame=SHARDING,
+    reaches=_two_axes_mixed,
+)
+def mesh_axes_swapped(session: Session, case: Case, rank: int) -> Session:
+    """A rank takes its rows by its place on the other mesh axis. One device has no other axis."""
     if not _two_axes_mixed(case):
         return session
     mesh, sizes = case.layout.mesh, case.layout.mesh.shape
@@ -97,19 +144,14 @@ def _rank_at(mesh: Mesh, coordinate: tuple[int, ...]) -> int:
     return next(rank for rank in range(mesh.world_size) if mesh.coordinate(rank) == coordinate)
 
 
-def _two_axes_mixed(case: Case) -> bool:
-    """The batch is cut along one axis and whole along the next, and both have several ranks."""
-    sizes = case.layout.mesh.shape
-    return (
-        len(sizes) == 2  # noqa: PLR2004
-        and min(sizes) > 1
-        and case.layout.batch[0] == Shard(0)
-        and case.layout.batch[1] != Shard(0)
-    )
-
-
-def _transpose_placement(session: Session, case: Case, _rank: int) -> Session:
-    """One parameter that should be cut along dim 0 is cut along dim 1."""
+@planted(
+    about="a parameter is cut along dim 1 instead of 0",
+    backends=("torch_dtensor",),
+    blame=SHARDING,
+    reaches=_has_sharded,
+)
+def placement_transposed(session: Session, case: Case, _rank: int) -> Session:
+    """Redistributes the parameter once it is placed."""
     name = _sharded_parameter(case)
 
     def place(module: nn.Module) -> nn.Module:
@@ -124,15 +166,20 @@ def _transpose_placement(session: Session, case: Case, _rank: int) -> Session:
             turned = [
                 TorchShard(1) if isinstance(p, TorchShard) and p.dim == 0 else p for p in old.placements
             ]
-            setattr(
-                placed.get_submodule(path), leaf, nn.Parameter(old.redistribute(placements=turned).detach())
-            )
+            replaced = nn.Parameter(old.redistribute(placements=turned).detach())
+            setattr(placed.get_submodule(path), leaf, replaced)
         return placed
 
     return replace(session, place=place)
 
 
-def _clip_by_piece(session: Session, _case: Case, _rank: int) -> Session:
+@planted(
+    about="gradients are clipped by each rank's own norm",
+    backends=("torch_fsdp",),
+    blame=SHARDING,
+    reaches=_clipped,
+)
+def clipped_by_piece(session: Session, _case: Case, _rank: int) -> Session:
     """Every rank clips by the norm of its own pieces."""
 
     def clip(trained: Iterator[nn.Parameter], norm: float) -> None:
@@ -144,8 +191,14 @@ def _clip_by_piece(session: Session, _case: Case, _rank: int) -> Session:
     return replace(session, clip=clip)
 
 
-def _roll_state(session: Session, case: Case, _rank: int) -> Session:
-    """The optimizer's buffers do not follow their parameter's shard: they are a row off. One rank has no shards to miss."""
+@planted(
+    about="optimizer state does not follow its parameter's shard",
+    backends=("torch_fsdp", "torch_dtensor"),
+    blame=SHARDING,
+    reaches=_has_sharded_state,
+)
+def momentum_not_sharded_alike(session: Session, case: Case, _rank: int) -> Session:
+    """The optimizer's buffers are a row off their parameter's shard. One rank has no shards to miss."""
     if case.world_size == 1:
         return session
 
@@ -159,7 +212,13 @@ def _roll_state(session: Session, case: Case, _rank: int) -> Session:
     return replace(session, after=after)
 
 
-def _bias_on_every_rank(session: Session, case: Case, _rank: int) -> Session:
+@planted(
+    about="a whole bias is added once a rank",
+    backends=("xla_spmd", "torch_dtensor"),
+    blame=SHARDING,
+    reaches=lambda case: _late_bias(case) is not None,
+)
+def bias_on_every_rank(session: Session, case: Case, _rank: int) -> Session:
     """A replicated bias is added once for every rank of the tensor axis, as when it is added before the reduction."""
     name = _late_bias(case)
 
@@ -172,81 +231,3 @@ def _bias_on_every_rank(session: Session, case: Case, _rank: int) -> Session:
         return session.place(module)
 
     return replace(session, place=place)
-
-
-def _late_bias(case: Case) -> str | None:
-    """A whole bias beside a weight cut along its inputs."""
-    layout = case.layout
-    if "tp" not in layout.mesh.names or dict(layout.mesh.axes)["tp"] == 1:
-        return None
-    axis = layout.mesh.names.index("tp")
-    weights = [name for name, placements in layout.parameters.items() if placements[axis] == Shard(1)]
-    return next((b for w in weights if (b := w.removesuffix("weight") + "bias") in layout.parameters), None)
-
-
-def _clipped(case: Case) -> bool:
-    return case.training.clip_norm is not None and case.world_size > 1
-
-
-def _rolled(case: Case) -> bool:
-    return _has_sharded(case) and case.training.steps > 1 and case.training.optimizer != "sgd"
-
-
-FAULTS = (
-    Fault(
-        name="shard_rows_swapped",
-        about="two rows of a sharded parameter change places",
-        backends=("torch_dtensor", "torch_fsdp", "xla_spmd"),
-        blame=SHARDING,
-        reaches=_has_sharded,
-        plant=_swap_rows,
-    ),
-    Fault(
-        name="remainder_dropped",
-        about="the remainder of an uneven shard gets no gradient",
-        backends=("torch_dtensor", "xla_spmd"),
-        blame=SHARDING,
-        reaches=lambda case: _uneven_parameter(case) is not None,
-        plant=_drop_remainder,
-    ),
-    Fault(
-        name="mesh_axes_swapped",
-        about="rows are dealt out along the wrong mesh axis",
-        backends=("torch_tp",),
-        blame=SHARDING,
-        reaches=_two_axes_mixed,
-        plant=_swap_axes,
-    ),
-    Fault(
-        name="placement_transposed",
-        about="a parameter is cut along dim 1 instead of 0",
-        backends=("torch_dtensor",),
-        blame=SHARDING,
-        reaches=_has_sharded,
-        plant=_transpose_placement,
-    ),
-    Fault(
-        name="clipped_by_piece",
-        about="gradients are clipped by each rank's own norm",
-        backends=("torch_fsdp",),
-        blame=SHARDING,
-        reaches=_clipped,
-        plant=_clip_by_piece,
-    ),
-    Fault(
-        name="momentum_not_sharded_alike",
-        about="optimizer state does not follow its parameter's shard",
-        backends=("torch_fsdp", "torch_dtensor"),
-        blame=SHARDING,
-        reaches=_rolled,
-        plant=_roll_state,
-    ),
-    Fault(
-        name="bias_on_every_rank",
-        about="a whole bias is added once a rank",
-        backends=("xla_spmd", "torch_dtensor"),
-        blame=SHARDING,
-        reaches=lambda case: _late_bias(case) is not None,
-        plant=_bias_on_every_rank,
-    ),
-)

@@ -19,7 +19,7 @@ from difftest.records.finding import Finding
 from difftest.selftest.rates import Planted
 
 if TYPE_CHECKING:
-    from workers.faults import Fault
+    from workers.faults import PlantedFault
 
 FURTHER_CASES = 3
 """How many more cases are run once a defect was found, to see whether its fingerprint is one."""
@@ -38,7 +38,7 @@ class Planting:
     execute: Execute
     correct: Execute
 
-    def find(self, planted: tuple["Fault", str]) -> Planted:
+    def find(self, planted: tuple["PlantedFault", str]) -> Planted:
         """Runs cases with one defect planted into one backend until it is found, and some more for its fingerprint."""
         fault, name = planted
         blame = f"{self.backends[name].SIDE} {fault.blame}"
@@ -61,7 +61,7 @@ class Planting:
             effects += [m.ratio for m in seen.measurements]
         return replace(first or replace(missed, floors=max(effects, default=None)), hits=tuple(hits))
 
-    def _campaign(self, fault: "Fault", name: str) -> Iterator[Progress]:
+    def _campaign(self, fault: "PlantedFault", name: str) -> Iterator[Progress]:
         from workers.faults import VARIABLE
 
         def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
@@ -78,7 +78,7 @@ class Planting:
                 self._reached(fault, sides[name], name),
             )
 
-    def _reached(self, fault: "Fault", backend: ModuleType, name: str) -> Iterator[tuple[int, Case]]:
+    def _reached(self, fault: "PlantedFault", backend: ModuleType, name: str) -> Iterator[tuple[int, Case]]:
         """The cases that can show the defect, and that the backend computes rightly without it: upstream's own faults must not hide it."""
         for index, case in enumerate(self.cases()):
             if not backend.unsupported(case) and fault.reaches(case):
