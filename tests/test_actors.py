@@ -28,7 +28,7 @@ def test_traces_of_shares_become_one() -> None:
         )
         for rank in (0, 1)
     ]
-    outcome = actors.joined(shares)
+    outcome = actors.merged(shares)
     assert isinstance(outcome, Trace)
     assert all(set(tensor.pieces) == {0, 1} for step in outcome.steps for tensor in step.values())
 
@@ -39,13 +39,13 @@ def _only(tensor: Sharded, rank: int) -> Sharded:
 
 def test_a_crash_explains_what_the_other_nodes_saw_of_it() -> None:
     crash = a_failure(Symptom.CRASH, kind="SIGSEGV")
-    assert actors.joined([a_failure(Symptom.HANG), a_failure(Symptom.EXCEPTION), crash]) == crash
+    assert actors.merged([a_failure(Symptom.HANG), a_failure(Symptom.EXCEPTION), crash]) == crash
 
 
 def test_nodes_that_do_not_meet_are_infrastructure() -> None:
     waiting = a_failure(Symptom.HANG, stage=Stage.BUILD, kind="deadline")
     with pytest.raises(InfrastructureError, match="the nodes of a run did not meet"):
-        actors.joined([waiting, waiting])
-    assert actors.joined([candidate(a_case()), waiting]) == waiting, (
+        actors.merged([waiting, waiting])
+    assert actors.merged([candidate(a_case()), waiting]) == waiting, (
         "one that met nobody met somebody who finished"
     )

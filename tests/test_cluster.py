@@ -23,7 +23,7 @@ ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluste
 from ray.cluster_utils import Cluster  # noqa: E402
 from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
-from workers.cluster import dispatch  # noqa: E402
+from workers.cluster import dispatch, start  # noqa: E402
 from workers.cluster.environments import Environment  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 from workers.isolate import sandbox  # noqa: E402
@@ -43,7 +43,7 @@ def nodes() -> Iterator[dict[str, Any]]:
     gpu = cluster.add_node(num_cpus=1, num_gpus=2)
     tpu = cluster.add_node(num_cpus=1, resources={"TPU": 4}, labels={"kind": "tpu"})
     try:
-        with dispatch.cluster(cluster.address, 2):
+        with start.cluster(cluster.address, 2):
             yield {
                 "cluster": cluster,
                 "gpu": gpu.node_id,

@@ -24,17 +24,17 @@ ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluste
 from samples import tensor_parallel_case  # noqa: E402
 from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
-from workers.cluster import dispatch  # noqa: E402
+from workers.cluster import dispatch, start  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 
 TWO_CLUSTERS = """
 import time
 from pathlib import Path
 import ray
-from workers.cluster import dispatch
+from workers.cluster import dispatch, start
 
 for _ in range(2):  # the first is gone before its agent has answered
-    with dispatch.cluster(None, 1):
+    with start.cluster(None, 1):
         logs = Path(ray._private.worker._global_node.get_logs_dir_path())
         time.sleep(3)
 time.sleep(3)
@@ -44,7 +44,7 @@ print(sum(file.read_text().count("open_telemetry") for file in logs.glob("python
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[dispatch.Pool]:
-    with dispatch.cluster(None, 1) as workers:
+    with start.cluster(None, 1) as workers:
         yield dispatch.Pool(workers, deadline=DEADLINE_SECONDS)
 
 
@@ -134,7 +134,7 @@ def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:
 @pytest.mark.usefixtures("pool")
 def test_what_ray_tells_of_lost_workers_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     """`--json` promises one object on standard output."""
-    dispatch.ray_worker.print_to_stdstream(
+    start.ray_worker.print_to_stdstream(
         {"lines": ["A worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False
     )
     said = capsys.readouterr()
@@ -163,7 +163,7 @@ def test_the_address_of_a_cluster_that_is_not_there_is_said(
     monkeypatch.setattr(ray, "init", _nobody_there)
     with (
         pytest.raises(InfrastructureError, match=r"cannot join the Ray cluster at 127.0.0.1:1: nobody there"),
-        dispatch.cluster("127.0.0.1:1", 1),
+        start.cluster("127.0.0.1:1", 1),
     ):
         pass
 

@@ -96,9 +96,9 @@ def test_a_backend_named_with_an_environment_runs_in_that_one_and_others_never(t
 
 def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    assert environments.given() is None
+    assert environments.configured() is None
     monkeypatch.setenv(VARIABLE, str(written(tmp_path, TWO)))
-    assert len(environments.given() or ()) == 2
+    assert len(environments.configured() or ()) == 2
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
         {"CPU": 4.0, "GPU": 8.0},
         {"CPU": 4.0, "TPU": 4.0},
     )
-    assert environments.found([cpu, cpu]) == ()
-    assert environments.found([gpu, gpu]) == (), "where all have them there is nothing to choose"
-    assert environments.found([cpu, gpu, gpus, tpu]) == (
+    assert environments.by_accelerators([cpu, cpu]) == ()
+    assert environments.by_accelerators([gpu, gpu]) == (), "where all have them there is nothing to choose"
+    assert environments.by_accelerators([cpu, gpu, gpus, tpu]) == (
         Environment(backends="torch*", resources={"GPU": 2.0}),
         Environment(backends="xla_*", resources={"TPU": 4.0}, workers=1),
     )
@@ -161,8 +161,10 @@ def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
 
 def test_a_node_s_chips_belong_to_one_worker_even_where_it_is_the_only_node() -> None:
     host = {"CPU": 112.0, "TPU": 8.0}
-    assert environments.found([host]) == (Environment(backends="xla_*", resources={"TPU": 8.0}, workers=1),)
-    assert environments.found([host, host]) == (
+    assert environments.by_accelerators([host]) == (
+        Environment(backends="xla_*", resources={"TPU": 8.0}, workers=1),
+    )
+    assert environments.by_accelerators([host, host]) == (
         Environment(backends="xla_*", resources={"TPU": 8.0}, workers=2),
     )
 

@@ -25,7 +25,7 @@ pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 from difftest.campaign.campaign import Campaign  # noqa: E402
 from difftest.campaign.run import run  # noqa: E402
 from generators.cases import case_at  # noqa: E402
-from workers.cluster import dispatch  # noqa: E402
+from workers.cluster import dispatch, start  # noqa: E402
 
 BACKEND = "torch_ddp"
 CASES = 4
@@ -101,7 +101,7 @@ def recorded(folder: Path, pool: dispatch.Pool, execute: Any = None) -> tuple[li
 
 
 def test_a_campaign_whose_processes_are_killed_records_the_same(tmp_path: Path) -> None:
-    with dispatch.cluster(None, 1) as workers:
+    with start.cluster(None, 1) as workers:
         pool = dispatch.Pool(workers)
         undisturbed = recorded(tmp_path / "undisturbed", pool)
         disturbed = Disturbed(pool, seed=11)

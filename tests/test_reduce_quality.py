@@ -138,11 +138,11 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(
 ) -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     from workers.backends import candidates  # noqa: PLC0415
-    from workers.cluster import dispatch  # noqa: PLC0415
+    from workers.cluster import dispatch, start  # noqa: PLC0415
 
     results: list[Planted] = []
     pairs = chosen()
-    with dispatch.cluster(None, None) as workers:
+    with start.cluster(None, None) as workers:
         pool = dispatch.Pool(workers, deadline=DEADLINE_SECONDS)
         pool.require(ORACLE)
         campaign = Campaign(

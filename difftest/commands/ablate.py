@@ -48,9 +48,9 @@ def _run(
     finding: Finding, case: Case, corpus: Corpus, workers: int | None
 ) -> tuple[Mapping[str, str] | None, tuple[str, ...]]:
     from workers.backends import candidates
-    from workers.cluster import dispatch
+    from workers.cluster import dispatch, start
 
-    with dispatch.cluster(None, workers) as count:
+    with start.cluster(None, workers) as count:
         pool = dispatch.Pool(count)
         for name in (ORACLE, finding.backend):
             pool.require(name)

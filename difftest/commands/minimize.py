@@ -165,9 +165,9 @@ def keep(task: Task, reduced: Reduced) -> None:
 
 def _run(task: Task, budget: int, workers: int | None) -> tuple[Task, Reduced] | None:
     from workers.backends import candidates
-    from workers.cluster import dispatch
+    from workers.cluster import dispatch, start
 
-    with dispatch.cluster(None, workers) as count:
+    with start.cluster(None, workers) as count:
         pool = dispatch.Pool(count)
         for name in (ORACLE, task.backend):
             pool.require(name)

@@ -184,10 +184,10 @@ def report(options: Mapping[str, Any], corpus: Corpus, ledger: Ledger, night: Ni
 
 def _on_a_cluster(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> Night:
     from workers.backends import candidates
-    from workers.cluster import dispatch
+    from workers.cluster import dispatch, start
 
     backends = candidates(options["backends"] or ())
-    with dispatch.cluster(options["address"], options["workers"]) as workers:
+    with start.cluster(options["address"], options["workers"]) as workers:
         pool = dispatch.Pool(workers)
         for name in (ORACLE, *backends):
             pool.require(name)

@@ -185,10 +185,10 @@ class Tally:
 
 def _run(corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded) -> Tally:
     from workers.backends import candidates
-    from workers.cluster import dispatch
+    from workers.cluster import dispatch, start
 
     backends = candidates(options["backends"] or ())
-    with dispatch.cluster(options["address"], options["workers"]) as workers:
+    with start.cluster(options["address"], options["workers"]) as workers:
         pool = dispatch.Pool(workers)
         for name in (ORACLE, *backends):
             pool.require(name)

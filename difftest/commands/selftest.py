@@ -84,12 +84,12 @@ VARIANTS = {
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings; exit status 1 when a rate misses its bar."""
     from workers.backends import candidates
-    from workers.cluster import dispatch
+    from workers.cluster import dispatch, start
     from workers.isolate import limits
 
     chosen, backends = _chosen(options["defects"]), candidates()
     told: dict[str, Any] = {"seed": options["seed"]}
-    with dispatch.cluster(None, options["workers"]) as workers, ThreadPoolExecutor(workers) as threads:
+    with start.cluster(None, options["workers"]) as workers, ThreadPoolExecutor(workers) as threads:
         pool = dispatch.Pool(workers, deadline=NULL_DEADLINES * limits.DEADLINE_SECONDS)
         if options["part"] != "null":
             impatient = dispatch.Pool(workers, deadline=PLANTED_DEADLINES * limits.DEADLINE_SECONDS)

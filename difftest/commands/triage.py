@@ -40,9 +40,9 @@ def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_j
     found: list[Triaged] = []
     if corpus.fingerprints():
         from workers.backends import candidates
-        from workers.cluster import dispatch
+        from workers.cluster import dispatch, start
 
-        with dispatch.cluster(None, workers) as count:
+        with start.cluster(None, workers) as count:
             pool = dispatch.Pool(count)
             backends = candidates(_backends(corpus))
             campaign = Campaign(

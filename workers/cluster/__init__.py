@@ -1,1 +1,1 @@
-"""The cluster: Ray actors, who gets which worker, and which backend runs in which Python."""
+"""The cluster: joining Ray, its actors, which actor runs what, and where each backend runs."""

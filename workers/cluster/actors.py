@@ -1,4 +1,7 @@
-"""The Ray actors: a `Runner` is one node's, a `Crew` is several nodes' that share the ranks of one case. Neither touches a device."""
+"""The Ray actors: a `Runner` works on one node, a `Crew` on several that share the ranks of one case.
+
+Neither touches a device.
+"""
 
 import importlib.util
 import socket
@@ -21,23 +24,29 @@ from workers.isolate.sandbox import Share
 from workers.isolate.zygotes import zygote_with
 
 CONSEQUENCES = (Symptom.CRASH, Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.HANG)
-"""Of the failures of several nodes, what leads to what: where a rank crashes the others lose it, and where one raises they wait for it."""
+"""The symptoms of several nodes, causes before their consequences.
+
+Where a rank crashes, the others lose their connection to it; where a rank raises, the others wait for it.
+"""
 
 
 @ray.remote(max_restarts=0, max_task_retries=0)
 class Runner:
-    """Runs sandboxed cases on one node, one after another."""
+    """Runs isolated cases on one node, one after another."""
 
     def ready(self) -> tuple[str, str]:
-        """Answers once the actor stands: the node's id in Ray and the prefix of the Python it runs under."""
+        """Answers once the actor is alive: the node's id in Ray and the prefix of the actor's Python."""
         return ray.get_runtime_context().get_node_id(), sys.prefix
 
-    def lacking(self, modules: tuple[str, ...]) -> list[str]:
-        """The modules among `modules` that this node's Python does not have."""
+    def missing_modules(self, modules: tuple[str, ...]) -> list[str]:
+        """Those of `modules` that this node's Python does not have."""
         return [name for name in modules if importlib.util.find_spec(name.partition(".")[0]) is None]
 
-    def meeting(self, modules: tuple[str, ...]) -> str:
-        """An address of this node at which nobody listens, for ranks of several nodes to meet; its zygote for `modules` is warm."""
+    def rendezvous(self, modules: tuple[str, ...]) -> str:
+        """A free address of this node, as a `tcp://` URL, where ranks of several nodes can meet.
+
+        Warms the zygote for `modules` first, so that the ranks of this node do not come late.
+        """
         zygote_with(modules).warm()
         with socket.socket() as free:
             free.bind(("", 0))
@@ -46,27 +55,33 @@ class Runner:
     def run(
         self, case: bytes, backend: str, deadline: float, options: dict[str, str], share: Share | None = None
     ) -> Outcome:
-        """One run, or one node's share of it; `case` as canonical JSON. `UnsupportedError` where this node's packages cannot do it."""
-        asked = Case.from_json(case)
-        if reason := plugins.load("workers.backends", backend).unsupported(asked):
+        """One run, or one node's share of it; `case` is canonical JSON, `deadline` is in seconds.
+
+        Raises `UnsupportedError` where this node's packages cannot run it.
+        """
+        parsed = Case.from_json(case)
+        if reason := plugins.load("workers.backends", backend).unsupported(parsed):
             raise UnsupportedError(reason)
-        return sandbox.run(asked, backend, deadline=deadline, options=options, share=share)
+        return sandbox.run(parsed, backend, deadline=deadline, options=options, share=share)
 
 
 @ray.remote(max_restarts=0, max_task_retries=0)
 class Crew:
-    """A worker over several nodes: a `Runner` on each, in a placement group that goes with the crew. It ends when it loses one."""
+    """A worker over several nodes: a `Runner` on each, in a placement group that ends with the crew.
+
+    The crew ends when it loses a runner.
+    """
 
     def __init__(self, environment: Environment) -> None:
         labels = [environment.labels] * environment.nodes if environment.labels else None
         bundles = [environment.bundle()] * environment.nodes
         self._group = placement_group(bundles, strategy="STRICT_SPREAD", bundle_label_selector=labels)
-        asked = environment.options() | {"label_selector": None}
+        options = environment.options() | {"label_selector": None}
         if not environment.resources:
-            asked["num_cpus"] = 1
+            options["num_cpus"] = 1
         self._members = [
             Runner.options(  # type: ignore[attr-defined]
-                **asked,
+                **options,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
                     self._group, placement_group_bundle_index=index
                 ),
@@ -75,40 +90,40 @@ class Crew:
         ]
 
     def ready(self) -> list[tuple[str, str]]:
-        """Answers once every member stands: their nodes and Pythons."""
-        told: list[tuple[str, str]] = _asked([member.ready.remote() for member in self._members])
-        return told
+        """Answers once every member is alive: their nodes and Pythons."""
+        places: list[tuple[str, str]] = _results([member.ready.remote() for member in self._members])
+        return places
 
-    def lacking(self, modules: tuple[str, ...]) -> list[str]:
-        """The modules that any member lacks."""
-        return sorted(
-            {
-                name
-                for names in _asked([member.lacking.remote(modules) for member in self._members])
-                for name in names
-            }
-        )
+    def missing_modules(self, modules: tuple[str, ...]) -> list[str]:
+        """Those of `modules` that any member lacks."""
+        answers = _results([member.missing_modules.remote(modules) for member in self._members])
+        return sorted({name for names in answers for name in names})
 
     def run(self, case: bytes, backend: str, deadline: float, options: dict[str, str]) -> Outcome:
-        """One run whose ranks the members share; `case` as canonical JSON. `InfrastructureError` where they do not meet."""
+        """One run whose ranks the members share; `case` is canonical JSON, `deadline` is in seconds.
+
+        Raises `InfrastructureError` where the members do not meet.
+        """
         module = plugins.load("workers.backends", backend)
         shares = _shares(module.processes(Case.from_json(case)), len(self._members))
         if len(shares) == 1:
-            outcome: Outcome = _asked([self._members[0].run.remote(case, backend, deadline, options)])[0]
+            outcome: Outcome = _results([self._members[0].run.remote(case, backend, deadline, options)])[0]
             return outcome
-        where = _asked([member.meeting.remote(module.PRELOAD) for member in self._members])[0]
-        return joined(
-            _asked(
+        address = _results([member.rendezvous.remote(module.PRELOAD) for member in self._members])[0]
+        return merged(
+            _results(
                 [
-                    member.run.remote(case, backend, deadline, options, Share(ranks=ranks, rendezvous=where))
+                    member.run.remote(
+                        case, backend, deadline, options, Share(ranks=ranks, rendezvous=address)
+                    )
                     for member, ranks in zip(self._members, shares, strict=False)
                 ]
             )
         )
 
 
-def _asked(references: Sequence[Any]) -> list[Any]:
-    """What the members say; the crew ends with the first of them that is lost, since its group is broken."""
+def _results(references: Sequence[Any]) -> list[Any]:
+    """The members' results. The crew ends with the first member that is lost, since its group is broken."""
     try:
         return list(ray.get(list(references)))
     except ray.exceptions.RayTaskError as error:
@@ -121,13 +136,20 @@ def _asked(references: Sequence[Any]) -> list[Any]:
 
 
 def _shares(processes: int, nodes: int) -> list[range]:
-    """Ranks cut into neighbours, as a mesh's inner axes are best kept on a node; fewer shares than nodes where there are fewer ranks."""
+    """Cuts the ranks into runs of neighbours, since a mesh's inner axes are best kept on one node.
+
+    Where there are fewer ranks than nodes, there are fewer shares than nodes.
+    """
     most = -(-processes // nodes)
     return [range(start, min(start + most, processes)) for start in range(0, processes, most)]
 
 
-def joined(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcomes of a run's shares, in the order of their ranks, as the run's; of several failures the one that explains the others."""
+def merged(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a run from those of its shares, in the order of their ranks.
+
+    Of several failures it is the one that explains the others. Raises `InfrastructureError` where the nodes
+    did not meet: every share hangs while it builds the model.
+    """
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     if not failures:
         return reduce(Trace.merged, [outcome for outcome in outcomes if isinstance(outcome, Trace)])

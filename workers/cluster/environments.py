@@ -1,23 +1,25 @@
-"""Where backends run in a cluster: under which Python, and on which nodes by their resources and labels.
+"""Where backends run in a cluster: in which Python, and on which nodes by their resources and labels.
 
-The environment variable `DIFFTEST_ENVIRONMENTS` names a TOML file; the first entry whose pattern fits a backend is its environment:
+The environment variable `DIFFTEST_ENVIRONMENTS` names a TOML file. The first entry whose pattern matches a
+backend is its environment. Everything but `backends` can be left out:
 
     [[environment]]
-    backends = "xla_*"                              # as in a shell; `*` fits the oracle too
-    python = "/opt/xla/bin/python"                  # on the nodes; difftest and this Ray and Python version are installed there
-    resources = { TPU = 4 }                         # of one worker; Ray's names: CPU, GPU, TPU, or a cluster's own
+    backends = "xla_*"                # as in a shell; `*` matches the oracle too
+    python = "/opt/xla/bin/python"    # on the nodes; with difftest and this version of Ray and of Python
+    resources = { TPU = 4 }           # of one worker; Ray's names: CPU, GPU, TPU, or a cluster's own
     labels = { "ray.io/accelerator-type" = "TPU-V5E" }
-    nodes = 1                                       # that share the ranks of one case, each with these resources
-    workers = 1                                     # at most so many; as many as --workers says otherwise
-    seconds_to_place = 900                          # a cloud's machines start slowly
+    nodes = 1                         # that share the ranks of one case, each with these resources
+    workers = 1                       # at most so many; by default as many as --workers
+    seconds_to_place = 900            # a cloud's machines start slowly
 
-A backend may be named with its environment, so that one version is held against another: `--backends xla_spmd@2.8,xla_spmd@2.9`. Such names
-fit patterns with an `@` alone, as `*@2.8`, and those without one no others.
+A backend may be named with its environment, to compare one version with another: `--backends
+xla_spmd@2.8,xla_spmd@2.9`. Such names match only patterns with an `@`, such as `*@2.8`, and those patterns
+match no other names.
 
-Everything but `backends` can be left out. What chooses devices for the driver (`PJRT_DEVICE`, `DIFFTEST_SHARE_GPUS`) holds on all nodes.
-Without a file all backends run under this Python; in a cluster whose nodes differ, torch's and torchax run on the nodes with GPUs.
-torch_xla's run on those with TPU chips wherever there are any, each worker with all of its node's, and one worker a node: libtpu belongs to
-one process.
+The variables that choose devices on the driver (`PJRT_DEVICE`, `DIFFTEST_SHARE_GPUS`) hold on all nodes.
+Without a file all backends run in this Python. In a cluster whose nodes differ, torch's backends and torchax
+then run on the nodes with GPUs. The backends of torch_xla run on the nodes with TPU chips wherever there are
+any, one worker per node with all of the node's chips, because only one process can use libtpu.
 """
 
 import os
@@ -36,26 +38,31 @@ from workers.torch.devices import SHARE_VARIABLE
 VARIABLE = "DIFFTEST_ENVIRONMENTS"
 
 PLACEMENT_SECONDS = 180.0
-"""How long the cluster may take to place a worker before its lack of resources is called an error.
+"""How long the cluster may take to place a worker before its lack of resources counts as an error.
 
-Ray does not tell a cluster without room from one whose processes are slow to start: with four busy neighbours on 2 cores that took 52 s,
-and on a busier machine 60 s called five nodes with room for all too few.
+Ray does not distinguish a cluster without room from one whose processes are slow to start. With four busy
+neighbours on 2 cores starting took 52 s, and on a busier machine a limit of 60 s failed although five nodes
+had room for all workers.
 """
 
 CHOOSING = ("PJRT_DEVICE", SHARE_VARIABLE)
-"""Variables by which a user chooses devices."""
+"""Environment variables by which a user chooses devices."""
 
 ACCELERATORS = {"GPU": "torch*", "TPU": "xla_*"}
-"""Whose backends use which of Ray's resources; torchax is to meet torch on a card."""
+"""Ray's accelerator resources, each with the backends that use it. torchax runs where torch runs, on a
+GPU."""
 
 EXCLUSIVE = "TPU"
-"""The accelerator that one process has for itself; several share a GPU."""
+"""The accelerator that only one process can use; several processes can share a GPU."""
 
 Resources: TypeAlias = Mapping[str, float]
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where some backends run; see the module. `ValueError` for amounts that cannot be."""
+    """Where some backends run; the module's docstring explains the fields.
+
+    Raises `ValueError` for an amount that is not more than 0.
+    """
 
     backends: str = "*"
     python: str | None = None
@@ -79,24 +86,26 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def plain(self) -> bool:
-        """Whether it asks for nothing: any node will do, with a CPU a worker."""
+        """Whether it requests nothing: any node will do, with one CPU per worker."""
         return not (self.python or self.resources or self.labels) and self.nodes == 1
 
     def options(self) -> dict[str, Any]:
-        """What a worker is made with, as Ray's `.options` takes it."""
-        named = {name: amount for name, amount in self.resources.items() if name not in ("CPU", "GPU")}
-        asked = {"num_cpus": self.resources.get("CPU", 0), "num_gpus": self.resources.get("GPU", 0)}
-        return asked | {"resources": named, "label_selector": self.labels or None} | runtime(self.python)
+        """The arguments of Ray's `.options` for one worker."""
+        custom = {name: amount for name, amount in self.resources.items() if name not in ("CPU", "GPU")}
+        usual = {"num_cpus": self.resources.get("CPU", 0), "num_gpus": self.resources.get("GPU", 0)}
+        return usual | {"resources": custom, "label_selector": self.labels or None} | runtime(self.python)
 
     def bundle(self) -> dict[str, float]:
-        """What each of several nodes gives to one worker; a CPU where nothing is asked for, for Ray takes no empty bundle."""
+        """What each of several nodes gives to one worker.
+
+        A CPU where nothing is requested, since Ray accepts no empty bundle.
+        """
         return self.resources or {"CPU": 1}
 
     def __str__(self) -> str:
-        told = [f"{amount:g} {name}" for name, amount in self.resources.items()] + [
-            f"{name}={value}" for name, value in self.labels.items()
-        ]
-        return f"backends {self.backends}" + (f" ({', '.join(told)})" if told else "")
+        resources = [f"{amount:g} {name}" for name, amount in self.resources.items()]
+        needs = resources + [f"{name}={value}" for name, value in self.labels.items()]
+        return f"backends {self.backends}" + (f" ({', '.join(needs)})" if needs else "")
 
 
 PLAIN = Environment()
@@ -106,14 +115,17 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: tuple[Environment, ...]
 
 
-def given() -> tuple[Environment, ...] | None:
-    """What the file in `DIFFTEST_ENVIRONMENTS` says; None without one. `UsageError` where it cannot be used."""
+def configured() -> tuple[Environment, ...] | None:
+    """The environments of the file in `DIFFTEST_ENVIRONMENTS`; None without one.
+
+    Raises `UsageError` where the file cannot be used.
+    """
     name = os.environ.get(VARIABLE)
     return read(Path(name)) if name else None
 
 
 def read(file: Path) -> tuple[Environment, ...]:
-    """The environments of a file. `UsageError` saying what is wrong with it."""
+    """The environments of a file. Raises `UsageError` with the reason where it cannot be used."""
     try:
         return msgspec.convert(tomllib.loads(file.read_text()), _File).environment
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -121,50 +133,63 @@ def read(file: Path) -> tuple[Environment, ...]:
         raise UsageError(msg) from error
 
 
-def found(nodes: Iterable[Resources]) -> tuple[Environment, ...]:
-    """What `nodes`, given by their resources, ask for: each side's backends go where its accelerators are, if not all nodes have them."""
+def by_accelerators(nodes: Iterable[Resources]) -> tuple[Environment, ...]:
+    """The environments that the accelerators of `nodes`, given by their resources, imply.
+
+    Each side's backends run where its accelerators are, if not all nodes have them; those of TPUs always do.
+    """
     nodes = tuple(nodes)
     amounts = {name: [node[name] for node in nodes if node.get(name)] for name in ACCELERATORS}
-    some = {
-        name: have for name, have in amounts.items() if have and (name == EXCLUSIVE or len(have) < len(nodes))
-    }
     return tuple(
         Environment(
             backends=ACCELERATORS[name],
-            resources={name: min(have)},
-            workers=len(have) if name == EXCLUSIVE else None,
+            resources={name: min(present)},
+            workers=len(present) if name == EXCLUSIVE else None,
         )
-        for name, have in some.items()
+        for name, present in amounts.items()
+        if present and (name == EXCLUSIVE or len(present) < len(nodes))
     )
 
 
 def of(backend: str, environments: Iterable[Environment]) -> Environment:
-    """The first environment whose pattern fits `backend`; the plain one where none does. `UsageError` where it names a missing one."""
+    """The first environment whose pattern matches `backend`; the plain one where none does.
+
+    Raises `UsageError` where the backend's name has an environment that no pattern matches.
+    """
     named = IN in backend
-    fitting = (
+    matching = (
         one for one in environments if (IN in one.backends) == named and fnmatchcase(backend, one.backends)
     )
-    environment = next(fitting, PLAIN)
+    environment = next(matching, PLAIN)
     if named and environment is PLAIN:
-        msg = f'backend {backend!r} names an environment; the file in {VARIABLE} must have one whose `backends` fits it, as "*{IN}..."'
+        msg = (
+            f"backend {backend!r} names an environment; the file in {VARIABLE} must have one "
+            f'whose `backends` matches it, such as "*{IN}..."'
+        )
         raise UsageError(msg)
     return environment
 
 
 def chosen(backends: Iterable[str]) -> dict[str, str]:
-    """What the user says of where `backends` run: the variables that choose devices, and by backend the Python that is its own."""
-    places = given() or ()
+    """What the user has chosen of where `backends` run.
+
+    The environment variables that choose devices with their values, and each backend that has a Python of its
+    own with that Python.
+    """
+    places = configured() or ()
     pythons = {backend: of(backend, places).python for backend in backends}
     return _devices() | {backend: python for backend, python in pythons.items() if python}
 
 
 def runtime(python: str | None = None) -> dict[str, Any]:
-    """What a worker's process is started with, as Ray's `.options` takes it: a Python, and the devices that the driver's user chose.
+    """The `runtime_env` of a worker's process, for Ray's `.options`: its Python and the devices that the user chose.
 
-    A cluster's nodes were started in environments of their own: without this a campaign would not be what it is named by.
+    A cluster's nodes were started in environments of their own. Without this, a campaign would not run on the
+    devices that its name records.
     """
-    told = {name: value for name, value in {"py_executable": python, "env_vars": _devices()}.items() if value}
-    return {"runtime_env": told} if told else {}
+    settings = {"py_executable": python, "env_vars": _devices()}
+    present = {name: value for name, value in settings.items() if value}
+    return {"runtime_env": present} if present else {}
 
 
 def _devices() -> dict[str, str]:

@@ -1,0 +1,129 @@
+"""The workers of one environment: requested from Ray, handed out, and replaced when they are lost."""
+
+import contextlib
+import queue
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from difftest.errors import InfrastructureError
+from workers.cluster import environments
+from workers.cluster.actors import Crew, Runner
+from workers.cluster.environments import Environment
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+POLL_SECONDS = 0.5
+
+
+class Team:
+    """The workers of one environment.
+
+    A lost worker is replaced. Its replacement joins when the cluster has placed it, however late that is.
+    """
+
+    def __init__(self, environment: Environment, size: int) -> None:
+        self._environment = environment
+        self._free: queue.Queue[Any] = queue.Queue()
+        self._lock = threading.Lock()
+        self._standing, self._missing = 0, min(size, environment.workers or size)
+        self._last_error = ""
+        self.give_back(self.take())  # raises unless the cluster can place at least one
+
+    def take(self) -> Any:  # noqa: ANN401  Ray gives actor handles no type
+        """Waits for a free worker and returns it.
+
+        Raises `InfrastructureError` when no worker has been alive for the time that the cluster may take to
+        place one.
+        """
+        patience = self._environment.seconds_to_place
+        end = time.monotonic() + patience
+        while True:
+            self._hire()
+            with contextlib.suppress(queue.Empty):
+                actor = self._free.get(timeout=POLL_SECONDS)
+                if _answers(actor):
+                    return actor
+                self.lose(actor)
+            if self._standing:
+                end = time.monotonic() + patience
+            elif time.monotonic() > end:
+                raise InfrastructureError(self._why_none_is_placed())
+
+    def give_back(self, actor: Any) -> None:  # noqa: ANN401
+        """The worker is free again."""
+        self._free.put(actor)
+
+    def lose(self, actor: Any) -> None:  # noqa: ANN401
+        """The worker is dead or cannot be used any more; requests another."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(actor)
+        with self._lock:
+            self._standing -= 1
+            self._missing += 1
+        self._hire()
+
+    def _hire(self) -> None:
+        """Requests the missing workers.
+
+        A worker that dies before it is ready, as on a node that is shutting down, counts as missing again.
+        """
+        with self._lock:
+            count, self._missing = self._missing, 0
+        for _ in range(count):
+            actor = _hired(self._environment)
+            actor.ready.remote().future().add_done_callback(partial(self._joined, actor))
+
+    def _joined(self, actor: Any, placed: "Future[tuple[str, str]]") -> None:  # noqa: ANN401
+        error = placed.exception()
+        with self._lock:
+            if error:
+                self._missing, self._last_error = self._missing + 1, str(error)
+                return
+            self._standing += 1
+        self._free.put(actor)
+
+    def _why_none_is_placed(self) -> str:
+        seconds = self._environment.seconds_to_place
+        resources = {name: amount for name, amount in ray.cluster_resources().items() if ":" not in name}
+        last = f"; the last one failed: {self._last_error}" if self._last_error else ""
+        return (
+            f"the cluster did not place a worker for {self._environment} within {seconds:g} s: "
+            f"the cluster has {resources}{last}"
+        )
+
+
+def nodes_resources() -> list[environments.Resources]:
+    """The resources of every node that is alive."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _answers(actor: Any) -> bool:  # noqa: ANN401
+    """Whether an idle worker is still alive. Checked before a run, so that a dead worker costs no run."""
+    try:
+        ray.get(actor.ready.remote(), timeout=environments.PLACEMENT_SECONDS)
+    except ray.exceptions.RayError:
+        return False
+    return True
+
+
+def _hired(environment: Environment) -> Any:  # noqa: ANN401
+    if environment.nodes > 1:
+        return Crew.options(num_cpus=0, **environments.runtime()).remote(environment)  # type: ignore[attr-defined]
+    return Runner.options(**_options(environment)).remote()  # type: ignore[attr-defined]
+
+
+def _options(environment: Environment) -> dict[str, Any]:
+    """What a worker's `.options` are in Ray.
+
+    A plain worker holds a CPU where there are several nodes, so that the workers of a lost node do not all
+    move to the others.
+    """
+    spread: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
+    if environment.plain:
+        return spread | environments.runtime() | ({"num_cpus": 1} if len(nodes_resources()) > 1 else {})
+    return spread | environment.options()
