@@ -130,7 +130,7 @@ def test_what_is_killed_at_random_changes_no_table(tmp_path: Path) -> None:
             pass
     finally:
         cluster.shutdown()
-    print("killed:", dict(chaos.killed))  # noqa: T201  the figure in the README
+    print("killed:", dict(chaos.killed))  # noqa: T201  the figure in docs/campaigns.md
     assert min(chaos.killed[victim] for victim in VICTIMS) > 1, chaos.killed
     assert results(disturbed) == results(whole)
     one, other = (pd.read_parquet(out / "table.parquet").drop(columns=TIMES) for out in (disturbed, whole))

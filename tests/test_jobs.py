@@ -1,4 +1,4 @@
-"""A campaign is submitted to a Ray cluster as the README says, with token authentication, to a head that is started here."""
+"""A campaign is submitted to a Ray cluster as docs/campaigns.md says, with token authentication, to a head that is started here."""
 
 import contextlib
 import json
@@ -141,7 +141,7 @@ def submit(environment: Mapping[str, str], *words: str) -> "subprocess.Completed
 
 
 def submit_run(environment: Mapping[str, str], out: Path) -> "subprocess.CompletedProcess[str]":
-    """The README's command with a campaign of one case."""
+    """The documented command with a campaign of one case."""
     return submit(
         environment,
         "--working-dir",

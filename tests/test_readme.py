@@ -1,4 +1,4 @@
-"""The README tells the truth: its commands exist and run, its tables are the program's own."""
+"""What the front page and docs/ promise holds: their commands exist and run, CI calls the commands of the front page."""
 
 import re
 import shlex
@@ -7,14 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import FRONT, PAGES, ROOT, blocks, shell_commands
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-SHELL = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-LINES = [
-    part.split("#")[0].strip() for block in SHELL for line in block.splitlines() for part in line.split("&&")
-]
-COMMANDS = sorted({line for line in LINES if line.startswith("difftest ")})
-QUERY = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+COMMANDS = sorted({line for page in PAGES for line in shell_commands(page) if line.startswith("difftest ")})
+MOST_LINES_OF_THE_FRONT_PAGE = 160
 
 
 def run(*words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
@@ -37,33 +33,30 @@ def test_every_shown_command_knows_the_options_it_is_shown_with(command: str) ->
             assert word in helped.stdout
 
 
+def test_every_command_is_shown() -> None:
+    shown = {shlex.split(command)[1] for command in COMMANDS}
+    assert shown == {file.stem for file in (ROOT / "difftest" / "commands").glob("[!_]*.py")}
+
+
+def test_the_front_page_is_short() -> None:
+    assert FRONT.read_text().count("\n") <= MOST_LINES_OF_THE_FRONT_PAGE
+
+
 def test_the_two_commands_install_what_the_project_declares() -> None:
-    project = (Path(__file__).parent.parent / "pyproject.toml").read_text()
-    for extras in re.findall(r'"\.\[(.*?)\]"', README):
-        for extra in extras.split(","):
-            assert f"\n{extra} = [" in project
-    assert "constraints.txt" in README
+    project = (ROOT / "pyproject.toml").read_text()
+    for page in PAGES:
+        for extras in re.findall(r'"\.\[(.*?)\]"', page.read_text()):
+            for extra in extras.split(","):
+                assert f"\n{extra} = [" in project
+    assert "constraints.txt" in FRONT.read_text()
 
 
 def test_ci_calls_the_test_command_of_the_readme() -> None:
-    ci = (Path(__file__).parent.parent / ".ci" / "run").read_text()
+    ci = (ROOT / ".ci" / "run").read_text()
     install, test = '-c constraints.txt -e ".[xla,cluster,test]"', "pytest"
-    assert any(install in block and block.strip().endswith(f"&& {test}") for block in SHELL)
+    assert any(install in block and block.strip().endswith(f"&& {test}") for block in blocks(FRONT, "sh"))
     assert install in ci
     assert f"\n{test}\n" in ci
-
-
-def test_the_column_table_is_the_programs_own() -> None:
-    from reports.frame import describe  # noqa: PLC0415
-
-    assert describe() in README
-
-
-@pytest.mark.slow
-def test_the_support_table_is_the_programs_own() -> None:
-    told = run("support")
-    table = told.stdout.split("\n\n")[0]
-    assert table in README
 
 
 @pytest.mark.slow
@@ -82,10 +75,11 @@ def test_the_main_job_replay_report_and_query_run_as_shown(
     """The quick start, with fewer cases: the first meets faults that the ledger knows, which make no run red."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     monkeypatch.chdir(tmp_path)
-    main = next(line for line in COMMANDS if line.startswith("difftest run"))
+    main = next(line for line in shell_commands(FRONT) if line.startswith("difftest run"))
     done = run(*shlex.split(main.replace("--cases 40", "--cases 1"))[1:])
     assert done.returncode == 0, done.stderr
     finding = next(path.parent for path in (tmp_path / "runs/first/corpus").glob("*/finding.json"))
     assert run("replay", str(finding.relative_to(tmp_path))).returncode == 1
     assert run("report", "runs/first", "--format", "html").returncode == 0
-    exec(QUERY[0], {})  # noqa: S102  the README's own three lines
+    (query,) = blocks(ROOT / "docs" / "table.md", "python")
+    exec(query, {})  # noqa: S102  the documentation's own three lines

@@ -221,7 +221,7 @@ def test_the_three_line_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     write(tmp_path / "runs/first", ["parquet"])
     monkeypatch.chdir(tmp_path)
     known: dict[str, Any] = {"pd": pd}
-    exec(QUERY, known)  # noqa: S102 - it is what the README tells people to type
+    exec(QUERY, known)  # noqa: S102 - it is what docs/table.md tells people to type
     assert known["answer"].to_dict() == {
         ("data_parallel", "xla_spmd", 2): 1,
         ("tensor_parallel", "xla_spmd", 4): 1,

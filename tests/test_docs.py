@@ -1,0 +1,75 @@
+"""The documentation agrees with the program: generated sections are current, links lead somewhere, the map shows every room."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from pages import GUIDES, PAGES, ROOT
+from test_floors import FLOORS
+
+SLOW_SECTIONS = {"support"}
+"""They run generators over hundreds of cases."""
+
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def load_generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = load_generator()
+SECTIONS = [
+    pytest.param(page, id=page.name, marks=[pytest.mark.slow] if SLOW_SECTIONS & {*names} else [])
+    for page in PAGES
+    if (names := GENERATOR.section_names(page.read_text()))
+]
+
+
+@pytest.mark.parametrize("page", SECTIONS)
+def test_a_generated_section_is_what_the_program_says(page: Path) -> None:
+    assert page.read_text() == GENERATOR.generated(page.read_text()), "run `python docs/generate.py`"
+
+
+def test_every_generated_section_stands_in_one_page() -> None:
+    names = [name for page in PAGES for name in GENERATOR.section_names(page.read_text())]
+    assert sorted(names) == sorted(GENERATOR.SECTIONS)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a web page of `page` has for its headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for address, anchor in LINK.findall(page.read_text()):
+        if address.startswith("https://"):
+            continue
+        target = page.parent / address if address else page
+        assert target.exists(), f"{page.name} links to {address}"
+        assert not anchor or anchor[1:] in anchors(target), f"{page.name} links to {address}{anchor}"
+
+
+def test_the_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    for page in PAGES:
+        assert page.parent == ROOT or page.name == "README.md" or f"({page.name})" in index
+
+
+def test_the_architecture_shows_every_room_at_its_level() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\w+) \|", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    rooms = [(str(level), room) for level, floor in enumerate(FLOORS) for room in floor]
+    assert sorted(rows) == sorted(rooms)
+
+
+def test_the_folders_of_the_architecture_exist() -> None:
+    for folder in re.findall(r"`((?:[\w]+/)+)`", (ROOT / "ARCHITECTURE.md").read_text()):
+        assert (ROOT / folder).is_dir(), folder
