@@ -49,7 +49,7 @@ class Report:
             errors="coerce",
         )
         since = (seen >= began.iloc[-1]).tolist() if len(began) else [False] * len(seen)
-        alone = [set(f.seen) <= {self.last_campaign} for f in self.findings]
+        alone = [set(f.cases_by_campaign) <= {self.last_campaign} for f in self.findings]
         return frozenset(
             f.fingerprint for f, late, own in zip(self.findings, since, alone, strict=True) if late and own
         )
@@ -121,7 +121,12 @@ def _ordered(report: Report) -> Report:
     new = report.new
     order = sorted(
         report.findings,
-        key=lambda f: (f.fingerprint not in new, -_SYMPTOMS.index(f.symptom), -f.hits, f.fingerprint),
+        key=lambda f: (
+            f.fingerprint not in new,
+            -_SYMPTOMS.index(f.divergence.symptom),
+            -f.hits,
+            f.fingerprint,
+        ),
     )
     return Report(title=report.title, generated=report.generated, frame=report.frame, findings=tuple(order))
 

@@ -118,14 +118,24 @@ def findings(found: Iterable[Finding]) -> pd.DataFrame:
 
 
 def row(finding: Finding) -> dict[str, Any]:
-    """What `FINDING` names of a finding, as values; `layer` is empty where its evidence does not tell it."""
-    told = {"paths": paths(finding), LAYER: finding.evidence.get(LAYER, "")}
-    return {name: told[name] if name in told else getattr(finding, name) for name in FINDING}
+    """The columns `FINDING` of a finding, as values; `layer` is empty where its evidence names none."""
+    divergence = finding.divergence
+    values = {
+        "symptom": divergence.symptom,
+        "stage": divergence.stage,
+        "backend": divergence.backend,
+        "side": divergence.side,
+        "check": divergence.check,
+        "ratio": divergence.ratio,
+        "paths": paths(finding),
+        "layer": finding.evidence.get(LAYER, ""),
+    }
+    return {name: values[name] if name in values else getattr(finding, name) for name in FINDING}
 
 
 def paths(finding: Finding) -> tuple[str, ...]:
     """Every path a finding was seen on."""
-    return tuple(sorted({finding.path, *finding.paths}))
+    return tuple(sorted({finding.divergence.path, *finding.paths}))
 
 
 def sections(t: pd.DataFrame) -> tuple[Section, ...]:
@@ -158,8 +168,8 @@ def sections(t: pd.DataFrame) -> tuple[Section, ...]:
 def _in_words(finding: Finding) -> dict[str, str]:
     stable, tried = finding.stable
     return {
-        "symptom": str(finding.symptom),
-        "stage": str(finding.stage),
+        "symptom": str(finding.divergence.symptom),
+        "stage": str(finding.divergence.stage),
         "paths": ", ".join(paths(finding)),
         "stable": f"{stable}/{tried}" if tried else "",
     }

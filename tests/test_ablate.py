@@ -74,7 +74,7 @@ def found(root: Path, machine: Machine) -> tuple[Campaign, Finding, Case]:
         {"spmd": ON_TORCH_XLA, "other": backend("xla", "it is another"), "ddp": backend("torch")},
     )
     examined(campaign, tensor_parallel_case())
-    finding = next(one for one in campaign.corpus.findings() if one.backend == "spmd")
+    finding = next(one for one in campaign.corpus.findings() if one.divergence.backend == "spmd")
     return campaign, finding, campaign.corpus.simplest(finding.fingerprint)
 
 
@@ -245,7 +245,7 @@ def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alon
     campaign.corpus.prepare()
     examined(campaign, case)
     finding = the_finding(campaign)
-    assert (finding.backend, finding.symptom) == ("torch_dtensor", Symptom.MISMATCH)
+    assert (finding.divergence.backend, finding.divergence.symptom) == ("torch_dtensor", Symptom.MISMATCH)
     assert seen_now(finding, case)
     told = CliRunner().invoke(
         command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False

@@ -13,7 +13,7 @@ import pytest
 import test_bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import DEEP, a_case, a_failure, oracle, tensor_parallel_case
+from samples import DEEP, a_case, a_failure, a_finding, oracle, tensor_parallel_case
 from test_campaign import a_campaign
 from test_resume import a_machine
 
@@ -30,7 +30,7 @@ from difftest.records.case_files import read_case
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observation
-from difftest.records.resume import resumed, untold
+from difftest.records.resume import resumed, unannounced
 from reports.write import FORMATS, write
 
 CASES = (
@@ -97,7 +97,7 @@ def test_damaged_runs(tmp_path: Path, count: int) -> None:
     assert all("run.json" in told for told in refused)
 
 
-@shares(10, 1500)
+@shares(16, 1500)
 def test_damaged_corpora(tmp_path: Path, count: int) -> None:
     """A campaign that begins on one refuses it, or goes on, writes its reports, and keeps every finding that was there."""
     out, refused = tmp_path / "out", list[str]()
@@ -117,7 +117,7 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
                 corpus.require_readable()
                 with resumed(corpus, "one") as recorded:
                     list(run(a_campaign(corpus.root, a_machine()), enumerate(CASES[:1]), recorded))
-                untold(corpus, "two")
+                unannounced(corpus, "two")
                 write(out, plugins.names(FORMATS) if number % 8 == 0 else ("summary",))
                 corpus.require_readable()
             except UsageError as error:
@@ -236,7 +236,7 @@ def test_any_json_is_a_case_a_finding_or_an_observation_or_refused(data: st.Data
     assert isinstance(read, kind)
 
 
-SAMPLE = Finding(
+SAMPLE = a_finding(
     fingerprint="a-b-mismatch-00000000",
     symptom=Symptom.MISMATCH,
     stage=Stage.UPDATE,

@@ -75,7 +75,7 @@ def findings(root: Path, joined: Joined) -> dict[str, tuple[str, tuple[int, int]
 
 def layers(corpus: Corpus) -> dict[str, str]:
     """What the evidence of each backend's finding says of the layer; a dash where nothing."""
-    return {finding.backend: finding.evidence.get("layer", "-") for finding in corpus.findings()}
+    return {finding.divergence.backend: finding.evidence.get("layer", "-") for finding in corpus.findings()}
 
 
 class Together:

@@ -153,9 +153,9 @@ def test_versions_of_one_backend_have_findings_of_their_own_that_are_known_the_s
     backends, machine = dict.fromkeys(names, backend("xla")), Machine(**dict.fromkeys(names, sharded))
     (first,) = examined(a_campaign(tmp_path, machine, backends))
     (second,) = examined(a_campaign(tmp_path, machine, backends, name="two"))
-    assert {finding.backend for finding in first.new} == set(names)
+    assert {finding.divergence.backend for finding in first.new} == set(names)
     assert ([finding.hits for finding in second.known], second.new) == ([2, 2], ())
-    assert {finding.backend for finding in Corpus(tmp_path).findings()} == set(names)
+    assert {finding.divergence.backend for finding in Corpus(tmp_path).findings()} == set(names)
 
 
 def test_a_finding_that_another_campaign_makes_meanwhile_is_counted_not_overwritten(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_failure_on_two_paths_is_one_finding_with_both(tmp_path: Path) -> None
     campaign = a_campaign(tmp_path, Failing())
     examined(campaign, tensor_parallel_case(), a_case())
     finding = the_finding(campaign)
-    assert (finding.paths, finding.hits, finding.symptom) == (
+    assert (finding.paths, finding.hits, finding.divergence.symptom) == (
         ("data_parallel", "tensor_parallel"),
         2,
         Symptom.CRASH,
@@ -209,7 +209,7 @@ def test_the_blame_follows_from_the_square(
 ) -> None:
     campaign = a_campaign(tmp_path, Machine(**wrong))
     examined(campaign)
-    assert {finding.backend: finding.blame for finding in campaign.corpus.findings()} == blames
+    assert {finding.divergence.backend: finding.blame for finding in campaign.corpus.findings()} == blames
 
 
 def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_another_framework_of_the_same_side_tells_which_layer_is_at_fault(
     backends = {"spmd": backend("xla", framework="torch_xla"), "second": backend("xla", framework="torchax")}
     campaign = a_campaign(tmp_path, Machine(**wrong), backends)
     examined(campaign)
-    finding = next(finding for finding in campaign.corpus.findings() if finding.backend == "spmd")
+    finding = next(finding for finding in campaign.corpus.findings() if finding.divergence.backend == "spmd")
     square = {"single": "agrees", "other": "no telling", "other_single": "no telling"}
     assert finding.evidence == square | told
 
@@ -275,7 +275,7 @@ def test_one_backend_of_the_other_side_that_agrees_is_enough(tmp_path: Path) -> 
     backends = {"spmd": backend("xla"), "ddp": backend("torch"), "fsdp": backend("torch")}
     campaign = a_campaign(tmp_path, Machine(spmd=sharded, ddp=sharded), backends)
     examined(campaign)
-    blames = {finding.backend: finding.blame for finding in campaign.corpus.findings()}
+    blames = {finding.divergence.backend: finding.blame for finding in campaign.corpus.findings()}
     assert blames == {"spmd": "xla sharding fault", "ddp": "shared sharding fault"}
 
 
@@ -305,7 +305,7 @@ def test_two_faults_whose_damage_differs_are_no_shared_one(tmp_path: Path) -> No
 
     campaign = a_campaign(tmp_path, Two(ddp=sharded))
     (progress,) = examined(campaign)
-    assert {one.backend: one.blame for one in progress.new} == {
+    assert {one.divergence.backend: one.blame for one in progress.new} == {
         "ddp": "torch sharding fault",
         "spmd": "xla sharding fault",
     }
@@ -341,7 +341,7 @@ def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_
     campaign = a_campaign(tmp_path, machine)
     (partial,) = examined(campaign)
     assert (partial.examined.trouble, set(partial.examined.runs)) == ("a node was lost", {"oracle", "ddp"})
-    assert [finding.backend for finding in partial.new] == ["ddp"]
+    assert [finding.divergence.backend for finding in partial.new] == ["ddp"]
     with resumed(campaign.corpus, campaign.name) as recorded:
         (whole,) = run(campaign, enumerate((tensor_parallel_case(),)), recorded)
     assert set(whole.examined.runs) == {"oracle", *SIDES}
@@ -464,7 +464,7 @@ def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path
     campaign = dataclasses.replace(a_campaign(tmp_path, machine), twice_every=2)
     progress = examined(campaign, *cases)
     assert [machine.asked[case.id, "spmd"] for case in cases] == [2, 1, 2, 1]
-    assert [[f.check for f in p.new] for p in progress] == [["determinism"], [], [], []]
+    assert [[f.divergence.check for f in p.new] for p in progress] == [["determinism"], [], [], []]
     assert (progress[0].new[0].stable, len(progress[2].known)) == ((REPEATS, REPEATS), 1)
 
 

@@ -107,7 +107,16 @@ def results(out: Path) -> tuple[Any, ...]:
     """Every run, and of every finding all that does not depend on which case, and which rank of it, ended first."""
     runs, findings = tables(out / "corpus")
     return runs, [
-        (one.fingerprint, one.blame, one.hits, one.seen, one.paths, one.stage, one.symptom, one.stable)
+        (
+            one.fingerprint,
+            one.blame,
+            one.hits,
+            one.cases_by_campaign,
+            one.paths,
+            one.divergence.stage,
+            one.divergence.symptom,
+            one.stable,
+        )
         for one in findings
     ]
 

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from samples import a_failure
+from samples import a_failure, changed
 
 from difftest.errors import UsageError
 from difftest.judge.divergence import Divergence, identity, without_numbers
+from difftest.judge.fingerprint import Fingerprint
 from difftest.judge.outcome import Stage, Symptom
 from difftest.records.finding import SCHEMA, Finding
 
@@ -26,23 +27,17 @@ FAILED = msgspec.structs.replace(
 )
 FOUND = Finding(
     fingerprint=MISMATCH.fingerprint,
-    symptom=Symptom.MISMATCH,
-    stage=Stage.BACKWARD,
-    backend="xla_spmd",
-    side="xla",
-    path="hybrid",
-    check="gradients",
+    divergence=msgspec.structs.replace(MISMATCH, ratio=2e9),
     blame="xla sharding fault",
     hits=3,
     case="0" * 12,
     paths=("data_parallel", "hybrid"),
     evidence={"single": "agrees"},
-    ratio=2e9,
     stable=(2, 2),
 )
 
 findings = st.builds(
-    msgspec.structs.replace,
+    changed,
     st.just(FOUND),
     blame=st.text(max_size=9),
     detail=st.text(max_size=9),
@@ -192,6 +187,21 @@ def test_a_hang_is_the_same_whichever_ranks_had_ended() -> None:
     assert identity(some) != identity(a_failure(Symptom.HANG, frame="/opt/torch/api.py:join"))
 
 
+def test_a_fingerprint_s_text_is_built_and_parsed() -> None:
+    elsewhere = msgspec.structs.replace(MISMATCH, backend="xla_spmd@2.8").fingerprint
+    parsed = Fingerprint.parse(elsewhere)
+    assert parsed
+    assert (parsed.backend, parsed.check, parsed.symptom) == ("xla_spmd@2.8", "gradients", "mismatch")
+    assert (str(parsed), str(parsed.without_environment())) == (elsewhere, MISMATCH.fingerprint)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "xla_spmd", "Xla-loss-mismatch-12345678", "a-b-c-1234567", "../a-b-c-12345678"]
+)
+def test_other_text_is_no_fingerprint(text: str) -> None:
+    assert Fingerprint.parse(text) is None
+
+
 @given(findings)
 def test_a_finding_is_the_same_after_a_round_trip(finding: Finding) -> None:
     assert Finding.from_json(finding.to_json()) == finding
@@ -201,6 +211,74 @@ def test_a_finding_reads_well_and_may_know_more_than_this_program() -> None:
     text = FOUND.to_json()
     assert text.count(b"\n") > 10
     assert Finding.from_json(json.dumps(json.loads(text) | {"added_later": 1})) == FOUND
+
+
+SCHEMA_1 = """{
+  "ablations": {"the dtype is bfloat16": "stays"},
+  "backend": "xla_spmd@2.8", "side": "xla", "path": "hybrid", "check": "gradients",
+  "symptom": "mismatch", "stage": "backward", "step": 2, "tensor": "0.weight",
+  "detail": "step 2, backward, 0.weight: wrong", "log": "a log", "ratio": 12.5,
+  "blame": "xla sharding fault", "case": "0123456789ab", "checked": "2026-01-03T00:00:00+00:00",
+  "conditions": ["mesh=dp=2"], "environment": {"torch": "2.9.0"}, "evidence": {"single": "agrees"},
+  "fingerprint": "xla_spmd@2.8-gradients-mismatch-0a1b2c3d", "first_seen": "2026-01-01T00:00:00+00:00",
+  "hits": 3, "last_seen": "2026-01-02T00:00:00+00:00", "located": ["forward: module 0"],
+  "paths": ["data_parallel", "hybrid"], "reduced": "ba9876543210", "returned": [2, 3], "schema": 1,
+  "seen": {"seed0-1a2b3c4d": 2, "": 1}, "stable": [1, 2], "status": "REPRODUCED",
+  "untold": ["seed0-1a2b3c4d", 7], "upstream": "https://example.org/1"
+}"""
+
+
+def test_a_finding_of_schema_1_comes_back_whole_and_is_written_as_schema_2() -> None:
+    expected = Finding(
+        fingerprint="xla_spmd@2.8-gradients-mismatch-0a1b2c3d",
+        divergence=Divergence(
+            backend="xla_spmd@2.8",
+            side="xla",
+            path="hybrid",
+            check="gradients",
+            symptom=Symptom.MISMATCH,
+            stage=Stage.BACKWARD,
+            step=2,
+            tensor="0.weight",
+            detail="step 2, backward, 0.weight: wrong",
+            log="a log",
+            ratio=12.5,
+        ),
+        blame="xla sharding fault",
+        hits=3,
+        case="0123456789ab",
+        paths=("data_parallel", "hybrid"),
+        evidence={"single": "agrees"},
+        stable=(1, 2),
+        environment={"torch": "2.9.0"},
+        first_seen="2026-01-01T00:00:00+00:00",
+        last_seen="2026-01-02T00:00:00+00:00",
+        reduced="ba9876543210",
+        conditions=("mesh=dp=2",),
+        ablations={"the dtype is bfloat16": "stays"},
+        located=("forward: module 0",),
+        status="REPRODUCED",
+        checked="2026-01-03T00:00:00+00:00",
+        returned=(2, 3),
+        cases_by_campaign={"seed0-1a2b3c4d": 2, "": 1},
+        unannounced=("seed0-1a2b3c4d", 7),
+        upstream="https://example.org/1",
+    )
+    finding = Finding.from_json(SCHEMA_1)
+    assert finding == expected
+    written = json.loads(finding.to_json())
+    assert (written["schema"], written["divergence"]["backend"]) == (2, "xla_spmd@2.8")
+    assert not {"backend", "seen", "untold"} & set(written)
+    assert Finding.from_json(finding.to_json()) == expected
+
+
+def test_a_schema_1_file_without_a_schema_or_with_the_least_of_fields_is_read() -> None:
+    fields = json.loads(SCHEMA_1)
+    least = ("fingerprint", "symptom", "stage", "backend", "side", "path", "check", "blame", "hits", "case")
+    finding = Finding.from_json(json.dumps({name: fields[name] for name in least}))
+    assert (finding.divergence.cause, finding.divergence.nature, finding.cases_by_campaign) == ("", "", {})
+    with pytest.raises(UsageError, match=r"finding cannot be read: .*`side`"):
+        Finding.from_json(json.dumps({name: fields[name] for name in least if name != "side"}))
 
 
 @pytest.mark.parametrize("rest", [{}, {"hits": "many"}])

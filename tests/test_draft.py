@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from samples import a_case
+from samples import a_case, changed
+from samples import a_finding as made
 
 from difftest import installed
 from difftest.commands import draft as drafting
@@ -64,7 +65,7 @@ def a_finding(**changes: Any) -> Finding:  # noqa: ANN401
         "last_seen": "2026-11-21T10:00:00+00:00",
         "conditions": ("clip_norm=0.25",),
     }
-    return Finding(**{**known, **changes})
+    return made(**{**known, **changes})
 
 
 def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
@@ -76,7 +77,9 @@ def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
         "ratio": None,
         "tensor": "",
     }
-    return a_finding(**{**said, "detail": f"step 0, backward, rank 0: SIGABRT: {CHECK_FAILED}", **changes})
+    return changed(
+        a_finding(), **{**said, "detail": f"step 0, backward, rank 0: SIGABRT: {CHECK_FAILED}", **changes}
+    )
 
 
 def drafted(finding: Finding, name: str, **more: Any) -> str:  # noqa: ANN401

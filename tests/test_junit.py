@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+from samples import changed
 from test_reports import BEGAN, EVIL, found, frame, made, report, several
 
 from reports.formats import junit
@@ -33,7 +34,9 @@ def test_only_what_is_new_and_not_known_upstream_fails(tmp_path: Path) -> None:
     known = msgspec.structs.replace(
         NEW, fingerprint="xla_spmd-loss-mismatch-11111111", upstream="pytorch/xla#1"
     )
-    untold = msgspec.structs.replace(OLD, fingerprint="xla_spmd-loss-mismatch-22222222", untold=("killed", 3))
+    untold = msgspec.structs.replace(
+        OLD, fingerprint="xla_spmd-loss-mismatch-22222222", unannounced=("killed", 3)
+    )
     root = rendered(tmp_path, NEW, OLD, known, untold)
     assert results(root) == {
         NEW.fingerprint: "failure",
@@ -55,7 +58,7 @@ def test_paths_are_tests_that_pass_with_their_counts(tmp_path: Path) -> None:
 
 
 def test_markup_and_control_characters_are_text(tmp_path: Path) -> None:
-    root = rendered(tmp_path, msgspec.structs.replace(NEW, detail=EVIL + "\x00\x1b", log="]]>" + EVIL))
+    root = rendered(tmp_path, changed(NEW, detail=EVIL + "\x00\x1b", log="]]>" + EVIL))
     (failure,) = root.iter("failure")
     assert failure.text == "]]>" + EVIL
     assert "</script>" in failure.get("message", "")
@@ -64,7 +67,7 @@ def test_markup_and_control_characters_are_text(tmp_path: Path) -> None:
 
 @given(st.text(), st.text())
 def test_any_text_can_be_read_back(detail: str, log: str) -> None:
-    finding = msgspec.structs.replace(NEW, detail=detail, log=log)
+    finding = changed(NEW, detail=detail, log=log)
     suite = ET.Element("testsuite")
     junit._finding(suite, finding, new=True)  # noqa: SLF001
     assert read(ET.tostring(suite))[0][0].tag == "failure"

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from samples import a_case, tensor_parallel_case
+from samples import a_case, changed, tensor_parallel_case
 from test_divergence import FOUND, MISMATCH
 
 from difftest import plugins
@@ -31,23 +31,22 @@ EVEN = a_case(training=Training(clip_norm=1.0))
 
 
 def test_a_finding_is_known_by_fingerprint_detail_and_facts_of_its_case() -> None:
-    assert ENTRY.matches(FOUND, EVEN)
+    assert ENTRY.matches(FOUND.fingerprint, FOUND.divergence.detail, EVEN)
     detailed = msgspec.structs.replace(ENTRY, detail="*13 of 316*")
-    assert not detailed.matches(FOUND, EVEN)
-    assert detailed.matches(msgspec.structs.replace(FOUND, detail="wrong: 13 of 316 elements"), EVEN)
+    assert not detailed.matches(FOUND.fingerprint, FOUND.divergence.detail, EVEN)
+    assert detailed.matches(FOUND.fingerprint, "wrong: 13 of 316 elements", EVEN)
     narrow = msgspec.structs.replace(ENTRY, where={"cuts": "uneven", "path": "tensor_*"})
-    assert narrow.matches(FOUND, UNEVEN)
-    assert not narrow.matches(FOUND, EVEN)
-    assert not msgspec.structs.replace(ENTRY, fingerprint="xla_tp-*").matches(FOUND, EVEN)
+    assert narrow.matches(FOUND.fingerprint, FOUND.divergence.detail, UNEVEN)
+    assert not narrow.matches(FOUND.fingerprint, FOUND.divergence.detail, EVEN)
+    assert not msgspec.structs.replace(ENTRY, fingerprint="xla_tp-*").matches(
+        FOUND.fingerprint, FOUND.divergence.detail, EVEN
+    )
 
 
 def test_what_is_known_is_known_in_every_environment() -> None:
-    elsewhere = msgspec.structs.replace(
-        FOUND,
-        backend=f"{FOUND.backend}@2.8",
-        fingerprint=FOUND.fingerprint.replace(FOUND.backend, f"{FOUND.backend}@2.8"),
-    )
-    assert ENTRY.matches(elsewhere, EVEN)
+    elsewhere = msgspec.structs.replace(MISMATCH, backend=f"{MISMATCH.backend}@2.8")
+    assert elsewhere.fingerprint == FOUND.fingerprint.replace("xla_spmd", "xla_spmd@2.8")
+    assert ENTRY.matches(elsewhere.fingerprint, elsewhere.detail, EVEN)
     kept = Entry(
         fingerprint="xla_spmd-*",
         upstream="x",
@@ -61,14 +60,24 @@ def test_what_is_known_is_known_in_every_environment() -> None:
 
 def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
     ledger, tomorrow = Ledger(known=(ENTRY,)), date(2026, 11, 22)
-    assert (ledger.entry(FOUND, EVEN, TODAY), ledger.expired(TODAY)) == (ENTRY, ())
-    assert (ledger.entry(FOUND, EVEN, tomorrow), ledger.expired(tomorrow)) == (None, (ENTRY,))
+    assert (ledger.entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, TODAY), ledger.expired(TODAY)) == (
+        ENTRY,
+        (),
+    )
+    assert (
+        ledger.entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, tomorrow),
+        ledger.expired(tomorrow),
+    ) == (None, (ENTRY,))
 
 
 def test_the_first_entry_that_matches_is_the_one() -> None:
     other = msgspec.structs.replace(ENTRY, fingerprint="*", upstream="pytorch/xla#2")
-    assert Ledger(known=(ENTRY, other)).entry(FOUND, EVEN, TODAY) == ENTRY
-    assert Ledger(known=(other, ENTRY)).entry(FOUND, EVEN, TODAY) == other
+    assert (
+        Ledger(known=(ENTRY, other)).entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, TODAY) == ENTRY
+    )
+    assert (
+        Ledger(known=(other, ENTRY)).entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, TODAY) == other
+    )
 
 
 def test_the_facts_of_a_case_are_words() -> None:
@@ -159,18 +168,14 @@ def backends() -> tuple[str, ...]:
 def test_the_faults_of_the_readme_are_known_and_what_resembles_them_is_not() -> None:
     ledger = read_ledger()
     assert_ = "RuntimeError: !at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED at x"
-    found = msgspec.structs.replace(
-        FOUND, fingerprint="xla_dtensor-completion-exception-5dafd4b6", backend="xla_dtensor", detail=assert_
-    )
-    entry = ledger.entry(found, EVEN, TODAY)
+    dtensor = "xla_dtensor-completion-exception-5dafd4b6"
+    entry = ledger.entry(dtensor, assert_, EVEN, TODAY)
     assert entry
     assert entry.upstream.endswith("pytorch/xla/issues/8534")
-    assert ledger.entry(msgspec.structs.replace(found, detail="RuntimeError: else"), EVEN, TODAY) is None
-    clipped = msgspec.structs.replace(
-        FOUND, fingerprint="torch_dtensor-parameters-mismatch-daa8620b", backend="torch_dtensor"
-    )
-    assert ledger.entry(clipped, EVEN, TODAY)
-    assert ledger.entry(clipped, UNEVEN, TODAY) is None
+    assert ledger.entry(dtensor, "RuntimeError: else", EVEN, TODAY) is None
+    clipped = "torch_dtensor-parameters-mismatch-daa8620b"
+    assert ledger.entry(clipped, "", EVEN, TODAY)
+    assert ledger.entry(clipped, "", UNEVEN, TODAY) is None
 
 
 PLAIN = a_case((Linear(inputs=4, outputs=4), Activation(function="tanh"), Linear(inputs=4, outputs=2)))
@@ -180,25 +185,16 @@ NORMED = a_case((Linear(inputs=4, outputs=4), RMSNorm(width=4)), fed=Data(batch=
 @pytest.mark.parametrize("check", ["loss", "gradients", "parameters", "replicas"])
 def test_a_number_that_is_wrong_in_a_plain_case_is_nobody_s_known_fault(check: str) -> None:
     for name in backends():
-        found = msgspec.structs.replace(
-            FOUND,
-            backend=name,
-            fingerprint=f"{name}-{check}-mismatch-0123abcd",
-            detail="step 0, forward, output: x",
-        )
-        assert read_ledger().entry(found, PLAIN, TODAY) is None, name
+        fingerprint, detail = f"{name}-{check}-mismatch-0123abcd", "step 0, forward, output: x"
+        assert read_ledger().entry(fingerprint, detail, PLAIN, TODAY) is None, name
 
 
 def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
-    output = msgspec.structs.replace(
-        FOUND,
-        backend="torch_dtensor",
-        fingerprint="torch_dtensor-loss-mismatch-9282fcb0",
-        detail="step 0, forward, output: x",
-    )
-    loss = msgspec.structs.replace(output, detail="step 0, forward, loss: x")
-    told = [read_ledger().entry(found, NORMED, TODAY) for found in (output, loss)]
+    fingerprint, details = "torch_dtensor-loss-mismatch-9282fcb0", ("output", "loss")
+    told = [
+        read_ledger().entry(fingerprint, f"step 0, forward, {tensor}: x", NORMED, TODAY) for tensor in details
+    ]
     assert ["rms_norm" in (entry.upstream if entry else "") for entry in told] == [True, False]
     assert told[1]
     assert told[1].upstream.endswith("162692")
@@ -217,7 +213,9 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
             examined=Examined(
                 index=0,
                 case=seen,
-                comparisons={FOUND.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))},
+                comparisons={
+                    FOUND.divergence.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))
+                },
             )
         )
         tally = Tally(known={FOUND.fingerprint: corpus.finding(FOUND.fingerprint)})
@@ -230,7 +228,7 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
 def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(
     tmp_path: Path, back: int, status: int
 ) -> None:
-    late = msgspec.structs.replace(FOUND, symptom=Symptom.HANG, stable=(back, 2))
+    late = changed(FOUND, symptom=Symptom.HANG, stable=(back, 2))
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(late, EVEN)

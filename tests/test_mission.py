@@ -66,7 +66,7 @@ def finding_of(fault: Fault, folder: Path) -> Finding | None:
     )
     case = case_at(0, fault.case - 1, paths=(fault.path,) if fault.path else None)
     (progress,) = run(campaign, [(fault.case - 1, case)])
-    return next((finding for finding in progress.new if finding.backend == backend), None)
+    return next((finding for finding in progress.new if finding.divergence.backend == backend), None)
 
 
 def test_the_table_has_every_fault() -> None:

@@ -95,7 +95,7 @@ def found(root: Path, machine: Machine, case: Case) -> Finding:
 
 def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
     finding = found(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
-    assert (finding.check, finding.blame) == ("replicas", "xla sharding fault")
+    assert (finding.divergence.check, finding.blame) == ("replicas", "xla sharding fault")
     assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
 
 

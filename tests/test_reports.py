@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import a_finding, changed
 
 from difftest import plugins
 from difftest.cases.case import Case, Data, Training
@@ -95,7 +96,7 @@ def observed(
 
 
 def found(**changes: object) -> Finding:
-    finding = Finding(
+    finding = a_finding(
         fingerprint="xla_spmd-loss-mismatch-0a1b2c3d",
         backend="xla_spmd",
         side="xla",
@@ -110,7 +111,7 @@ def found(**changes: object) -> Finding:
         first_seen=BEGAN.isoformat(),
         last_seen=BEGAN.isoformat(),
     )
-    return msgspec.structs.replace(finding, **changes)
+    return changed(finding, **changes)
 
 
 def case() -> Case:

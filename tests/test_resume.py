@@ -24,7 +24,7 @@ from difftest.errors import InfrastructureError, UsageError
 from difftest.records import corpus as corpus_module
 from difftest.records import resume
 from difftest.records.corpus import Corpus
-from difftest.records.definition import Definition
+from difftest.records.definition import Definition, versions
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 from difftest.records.resume import resumed
@@ -59,7 +59,7 @@ def tables(root: Path) -> tuple[list[Observation], list[Finding]]:
     runs = sorted(corpus.observations(), key=lambda run: (run.campaign, run.index, run.case, run.backend))
     timeless = [msgspec.structs.replace(run, started="", seconds=0.0) for run in runs]
     return timeless, [
-        msgspec.structs.replace(f, first_seen="", last_seen="", untold=None) for f in corpus.findings()
+        msgspec.structs.replace(f, first_seen="", last_seen="", unannounced=None) for f in corpus.findings()
     ]
 
 
@@ -210,24 +210,24 @@ def test_a_finding_is_new_to_the_command_that_goes_on_until_it_was_told(tmp_path
     (finding,) = Corpus(tmp_path).findings()
     again = told_of(tmp_path)
     assert finding.fingerprint in [f.fingerprint for f in again[0].new]
-    new = resume.untold(Corpus(tmp_path), "one")
+    new = resume.unannounced(Corpus(tmp_path), "one")
     assert len(new) == 2
-    resume.told(Corpus(tmp_path), [f.fingerprint for f in new])
-    assert resume.untold(Corpus(tmp_path), "one") == ()
-    assert not any(f.untold for f in Corpus(tmp_path).findings())
+    resume.mark_announced(Corpus(tmp_path), [f.fingerprint for f in new])
+    assert resume.unannounced(Corpus(tmp_path), "one") == ()
+    assert not any(f.unannounced for f in Corpus(tmp_path).findings())
 
 
 def test_what_a_killed_campaign_never_told_the_next_one_tells_and_only_one(tmp_path: Path) -> None:
     told_of(tmp_path, name="killed")
     corpus = Corpus(tmp_path)
     with resumed(corpus, "killed"):
-        assert resume.untold(corpus, "next") == (), "it still runs, and tells them itself"
+        assert resume.unannounced(corpus, "next") == (), "it still runs, and tells them itself"
     barrier, said = threading.Barrier(4), Counter[str]()
 
     def tell(name: str) -> None:
         with resumed(corpus, name):
             barrier.wait()
-            said.update(f.fingerprint for f in resume.untold(corpus, name))
+            said.update(f.fingerprint for f in resume.unannounced(corpus, name))
             barrier.wait()
 
     threads = [threading.Thread(target=tell, args=(f"next{number}",)) for number in range(4)]
@@ -296,7 +296,7 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
 def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = "difftest.records.disk.drop_half_a_line"
+    full = "difftest.records.corpus.drop_half_a_line"
     with monkeypatch.context() as patch:
         patch.setattr(full, lambda _opened: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(
@@ -365,7 +365,7 @@ def test_a_campaign_is_named_by_what_defines_it() -> None:
         names.add(msgspec.structs.replace(DEFINED, **changes).name)
     assert len(names) == 8
     assert DEFINED.name == msgspec.structs.replace(DEFINED).name == "seed0-" + DEFINED.name[6:]
-    assert resume.versions()["hypothesis"][0].isdigit()
+    assert versions()["hypothesis"][0].isdigit()
 
 
 def test_what_defines_a_campaign_stands_beside_its_runs(tmp_path: Path) -> None:
@@ -381,6 +381,6 @@ def test_findings_of_older_programs_keep_their_count(tmp_path: Path) -> None:
     told_of(tmp_path)
     corpus = Corpus(tmp_path)
     first = next(corpus.findings())
-    corpus.amend(first.fingerprint, seen={}, hits=FOUND.hits)
+    corpus.amend(first.fingerprint, cases_by_campaign={}, hits=FOUND.hits)
     told_of(tmp_path, name="two")
     assert corpus.finding(first.fingerprint).hits == FOUND.hits + 2

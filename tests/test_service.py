@@ -47,7 +47,9 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def named(out: Path, words: str, backend: str) -> str:
     found = [
-        f.fingerprint for f in Corpus(out / "corpus").findings() if words in f.detail and f.backend == backend
+        f.fingerprint
+        for f in Corpus(out / "corpus").findings()
+        if words in f.divergence.detail and f.divergence.backend == backend
     ]
     assert len(found) == 1, f"{words!r} must be one finding, however many cases hit it: {found}"
     return found[0]
@@ -66,7 +68,11 @@ def test_the_two_dtensor_faults_are_two_findings_blamed_on_xla(first: Path) -> N
 
 def test_no_numeric_finding_is_only_rounding(first: Path) -> None:
     """Rounding that slipped through would be near the threshold. The least of these is RMS norm's forgotten epsilon, at 40 floors."""
-    numeric = {f.fingerprint: f.ratio for f in Corpus(first / "corpus").findings() if f.ratio is not None}
+    numeric = {
+        f.fingerprint: f.divergence.ratio
+        for f in Corpus(first / "corpus").findings()
+        if f.divergence.ratio is not None
+    }
     assert numeric
     assert all(ratio > 3 * THRESHOLD for ratio in numeric.values()), numeric
 

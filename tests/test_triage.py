@@ -327,7 +327,9 @@ def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(
 ) -> None:
     campaign = found(tmp_path / "corpus", Machine(spmd=sharded, ddp=always))
     folder = next(
-        campaign.corpus.root / one.fingerprint for one in campaign.corpus.findings() if one.backend == "spmd"
+        campaign.corpus.root / one.fingerprint
+        for one in campaign.corpus.findings()
+        if one.divergence.backend == "spmd"
     )
     for out in (None, folder / REDUCED):
         with pytest.raises(

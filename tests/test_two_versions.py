@@ -41,7 +41,10 @@ def findings(out: Path) -> dict[str, tuple[Any, ...]]:
     """By fingerprint what a campaign says of a finding."""
     read = (json.loads(file.read_text()) for file in (out / "corpus").glob("*/finding.json"))
     return {
-        one["fingerprint"]: (one["blame"], one["case"], one["hits"], one["step"], one["tensor"], one["paths"])
+        one["fingerprint"]: (
+            *(one[name] for name in ("blame", "case", "hits", "paths")),
+            *(one["divergence"][name] for name in ("step", "tensor")),
+        )
         for one in read
     }
 

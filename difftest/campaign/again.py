@@ -6,6 +6,7 @@ from difftest.campaign.campaign import ORACLE, Campaign, attempt
 from difftest.campaign.case_run import compare_all
 from difftest.cases.case import Case
 from difftest.judge.comparator import Comparison
+from difftest.judge.fingerprint import Fingerprint
 
 UNTOLD = ""
 """Stands for the fingerprint of a run that says nothing, as when nothing could be compared."""
@@ -42,9 +43,8 @@ def shown(comparison: Comparison) -> str:
 
 def first_shown(campaign: Campaign, case: Case, backend: str, fingerprint: str) -> str:
     """What one run shows first, where `fingerprint` is looked for."""
-    return shown(
-        rerun(campaign, case, backend, check=fingerprint.removeprefix(f"{backend}-").partition("-")[0])
-    )
+    sought = Fingerprint.parse(fingerprint)
+    return shown(rerun(campaign, case, backend, check=sought.check if sought else ""))
 
 
 def shows(campaign: Campaign, backend: str, fingerprint: str, tries: int = 1) -> Callable[[Case], bool]:

@@ -33,12 +33,9 @@ def new_finding(campaign: Campaign, examined: Examined, divergence: Divergence, 
     )
     stable, square = _repeated(campaign, case, divergence), _square(campaign, examined, divergence)
     around = _consequences(examined, divergence) | _beside(campaign, examined, divergence)
-    named = {
-        f: getattr(divergence, f) for f in Divergence.__struct_fields__ if f in Finding.__struct_fields__
-    }
     return Finding(
-        **named,
         fingerprint=divergence.fingerprint,
+        divergence=divergence,
         blame=verdict(divergence.side, square, stable=stable),
         evidence=_told(square) | _deciding(campaign, case, divergence, stable) | around,
         hits=1,

@@ -61,7 +61,7 @@ def record(campaign: Campaign, examined: Examined, recorded: Recorded) -> Progre
     for comparison in examined.comparisons.values():
         if comparison.divergences:
             finding = _find(campaign, examined, comparison.divergences[0], recorded)
-            (new if finding.untold == (campaign.name, examined.index) else known).append(finding)
+            (new if finding.unannounced == (campaign.name, examined.index) else known).append(finding)
     if observations := [observation(campaign, examined, ran) for ran in examined.runs.values()]:
         campaign.corpus.observe(*observations)
     for seen in observations:
@@ -128,8 +128,8 @@ def _find(campaign: Campaign, examined: Examined, divergence: Divergence, record
             return known
         counted = {
             "hits": len(indices),
-            "seen": {campaign.name: len(indices)},
-            "untold": (campaign.name, examined.index),
+            "cases_by_campaign": {campaign.name: len(indices)},
+            "unannounced": (campaign.name, examined.index),
         }
         new = msgspec.structs.replace(found, **counted)
         campaign.corpus.save(new, examined.case)
@@ -144,12 +144,12 @@ def _again(campaign: Campaign, divergence: Divergence, ran: Run, times: int) -> 
     if divergence.fingerprint not in campaign.corpus.fingerprints():
         return None
     finding = campaign.corpus.finding(divergence.fingerprint)
-    seen = {**(finding.seen or {"": finding.hits})}
-    seen[campaign.name] = max(times, seen.get(campaign.name, 0))
+    counts = {**(finding.cases_by_campaign or {"": finding.hits})}
+    counts[campaign.name] = max(times, counts.get(campaign.name, 0))
     paths = tuple(sorted({*finding.paths, divergence.path}))
     last = max(finding.last_seen, ran.started)
     counted = msgspec.structs.replace(
-        finding, hits=sum(seen.values()), seen=seen, paths=paths, last_seen=last
+        finding, hits=sum(counts.values()), cases_by_campaign=counts, paths=paths, last_seen=last
     )
     campaign.corpus.put(counted)
     return counted

@@ -52,15 +52,17 @@ def _run(
 
     with start.cluster(None, workers) as count:
         pool = dispatch.Pool(count)
-        for name in (ORACLE, finding.backend):
+        for name in (ORACLE, finding.divergence.backend):
             pool.require(name)
-        backends = candidates() | candidates((finding.backend,))
+        backends = candidates() | candidates((finding.divergence.backend,))
         campaign = Campaign(
             name="ablate", backends=backends, execute=pool.execute, corpus=corpus, workers=count
         )
-        answers = ablate(campaign, finding, case, backends[finding.backend].environment(case))
-        measured = finding.symptom in {Symptom.MISMATCH, Symptom.NONFINITE}
-        return answers, locate(campaign, case, finding.backend) if measured and answers is not None else ()
+        answers = ablate(campaign, finding, case, backends[finding.divergence.backend].environment(case))
+        measured = finding.divergence.symptom in {Symptom.MISMATCH, Symptom.NONFINITE}
+        return answers, locate(
+            campaign, case, finding.divergence.backend
+        ) if measured and answers is not None else ()
 
 
 def _tell(finding: Finding, case: Case, answers: Mapping[str, str] | None, located: tuple[str, ...]) -> None:

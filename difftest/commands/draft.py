@@ -105,11 +105,16 @@ def measured(corpus: Corpus, finding: Finding) -> Measurement | None:
     for seen in corpus.observations():
         if (
             seen.case == finding.case
-            and seen.backend == finding.backend
+            and seen.backend == finding.divergence.backend
             and finding.fingerprint in seen.fingerprints
         ):
             return next(
-                (m for m in seen.measurements if (m.stage, m.tensor) == (finding.stage, finding.tensor)), None
+                (
+                    m
+                    for m in seen.measurements
+                    if (m.stage, m.tensor) == (finding.divergence.stage, finding.divergence.tensor)
+                ),
+                None,
             )
     return None
 
@@ -125,7 +130,7 @@ def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
         for name in installed.COMPUTING
         if name not in finding.environment
     )
-    device = finding.environment.get("device") if finding.side == "xla" else None
+    device = finding.environment.get("device") if finding.divergence.side == "xla" else None
     return (*told, *here, *((("PJRT device", device),) if device else ()))
 
 

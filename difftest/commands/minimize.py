@@ -105,12 +105,12 @@ def read_task(target: Path, backend: tuple[str, ...] | None, out: Path | None) -
     `UsageError` where a case is given without its backend, or several backends, and where the result would take a finding's place.
     """
     what = read_target(target)
-    chosen = backend or ((what.finding.backend,) if what.finding else ())
+    chosen = backend or ((what.finding.divergence.backend,) if what.finding else ())
     if len(chosen) != 1:
         msg = f"{len(chosen)} backends are given for {str(target)!r}; give one with --backend"
         raise UsageError(msg)
     folder = target if target.is_dir() else target.parent
-    own = what.finding is not None and chosen == (what.finding.backend,)
+    own = what.finding is not None and chosen == (what.finding.divergence.backend,)
     file = out or folder / REDUCED
     in_corpus = own and out is None
     if not in_corpus:

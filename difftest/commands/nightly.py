@@ -115,7 +115,7 @@ def _command(options: Mapping[str, Any]) -> int:
     with resume.resumed(corpus, defined.name) as recorded:
         defined.keep(corpus)
         night = _on_a_cluster(corpus, ledger, options, recorded)
-        night.tally.tell(resume.untold(corpus, defined.name))
+        night.tally.tell(resume.unannounced(corpus, defined.name))
         return report(options, corpus, ledger, night)
 
 
@@ -210,7 +210,10 @@ def _due(campaign: Campaign) -> list[Finding]:
 
 def _runs_here(campaign: Campaign, finding: Finding) -> bool:
     """Whether the finding's backend is among the night's and takes its case, which is in no quarantine and not too large."""
-    case, backend = campaign.corpus.simplest(finding.fingerprint), campaign.backends.get(finding.backend)
+    case, backend = (
+        campaign.corpus.simplest(finding.fingerprint),
+        campaign.backends.get(finding.divergence.backend),
+    )
     return backend is not None and case.world_size <= most_ranks() and not backend.unsupported(case)
 
 

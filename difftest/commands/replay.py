@@ -116,14 +116,14 @@ def _replays(what: Target, wanted: tuple[str, ...] | None, times: int, load: int
     deadline = sandbox.DEADLINE_SECONDS * (
         1 + load / (os.cpu_count() or 1)
     )  # who is given less of the machine needs longer
-    names = wanted or ((what.finding.backend,) if what.finding else ())
+    names = wanted or ((what.finding.divergence.backend,) if what.finding else ())
     if elsewhere := [name for name in names if IN in name]:
         msg = f"{elsewhere[0]} runs in an environment of its own, and a replay in this one; give --backends {plain(elsewhere[0])}"
         raise UsageError(msg)
     chosen = candidates(names)
     execute = partial(sandbox.run, what.case, deadline=deadline)
     truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=IN_DOUBT))
-    twice = what.finding is not None and takes_two(what.finding.check)
+    twice = what.finding is not None and takes_two(what.finding.divergence.check)
     for _ in range(times):
         for name, backend in chosen.items():
             reason = backend.unsupported(what.case)

@@ -64,7 +64,11 @@ def command(
     if reason is None and tried:
         put(file, tried.text)
         put(file.with_name(SAID), tried.said)
-        kept = keep_graphs(tried.text, folder / ARTIFACTS) if artifacts and finding.side == "xla" else ()
+        kept = (
+            keep_graphs(tried.text, folder / ARTIFACTS)
+            if artifacts and finding.divergence.side == "xla"
+            else ()
+        )
     elif out is None:
         for stale in (SCRIPT, SAID):
             (folder / stale).unlink(missing_ok=True)
@@ -89,12 +93,12 @@ def command(
 
 def replayed(finding: Finding, case: Case, folder: Path, python: Path) -> str:
     """What another XLA makes of the graph that this one died of; kept as evidence where it tells."""
-    if finding.symptom is not Symptom.CRASH:
+    if finding.divergence.symptom is not Symptom.CRASH:
         return "no telling: only crashes of the compiler are replayed; wrong numbers would need the graph's inputs"
     from reports.draft.draft import REPLAYED
     from reports.reproducer.reproducer import needle
 
-    message = finding.detail.partition(": ")[2].partition(": ")[2]
+    message = finding.divergence.detail.partition(": ")[2].partition(": ")[2]
     said = replay(python, folder / ARTIFACTS, case.world_size, needle(message))
     if not said.startswith("no telling"):
         Corpus(folder.parent).amend(folder.name, evidence={**finding.evidence, REPLAYED: said})
@@ -153,9 +157,9 @@ def _reason(finding: Finding, case: Case) -> str | None:
     """Why there is no script, where that can be said before anything is run."""
     from reports.reproducer import reproducer
 
-    if finding.check in NO_NUMBERS:
-        return _unspelled(finding.check)
-    return reproducer.refusal(case, finding.backend)
+    if finding.divergence.check in NO_NUMBERS:
+        return _unspelled(finding.divergence.check)
+    return reproducer.refusal(case, finding.divergence.backend)
 
 
 def seen_now(finding: Finding, case: Case) -> "Fault | str":
@@ -163,11 +167,13 @@ def seen_now(finding: Finding, case: Case) -> "Fault | str":
     from reports.reproducer import reproducer
     from workers.isolate import sandbox
 
-    truth = sandbox.run(case, ORACLE, options=IN_DOUBT if finding.ratio is not None else {})
-    outcome = sandbox.run(case, finding.backend)
+    truth = sandbox.run(case, ORACLE, options=IN_DOUBT if finding.divergence.ratio is not None else {})
+    outcome = sandbox.run(case, finding.divergence.backend)
     if isinstance(truth, Failure):
         return f"the oracle failed: {truth.kind}: {truth.message}"
-    seen = pair(case, finding.backend, finding.side, truth, outcome, exact=inexact(case) is None)
+    seen = pair(
+        case, finding.divergence.backend, finding.divergence.side, truth, outcome, exact=inexact(case) is None
+    )
     found = first_things_first(seen)
     first = next((d for d in found if d.fingerprint == finding.fingerprint), None)
     if first is None:
@@ -185,10 +191,10 @@ def scripts(finding: Finding, case: Case, shown: "Fault") -> Iterator[str]:
     from reports.reproducer import reproducer, spelling
     from workers.training import tp_plan
 
-    title = f"{finding.backend}, {spelling.brief(finding.detail)}"
+    title = f"{finding.divergence.backend}, {spelling.brief(finding.divergence.detail)}"
     plan = (
         tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
     )
-    if reproducer.any_numbers(case, shown, finding.ratio):
-        yield reproducer.render(case, finding.backend, shown, title, plan, plain=True)
-    yield reproducer.render(case, finding.backend, shown, title, plan)
+    if reproducer.any_numbers(case, shown, finding.divergence.ratio):
+        yield reproducer.render(case, finding.divergence.backend, shown, title, plan, plain=True)
+    yield reproducer.render(case, finding.divergence.backend, shown, title, plan)

@@ -113,7 +113,7 @@ def _command(options: Mapping[str, Any]) -> int:
     with resume.resumed(corpus, defined.name, fresh=options["fresh"]) as recorded:
         defined.keep(corpus)
         tally = _run(corpus, ledger, options, recorded)
-        tally.tell(resume.untold(corpus, defined.name))
+        tally.tell(resume.unannounced(corpus, defined.name))
         return conclude(options, tally, known_upstream(corpus, ledger, tally))
 
 
@@ -239,16 +239,12 @@ def _cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
 
 def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
     """The findings that the ledger knows, by fingerprint: as they were first found, and however they were seen now."""
-    found, today = {**tally.new, **tally.known}, utc_today()
-    seen: dict[str, list[tuple[Finding | Divergence, Case]]]
-    seen = {
-        name: [(finding, corpus.case(name)), *tally.sightings.get(name, ())]
-        for name, finding in found.items()
-    }
-    entries = {
-        name: [ledger.entry(*sighting, today) for sighting in sightings] for name, sightings in seen.items()
-    }
-    return {name: told[0] for name, told in entries.items() if told[0] and all(told)}
+    today, entries = utc_today(), dict[str, list[Entry | None]]()
+    for name, finding in {**tally.new, **tally.known}.items():
+        details = [(finding.divergence.detail, corpus.case(name))]
+        details += [(divergence.detail, case) for divergence, case in tally.sightings.get(name, ())]
+        entries[name] = [ledger.entry(name, detail, case, today) for detail, case in details]
+    return {name: matched[0] for name, matched in entries.items() if matched[0] and all(matched)}
 
 
 def conclude(
@@ -267,7 +263,7 @@ def conclude(
     fresh = _kept(corpus, tally, upstream)
     _report(options, tally, upstream, formats, more or {})
     _require_compared(tally)
-    resume.told(corpus, tally.new)
+    resume.mark_announced(corpus, tally.new)
     found = {"new": fresh, "any": {**tally.new, **tally.known}, "infra": tally.trouble, "never": ()}
     return int(bool(found[options["fail_on"]]))
 
@@ -285,7 +281,7 @@ def _kept(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> set[st
     return fresh - {
         name
         for name, finding in tally.new.items()
-        if finding.symptom is Symptom.HANG and not finding.stable[0]
+        if finding.divergence.symptom is Symptom.HANG and not finding.stable[0]
     }
 
 
@@ -344,7 +340,7 @@ def _tell(tally: Tally, written: Iterable[str], upstream: Mapping[str, Entry]) -
             reported = (
                 f"known upstream: {upstream[fingerprint].upstream}; " if fingerprint in upstream else ""
             )
-            click.echo(f"  {mark:<5} {fingerprint}  {finding.blame}; {reported}{finding.detail}")
+            click.echo(f"  {mark:<5} {fingerprint}  {finding.blame}; {reported}{finding.divergence.detail}")
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")
     click.echo(f"reports: {', '.join(written)}")

@@ -199,7 +199,7 @@ def _null(
                     truth,
                     plain,
                     variants,
-                    lambda seen: ledger.entry(seen, case, utc_today()),
+                    lambda d: ledger.entry(d.fingerprint, d.detail, case, utc_today()),
                 ),
                 seconds=seconds,
                 oracle_seconds=cost,

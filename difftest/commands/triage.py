@@ -74,7 +74,13 @@ def _backends(corpus: Corpus) -> tuple[str, ...]:
     """Those that the corpus has findings of and that there still are, also the ones that run on request only."""
     there = plugins.names("workers.backends")
     return tuple(
-        sorted({finding.backend for finding in corpus.findings() if plugins.plain(finding.backend) in there})
+        sorted(
+            {
+                finding.divergence.backend
+                for finding in corpus.findings()
+                if plugins.plain(finding.divergence.backend) in there
+            }
+        )
     )
 
 

@@ -44,10 +44,10 @@ def ablate(
         return None
     asked = Asked(
         case=case,
-        backend=finding.backend,
-        side=finding.side,
-        framework=campaign.backends[finding.backend].FRAMEWORK,
-        siblings=campaign.siblings(finding.backend),
+        backend=finding.divergence.backend,
+        side=finding.divergence.side,
+        framework=campaign.backends[finding.divergence.backend].FRAMEWORK,
+        siblings=campaign.siblings(finding.divergence.backend),
         environment=environment,
     )
     asking = list(ablations(asked))
@@ -58,7 +58,7 @@ def ablate(
 
 def _first(campaign: Campaign, case: Case, finding: Finding) -> tuple[Divergence, str] | None:
     """The finding's divergence in one run of its case as it is, and the device of that run."""
-    seen = rerun(campaign, case, finding.backend, check=finding.check)
+    seen = rerun(campaign, case, finding.divergence.backend, check=finding.divergence.check)
     return next(
         ((d, seen.device) for d in seen.divergences[:1] if d.fingerprint == finding.fingerprint), None
     )

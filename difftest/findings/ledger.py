@@ -18,10 +18,9 @@ from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import Attention, Conv, walk
 from difftest.cases.layout import Shard
 from difftest.errors import UsageError
-from difftest.judge.divergence import Divergence
+from difftest.judge.fingerprint import Fingerprint, backend_pattern
 from difftest.plugins import plain
 from difftest.records import read_limits
-from difftest.records.finding import Finding
 
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 """The project's own ledger."""
@@ -69,15 +68,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def backend(self) -> str:
         """The pattern of the backends it is about: a fingerprint begins with its backend."""
-        return self.fingerprint.partition("-")[0]
+        return backend_pattern(self.fingerprint)
 
-    def matches(self, finding: Finding | Divergence, case: Case) -> bool:
-        """Whether it is about this finding, which `case` showed."""
-        fingerprint = finding.fingerprint.replace(
-            finding.backend, plain(finding.backend), 1
-        )  # it is known in every environment
-        told = fnmatchcase(fingerprint, self.fingerprint) and fnmatchcase(finding.detail, self.detail)
-        return told and self.covers(case)
+    def matches(self, fingerprint: str, detail: str, case: Case) -> bool:
+        """Whether it is about a finding or divergence with this `fingerprint` and `detail`, which `case` showed.
+
+        An entry is about a fault in every environment of its backend.
+        """
+        parsed = Fingerprint.parse(fingerprint)
+        text = str(parsed.without_environment()) if parsed else fingerprint
+        return fnmatchcase(text, self.fingerprint) and fnmatchcase(detail, self.detail) and self.covers(case)
 
     def covers(self, case: Case) -> bool:
         """Whether the case is such as `where` says."""
@@ -90,9 +90,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     known: tuple[Entry, ...] = ()
 
-    def entry(self, finding: Finding | Divergence, case: Case, today: date) -> Entry | None:
-        """The first entry about a finding that counts `today`, or None."""
-        return next((entry for entry in self._counting(today) if entry.matches(finding, case)), None)
+    def entry(self, fingerprint: str, detail: str, case: Case, today: date) -> Entry | None:
+        """The first entry about a finding or divergence that counts `today`, or None."""
+        counting = self._counting(today)
+        return next((entry for entry in counting if entry.matches(fingerprint, detail, case)), None)
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The entry for which a case is not launched on a backend, or None."""

@@ -121,7 +121,9 @@ def _triaged(corpus: Corpus, ledger: Ledger, today: date, again: _Again, finding
         "checked": utc_now(),
     }
     checked = corpus.amend(finding.fingerprint, **changes)
-    entry = ledger.entry(finding, corpus.case(finding.fingerprint), today)
+    entry = ledger.entry(
+        finding.fingerprint, finding.divergence.detail, corpus.case(finding.fingerprint), today
+    )
     others = tuple(sorted(set(told) - {finding.fingerprint, AGREES}))
     return Triaged(
         finding=checked,
@@ -154,7 +156,7 @@ def _runs(campaign: Campaign, times: int, most_ranks: int, finding: Finding, cas
     shows, trouble = list[str](), list[str]()
     for _ in range(times):
         try:
-            comparison = rerun(campaign, case, finding.backend, check=finding.check)
+            comparison = rerun(campaign, case, finding.divergence.backend, check=finding.divergence.check)
         except InfrastructureError as error:
             shows.append(UNTOLD)
             trouble.append(str(error))
@@ -166,9 +168,9 @@ def _runs(campaign: Campaign, times: int, most_ranks: int, finding: Finding, cas
 
 def _refusal(campaign: Campaign, most_ranks: int, finding: Finding, case: Case) -> str:
     """Why a case cannot be run here; empty where it can."""
-    if finding.backend not in campaign.backends:
-        return f"there is no backend {finding.backend!r} any more"
+    if finding.divergence.backend not in campaign.backends:
+        return f"there is no backend {finding.divergence.backend!r} any more"
     if case.world_size > most_ranks:
         return f"it has a mesh of {case.world_size} ranks; this machine allows at most {most_ranks}"
-    reason = campaign.backends[finding.backend].unsupported(case)
-    return f"{finding.backend} does not support the case: {reason}" if reason else ""
+    reason = campaign.backends[finding.divergence.backend].unsupported(case)
+    return f"{finding.divergence.backend} does not support the case: {reason}" if reason else ""

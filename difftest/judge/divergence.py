@@ -5,16 +5,13 @@ framework's frame are the same, whatever layout led to it; a mismatch is the sam
 are, and the damage looks alike.
 """
 
-import hashlib
 import re
 from typing import Annotated, TypeAlias
 
 import msgspec
 
+from difftest.judge.fingerprint import Fingerprint
 from difftest.judge.outcome import Failure, Stage, Symptom
-from difftest.plugins import plain
-
-HASH_LENGTH = 8
 
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number that the tables can hold."""
@@ -60,7 +57,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     symptom: Symptom
     stage: Stage
-    step: int = 0
+    step: Whole = 0
     tensor: str = ""
     cause: str = ""
     nature: str = ""
@@ -74,11 +71,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
         Failures do not depend on the path they were met on.
         """
-        parts = (self.cause,) if self.cause else tuple(filter(None, (self.path, self.stage, self.nature)))
-        digest = hashlib.sha256(
-            "\n".join((plain(self.backend), self.check, self.symptom, *parts)).encode()
-        ).hexdigest()
-        return f"{self.backend}-{self.check}-{self.symptom}-{digest[:HASH_LENGTH]}"
+        identifying = (self.cause,) if self.cause else filter(None, (self.path, self.stage, self.nature))
+        return str(Fingerprint.of(self.backend, self.check, self.symptom, identifying))
 
 
 def identity(failure: Failure) -> str:

@@ -7,7 +7,6 @@ run in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, a
 import errno
 import fcntl
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.errors import UsageError
-from difftest.plugins import ENVIRONMENT, IN
+from difftest.judge.fingerprint import Fingerprint
 from difftest.records import read_limits
 from difftest.records.case_files import read_case, write_case
 from difftest.records.disk import drop_half_a_line, replace_file, writing
@@ -32,7 +31,6 @@ SCRIPT, SAID = "reproducer.py", "reproducer.txt"
 """A finding's reproducer, and what it said when it was run."""
 
 REDUCED = "reduced.json"
-_FINGERPRINT = re.compile(rf"[a-z0-9_]+({IN}{ENVIRONMENT})?(-[a-z0-9_]+)*-[0-9a-f]{{8}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,7 @@ class Corpus:
             return ()
         return tuple(
             sorted(
-                p.name
-                for p in self.root.iterdir()
-                if _FINGERPRINT.fullmatch(p.name) and (p / FINDING).is_file()
+                p.name for p in self.root.iterdir() if Fingerprint.parse(p.name) and (p / FINDING).is_file()
             )
         )
 

@@ -1,53 +1,48 @@
 """A finding: a divergence with the first case that showed it, and how often it was measured since."""
 
 from collections.abc import Mapping
-from typing import Annotated, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 import msgspec
 
 from difftest.errors import UsageError
-from difftest.judge.divergence import Whole
-from difftest.judge.outcome import Stage, Symptom
+from difftest.judge.divergence import Divergence, Whole
 
-SCHEMA = 1
+SCHEMA = 2
+"""Schema 1 had the divergence's fields among the finding's own, and the names in `_RENAMED`."""
 
+_RENAMED = {"seen": "cases_by_campaign", "untold": "unannounced"}
+"""Keys of schema 1, and what they are called since."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
-"""How often something was seen."""
+"""A number of cases or of runs."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A divergence with the first case that showed it, and how often it was seen since.
+    """A divergence with the first case that showed it, and how often it was measured since.
 
-    `paths` are all it was seen on. `blame` is a verdict in words (`difftest.judge.blame`), `evidence` what it rests on. `stable` is
-    `[k, n]`: it came back in k of n repetitions in fresh processes. Times are ISO 8601 in UTC.
+    `fingerprint` is that of `divergence`. It is a field of its own because a file of schema 1 keeps the fingerprint without the
+    `cause` and the `nature` that it was made of. `case` is the id of the first case; `paths` are all that cases showed it on.
+    `blame` is a verdict in words (`difftest.judge.blame`), and `evidence` what it rests on.
+    `stable` is `(k, n)`: it came back in k of n repetitions in fresh processes. Times are ISO 8601 in UTC.
 
-    `conditions` are what of the case with id `reduced` is necessary, in words (`difftest minimize`); empty where nothing was reduced.
-    `ablations` say by the name of what was changed in that case what became of the finding, and `located` at which module it first shows,
-    a line a direction (`difftest ablate`); empty where that was not asked.
-    `status` is what `difftest triage` found when it last `checked`, and `returned` how often of how many times it came back then.
+    `conditions` are what is necessary in the case with the id `reduced`, in words (`difftest minimize`); empty where nothing was
+    reduced. `ablations` map what was changed in that case to what became of the finding; `located` names the module where it
+    first shows, one line for each direction (`difftest ablate`). Both are empty before that command has run.
+    `status` is the result of the last `difftest triage`, which ran at `checked`; the finding came back in `returned` (k, n) runs.
 
-    `seen` counts the cases of each campaign that showed it, and `hits` are their sum. `untold` is the campaign and the case's index that
-    found it, until somebody was told (`difftest.records.resume`). `upstream` is what the ledger knew of it when it was last told.
+    `cases_by_campaign` counts the cases of each campaign that showed it, and `hits` is their sum. `unannounced` is the campaign
+    that made the finding and the index of the case, until a command has announced the finding (`difftest.records.resume`).
+    `upstream` is the ledger's issue or script, as of the last time that the finding was announced; empty for none.
     """
 
     fingerprint: str
-    symptom: Symptom
-    stage: Stage
-    backend: str
-    side: str
-    path: str
-    check: str
+    divergence: Divergence
     blame: str
     hits: Count
     case: str
     paths: tuple[str, ...] = ()
     evidence: Mapping[str, str] = {}
-    step: Whole = 0
-    tensor: str = ""
-    ratio: float | None = None
-    detail: str = ""
-    log: str = ""
     stable: tuple[Count, Count] = (0, 0)
     environment: Mapping[str, str] = {}
     first_seen: str = ""
@@ -59,8 +54,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     checked: str = ""
     returned: tuple[Count, Count] = (0, 0)
-    seen: Mapping[str, Count] = {}
-    untold: tuple[str, Whole] | None = None
+    cases_by_campaign: Mapping[str, Count] = {}
+    unannounced: tuple[str, Whole] | None = None
     upstream: str = ""
     schema: int = SCHEMA
 
@@ -70,13 +65,23 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
-        """The finding that `to_json` wrote; `UsageError` where it cannot be read or is too new."""
+        """The finding in a file of schema 1 or 2; `UsageError` where it cannot be read or is too new."""
         try:
             schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema", msgspec.Raw(b"1"))
-            if msgspec.json.decode(schema, type=int) > SCHEMA:
-                msg = f"finding has schema {bytes(schema).decode()}; this program reads up to {SCHEMA}: it was written by a newer version"
+            version = msgspec.json.decode(schema, type=int)
+            if version > SCHEMA:
+                msg = f"finding has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version"
                 raise UsageError(msg)
-            return msgspec.json.decode(text, type=cls)
+            if version == SCHEMA:
+                return msgspec.json.decode(text, type=cls)
+            return msgspec.convert(_from_schema_1(msgspec.json.decode(text, type=dict[str, Any])), type=cls)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             msg = f"finding cannot be read: {error}"
             raise UsageError(msg) from error
+
+
+def _from_schema_1(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of schema 1 in the form of schema 2; the divergence's `cause` and `nature` are not in such a file."""
+    divergence = {name: fields[name] for name in Divergence.__struct_fields__ if name in fields}
+    finding = {_RENAMED.get(name, name): value for name, value in fields.items()}
+    return finding | {"divergence": divergence, "schema": SCHEMA}

@@ -55,7 +55,7 @@ def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[R
         yield _recorded(corpus, campaign)
 
 
-def untold(corpus: Corpus, campaign: str) -> tuple[Finding, ...]:
+def unannounced(corpus: Corpus, campaign: str) -> tuple[Finding, ...]:
     """The findings that nobody was told of and that `campaign` must tell, by fingerprint.
 
     They are its own, and those of campaigns that ended without telling: these become its own, so that no other tells them too.
@@ -63,18 +63,22 @@ def untold(corpus: Corpus, campaign: str) -> tuple[Finding, ...]:
     mine = []
     with corpus.locked():
         for finding in corpus.findings():
-            if finding.untold and finding.untold[0] != campaign and not _runs(corpus, finding.untold[0]):
-                finding = msgspec.structs.replace(finding, untold=(campaign, finding.untold[1]))  # noqa: PLW2901  it is ours from here
+            if (
+                finding.unannounced
+                and finding.unannounced[0] != campaign
+                and not _runs(corpus, finding.unannounced[0])
+            ):
+                finding = msgspec.structs.replace(finding, unannounced=(campaign, finding.unannounced[1]))  # noqa: PLW2901  it is ours from here
                 corpus.put(finding)
-            if finding.untold and finding.untold[0] == campaign:
+            if finding.unannounced and finding.unannounced[0] == campaign:
                 mine.append(finding)
     return tuple(mine)
 
 
-def told(corpus: Corpus, fingerprints: Iterable[str]) -> None:
+def mark_announced(corpus: Corpus, fingerprints: Iterable[str]) -> None:
     """Writes down that somebody was told of these findings: they are known from now on."""
     for fingerprint in fingerprints:
-        corpus.amend(fingerprint, untold=None)
+        corpus.amend(fingerprint, unannounced=None)
 
 
 def _recorded(corpus: Corpus, campaign: str) -> Recorded:

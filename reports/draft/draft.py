@@ -61,13 +61,15 @@ class Draft:
         """What fails, where, in a line that a tracker shows as it is."""
         finding = self.finding
         what = (
-            spelling.brief(finding.detail).partition(": ")[2]
+            spelling.brief(finding.divergence.detail).partition(": ")[2]
             if self.fails
-            else f"{finding.check} of {finding.tensor}"
+            else f"{finding.divergence.check} of {finding.divergence.tensor}"
         )
         by = f" with {decided}" if (decided := finding.evidence.get("decided by")) else ""
         line = spelling.docstring(
-            private.shared(f"[{finding.backend}] {finding.symptom} in {finding.stage}: {what}{by}")
+            private.shared(
+                f"[{finding.divergence.backend}] {finding.divergence.symptom} in {finding.divergence.stage}: {what}{by}"
+            )
         )[:MOST_TITLE]
         return re.sub("[@#<>`]", " ", line)
 
@@ -79,18 +81,14 @@ class Draft:
     @property
     def fails(self) -> bool:
         """Whether the run did not end."""
-        return self.finding.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE}
+        return self.finding.divergence.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE}
 
     @property
     def verdict(self) -> str:
         """One sentence: who is at fault, and how far."""
-        finding = self.finding
-        far = (
-            ""
-            if finding.ratio is None
-            else f", {finding.ratio:.3g} times the rounding noise away from float64"
-        )
-        return f"{finding.blame}: {finding.backend} shows {finding.symptom} at step {finding.step}, {finding.stage}{far}."
+        shown, ratio = self.finding.divergence, self.finding.divergence.ratio
+        far = "" if ratio is None else f", {ratio:.3g} times the rounding noise away from float64"
+        return f"{self.finding.blame}: {shown.backend} shows {shown.symptom} at step {shown.step}, {shown.stage}{far}."
 
     @property
     def stability(self) -> str:
@@ -165,10 +163,10 @@ def tracker(finding: Finding) -> str:
 
     The compiler's where it died inside of it, where its HLO is wrong without torch_xla too, or where another framework shows the same.
     """
-    if finding.side == "torch":
+    if finding.divergence.side == "torch":
         return "pytorch"
-    dies = finding.symptom is Symptom.CRASH and any(
-        COMPILER.search(told) for told in (finding.detail, finding.log)
+    dies = finding.divergence.symptom is Symptom.CRASH and any(
+        COMPILER.search(told) for told in (finding.divergence.detail, finding.divergence.log)
     )
     persists = finding.evidence.get(REPLAYED, "").startswith("diverges")
     return "openxla" if dies or persists or beneath(finding.evidence) else "xla"

@@ -62,13 +62,17 @@ def _finding(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:
     """What the page says of one finding, and the `arbiter` of it; facts without a value are left out."""
     agreed, tried = finding.stable
     again, times = finding.returned
-    where = f"step {finding.step}, {finding.stage}" + (f", {finding.tensor}" if finding.tensor else "")
+    where = f"step {finding.divergence.step}, {finding.divergence.stage}" + (
+        f", {finding.divergence.tensor}" if finding.divergence.tensor else ""
+    )
     facts = {
         "blame": finding.blame,
         "known upstream": finding.upstream,
         "hits": cells.shown(finding.hits),
         "where": where,
-        "greatest error": "" if finding.ratio is None else f"{cells.shown(finding.ratio)} x the noise floor",
+        "greatest error": ""
+        if finding.divergence.ratio is None
+        else f"{cells.shown(finding.divergence.ratio)} x the noise floor",
         "beside the other side": arbiter,
         "came back": f"{agreed} of {tried} times" if tried else "",
         "triage": f"{finding.status}, {again} of {times} times, {cells.moment(finding.checked)}"
@@ -87,8 +91,8 @@ def _finding(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:
         "new": new,
         "paths": tables.paths(finding),
         "facts": {name: value for name, value in facts.items() if value},
-        "detail": cells.cut(finding.detail, GREATEST_TEXT, "see finding.json"),
-        "log": cells.cut(finding.log, GREATEST_TEXT, "see finding.json"),
+        "detail": cells.cut(finding.divergence.detail, GREATEST_TEXT, "see finding.json"),
+        "log": cells.cut(finding.divergence.log, GREATEST_TEXT, "see finding.json"),
         "folder": f"{CORPUS}/{quote(finding.fingerprint, safe='')}",
     }
 

@@ -23,7 +23,10 @@ def render(report: Report) -> bytes:
     """The suites with their counts; times are in seconds."""
     compared = tables.comparisons(report.frame)
     backends = sorted(
-        {*map(str, compared["backend"].unique()), *(finding.backend for finding in report.findings)}
+        {
+            *map(str, compared["backend"].unique()),
+            *(finding.divergence.backend for finding in report.findings),
+        }
     )
     root = ET.Element("testsuites", name=_text(report.title))
     for backend in backends:
@@ -31,8 +34,10 @@ def render(report: Report) -> bytes:
         for path, rows in compared[compared["backend"] == backend].groupby("path", observed=True):
             _path(suite, backend, str(path), rows)
         for finding in report.findings:
-            if finding.backend == backend:
-                _finding(suite, finding, new=finding.fingerprint in report.new or finding.untold is not None)
+            if finding.divergence.backend == backend:
+                _finding(
+                    suite, finding, new=finding.fingerprint in report.new or finding.unannounced is not None
+                )
         _count(suite)
     _count(root)
     ET.indent(root)
@@ -49,12 +54,14 @@ def _path(suite: ET.Element, backend: str, path: str, rows: pd.DataFrame) -> Non
 
 
 def _finding(suite: ET.Element, finding: Finding, *, new: bool) -> None:
-    where = _text(f"{finding.backend}.{finding.check}")
+    where = _text(f"{finding.divergence.backend}.{finding.divergence.check}")
     case = ET.SubElement(suite, "testcase", classname=where, name=_text(finding.fingerprint), time="0")
-    what = cells.cut(f"{finding.blame}; {finding.detail}", GREATEST_TEXT, "see finding.json")
+    what = cells.cut(f"{finding.blame}; {finding.divergence.detail}", GREATEST_TEXT, "see finding.json")
     if new and not finding.upstream:
-        told = ET.SubElement(case, "failure", type=_text(finding.symptom), message=_text(what))
-        told.text = _text(cells.cut(finding.log or finding.detail, GREATEST_TEXT, "see finding.json"))
+        told = ET.SubElement(case, "failure", type=_text(finding.divergence.symptom), message=_text(what))
+        told.text = _text(
+            cells.cut(finding.divergence.log or finding.divergence.detail, GREATEST_TEXT, "see finding.json")
+        )
     else:
         why = (
             f"known upstream: {finding.upstream}"

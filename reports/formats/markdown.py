@@ -88,7 +88,9 @@ def _fitting(share: str, lines: list[str]) -> str:
 
 def _detail(finding: Finding) -> str:
     """A finding's detail in a fence longer than any in it."""
-    text = cells.cut(finding.detail or finding.log, GREATEST_DETAIL, "see finding.json").strip("\n")
+    text = cells.cut(
+        finding.divergence.detail or finding.divergence.log, GREATEST_DETAIL, "see finding.json"
+    ).strip("\n")
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"### {cell(finding.fingerprint)}\n\n{fence}text\n{text}\n{fence}\n" if text else ""

@@ -68,4 +68,4 @@ def _counts(t: pd.DataFrame, by: str) -> dict[str, dict[str, int]]:
 
 def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
     file = f"{CORPUS}/{quote(finding.fingerprint, safe='')}/case.json"
-    return tables.row(finding) | {"path": finding.path, "new": new, "case_file": file}
+    return tables.row(finding) | {"path": finding.divergence.path, "new": new, "case_file": file}

@@ -34,5 +34,14 @@ def arbitrated(t: pd.DataFrame, findings: Iterable[Finding]) -> Mapping[str, str
     measured = t[t["fingerprint"].notna() & t["other_error"].notna()].drop_duplicates(_MEASURED)
     keys, errors = (measured[columns].astype(object).to_numpy().tolist() for columns in (_MEASURED, _ERRORS))
     told = {tuple(key): words(*numbers) for key, numbers in zip(keys, errors, strict=True)}
-    sought = {f.fingerprint: (f.fingerprint, f.case, f.backend, str(f.stage), f.tensor) for f in findings}
+    sought = {
+        f.fingerprint: (
+            f.fingerprint,
+            f.case,
+            f.divergence.backend,
+            str(f.divergence.stage),
+            f.divergence.tensor,
+        )
+        for f in findings
+    }
     return {fingerprint: told[key] for fingerprint, key in sought.items() if key in told}

@@ -52,7 +52,9 @@ class Planting:
             hits += [
                 (progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]
             ]
-            if first is None and (found := [finding for finding in progress.new if finding.backend == name]):
+            if first is None and (
+                found := [finding for finding in progress.new if finding.divergence.backend == name]
+            ):
                 first = replace(
                     _found(missed, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began
                 )
@@ -95,6 +97,6 @@ def _found(planted: Planted, cases: int, finding: Finding) -> Planted:
         detected=True,
         cases=cases,
         blame=finding.blame,
-        symptom=finding.symptom,
-        floors=finding.ratio,
+        symptom=finding.divergence.symptom,
+        floors=finding.divergence.ratio,
     )
