@@ -14,6 +14,7 @@ from difftest.cases.layers import Activation, Layer, Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
 from difftest.cases.model import Model
 from difftest.judge.divergence import Divergence
+from difftest.judge.events import Events
 from difftest.judge.outcome import Failure, Sharded, Stage, Symptom, Trace
 from difftest.records.finding import Finding
 
@@ -103,7 +104,7 @@ def oracle(case: Case, noise: float = NOISE) -> Trace:
         steps=cut(alone, steps, "float64"),
         noise=cut(alone, deviations, "float64"),
         environment=environment,
-        events={"in_range": True},
+        events=Events(in_range=True),
     )
 
 

@@ -13,13 +13,13 @@ from test_campaign import WRONG, Machine, a_campaign, backend, examined, sharded
 
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case, Training
+from difftest.cases.flags import SAME_PRECISION
 from difftest.cases.layers import FlashAttention, Linear
 from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
 from difftest.findings.ablations import Asked, ablations
-from difftest.findings.ablations.precision import SAME_PRECISION
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding

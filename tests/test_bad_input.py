@@ -314,6 +314,10 @@ def test_a_header_that_promises_more_than_there_is_is_refused_before_memory_is_t
         {"clients": {"a": 1}},
         {"in_range": "yes"},
         {"graphs": [-1]},
+        {"misplaced": 3},
+        {"misplaced": {"0.weight": [[1]]}},
+        {"native": "x"},
+        {"fallbacks": [1]},
     ],
 )
 def test_events_that_checks_could_not_read_are_refused(tmp_path: Path, events: dict[str, object]) -> None:

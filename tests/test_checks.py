@@ -35,8 +35,8 @@ from difftest.judge.checks import (
     shape,
 )
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import pair
-from difftest.judge.outcome import Outcome, Sharded, Stage, Symptom, Trace
+from difftest.judge.measured import measure_run
+from difftest.judge.outcome import PARTLY_DETERMINISTIC, Outcome, Sharded, Stage, Symptom, Trace
 
 CASE = tensor_parallel_case()
 COPIES = a_case(mesh=(("dp", 4),))
@@ -45,7 +45,7 @@ Check: TypeAlias = Callable[..., object]
 
 
 def said(check: Check, actual: Outcome, case: Case = CASE) -> list[Divergence]:
-    return list(check(pair(case, "xla_spmd", "xla", oracle(case), actual)))  # type: ignore[call-overload]
+    return list(check(measure_run(case, "xla_spmd", "xla", oracle(case), actual)))  # type: ignore[call-overload]
 
 
 def test_a_check_is_a_file_with_an_order_and_a_function() -> None:
@@ -240,7 +240,9 @@ def test_convergence_leaves_a_missing_loss_to_the_shape_check(step: int) -> None
 
 def said_again(again: Outcome, actual: Outcome | None = None) -> list[Divergence]:
     return list(
-        determinism.check(pair(CASE, "xla_spmd", "xla", oracle(CASE), actual or candidate(CASE), again))
+        determinism.check(
+            measure_run(CASE, "xla_spmd", "xla", oracle(CASE), actual or candidate(CASE), again)
+        )
     )
 
 
@@ -257,7 +259,7 @@ def test_determinism_finds_one_bit_of_difference_between_two_runs() -> None:
 
 
 def test_determinism_asks_nothing_of_a_run_whose_kernels_cannot_have_it() -> None:
-    environment = {**candidate(CASE).environment, "deterministic": determinism.PARTLY}
+    environment = {**candidate(CASE).environment, "deterministic": PARTLY_DETERMINISTIC}
     lenient = dataclasses.replace(candidate(CASE), environment=environment)
     assert said_again(nudged(candidate(CASE), WEIGHT, 1), lenient) == []
     assert said_again(a_failure(), lenient)

@@ -21,6 +21,7 @@ from samples import (
 
 from difftest.cases.case import Data, Training
 from difftest.judge.comparator import Comparison, compare, with_arbiter, worst
+from difftest.judge.events import Events
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Outcome, Sharded, Stage, Symptom, Trace
 
@@ -91,7 +92,7 @@ def test_without_an_oracle_nothing_is_concluded() -> None:
 def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
     told = compared(
         candidate(CASE, wrong_at(Stage.FORWARD, "loss")),
-        dataclasses.replace(oracle(CASE), events={"in_range": False}),
+        dataclasses.replace(oracle(CASE), events=Events(in_range=False)),
     )
     assert (told.verdict, told.reason, told.divergences) == (
         "inconclusive",
@@ -101,7 +102,7 @@ def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
 
 
 def test_what_needs_no_numbers_is_told_even_where_values_leave_the_range() -> None:
-    beyond = dataclasses.replace(oracle(CASE), events={"in_range": False})
+    beyond = dataclasses.replace(oracle(CASE), events=Events(in_range=False))
     key = (Stage.UPDATE, "0.bias")
     wrong = with_tensor(
         candidate(CASE), 0, key, dataclasses.replace(candidate(CASE).steps[0][key], dtype="float16")
@@ -129,7 +130,7 @@ def test_a_comparison_says_what_the_run_was_on() -> None:
 def test_a_crash_is_one_even_where_values_leave_the_range() -> None:
     assert (
         compared(
-            a_failure(Symptom.CRASH), dataclasses.replace(oracle(CASE), events={"in_range": False})
+            a_failure(Symptom.CRASH), dataclasses.replace(oracle(CASE), events=Events(in_range=False))
         ).verdict
         == "diverge"
     )
@@ -165,9 +166,7 @@ def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None
 def test_agreement_within_a_floor_that_torch_s_own_error_made_concludes_nothing() -> None:
     truth = oracle(CASE)
     for native, verdict in ((45.0, "agree"), (1e4, "inconclusive")):
-        told = compared(
-            candidate(CASE), dataclasses.replace(truth, events={"in_range": True, "native": native})
-        )
+        told = compared(candidate(CASE), dataclasses.replace(truth, events=Events(native=native)))
         assert told.verdict == verdict
     assert (
         told.reason

@@ -16,7 +16,7 @@ from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Activation, Attention, Linear, Residual
 from difftest.findings.localise import MODULE, VARIABLE, called, first_beyond, locate
-from difftest.judge.measured import pair
+from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Outcome, Sharded, Stage, Trace
 from difftest.records.corpus import Corpus
 
@@ -51,7 +51,7 @@ def _sharded(whole: np.ndarray, placements: tuple[object, ...], ranks: int) -> S
 def said(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:
     case = a_case(DEEP)
     expected, actual = traced(truth(case), case, {}), traced(right(case), case, wrong)
-    return first_beyond(pair(case, "spmd", "xla", expected, actual), stage)
+    return first_beyond(measure_run(case, "spmd", "xla", expected, actual), stage)
 
 
 def test_the_first_module_beyond_rounding_is_named_with_the_last_that_agrees() -> None:
@@ -80,7 +80,9 @@ def test_what_a_rank_holds_in_another_shape_is_counted_and_not_compared() -> Non
     actual = traced(right(case), case, {(Stage.FORWARD, "module 1"): 0.5})
     narrow = dataclasses.replace(actual.steps[0][Stage.FORWARD, "module 0"], shape=(4, 1))
     steps = ({**actual.steps[0], (Stage.FORWARD, "module 0"): narrow},)
-    seen = pair(case, "spmd", "xla", traced(truth(case), case, {}), dataclasses.replace(actual, steps=steps))
+    seen = measure_run(
+        case, "spmd", "xla", traced(truth(case), case, {}), dataclasses.replace(actual, steps=steps)
+    )
     assert first_beyond(seen, Stage.FORWARD).endswith("; 1 of 3 could not be compared")
 
 
@@ -133,7 +135,7 @@ def test_an_ordinary_run_keeps_no_module_and_a_traced_one_all_of_them() -> None:
     kept = {key: tensor for key, tensor in traces.steps[0].items() if key[1].startswith(MODULE)}
     assert set(kept) == {(stage, name) for stage in (Stage.FORWARD, Stage.BACKWARD) for name in NAMES}
     expected = sandbox.run(case, "oracle", options={VARIABLE: "1"})
-    seen = pair(case, "torch_ddp", "torch", expected, traces)  # type: ignore[arg-type]
+    seen = measure_run(case, "torch_ddp", "torch", expected, traces)  # type: ignore[arg-type]
     assert {key for key in seen.measured if key[2].startswith(MODULE)} == {(0, *key) for key in kept}
     assert first_beyond(seen, Stage.FORWARD) == "forward: no module is beyond rounding"
     assert first_beyond(seen, Stage.BACKWARD) == "backward: no module is beyond rounding", (

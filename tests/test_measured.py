@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from samples import a_case, a_failure, candidate, oracle, with_tensor, wrong_at
 
-from difftest.judge.measured import Key, beyond, describe, measure, pair
+from difftest.judge.measured import Key, beyond, describe, measure, measure_run
 from difftest.judge.noise import FLOORS_MOST, THRESHOLD
 from difftest.judge.outcome import Stage
 
@@ -70,14 +70,14 @@ def test_a_description_has_the_place_the_share_the_greatest_and_the_floor() -> N
     told = describe(measure(AT, TRUTH, np.full(3, FLOOR), TRUTH + np.array([0.0, 0.0, 0.5])))
     assert (
         told
-        == "1 / 3 elements (33.3%) differ; greatest 0.5, 500 x the noise floor 0.001; values are about 2.16"
+        == "1 / 3 elements (33.3%) differ; greatest 0.5, 500 x the rounding noise 0.001; values are about 2.16"
     )
     assert "exact: none allowed" in describe(measure(AT, TRUTH, np.zeros(3), TRUTH + 1.0, exact=True))
 
 
 def test_every_tensor_that_both_have_whole_is_measured() -> None:
     case = a_case()
-    measured = pair(
+    measured = measure_run(
         case, "a", "torch", oracle(case), candidate(case, wrong_at(Stage.BACKWARD, "0.bias"))
     ).measured
     assert set(measured) == {(0, stage, name) for stage, name in oracle(case).steps[0]}
@@ -94,11 +94,11 @@ def test_what_does_not_fit_is_not_measured() -> None:
         dataclasses.replace(tensor, shape=(1, 8)),
         dataclasses.replace(tensor, placements=()),
     ):
-        measured = pair(case, "a", "torch", oracle(case), with_tensor(whole, 0, key, odd)).measured
+        measured = measure_run(case, "a", "torch", oracle(case), with_tensor(whole, 0, key, odd)).measured
         assert (0, *key) not in measured
 
 
 def test_a_failure_has_neither_tensors_nor_measurements() -> None:
-    seen = pair(a_case(), "a", "torch", oracle(a_case()), a_failure())
+    seen = measure_run(a_case(), "a", "torch", oracle(a_case()), a_failure())
     assert not seen.measured
     assert not list(seen.tensors())

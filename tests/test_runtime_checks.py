@@ -14,33 +14,29 @@ from samples import a_case, a_failure, candidate, oracle
 from difftest.judge.checks import annotation, recompile, runtime_init
 from difftest.judge.comparator import compare
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import pair
+from difftest.judge.events import Client, Events, Misplaced
+from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Stage, Symptom
 from workers.clients import Clients
 
 CASE = a_case()
 
 
-def a_client(library: str, platform: str = "cpu", **changes: Any) -> dict[str, Any]:  # noqa: ANN401
-    return {
-        "library": library,
-        "platform": platform,
-        "stage": "backward",
-        "step": 1,
-        "guarded": False,
-        "caller": "",
-        **changes,
-    }
+def a_client(library: str, platform: str = "cpu", **changes: Any) -> Client:  # noqa: ANN401
+    usual = {"stage": Stage.BACKWARD, "step": 1, "guarded": False, "caller": ""}
+    return Client(library=library, platform=platform, **{**usual, **changes})
 
 
 def said(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
-    actual = dataclasses.replace(candidate(CASE), events=events)
-    return list(check.check(pair(CASE, "xla_spmd", "xla", oracle(CASE), actual)))
+    actual = dataclasses.replace(candidate(CASE), events=Events(**events))
+    return list(check.check(measure_run(CASE, "xla_spmd", "xla", oracle(CASE), actual)))
 
 
 def test_a_parameter_that_is_annotated_otherwise_than_asked_diverges_wherever_it_was_placed() -> None:
     assert said(annotation) == said(annotation, misplaced={}) == []
-    (divergence,) = said(annotation, misplaced={"0.weight": ([2, 1], [4, 1]), "0.bias": ([2], [4])})
+    (divergence,) = said(
+        annotation, misplaced={"0.weight": Misplaced((2, 1), (4, 1)), "0.bias": Misplaced((2,), (4,))}
+    )
     assert (
         divergence.detail
         == "step 0, place, 0.weight: its dims are annotated to be cut into [2, 1] pieces, expected [4, 1]"
@@ -52,7 +48,7 @@ def test_a_parameter_that_is_annotated_otherwise_than_asked_diverges_wherever_it
     )
 
 
-OWN = a_client("torch_xla", "CPU", stage="build")
+OWN = a_client("torch_xla", "CPU", stage=Stage.BUILD)
 
 
 def test_one_client_and_guarded_ones_of_jax_are_legal() -> None:
@@ -91,7 +87,7 @@ def test_a_second_client_without_the_guard_is_told_by_the_guard_first() -> None:
 
 
 def test_a_runtime_divergence_counts_although_the_numbers_agree() -> None:
-    actual = dataclasses.replace(candidate(CASE), events={"clients": [OWN, a_client("jax")]})
+    actual = dataclasses.replace(candidate(CASE), events=Events(clients=(OWN, a_client("jax"))))
     comparison = compare(CASE, "xla_spmd", "xla", oracle(CASE), actual)
     assert comparison.verdict == "diverge"
     assert [d.check for d in comparison.divergences] == ["runtime_init"]
@@ -115,14 +111,14 @@ def test_a_new_graph_at_a_settled_step_diverges_once() -> None:
 
 
 def test_neither_check_speaks_of_a_run_that_failed() -> None:
-    failed = pair(CASE, "xla_spmd", "xla", oracle(CASE), a_failure())
+    failed = measure_run(CASE, "xla_spmd", "xla", oracle(CASE), a_failure())
     assert list(runtime_init.check(failed)) == list(recompile.check(failed)) == []
 
 
 def test_a_process_without_torch_xla_has_seen_no_client() -> None:
-    clients = Clients(lambda: (Stage.BUILD, 0))
+    clients = Clients(0, lambda: (Stage.BUILD, 0))
     clients.look()
-    assert clients.seen == []
+    assert clients.created == []
 
 
 def test_threads_that_look_at_once_see_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +130,7 @@ def test_threads_that_look_at_once_see_one_client(monkeypatch: pytest.MonkeyPatc
 
     bindings = SimpleNamespace(_xla_runtime_is_initialized=initialized)
     monkeypatch.setitem(sys.modules, "torch_xla", SimpleNamespace(_XLAC=bindings))
-    clients = Clients(lambda: (Stage.BUILD, 0))
+    clients = Clients(0, lambda: (Stage.BUILD, 0))
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: clients.look(), range(8)))
-    assert [client["library"] for client in clients.seen] == ["torch_xla"]
+    assert [client.library for client in clients.created] == ["torch_xla"]

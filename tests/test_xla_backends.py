@@ -9,6 +9,7 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, replica_groups
 from difftest.cases.model import Model
+from difftest.judge.events import Misplaced
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers.backends import xla_spmd, xla_tp
 from workers.isolate import sandbox
@@ -128,10 +129,10 @@ def test_an_axis_that_an_annotation_loses_is_seen_where_it_was_placed() -> None:
     nested = a_case(GRID, (S0, R), {"": (S0, S0)}, model=Model(layers=(Linear(inputs=8, outputs=8),)))
     lost = sandbox.run(nested, "xla_annotated")
     assert isinstance(lost, Trace)
-    assert lost.events["misplaced"]["0.weight"] == [[2, 1], [4, 1]]
+    assert lost.events.misplaced["0.weight"] == Misplaced((2, 1), (4, 1))
     kept = sandbox.run(nested, "xla_spmd")
     assert isinstance(kept, Trace)
-    assert not kept.events["misplaced"]
+    assert not kept.events.misplaced
 
 
 def test_ranks_that_do_not_fit_the_devices_are_refused_in_words() -> None:
@@ -170,9 +171,9 @@ def test_half_types_say_their_type_and_stay_near() -> None:
 def test_what_was_seen_is_recorded() -> None:
     outcome = sandbox.run(CASES["data_parallel"], "xla_spmd")
     assert isinstance(outcome, Trace)
-    assert outcome.events["graphs"][0] >= 1
-    assert outcome.events["fallbacks"] == []
-    assert outcome.events["jax_backends"] == []
+    assert outcome.events.graphs[0] >= 1
+    assert outcome.events.fallbacks == ()
+    assert outcome.events.jax_backends == ()
     assert outcome.environment["devices"] == "4"
     assert outcome.environment["matmul_precision"] == "highest"
 

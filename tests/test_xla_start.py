@@ -89,10 +89,8 @@ def test_blocks_computed_again_train_as_kept_ones_do(backend: str) -> None:
 def test_one_client_is_created_and_graphs_settle() -> None:
     outcome = sandbox.run(started("data_parallel", Training(steps=5, optimizer="adam")), "xla_spmd")
     assert isinstance(outcome, Trace)
-    assert [(client["library"], client["platform"]) for client in outcome.events["clients"]] == [
-        ("torch_xla", "CPU")
-    ]
-    assert len(set(outcome.events["graphs"][1:])) == 1
+    assert [(client.library, client.platform) for client in outcome.events.clients] == [("torch_xla", "CPU")]
+    assert len(set(outcome.events.graphs[1:])) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from difftest import installed, plugins
@@ -142,7 +143,7 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
     case = Case.from_json(request["case"])
     backend = plugins.load("workers.backends", request["backend"])
     rendezvous = request.get("rendezvous", f"file://{request['folder']}/rendezvous")
-    clients = Clients(lambda: stages.last)
+    clients = Clients(rank, lambda: stages.last)
 
     def report(stage: Stage, step: int) -> None:
         stages(stage, step)
@@ -152,7 +153,8 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: _Stages) -> Trace | 
         with backend.session(case, rank, rendezvous) as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
             trace: Trace = session.replay(lambda joined: train(case, joined, report), spoiled)
-            return dataclasses.replace(trace, events={**trace.events, "clients": clients.seen})
+            events = msgspec.structs.replace(trace.events, clients=tuple(clients.created))
+            return dataclasses.replace(trace, events=events)
     except Exception as error:  # any exception of the framework is a result here
         if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
             raise

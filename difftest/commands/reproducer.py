@@ -15,9 +15,9 @@ from difftest.commands.service.graphs import replay
 from difftest.commands.service.options import check_ranks, json_option, print_json
 from difftest.commands.service.scripts import Tried, keep_graphs, run_script
 from difftest.errors import UsageError
-from difftest.judge.comparator import first_things_first
+from difftest.judge.comparator import divergences_in_order
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import pair
+from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Failure, Symptom
 from difftest.records.corpus import SAID, SCRIPT, Corpus
 from difftest.records.disk import replace_file
@@ -171,14 +171,13 @@ def seen_now(finding: Finding, case: Case) -> "Fault | str":
     outcome = sandbox.run(case, finding.divergence.backend)
     if isinstance(truth, Failure):
         return f"the oracle failed: {truth.kind}: {truth.message}"
-    seen = pair(
-        case, finding.divergence.backend, finding.divergence.side, truth, outcome, exact=inexact(case) is None
-    )
-    found = first_things_first(seen)
+    exact = inexact(case) is None
+    run = measure_run(case, finding.divergence.backend, finding.divergence.side, truth, outcome, exact=exact)
+    found = divergences_in_order(run)
     first = next((d for d in found if d.fingerprint == finding.fingerprint), None)
     if first is None:
         return f"case {case.id} does not show it now, but {_named(found)}"
-    measurement = seen.measured.get((first.step, first.stage, first.tensor))
+    measurement = run.measured.get((first.step, first.stage, first.tensor))
     return reproducer.fault(first, outcome, measurement) or _unspelled(first.check)
 
 

@@ -10,7 +10,7 @@ from difftest.campaign.case_run import IN_DOUBT
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
-from difftest.judge.measured import Key, Pair, beyond, describe, pair
+from difftest.judge.measured import Key, MeasuredRun, beyond, describe, measure_run
 from difftest.judge.outcome import Failure, Stage
 
 VARIABLE = "DIFFTEST_TRACE_MODULES"
@@ -29,35 +29,36 @@ def locate(campaign: Campaign, case: Case, backend: str) -> tuple[str, ...]:
     actual = attempt(campaign, case, backend, {VARIABLE: "1"}).outcome
     if isinstance(truth, Failure) or isinstance(actual, Failure):
         return ()
-    seen = pair(case, backend, campaign.backends[backend].SIDE, truth, actual, exact=inexact(case) is None)
-    return tuple(said for stage in (Stage.FORWARD, Stage.BACKWARD) if (said := first_beyond(seen, stage)))
+    side = campaign.backends[backend].SIDE
+    run = measure_run(case, backend, side, truth, actual, exact=inexact(case) is None)
+    return tuple(line for stage in (Stage.FORWARD, Stage.BACKWARD) if (line := first_beyond(run, stage)))
 
 
-def first_beyond(seen: Pair, stage: Stage) -> str:
+def first_beyond(run: MeasuredRun, stage: Stage) -> str:
     """The first module of one stage that is beyond rounding, in the order in which the oracle came to them; empty where none was traced."""
     traced = [
         (step, at, name)
-        for step, tensors in enumerate(seen.expected.steps)
+        for step, tensors in enumerate(run.expected.steps)
         for at, name in tensors
         if name.startswith(MODULE)
     ]
     keys = [key for key in traced if key[1] is stage]
     if not keys:
         return ""
-    compared = [key for key in keys if key in seen.measured]
+    compared = [key for key in keys if key in run.measured]
     apart = (
         f"; {len(keys) - len(compared)} of {len(keys)} could not be compared"
         if len(compared) < len(keys)
         else ""
     )
     for number, key in enumerate(compared):
-        if beyond(seen.measured[key]):
+        if beyond(run.measured[key]):
             before = (
-                f"after {called(seen.case, compared[number - 1])}, which agrees"
+                f"after {called(run.case, compared[number - 1])}, which agrees"
                 if number
                 else "the first of all"
             )
-            return f"{stage}, step {key[0]}: {called(seen.case, key)}, {before}: {describe(seen.measured[key])}{apart}"
+            return f"{stage}, step {key[0]}: {called(run.case, key)}, {before}: {describe(run.measured[key])}{apart}"
     return f"{stage}: no module is beyond rounding{apart}"
 
 

@@ -7,38 +7,35 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
+from difftest.judge import checks
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Measurement, Pair, pair
+from difftest.judge.measured import MeasuredRun, Measurement, measure_run
 from difftest.judge.noise import FLOORS_MOST, THRESHOLD
-from difftest.judge.outcome import STAGES, Array, Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.outcome import Array, Failure, Outcome, Symptom, Trace
+from difftest.judge.stage import STAGES, Stage
 
 VAGUE = 0.25
 """A floor above this share of a tensor's values leaves nothing to compare."""
 
 NATIVE_MOST = 100.0
-"""In floors of the simulated runs alone. The greatest in 69 correct cases was 9.4, and 45 is known of a run of 24 steps."""
+"""The most that torch's own run may be off, in floors of the simulated runs alone.
+
+The greatest in 69 correct cases was 9.4; a correct run of 24 steps was 45 off.
+"""
 
 LEAST_DENSITY = 0.02
-"""A tensor with a smaller share of values other than zero shows nothing."""
-
-CHECKS = "difftest.judge.checks"
-WITHOUT_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init", "shape")
-"""The checks whose word counts also where the dtype cannot hold the values."""
-
-REPLICAS = "replicas"
-"""The check whose word belongs to the nature of what else is wrong in a step."""
+"""A tensor with a smaller share of values other than zero can show no difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What came of comparing one run.
+    """The result of comparing one run with the oracle's.
 
-    `divergences` are in the order of the run: the first is the cause, the rest may be its consequences. `verdict` is `agree`, `diverge` or
-    `inconclusive`, the latter with its `reason`. `measurements` hold every tensor at the step where it was farthest off. `device` is what
-    the run was on; empty where it did not live to tell.
+    `verdict` is `agree`, `diverge` or `inconclusive`, the latter with its `reason`. `divergences` are in the order of the run: the first is
+    the cause, the rest may be its consequences. `measurements` hold every tensor at the step where it was farthest off. `device` is what
+    the run was on; empty where it ended before it recorded that.
     """
 
     verdict: str
@@ -48,19 +45,22 @@ class Comparison:
     device: str = ""
 
     def elsewhere(self, device: str) -> bool:
-        """Whether the run was on another device than `device`; never where one of them is not known."""
+        """Whether the run was on another device than `device`; False where one of them is unknown (empty)."""
         return len({self.device, device} - {""}) > 1
 
 
-def compare(  # noqa: PLR0913, PLR0917  a case, who ran it, and what came of it
+def compare(  # noqa: PLR0913, PLR0917  a case, its backend, and the runs
     case: Case, backend: str, side: str, expected: Outcome, actual: Outcome, again: Outcome | None = None
 ) -> Comparison:
-    """Compares `actual`, a run of `case` on `backend`, with the oracle's run of the same case, and with `again`, the same run repeated."""
-    told = _judged(case, backend, side, expected, actual, again)
-    return dataclasses.replace(told, device=actual.environment.get("device", ""))
+    """Compares `actual`, a run of `case` on `backend`, with `expected`, the oracle's run of the same case.
+
+    `again` is the same run repeated, for the checks that take two runs.
+    """
+    comparison = _without_device(case, backend, side, expected, actual, again)
+    return dataclasses.replace(comparison, device=actual.environment.get("device", ""))
 
 
-def _judged(  # noqa: PLR0913, PLR0917  as `compare`
+def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
     case: Case, backend: str, side: str, expected: Outcome, actual: Outcome, again: Outcome | None
 ) -> Comparison:
     if isinstance(expected, Failure):
@@ -69,51 +69,55 @@ def _judged(  # noqa: PLR0913, PLR0917  as `compare`
         )
     if isinstance(actual, Trace) and _numbers(expected) != _numbers(actual):
         return Comparison(verdict="inconclusive", reason="the two runs were not given the same numbers")
-    seen = pair(case, backend, side, expected, actual, again, exact=inexact(case) is None)
-    farthest = worst(seen.measured.values())
-    divergences, reason = first_things_first(seen), ""
-    if isinstance(actual, Trace) and not expected.events.get("in_range", True):
-        divergences = tuple(divergence for divergence in divergences if divergence.check in WITHOUT_NUMBERS)
+    run = measure_run(case, backend, side, expected, actual, again, exact=inexact(case) is None)
+    farthest = worst(run.measured.values())
+    divergences, reason = divergences_in_order(run), ""
+    if isinstance(actual, Trace) and not expected.events.in_range:
+        divergences = tuple(d for d in divergences if not checks.load(d.check).USES_NUMBERS)
         reason = f"values leave the range of {case.dtype}"
     if divergences:
         return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
     reason = (
         reason
         or _nothing_compared(farthest)
-        or _nothing_told(seen)
-        or _wide_band(seen)
+        or _nothing_varies(run)
+        or _wide_band(run)
         or _untrusted(expected, case.dtype)
     )
     return Comparison(verdict="inconclusive" if reason else "agree", reason=reason, measurements=farthest)
 
 
 def _numbers(outcome: Outcome) -> str | None:
-    """The digest of the numbers that a run was given, where it says so."""
+    """The digest of the numbers that a run was given; None where it does not give one."""
     return None if isinstance(outcome, Failure) else outcome.environment.get("numbers")
 
 
-def first_things_first(seen: Pair) -> tuple[Divergence, ...]:
-    """What every check says, in the order of the run; at one step and stage, in the order of the checks."""
-    checks = sorted(
-        (plugins.load(CHECKS, name) for name in plugins.names(CHECKS)), key=lambda check: check.ORDER
-    )
-    said = [divergence for check in checks for divergence in check.check(seen)]
-    apart = {divergence.step for divergence in said if divergence.check == REPLICAS}
-    told = [_natured(divergence, apart=divergence.step in apart) for divergence in said]
-    return tuple(sorted(told, key=lambda divergence: (divergence.step, STAGES.index(divergence.stage))))
+def divergences_in_order(run: MeasuredRun) -> tuple[Divergence, ...]:
+    """The divergences of all checks, in the order of the run; at one step and stage, in the order of the checks."""
+    loaded = checks.load_all()
+    reported = [divergence for check in loaded.values() for divergence in check.check(run)]
+    ranks_part = {divergence.step for divergence in reported if loaded[divergence.check].COMPARES_RANKS}
+    complete = [
+        _with_context(
+            divergence,
+            ranks_part=divergence.step in ranks_part and not loaded[divergence.check].COMPARES_RANKS,
+        )
+        for divergence in reported
+    ]
+    return tuple(sorted(complete, key=lambda divergence: (divergence.step, STAGES.index(divergence.stage))))
 
 
-def _natured(divergence: Divergence, *, apart: bool) -> Divergence:
-    """A mismatch with what the rest of the run says of its nature: whether ranks part in the same step, and whether the first was right."""
+def _with_context(divergence: Divergence, *, ranks_part: bool) -> Divergence:
+    """A mismatch whose nature also says whether ranks part in the same step, and whether the first step was right."""
     if divergence.symptom is not Symptom.MISMATCH:
         return divergence
-    parts, late = apart and divergence.check != REPLICAS, divergence.step > 0
-    words = (divergence.nature, "ranks part" if parts else "", "after the first step" if late else "")
+    late = divergence.step > 0
+    words = (divergence.nature, "ranks part" if ranks_part else "", "after the first step" if late else "")
     return msgspec.structs.replace(divergence, nature=", ".join(filter(None, words)))
 
 
 def worst(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    """One measurement a tensor: that of the step where it was farthest from the oracle."""
+    """One measurement for each tensor: that of the step where it was farthest from the oracle."""
     farthest: dict[tuple[str, str], Measurement] = {}
     for measurement in measurements:
         key = (measurement.stage, measurement.tensor)
@@ -123,12 +127,12 @@ def worst(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
 
 def with_arbiter(comparisons: Mapping[str, Comparison], sides: Mapping[str, str]) -> dict[str, Comparison]:
-    """The comparisons of one case, each measurement beside the other side's least error on the same tensor."""
-    errors: dict[tuple[str, str, str], float] = {}
+    """The comparisons of one case by backend, each measurement with the other sides' least error on the same tensor."""
+    errors: dict[tuple[str, str], dict[str, float]] = {}
     for backend, comparison in comparisons.items():
         for m in comparison.measurements:
-            key = (sides[backend], m.stage, m.tensor)
-            errors[key] = min(m.error, errors.get(key, FLOORS_MOST))
+            least, side = errors.setdefault((m.stage, m.tensor), {}), sides[backend]
+            least[side] = min(m.error, least.get(side, FLOORS_MOST))
     return {
         backend: _arbitrated(comparison, sides[backend], errors)
         for backend, comparison in comparisons.items()
@@ -136,53 +140,54 @@ def with_arbiter(comparisons: Mapping[str, Comparison], sides: Mapping[str, str]
 
 
 def _arbitrated(
-    comparison: Comparison, side: str, errors: Mapping[tuple[str, str, str], float]
+    comparison: Comparison, own: str, errors: Mapping[tuple[str, str], Mapping[str, float]]
 ) -> Comparison:
-    other = "xla" if side == "torch" else "torch"
-    measured = tuple(
-        msgspec.structs.replace(m, other_error=errors.get((other, m.stage, m.tensor)))
-        for m in comparison.measurements
-    )
+    def other_error(m: Measurement) -> float | None:
+        others = [error for side, error in errors[m.stage, m.tensor].items() if side != own]
+        return min(others, default=None)
+
+    measured = tuple(msgspec.structs.replace(m, other_error=other_error(m)) for m in comparison.measurements)
     return dataclasses.replace(comparison, measurements=measured)
 
 
-def _nothing_told(seen: Pair) -> str:
-    """Why agreement of constants would mean nothing: at some stage the oracle has nothing but constants and zeros."""
-    stages = dict.fromkeys(stage for step in seen.expected.steps for stage, _ in step)
+def _nothing_varies(run: MeasuredRun) -> str:
+    """Why agreement would mean nothing, or an empty string: at some stage the oracle has only constants and zeros."""
+    stages = dict.fromkeys(stage for step in run.expected.steps for stage, _ in step)
     for stage in stages:
-        tensors = [tensor for step in seen.expected.steps for (at, _), tensor in step.items() if at is stage]
-        if not any(_tells(piece) for tensor in tensors for piece in tensor.pieces.values()):
+        tensors = [tensor for step in run.expected.steps for (at, _), tensor in step.items() if at is stage]
+        if not any(_varies(piece) for tensor in tensors for piece in tensor.pieces.values()):
             return f"{stage}: every tensor of the oracle is constant or nearly all zero"
     return ""
 
 
-def _tells(values: Array) -> bool:
+def _varies(values: Array) -> bool:
     """Whether values can show a difference: enough of them are not zero, and they are not all the same."""
     dense = np.count_nonzero(values) >= max(1.0, LEAST_DENSITY * values.size)
     return bool(dense and (values.size == 1 or (values != values.flat[0]).any()))
 
 
-def _wide_band(seen: Pair) -> str:
-    """Why a loss curve inside its Monte Carlo band says nothing of convergence: the band ends as wide as the curve is high."""
-    loss = seen.measured.get((seen.case.training.steps - 1, Stage.FORWARD, "loss"))
-    if not seen.case.data.learnable or loss is None or THRESHOLD * loss.floor <= loss.scale:
+def _wide_band(run: MeasuredRun) -> str:
+    """Why a loss curve inside its Monte Carlo band does not show convergence: the band ends as wide as the curve is high."""
+    loss = run.measured.get((run.case.training.steps - 1, Stage.FORWARD, "loss"))
+    if not run.case.data.learnable or loss is None or THRESHOLD * loss.floor <= loss.scale:
         return ""
-    return f"step {loss.step}: the loss is {loss.scale:.3g} and rounding alone may move it by {THRESHOLD * loss.floor:.2g}"
+    move = f"rounding alone may move it by {THRESHOLD * loss.floor:.2g}"
+    return f"step {loss.step}: the loss is {loss.scale:.3g} and {move}"
 
 
 def _nothing_compared(measurements: Iterable[Measurement]) -> str:
-    """Why agreement would mean nothing, or an empty string."""
-    told = [m for m in measurements if m.scale > 0.0]
-    if not told:
+    """Why agreement would mean nothing, or an empty string: all zero, or a stage whose rounding noise hides the values."""
+    compared = [m for m in measurements if m.scale > 0.0]
+    if not compared:
         return "every tensor compared is zero"
-    vague = {m.stage for m in told} - {m.stage for m in told if m.floor <= VAGUE * m.scale}
+    vague = {m.stage for m in compared} - {m.stage for m in compared if m.floor <= VAGUE * m.scale}
     stages = ", ".join(stage for stage in STAGES if stage in vague)
     return f"{stages}: rounding noise is as large as the values" if stages else ""
 
 
 def _untrusted(expected: Trace, dtype: str) -> str:
-    """Why the floor may be too high: a fault of torch's own kernels on the CPU is in every floor, and no other noise explains it."""
-    native = float(expected.events.get("native", 0.0))
+    """Why the floor may be too high: a fault of torch's own kernels on the CPU raises every floor, and no other noise explains it."""
+    native = expected.events.native
     if native <= NATIVE_MOST:
         return ""
     return (

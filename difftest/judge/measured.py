@@ -1,4 +1,4 @@
-"""A candidate's run beside the oracle's, measured tensor by tensor: what every check looks at."""
+"""A candidate's run beside the oracle's, measured tensor by tensor: the input of every check."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from difftest.judge import noise
 from difftest.judge.damage import LONELY, MOVED, moved, nature, wrong_ranks
 from difftest.judge.divergence import Divergence, Whole, identity
 from difftest.judge.noise import FLOORS_MOST
-from difftest.judge.outcome import Failure, Outcome, Sharded, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Sharded, Symptom, Trace
+from difftest.judge.stage import Stage
 
 Key: TypeAlias = tuple[int, Stage, str]
 """Step, stage and tensor name."""
@@ -25,10 +26,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """How far one tensor of one run was from the oracle, at the step where it was farthest.
 
-    `error` is the root mean square of (actual - expected), `greatest` the largest absolute difference, `scale` the root mean square
-    of the expected values, `floor` that of the rounding noise. `ratio` is the greatest error in units of the floor, element by
-    element. `other_error` is the other side's `error` for the same tensor where one ran (the arbiter), None where none did.
-    `exact`: the tolerance was zero.
+    Of `elements`, `differing` are off by more than rounding. `error` is the root mean square of (actual - expected), `greatest`
+    the largest absolute difference, `scale` the root mean square of the expected values, `floor` that of the rounding noise.
+    `ratio` is the greatest error in units of the floor, element by element. `other_error` is the least `error` of another
+    side for the same tensor (the arbiter), None where no other side ran. `exact`: the tolerance was zero.
     """
 
     stage: str
@@ -46,11 +47,11 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """One candidate against the oracle.
+class MeasuredRun:
+    """One run of a candidate, measured against the oracle's trace of the same case.
 
-    `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the candidate failed. `again` is a
-    second run of the candidate in fresh processes, where one was made.
+    `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the candidate failed.
+    `again` is a second run of the candidate in fresh processes, None where there was none.
     """
 
     case: Case
@@ -61,10 +62,10 @@ class Pair:
     measured: Mapping[Key, Measurement]
     again: Outcome | None = None
 
-    def diverges(  # noqa: PLR0913, PLR0917  what a divergence is made of
+    def tensor_divergence(  # noqa: PLR0913, PLR0917  what a divergence is made of
         self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None, nature: str = ""
     ) -> Divergence:
-        """A divergence of this pair at one tensor."""
+        """A divergence of this run at one tensor."""
         step, stage, tensor = at
         where = {
             "stage": stage,
@@ -74,20 +75,21 @@ class Pair:
         }
         return self.divergence(check=check, symptom=symptom, nature=nature, ratio=ratio, **where)
 
-    def fails(self, check: str, failure: Failure, before: str = "") -> Divergence:
-        """The divergence of a run of this pair that failed; `before` is said first."""
-        said = f"step {failure.step}, {failure.stage}, rank {failure.rank}: {failure.kind}: {failure.message}"
-        where = {"stage": failure.stage, "step": failure.step, "detail": before + said}
+    def failure(self, check: str, failure: Failure, prefix: str = "") -> Divergence:
+        """The divergence of a run that failed; `prefix` begins its detail."""
+        place = f"step {failure.step}, {failure.stage}, rank {failure.rank}"
+        detail = f"{prefix}{place}: {failure.kind}: {failure.message}"
+        where = {"stage": failure.stage, "step": failure.step, "detail": detail}
         return self.divergence(
             check=check, symptom=failure.symptom, cause=identity(failure), log=failure.log, **where
         )
 
-    def divergence(self, **said: Any) -> Divergence:  # noqa: ANN401  what else `Divergence` has
-        """A divergence of this pair."""
-        return Divergence(backend=self.backend, side=self.side, path=self.case.path, **said)
+    def divergence(self, **fields: Any) -> Divergence:  # noqa: ANN401  the other fields of `Divergence`
+        """A divergence of this run."""
+        return Divergence(backend=self.backend, side=self.side, path=self.case.path, **fields)
 
     def tensors(self) -> Iterator[tuple[Key, Sharded]]:
-        """The candidate's tensors in the order they came to be."""
+        """The candidate's tensors in the order in which they were recorded; none of a run that failed."""
         if isinstance(self.actual, Failure):
             return
         for step, tensors in enumerate(self.actual.steps):
@@ -95,7 +97,7 @@ class Pair:
                 yield (step, stage, name), tensors[stage, name]
 
 
-def pair(  # noqa: PLR0913, PLR0917  what Pair is made of
+def measure_run(  # noqa: PLR0913, PLR0917  what MeasuredRun is made of
     case: Case,
     backend: str,
     side: str,
@@ -104,10 +106,13 @@ def pair(  # noqa: PLR0913, PLR0917  what Pair is made of
     again: Outcome | None = None,
     *,
     exact: bool = False,
-) -> Pair:
-    """Measures `actual` against `expected`, the oracle's trace of the same case; `exact`: nothing in it rounds, and nothing may differ."""
+) -> MeasuredRun:
+    """Measures `actual` against `expected`, the oracle's trace of the same case.
+
+    `exact`: no sum of the case rounds, so that nothing may differ.
+    """
     measured = {} if isinstance(actual, Failure) else dict(_measure(case, expected, actual, exact=exact))
-    return Pair(
+    return MeasuredRun(
         case=case,
         backend=backend,
         side=side,
@@ -118,52 +123,54 @@ def pair(  # noqa: PLR0913, PLR0917  what Pair is made of
     )
 
 
-def mismatches(seen: Pair, check: str, stage: Stage) -> Iterator[Divergence]:
-    """The tensors of one stage whose error is beyond rounding, first in the run first."""
-    for key, measurement in seen.measured.items():
+def mismatches(run: MeasuredRun, check: str, stage: Stage) -> Iterator[Divergence]:
+    """A divergence for each tensor of one stage whose error is beyond rounding, in the order of the run."""
+    for key, measurement in run.measured.items():
         if key[1] is stage and beyond(measurement):
-            word = _nature(seen, key)
-            said = describe(measurement) + (f"; {word}" if word else "")
-            yield seen.diverges(check, Symptom.MISMATCH, key, said, measurement.ratio, word)
+            word = _nature(run, key)
+            detail = describe(measurement) + (f"; {word}" if word else "")
+            yield run.tensor_divergence(check, Symptom.MISMATCH, key, detail, measurement.ratio, word)
 
 
-def _nature(seen: Pair, key: Key) -> str:
-    """The word for the damage to one tensor that was measured."""
+def _nature(run: MeasuredRun, key: Key) -> str:
+    """The word for the damage to one measured tensor, see `difftest.judge.damage`."""
     step, stage, _ = key
-    if stage is Stage.FORWARD and step == 0 and _misplaced(seen):
+    if stage is Stage.FORWARD and step == 0 and _any_moved(run):
         return MOVED
-    if stage is Stage.UPDATE and len(_wrong_ranks(seen, step)) == 1 < seen.case.world_size:
+    if stage is Stage.UPDATE and len(_wrong_ranks(run, step)) == 1 < run.case.world_size:
         return LONELY
-    truth, floors, actual = _beside(seen, key)
-    return nature(truth, floors, actual, seen.case.layout.mesh, output=stage is Stage.FORWARD)
+    truth, floors, actual = _truth_floors_actual(run, key)
+    return nature(truth, floors, actual, run.case.layout.mesh, output=stage is Stage.FORWARD)
 
 
-def _beside(seen: Pair, key: Key) -> tuple[Floats, Floats, Sharded]:
-    """A tensor's truth, the floors of its rounding, and what the candidate has."""
+def _truth_floors_actual(run: MeasuredRun, key: Key) -> tuple[Floats, Floats, Sharded]:
+    """A tensor as the oracle has it, the floors of its rounding, and the tensor as the candidate has it."""
     step, stage, name = key
-    alone, truth = seen.case.unsharded().layout.mesh, seen.expected.steps[step][stage, name]
-    floors = noise.floor(seen.expected.noise[step][stage, name].full(alone))
-    return truth.full(alone), floors, dict(seen.tensors())[key]
+    alone, truth = run.case.unsharded().layout.mesh, run.expected.steps[step][stage, name]
+    floors = noise.floor(run.expected.noise[step][stage, name].full(alone))
+    return truth.full(alone), floors, dict(run.tensors())[key]
 
 
-def _misplaced(seen: Pair) -> bool:
-    """Whether a parameter was laid down with its elements in other places, as the first update shows."""
-    for name, initial in numbers.weights(seen.case).items():
-        if (key := (0, Stage.UPDATE, name)) in seen.measured:
-            truth, _, actual = _beside(seen, key)
-            if moved(initial, truth, actual.full(seen.case.layout.mesh)):
+def _any_moved(run: MeasuredRun) -> bool:
+    """Whether a parameter was placed with its elements in other places, as the first update shows."""
+    for name, initial in numbers.weights(run.case).items():
+        if (key := (0, Stage.UPDATE, name)) in run.measured:
+            truth, _, actual = _truth_floors_actual(run, key)
+            if moved(initial, truth, actual.full(run.case.layout.mesh)):
                 return True
     return False
 
 
-def _wrong_ranks(seen: Pair, step: int) -> set[int]:
+def _wrong_ranks(run: MeasuredRun, step: int) -> set[int]:
     """The ranks that hold a wrong piece of any parameter after one step's update."""
-    updated = [key for key in seen.measured if key[:2] == (step, Stage.UPDATE)]
-    return set[int]().union(*(wrong_ranks(*_beside(seen, key), seen.case.layout.mesh) for key in updated))
+    updated = [key for key in run.measured if key[:2] == (step, Stage.UPDATE)]
+    return set[int]().union(
+        *(wrong_ranks(*_truth_floors_actual(run, key), run.case.layout.mesh) for key in updated)
+    )
 
 
 def beyond(measurement: Measurement) -> bool:
-    """Whether an error cannot be rounding: any at all where sums are exact, else more floors than the threshold."""
+    """Whether an error cannot be rounding: any error where sums are exact, else one of more floors than the threshold."""
     return measurement.ratio > (0.0 if measurement.exact else noise.THRESHOLD)
 
 
@@ -173,7 +180,7 @@ def describe(measurement: Measurement) -> str:
     limit = (
         "exact: none allowed"
         if measurement.exact
-        else f"{measurement.ratio:.3g} x the noise floor {measurement.floor:.2g}"
+        else f"{measurement.ratio:.3g} x the rounding noise {measurement.floor:.2g}"
     )
     return (
         f"{measurement.differing} / {measurement.elements} elements ({share:.1%}) differ; "
@@ -189,21 +196,24 @@ def _measure(case: Case, expected: Trace, actual: Trace, *, exact: bool) -> Iter
         for (stage, name), truth in truths.items():
             tensor = tensors.get((stage, name))
             if tensor is None or tensor.shape != truth.shape or tensor.misfits(mesh):
-                continue  # the shape check's business
+                continue  # the shape check reports it
             key, whole, deviation = (step, stage, name), truth.full(alone), floors[stage, name].full(alone)
-            # of gradients and parameters every copy has the first one's bits, or the replicas check says so
+            # copies of gradients and parameters have the same bits, or the replicas check reports them
             copies = tensor.copies(mesh) if stage is Stage.FORWARD else (tensor.full(mesh),)
             yield (
                 key,
                 max(
                     (measure(key, whole, deviation, copy, exact=exact) for copy in copies),
-                    key=lambda one: one.ratio,
+                    key=lambda measurement: measurement.ratio,
                 ),
             )
 
 
 def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: bool = False) -> Measurement:
-    """How far `value` is from `truth` where rounding deviates by `deviation`; all of one shape."""
+    """How far `value` is from `truth` where rounding deviates by `deviation`; the three have one shape, any shape.
+
+    `at` names the tensor. `exact`: any difference counts as differing.
+    """
     step, stage, name = at
     with np.errstate(invalid="ignore"):
         error = np.where(value == truth, 0.0, value - truth)

@@ -1,4 +1,4 @@
-"""What came of one run: a `Trace` of every tensor a rank held, or a `Failure`.
+"""The outcome of one run: a `Trace` of every tensor that a rank held, or a `Failure`.
 
 A trace keeps the *pieces*, rank by rank, rather than gathered tensors: putting them together is then plain numpy, the same
 for every backend, and copies that should be equal can be compared with each other.
@@ -14,26 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replica_groups
+from difftest.judge.events import Events
+from difftest.judge.stage import STAGES as STAGES  # noqa: PLC0414  until every import names the new module
+from difftest.judge.stage import Stage as Stage  # noqa: PLC0414
 
 Array: TypeAlias = npt.NDArray[Any]
 Environment: TypeAlias = Mapping[str, str]
 
-
-class Stage(StrEnum):
-    """Where in a run: in this order within a step."""
-
-    BUILD = "build"
-    PLACE = "place"
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    UPDATE = "update"
-
-
-STAGES = tuple(Stage)
+PARTLY_DETERMINISTIC = "where it can be"
+"""The value of `deterministic` in a run's environment where a kernel had to be used that is not deterministic."""
 
 
 class Symptom(StrEnum):
-    """What went wrong, from the mildest to the hardest."""
+    """What went wrong, from the mildest to the most severe."""
 
     MISMATCH = "mismatch"
     NONFINITE = "nonfinite"
@@ -47,8 +40,9 @@ class Symptom(StrEnum):
 class Sharded:
     """One tensor as the ranks held it.
 
-    `shape` is the global shape, `dtype` torch's name for the type observed, `placements` those observed. `pieces` maps a rank to its
-    local part, in float64, float32, float16 or an integer type (numpy has no bfloat16: those values come as float32, losslessly).
+    `shape` is the global shape, `dtype` torch's name of the type observed, `placements` those observed. `pieces` maps a rank
+    to its local part, in float64, float32, float16 or an integer type (numpy has no bfloat16: those values come as
+    float32, losslessly).
     """
 
     shape: tuple[int, ...]
@@ -57,29 +51,31 @@ class Sharded:
     pieces: Mapping[int, Array]
 
     def misfits(self, mesh: Mesh) -> list[str]:
-        """The ranks whose piece is missing or has another shape than the placements give it, in words; first, placements that cannot be."""
+        """The ranks whose piece is missing or has another shape than the placements give it, one message each.
+
+        Placements that do not fit the tensor or the mesh are reported instead, as one message.
+        """
         dims = [p.dim for p in self.placements if isinstance(p, Shard)]
         if len(self.placements) != len(mesh.axes) or max(dims, default=-1) >= len(self.shape):
-            return [
-                f"placements ({', '.join(map(str, self.placements))}) do not fit {len(self.shape)} dims on the mesh {mesh}"
-            ]
-        found = []
+            placements = ", ".join(map(str, self.placements))
+            return [f"placements ({placements}) do not fit {len(self.shape)} dims on the mesh {mesh}"]
+        messages = []
         for rank in range(mesh.world_size):
             expected = tuple(s.stop - s.start for s in local_slices(self.shape, self.placements, mesh, rank))
             actual = self.pieces[rank].shape if rank in self.pieces else None
             if actual != expected:
-                found.append(f"rank {rank} holds {actual}, expected {expected}")
-        return found
+                messages.append(f"rank {rank} holds {actual}, expected {expected}")
+        return messages
 
     def full(self, mesh: Mesh, copy: int = 0) -> npt.NDArray[np.float64]:
-        """The whole tensor in float64, from the ranks of that number (the first, 0) of its replica groups; only without `misfits`."""
+        """The whole tensor in float64, from rank number `copy` of each of its replica groups; only without `misfits`."""
         whole = np.full(self.shape, np.nan)
         for ranks in replica_groups(self.placements, mesh):
             whole[local_slices(self.shape, self.placements, mesh, ranks[copy])] = self.pieces[ranks[copy]]
         return whole
 
     def copies(self, mesh: Mesh) -> Iterator[npt.NDArray[np.float64]]:
-        """The whole tensor as each rank of its replica groups has it, the first ranks first; what repeats the first is left out."""
+        """The whole tensor as each rank of its replica groups holds it; copies equal to the first are left out."""
         groups = list(replica_groups(self.placements, mesh))
         yield self.full(mesh)
         for copy in range(1, len(groups[0])):
@@ -101,18 +97,18 @@ Tensors: TypeAlias = Mapping[tuple[Stage, str], Sharded]
 class Trace:
     """A run that finished: per step, the tensors by stage and name.
 
-    Forward: `loss`, and `output` of each accumulation part (`output`, `output.1`, ...). Backward: gradients by parameter name, before
-    clipping. Update: parameters by name. `events` are what else was seen, by name (graphs compiled a step, runtimes created).
-    `noise` is the oracle's: the deviation that rounding causes in each tensor, in the same order as `steps`.
+    Forward: `loss`, and `output` of each accumulation part (`output`, `output.1`, ...). Backward: gradients by parameter name,
+    before clipping. Update: parameters by name. `noise` is the oracle's: the deviation that rounding causes in each tensor,
+    in the same order as `steps`.
     """
 
     steps: tuple[Tensors, ...]
     noise: tuple[Tensors, ...] = ()
     environment: Environment = field(default_factory=dict)
-    events: Mapping[str, Any] = field(default_factory=dict)
+    events: Events = field(default_factory=Events)
 
     def merged(self, other: "Trace") -> "Trace":
-        """The traces of two ranks of one run as one; tensors that only one of them has are kept."""
+        """The traces of two processes of one run as one; tensors that only one of them has are kept."""
         steps = tuple(
             {
                 key: mine[key].merged(theirs[key])
@@ -122,16 +118,16 @@ class Trace:
             }
             for mine, theirs in zip(self.steps, other.steps, strict=True)
         )
-        return Trace(steps=steps, environment=self.environment, events=self.events)
+        return Trace(steps=steps, environment=self.environment, events=self.events.merged(other.events))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A run that did not finish.
 
-    `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status N`. `message` is the
-    last line the failure gave, `log` the tail of standard error, `frame` the innermost frame of the framework as
-    `file:function`; empty where the innermost is our own.
+    `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status N`. `message` is
+    the last line that the failure gave, `log` the tail of standard error, `frame` the innermost frame of the framework as
+    `file:function`; empty where the innermost is this project's own.
     """
 
     symptom: Symptom

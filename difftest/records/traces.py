@@ -9,13 +9,14 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import numpy as np
 
 from difftest.cases.layout import Placements
 from difftest.errors import UsageError
+from difftest.judge.events import Count, Events
 from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
 from difftest.records import read_limits
 
@@ -49,7 +50,6 @@ DAMAGE = (
 """What reading damaged files raises: the last two from the header of an array, which is Python."""
 
 Arrays: TypeAlias = Mapping[str, Array]
-Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,32 +66,13 @@ class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
 class _Failure(msgspec.Struct, frozen=True, kw_only=True):
     symptom: Symptom
     stage: Stage
-    step: Number
+    step: Count
     kind: str
     message: str = ""
     frame: str = ""
     log: str = ""
-    rank: Number = 0
+    rank: Count = 0
     environment: dict[str, str] = {}
-
-
-class _Client(msgspec.Struct, frozen=True, kw_only=True):
-    """A PJRT client that was created, and by whom."""
-
-    library: str
-    platform: str
-    stage: Stage
-    step: Number
-    guarded: bool
-    caller: str
-
-
-class _Events(msgspec.Struct, frozen=True, kw_only=True):
-    """The events that checks read; a run may tell others too."""
-
-    in_range: bool = True
-    graphs: tuple[Number, ...] = ()
-    clients: tuple[_Client, ...] = ()
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -101,7 +82,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     steps: tuple[tuple[_Tensor, ...], ...] = ()
     noise: tuple[tuple[_Tensor, ...], ...] = ()
     environment: dict[str, str] = {}
-    events: dict[str, Any] = {}
+    events: Events = Events()
 
 
 def save(stem: Path, outcome: Outcome) -> None:
@@ -121,7 +102,6 @@ def load(stem: Path) -> Outcome | None:
         return None
     try:
         saved = msgspec.json.decode(read_limits.read(file, read_limits.MOST_RUN_BYTES), type=_Saved)
-        msgspec.convert(saved.events, type=_Events)
         if saved.failure is not None:
             return Failure(**msgspec.structs.asdict(saved.failure))
         arrays = _arrays(stem.with_name(f"{stem.name}.npz")) if saved.steps else {}
@@ -142,7 +122,7 @@ def _described(outcome: Outcome) -> tuple[_Saved, dict[str, Array]]:
     steps = tuple(_tensors(tensors, f"{index}", arrays) for index, tensors in enumerate(outcome.steps))
     noise = tuple(_tensors(tensors, f"noise{index}", arrays) for index, tensors in enumerate(outcome.noise))
     return _Saved(
-        steps=steps, noise=noise, environment=dict(outcome.environment), events=dict(outcome.events)
+        steps=steps, noise=noise, environment=dict(outcome.environment), events=outcome.events
     ), arrays
 
 

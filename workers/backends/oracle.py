@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
+from difftest.judge.events import Events
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
 from workers.torch import process_groups
@@ -80,11 +81,8 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     dtype = getattr(torch, case.dtype)
     native = train(dataclasses.replace(joined, dtype=dtype))
     noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2)
-    events = {
-        "greatest": greatest,
-        "in_range": in_range(case.dtype, greatest) and finite(native),
-        "native": farthest,
-    }
+    in_bounds = in_range(case.dtype, greatest) and finite(native)
+    events = Events(greatest=greatest, in_range=in_bounds, native=farthest)
     return dataclasses.replace(truth, noise=noise, events=events)
 
 

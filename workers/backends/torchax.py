@@ -18,9 +18,9 @@ import numpy as np
 
 from difftest import installed
 from difftest.cases.case import Case
+from difftest.cases.flags import SAME_PRECISION
 from difftest.cases.layers import Collective, Redistribute, walk
 from difftest.cases.layout import Placements, ways
-from difftest.findings.ablations.precision import SAME_PRECISION
 from difftest.judge.outcome import Sharded
 from workers.cards import ON_CARDS, PLATFORMS, cards
 from workers.xla import devices, sharding

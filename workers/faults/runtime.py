@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from difftest.cases.case import Case
-from difftest.judge.checks.recompile import SETTLED
+from difftest.judge.events import SETTLED_STEP
 from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, planted
 from workers.training.session import Session
@@ -72,7 +72,7 @@ def jax_twice(session: Session, _case: Case, _rank: int) -> Session:
     about="every step is compiled anew, because a shape grows",
     backends=("xla_spmd",),
     blame=BACKEND,
-    reaches=lambda case: case.training.steps > SETTLED,
+    reaches=lambda case: case.training.steps > SETTLED_STEP,
 )
 def recompile(session: Session, _case: Case, _rank: int) -> Session:
     """Adds zeros to every loss, one more of them each time."""

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
-from difftest.judge.checks.determinism import PARTLY
+from difftest.judge.outcome import PARTLY_DETERMINISTIC
 from workers.cards import cards
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _determinism() -> str:
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    return PARTLY if lenient else str(enabled)
+    return PARTLY_DETERMINISTIC if lenient else str(enabled)
 
 
 def _card(device: "torch.device") -> dict[str, str]:

@@ -7,13 +7,14 @@ XLA's single-controller SPMD.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements
+from difftest.judge.events import Events
 from difftest.judge.outcome import Sharded, Stage, Trace
 from workers.training.operators import Operators
 
@@ -63,7 +64,7 @@ class Session:
     operators: Operators = field(default_factory=Operators)
     environment: dict[str, str] = field(default_factory=dict)
     replay: "Callable[[Callable[[Session], Trace], Session], Trace]" = lambda train, session: train(session)
-    events: Callable[[], dict[str, Any]] = dict
+    events: Callable[[], Events] = Events
     after: Callable[[Stage, int, nn.Module, torch.optim.Optimizer], None] = lambda *_: None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from difftest import installed
 from difftest.cases.case import Case
-from difftest.findings.ablations.precision import SAME_PRECISION
+from difftest.cases.flags import SAME_PRECISION
 from workers.xla import plugin, start
 
 THREADS_AT_LEAST = 16
@@ -22,6 +22,7 @@ DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 (openxla.org/xla/determinism)
 """
+
 
 MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
 """Names another precision of products (`default`, `high`) for a whole run; without it they are at their most precise."""

@@ -4,6 +4,7 @@ On a TPU a rank is a process; on the CPU all ranks are threads of one process, b
 speaks for whichever rank's thread asks it, so the training loop runs as it is, once in every thread.
 """
 
+import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Shard, local_slices
+from difftest.judge.events import Events
 from difftest.judge.outcome import Array, Sharded, Stage, Trace
 from workers.torch import process_groups
 from workers.xla import devices, gate, plugin, sharding
@@ -140,7 +142,7 @@ class Replica:
             pieces[self.rank] = _array(tensor)
         self.noted.clear()
 
-    def events(self) -> dict[str, Any]:
+    def events(self) -> Events:
         """Graphs compiled until the end of each step, operators that fell back to the CPU, JAX's own backends."""
         from torch_xla.debug import metrics
 
@@ -148,11 +150,11 @@ class Replica:
             self.sync()
         syncs = self.case.training.accumulation + 1
         jax = sys.modules.get("jax._src.xla_bridge")
-        return {
-            "graphs": self.graphs[syncs - 1 :: syncs],
-            "fallbacks": sorted(metrics.executed_fallback_ops()),
-            "jax_backends": sorted(getattr(jax, "_backends", {})),
-        }
+        return Events(
+            graphs=tuple(self.graphs[syncs - 1 :: syncs]),
+            fallbacks=tuple(sorted(metrics.executed_fallback_ops())),
+            jax_backends=tuple(sorted(getattr(jax, "_backends", {}))),
+        )
 
 
 def _array(tensor: "Tensor") -> Array:
@@ -221,8 +223,9 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
         traces = pjrt._run_thread_per_device(process, processes(case), replica, pjrt.initialize_multiprocess)  # noqa: SLF001  `launch` would spawn
         if failures:
             raise failures[0]
-        seen: list[Trace] = list(traces.values())
-        return reduce(Trace.merged, seen)
+        runs: list[Trace] = list(traces.values())
+        events = reduce(Events.merged_with_thread, (run.events for run in runs))
+        return dataclasses.replace(reduce(Trace.merged, runs), events=events)
 
 
 def _attempt(

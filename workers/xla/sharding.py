@@ -9,7 +9,7 @@ into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -19,6 +19,7 @@ import numpy as np
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replicated, ways
+from difftest.judge.events import Events, Misplaced
 from difftest.judge.outcome import Array, Sharded
 from workers.xla import devices, plugin, start
 
@@ -111,14 +112,14 @@ def tiles(tensor: "Tensor") -> tuple[int, ...]:
     return (*told, *(1 for _ in range(tensor.dim())))[: tensor.dim()]
 
 
-def misplaced(module: "nn.Module", case: Case) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+def misplaced(module: "nn.Module", case: Case) -> dict[str, Misplaced]:
     """By name the parameters annotated otherwise than the layout shards them: the pieces of every dim as they are, and as asked."""
     mesh, found = case.layout.mesh, {}
     for name, parameter in module.named_parameters():
         placements = case.layout.parameters.get(name, replicated(mesh))
         asked = tuple(ways(dim, placements, mesh) for dim in range(parameter.dim()))
         if prod(asked) > 1 and (held := tiles(getattr(parameter, "global_tensor", parameter))) != asked:
-            found[name] = held, asked
+            found[name] = Misplaced(held, asked)
     return found
 
 
@@ -147,7 +148,7 @@ class Reader:
     world: World
     noted: list[tuple["Tensor", Placements, dict[int, Array]]] = field(default_factory=list)
     graphs: list[int] = field(default_factory=list)
-    misplaced: Mapping[str, Any] = field(default_factory=dict)
+    misplaced: dict[str, Misplaced] = field(default_factory=dict)
 
     def read(self, tensor: "Tensor", placements: Placements) -> Sharded:
         """Every rank's piece of a global tensor."""
@@ -173,20 +174,20 @@ class Reader:
             pieces.update(_pieces(tensor, placements, self.world))
         self.noted.clear()
 
-    def events(self) -> dict[str, Any]:
-        """What else was seen: graphs until the end of each step, what fell back to the CPU, JAX's own backends, wrong annotations."""
+    def events(self) -> Events:
+        """What the run reports besides tensors: graphs by step, fallbacks to the CPU, JAX's own backends, wrong annotations."""
         from torch_xla.debug import metrics
 
         if self.noted:
             self.sync()
         syncs = len(self.graphs) // self.world.case.training.steps
         jax = sys.modules.get("jax._src.xla_bridge")
-        return {
-            "graphs": self.graphs[syncs - 1 :: syncs],
-            "fallbacks": sorted(metrics.executed_fallback_ops()),
-            "jax_backends": sorted(getattr(jax, "_backends", {})),
-            "misplaced": self.misplaced,
-        }
+        return Events(
+            graphs=tuple(self.graphs[syncs - 1 :: syncs]),
+            fallbacks=tuple(sorted(metrics.executed_fallback_ops())),
+            jax_backends=tuple(sorted(getattr(jax, "_backends", {}))),
+            misplaced=self.misplaced,
+        )
 
 
 def _pieces(tensor: "Tensor", placements: Placements, world: World) -> dict[int, Array]:

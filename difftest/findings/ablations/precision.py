@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from difftest.cases.flags import SAME_PRECISION
 from difftest.findings.ablations import Ablation, Asked
 
 ORDER = 50
-SAME_PRECISION = "--xla_allow_excess_precision=false"
 NO_FAST_MATH = "--xla_cpu_enable_fast_math=false --xla_cpu_enable_fast_min_max=false"
 
 

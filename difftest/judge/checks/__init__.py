@@ -1,19 +1,55 @@
-"""What is asked of every candidate. A check is a file here: a function that yields divergences.
+"""The checks, one file each: what every candidate run must satisfy. A check is a function that yields divergences.
 
-`ORDER` settles which of several divergences at one step and stage comes first: the lower, the nearer to a cause.
+To add a check, add a file here that satisfies `Check`; there is no list to extend. Its name, without `.py`, is the name of its
+divergences and part of their fingerprints.
 """
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Literal, Protocol, TypeAlias
 
+from difftest import plugins
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Symptom
+
+ScriptKind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "raises", "crash", "hang"]
+"""How a reproducer shows a divergence, see `reports.reproducer.script`."""
 
 
 class Check(Protocol):
-    """What a module in this folder offers."""
+    """What a file in this folder declares."""
 
     ORDER: int
+    """Settles which of several divergences at one step and stage comes first: the lower, the nearer to a cause."""
 
-    def check(self, seen: Pair) -> Iterable[Divergence]:
-        """The divergences of one pair, in any order."""
+    USES_NUMBERS: bool
+    """Whether it compares values with the oracle's. What it reports is ignored where values leave the range of the dtype."""
+
+    COMPARES_RANKS: bool
+    """Whether it reports ranks that disagree. Other mismatches in the same step then say so in their nature."""
+
+    TAKES_TWO_RUNS: bool
+    """Whether it needs a second run of the same case on the same backend."""
+
+    RUN_FAILED: bool
+    """Whether its divergences mean that the run did not finish."""
+
+    SCRIPTS: Mapping[Symptom, ScriptKind]
+    """How a reproducer script shows its divergences, by symptom; empty where no script can."""
+
+    def check(self, run: MeasuredRun) -> Iterable[Divergence]:
+        """The divergences of one run from the oracle's, in any order."""
+
+
+def load(name: str) -> Check:
+    """The check called `name`; `UsageError` when there is none."""
+    check: Check = plugins.load(__name__, name)
+    return check
+
+
+@cache
+def load_all() -> Mapping[str, Check]:
+    """All checks by name, in the order of their `ORDER`, then by name."""
+    checks = {name: load(name) for name in plugins.names(__name__)}
+    return dict(sorted(checks.items(), key=lambda item: item[1].ORDER))

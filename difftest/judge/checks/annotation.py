@@ -1,26 +1,34 @@
-"""A parameter is annotated as the layout shards it, before the first step: what the compiler makes of that later is its own business.
+"""A parameter is annotated as the layout shards it, before the first step. What the compiler makes of that later is not checked.
 
-Fewer pieces than asked for give the same numbers, and every device holds more than it should.
+Fewer pieces than requested give the same numbers, but every device then holds more than it should.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
-from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
 
 ORDER = 1
+USES_NUMBERS = False
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 
-def check(seen: Pair) -> Iterator[Divergence]:
-    """One divergence for the first such parameter. `events["misplaced"]` has by name the pieces of every dim, as they are and as asked."""
-    misplaced = {} if isinstance(seen.actual, Failure) else dict(seen.actual.events.get("misplaced", {}))
-    for name, (held, asked) in list(misplaced.items())[:1]:
-        yield seen.divergence(
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence for the first misplaced parameter, see `difftest.judge.events.Misplaced`."""
+    misplaced = {} if isinstance(run.actual, Failure) else run.actual.events.misplaced
+    for name, pieces in list(misplaced.items())[:1]:
+        yield run.divergence(
             check="annotation",
             symptom=Symptom.MISMATCH,
             stage=Stage.PLACE,
             tensor=name,
             cause="a parameter is cut into other pieces than asked for",
-            detail=f"step 0, place, {name}: its dims are annotated to be cut into {list(held)} pieces, expected {list(asked)}",
+            detail=f"step 0, place, {name}: its dims are annotated to be cut into {list(pieces.held)} pieces, "
+            f"expected {list(pieces.requested)}",
         )

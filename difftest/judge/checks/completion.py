@@ -1,16 +1,27 @@
 """A candidate finishes whenever the oracle does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
-from difftest.judge.outcome import Failure
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Failure, Symptom
 
 ORDER = 0
+USES_NUMBERS = False
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = True
+SCRIPTS: Mapping[Symptom, ScriptKind] = {
+    Symptom.EXCEPTION: "raises",
+    Symptom.CAPABILITY: "raises",
+    Symptom.CRASH: "crash",
+    Symptom.HANG: "hang",
+}
 
 
-def check(seen: Pair) -> Iterator[Divergence]:
+def check(run: MeasuredRun) -> Iterator[Divergence]:
     """One divergence when the run failed: crash, hang, exception or capability, each a symptom of its own."""
-    failure = seen.actual
+    failure = run.actual
     if isinstance(failure, Failure):
-        yield seen.fails("completion", failure)
+        yield run.failure("completion", failure)

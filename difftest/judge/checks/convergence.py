@@ -1,31 +1,44 @@
-"""On a task that can be learned, the candidate learns it as the oracle does: the loss, over a longer run."""
+"""On a learnable task, the candidate learns as the oracle does: the loss over a longer run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair, beyond
-from difftest.judge.outcome import Stage, Symptom, Trace
+from difftest.judge.measured import MeasuredRun, beyond
+from difftest.judge.outcome import Symptom, Trace
+from difftest.judge.stage import Stage
 
 ORDER = 5
+USES_NUMBERS = True
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "numbers"}
+
 LEAST_STEPS = 10
+"""Shorter runs are not judged by this check."""
+
 SOLVED = 0.5
 """A task counts as learned when the last loss is at most this share of the first."""
 
 
-def check(seen: Pair) -> Iterator[Divergence]:
-    """A divergence when the oracle solves the task and the candidate, beyond rounding, does not."""
-    steps = seen.case.training.steps
-    if not seen.case.data.learnable or steps < LEAST_STEPS or not isinstance(seen.actual, Trace):
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """A divergence when the oracle learns the task and the candidate, beyond rounding, does not."""
+    steps = run.case.training.steps
+    if not run.case.data.learnable or steps < LEAST_STEPS or not isinstance(run.actual, Trace):
         return
     first, last = ((step, Stage.FORWARD, "loss") for step in (0, steps - 1))
-    if first not in seen.measured or last not in seen.measured or not beyond(seen.measured[last]):
+    if first not in run.measured or last not in run.measured or not beyond(run.measured[last]):
         return
-    truth, curve = ([loss(trace, step) for step in (0, steps - 1)] for trace in (seen.expected, seen.actual))
+    truth, curve = ([loss(trace, step) for step in (0, steps - 1)] for trace in (run.expected, run.actual))
     if truth[-1] <= SOLVED * truth[0] and not curve[-1] <= SOLVED * curve[0]:
-        detail = f"the oracle's loss falls from {truth[0]:.4g} to {truth[-1]:.4g}, this one's from {curve[0]:.4g} to {curve[-1]:.4g}"
-        yield seen.diverges("convergence", Symptom.MISMATCH, last, detail, seen.measured[last].ratio)
+        detail = (
+            f"the oracle's loss falls from {truth[0]:.4g} to {truth[-1]:.4g}, "
+            f"this one's from {curve[0]:.4g} to {curve[-1]:.4g}"
+        )
+        yield run.tensor_divergence("convergence", Symptom.MISMATCH, last, detail, run.measured[last].ratio)
 
 
 def loss(trace: Trace, step: int) -> float:
-    """The loss of one step, as one of its ranks has it."""
+    """The loss of one step, as one of its ranks holds it."""
     return float(next(iter(trace.steps[step][Stage.FORWARD, "loss"].pieces.values())).item())

@@ -1,34 +1,39 @@
 """The same case on the same backend gives the same bits in other processes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
-from difftest.judge.outcome import Failure, Sharded, Symptom
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import PARTLY_DETERMINISTIC, Failure, Sharded, Symptom
 
 ORDER = 2
-PARTLY = "where it can be"
-"""What a run's environment calls `deterministic` when its backend was told to use kernels that are not: its bits prove nothing."""
+USES_NUMBERS = False
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = True
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 
-def check(seen: Pair) -> Iterator[Divergence]:
-    """One divergence a tensor that a second run has otherwise, or one for a second run that failed; nothing where none was made.
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence for each tensor whose bits differ in the second run, or one for a second run that failed.
 
-    A first run that failed is the completion check's business.
+    Nothing where there is no second run, where the first one failed (the completion check reports that), or where the backend had to use
+    kernels that are not deterministic.
     """
-    if isinstance(seen.actual, Failure) or seen.again is None:
+    if isinstance(run.actual, Failure) or run.again is None:
         return
-    if isinstance(seen.again, Failure):
-        yield seen.fails("determinism", seen.again, "run again, it failed: ")
+    if isinstance(run.again, Failure):
+        yield run.failure("determinism", run.again, "run again, it failed: ")
         return
-    if seen.actual.environment.get("deterministic") == PARTLY:
+    if run.actual.environment.get("deterministic") == PARTLY_DETERMINISTIC:
         return
-    for key, tensor in seen.tensors():
+    for key, tensor in run.tensors():
         step, stage, name = key
-        if differing := _differing(tensor, seen.again.steps[step].get((stage, name))):
-            yield seen.diverges(
+        if differing := _differing(tensor, run.again.steps[step].get((stage, name))):
+            yield run.tensor_divergence(
                 "determinism", Symptom.MISMATCH, key, f"run again, ranks {differing} have other bits"
             )
 
@@ -40,7 +45,7 @@ def _differing(tensor: Sharded, other: Sharded | None) -> list[int]:
 
 
 def same_bits(one: object, other: object) -> bool:
-    """Whether two arrays hold the same values, NaN in the same places; never when one is missing."""
+    """Whether two arrays hold the same values, NaN in the same places; False when one is missing."""
     return (
         one is not None
         and other is not None

@@ -1,23 +1,29 @@
 """Where the oracle is finite, so is the candidate."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
+from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
 
 ORDER = 3
+USES_NUMBERS = True
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.NONFINITE: "nonfinite"}
 
 
-def check(seen: Pair) -> Iterator[Divergence]:
-    """One divergence a tensor that holds NaN or infinity on some rank."""
-    for key, tensor in seen.tensors():
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence for each tensor that holds NaN or infinity on some rank."""
+    for key, tensor in run.tensors():
         bad = {rank: int((~np.isfinite(piece)).sum()) for rank, piece in tensor.pieces.items()}
         ranks = [rank for rank, count in bad.items() if count]
         if ranks:
-            yield seen.diverges(
+            yield run.tensor_divergence(
                 "finite",
                 Symptom.NONFINITE,
                 key,

@@ -1,32 +1,39 @@
-"""A program whose shapes do not change is compiled for its first steps and then never again.
+"""A program whose shapes do not change is compiled in its first steps and then never again.
 
-XLA's lazy tensors settle with the second step: what the first leaves behind (updated parameters, optimizer state) enters the next as plain
-inputs. `DistributedDataParallel` puts its buckets in another order after the first step, and settles with the third. A new graph at every
-step trains as well, and a hundred times slower.
+XLA's lazy tensors settle with the second step: what the first one leaves behind (updated parameters, optimizer state) enters the
+next as plain inputs. `DistributedDataParallel` reorders its buckets after the first step, and settles with the third.
+A program that compiles a new graph at every step trains as well, and a hundred times slower.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
-from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.judge.events import SETTLED_STEP
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
 
 ORDER = 4
-SETTLED = 3
-"""The first step, from 0, that finds all its graphs compiled."""
+USES_NUMBERS = False
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 
-def check(seen: Pair) -> Iterator[Divergence]:
-    """One divergence at the first settled step that compiles. `events["graphs"]` counts graphs until the end of each step; XLA has them."""
-    graphs = [] if isinstance(seen.actual, Failure) else list(seen.actual.events.get("graphs", ()))
-    for step in range(SETTLED, len(graphs)):
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence at the first settled step that compiles; nothing for a backend that counts no graphs."""
+    graphs = [] if isinstance(run.actual, Failure) else list(run.actual.events.graphs)
+    for step in range(SETTLED_STEP, len(graphs)):
         if graphs[step] > graphs[step - 1]:
-            yield seen.divergence(
+            yield run.divergence(
                 check="recompile",
                 symptom=Symptom.MISMATCH,
                 stage=Stage.UPDATE,
                 step=step,
                 cause="compiles at a settled step",
-                detail=f"step {step}: {graphs[step] - graphs[step - 1]} new graphs; compiled until the end of each step: {graphs}",
+                detail=f"step {step}: {graphs[step] - graphs[step - 1]} new graphs; "
+                f"compiled by the end of each step: {graphs}",
             )
             return

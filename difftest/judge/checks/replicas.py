@@ -1,27 +1,34 @@
-"""Copies that should be equal are bit-equal: ranks that hold the same piece of a parameter or gradient hold the same bits."""
+"""Copies are bit-equal: ranks that hold the same piece of a parameter or gradient hold the same bits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from difftest.cases.layout import replica_groups
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
-from difftest.judge.outcome import Sharded, Stage, Symptom
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Sharded, Symptom
+from difftest.judge.stage import Stage
 
 ORDER = 2
+USES_NUMBERS = True
+COMPARES_RANKS = True
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "replicas"}
 
 
-def check(seen: Pair) -> Iterator[Divergence]:
-    """One divergence a tensor, with the first group of ranks that disagree and by how much."""
-    for key, tensor in seen.tensors():
-        if key[1] is Stage.FORWARD or tensor.misfits(seen.case.layout.mesh):
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence for each tensor, with its first group of ranks that disagree, and by how much."""
+    for key, tensor in run.tensors():
+        if key[1] is Stage.FORWARD or tensor.misfits(run.case.layout.mesh):
             continue
-        for ranks in replica_groups(tensor.placements, seen.case.layout.mesh):
+        for ranks in replica_groups(tensor.placements, run.case.layout.mesh):
             if odd := [rank for rank in ranks if not _same(tensor, ranks[0], rank)]:
                 finite = all(np.isfinite(tensor.pieces[rank]).all() for rank in ranks)
                 nature = "" if finite else "not finite"
-                yield seen.diverges(
+                yield run.tensor_divergence(
                     "replicas", Symptom.MISMATCH, key, _describe(tensor, ranks, odd), nature=nature
                 )
                 break
@@ -33,4 +40,7 @@ def _same(tensor: Sharded, one: int, other: int) -> bool:
 
 def _describe(tensor: Sharded, ranks: Sequence[int], odd: Sequence[int]) -> str:
     gap = max(float(np.abs(tensor.pieces[rank] - tensor.pieces[ranks[0]]).max()) for rank in odd)
-    return f"ranks {list(odd)} differ from rank {ranks[0]} by up to {gap:.4g}; ranks {list(ranks)} must hold the same bits"
+    return (
+        f"ranks {list(odd)} differ from rank {ranks[0]} by up to {gap:.4g}; "
+        f"ranks {list(ranks)} must hold the same bits"
+    )

@@ -1,53 +1,64 @@
-"""Every device has one PJRT client: no library discovers it twice, and none of JAX's stands unguarded beside torch_xla's.
+"""Every process has one PJRT client a library and platform, and JAX's clients beside torch_xla's are guarded.
 
-On a machine with one slice nothing of this shows in the numbers; with several slices the second discovery waits for the first forever.
+On a machine with one slice a second discovery of the devices does not change the numbers; with several slices it waits for the
+first one forever.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
 
+from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import Pair
-from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.judge.events import Client
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Failure, Symptom
 
 ORDER = 3
+USES_NUMBERS = False
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
-Client: TypeAlias = Mapping[str, Any]
 
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence for each process, library and platform with a second or an unguarded client.
 
-def check(seen: Pair) -> Iterator[Divergence]:
-    """One divergence a library and platform discovered too often or without the guard; what a failed run did is not known."""
-    if isinstance(seen.actual, Failure):
+    Several processes may have a client each. Nothing is reported of a run that failed: its clients are not recorded.
+    """
+    if isinstance(run.actual, Failure):
         return
-    clients: list[Client] = list(seen.actual.events.get("clients", ()))
-    if any(
-        client["library"] == "torch_xla" for client in clients
-    ):  # first, for a client without the guard may be a second one too
+    clients = run.actual.events.clients
+    for process in dict.fromkeys(client.process for client in clients):
+        yield from _of_process(run, [client for client in clients if client.process == process])
+
+
+def _of_process(run: MeasuredRun, clients: list[Client]) -> Iterator[Divergence]:
+    """The divergences of one process. Those without the guard come first, for such a client may be a second one too."""
+    if any(client.library == "torch_xla" for client in clients):
         yield from (
-            _divergence(seen, client, f"jax creates a {client['platform']} client without the guard")
+            _divergence(run, client, f"jax creates a {client.platform} client without the guard")
             for client in _unguarded(clients)
         )
     times: Counter[tuple[str, str]] = Counter()
     for client in clients:
-        library, platform = client["library"], client["platform"]
-        times[library, platform] += 1
-        if times[library, platform] == 2:  # noqa: PLR2004  the second is one too many
-            yield _divergence(seen, client, f"{library} creates a second {platform} client")
+        times[client.library, client.platform] += 1
+        if times[client.library, client.platform] == 2:  # noqa: PLR2004  the second is one too many
+            yield _divergence(run, client, f"{client.library} creates a second {client.platform} client")
 
 
 def _unguarded(clients: list[Client]) -> list[Client]:
-    """The first of JAX's clients that came without the guard: where one platform did, the others followed it."""
-    return [client for client in clients if client["library"] == "jax" and not client["guarded"]][:1]
+    """The first of JAX's clients without the guard: the clients of further platforms follow from it."""
+    return [client for client in clients if client.library == "jax" and not client.guarded][:1]
 
 
-def _divergence(seen: Pair, client: Client, what: str) -> Divergence:
-    stage, step, caller = Stage(client["stage"]), client["step"], client["caller"]
-    return seen.divergence(
+def _divergence(run: MeasuredRun, client: Client, what: str) -> Divergence:
+    at = f"step {client.step}, {client.stage}"
+    return run.divergence(
         check="runtime_init",
         symptom=Symptom.MISMATCH,
-        stage=stage,
-        step=step,
-        cause=f"{what}\n{caller}",
-        detail=f"step {step}, {stage}: {what}, beside torch_xla's; called from {caller or 'unknown'}",
+        stage=client.stage,
+        step=client.step,
+        cause=f"{what}\n{client.caller}",
+        detail=f"{at}: {what}, beside torch_xla's; called from {client.caller or 'unknown'}",
     )
