@@ -231,7 +231,7 @@ def test_findings_written_before_there_were_ablations_are_read(tmp_path: Path) -
 @pytest.mark.slow
 def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alone(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch")
-    from difftest.commands.reproducer import seen_now  # noqa: PLC0415
+    from difftest.commands.service.reproduction import observe  # noqa: PLC0415
     from workers.isolate import sandbox  # noqa: PLC0415
 
     case = a_case(DEEP, training=Training(clip_norm=0.25))
@@ -246,7 +246,7 @@ def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alon
     examined(campaign, case)
     finding = the_finding(campaign)
     assert (finding.divergence.backend, finding.divergence.symptom) == ("torch_dtensor", Symptom.MISMATCH)
-    assert seen_now(finding, case)
+    assert observe(finding, case)
     told = CliRunner().invoke(
         command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False
     )

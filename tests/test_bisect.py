@@ -14,8 +14,8 @@ from samples import a_case
 from test_campaign import Machine, a_campaign, always, examined, sharded, the_finding
 from test_divergence import FOUND
 
-from difftest.commands.bisect import ask_version, read_script
 from difftest.commands.service import case_script
+from difftest.commands.service.bisection import ask_version, read_script
 from difftest.commands.service.environments import MADE, Environments
 from difftest.commands.service.scripts import run_script
 from difftest.errors import InfrastructureError, UsageError
@@ -156,23 +156,21 @@ def test_what_is_neither_a_finding_nor_a_script_is_told(tmp_path: Path) -> None:
             read_script(target)
 
 
-def test_a_case_is_replayed_elsewhere_from_a_checkout_alone(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no checkout"):
+def test_a_case_runs_in_another_environment_from_a_checkout_alone(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a checkout"):
         case_script.requirement(tmp_path)
 
 
-def test_a_replay_tells_the_fault_from_its_absence_and_from_others(
+def test_the_script_of_a_case_tells_the_fault_from_its_absence_and_from_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine, case = Machine(torch_ddp=always), a_case().to_json()
     monkeypatch.setattr(sandbox, "run", machine.run)
-    assert (
-        case_script.replayed(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == case_script.OTHERWISE
-    )
+    assert case_script.run(case, "torch_ddp", "torch_ddp-loss-mismatch-00000000") == case_script.INCONCLUSIVE
     shown = capsys.readouterr().out.split()[-1]
-    assert case_script.replayed(case, "torch_ddp", shown) == case_script.SHOWN
+    assert case_script.run(case, "torch_ddp", shown) == case_script.SHOWN
     machine.wrong = {}
-    assert case_script.replayed(case, "torch_ddp", shown) == case_script.ABSENT
+    assert case_script.run(case, "torch_ddp", shown) == case_script.ABSENT
 
 
 @pytest.mark.slow
@@ -189,7 +187,7 @@ def test_a_case_tells_whether_a_real_fault_is_there() -> None:
         for finding in (alive, msgspec.structs.replace(alive, backend="torch_dtensor"))
     ]
     assert [(one.shown, one.absent) for one in tried] == [(True, False), (False, True)], [
-        one.said for one in tried
+        one.output for one in tried
     ]
 
 

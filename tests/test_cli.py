@@ -87,7 +87,7 @@ def test_it_tells_its_version() -> None:
         (("run", "--cases", "0"), "Error: Invalid value for '--cases': 0 is not in the range x>=1."),
         (
             ("run", "--budget", "10"),
-            "Error: Invalid value for '--budget': '10' is no duration; allowed: a number above 0 and s, m or h, such as 10m",
+            "Error: Invalid value for '--budget': '10' is not a duration; allowed: a number above 0 and s, m or h, such as 10m",
         ),
         (
             ("run", "--workers", "two"),
@@ -215,7 +215,7 @@ def test_errors_become_a_line_and_a_status(  # noqa: PLR0913, PLR0917
         raise error
 
     (tmp_path / "case.json").write_bytes(a_case().to_json())
-    monkeypatch.setattr("difftest.commands.replay.read_case", fail)
+    monkeypatch.setattr("difftest.commands.service.targets.read_case", fail)
     assert called(capsys, monkeypatch, "replay", tmp_path / "case.json") == (status, "", line)
 
 
@@ -299,7 +299,7 @@ def test_durations_are_read_in_seconds(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "10", "m", "-1m", "1d", "1e3s", "10 m", "10m\n", "0m", "0.0s"])
 def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no duration"):
+    with pytest.raises(click.BadParameter, match="is not a duration"):
         Duration().convert(text, None, None)
 
 

@@ -12,8 +12,8 @@ from samples import a_case, changed
 from samples import a_finding as made
 
 from difftest import installed
-from difftest.commands import draft as drafting
-from difftest.commands.draft import MOST_A_DAY, command, over
+from difftest.commands.draft import command
+from difftest.commands.service import drafting
 from difftest.judge.blame import layer
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Stage, Symptom
@@ -315,7 +315,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     monkeypatch.setattr(drafting, "collect_env", lambda: "PyTorch version: 2.9.0")
     found = Corpus(tmp_path)
     found.prepare()
-    for number in range(MOST_A_DAY + 1):
+    for number in range(drafting.MOST_A_DAY + 1):
         found.save(a_finding(fingerprint=f"torch_dtensor-parameters-mismatch-0000000{number}"), a_case())
     return found
 
@@ -327,7 +327,7 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
         assert "torch sharding fault" in (folder / "issue.md").read_text()
     done = CliRunner().invoke(command, [str(last)], standalone_mode=False)
     assert done.return_value == 1
-    assert f"{MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
+    assert f"{drafting.MOST_A_DAY} findings of this corpus were drafted today" in done.stderr
     assert not (last / "issue.md").exists()
     assert CliRunner().invoke(command, [str(first[0])], standalone_mode=False).return_value == 0, (
         "its own draft does not count"
@@ -337,9 +337,9 @@ def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corp
 def test_yesterdays_drafts_do_not_count(corpus: Corpus) -> None:
     one, other, *_ = (corpus.root / name for name in corpus.fingerprints())
     (one / "issue.md").write_text("old")
-    assert over(other, 1)
+    assert drafting.limit_reached(other, 1)
     os.utime(one / "issue.md", (time.time() - 2 * 86_400,) * 2)
-    assert over(other, 1) is None
+    assert drafting.limit_reached(other, 1) is None
 
 
 def test_the_command_does_not_draft_what_is_reported_already(corpus: Corpus) -> None:

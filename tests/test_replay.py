@@ -17,7 +17,9 @@ from test_campaign import Machine, a_campaign, backend, examined, the_finding
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import IN_DOUBT
 from difftest.cases.case import Case
-from difftest.commands.replay import busy, command, rates
+from difftest.commands.replay import command
+from difftest.commands.service.cpu_load import busy
+from difftest.commands.service.repeats import rates
 from difftest.judge.outcome import Outcome, Stage
 from workers.isolate import sandbox
 
@@ -51,7 +53,7 @@ def test_load_runs_beside_and_ends_with_the_hunt() -> None:
 
 
 def test_load_ends_with_a_hunt_that_is_killed() -> None:
-    program = "import time\nfrom difftest.commands.replay import busy\nwith busy(2): print(flush=True), time.sleep(60)"
+    program = "import time\nfrom difftest.commands.service.cpu_load import busy\nwith busy(2): print(flush=True), time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as hunt:
         assert hunt.stdout
         hunt.stdout.readline()

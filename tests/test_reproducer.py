@@ -24,8 +24,9 @@ from difftest.cases.case import Case, Data, DType, Regime, Training
 from difftest.cases.layers import Collective, Embedding, FlashAttention, Linear, Redistribute, Residual
 from difftest.cases.layout import Shard
 from difftest.cases.options import Replication, Start
-from difftest.commands.reproducer import NO_NUMBERS, command
-from difftest.commands.service.graphs import replay
+from difftest.commands.reproducer import command
+from difftest.commands.service.graphs import recompile
+from difftest.commands.service.reproduction import NO_NUMBERS
 from difftest.commands.service.scripts import keep_graphs, run_script
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.measured import Measurement
@@ -213,7 +214,7 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_r
     told = json.loads(done.stdout)
     assert (done.return_value, told["reason"]) == (
         1,
-        f"no script spells out the check {check!r}: it looks at more than a run's numbers",
+        f"no script can show a finding of the check {check!r}, which looks at more than a run's numbers",
     )
 
 
@@ -418,17 +419,17 @@ def test_a_title_leaves_out_when_and_where_a_log_line_was_written() -> None:
     assert spelling.brief(detail) == "step 0, backward, rank 0: SIGABRT: Check failed: IsScalar(x)"
 
 
-def test_a_replay_that_tells_nothing_says_why(tmp_path: Path) -> None:
-    assert replay(Path(sys.executable), tmp_path, 2, "x") == "no telling: no StableHLO was kept"
+def test_a_graph_that_cannot_be_recompiled_is_inconclusive_with_the_reason(tmp_path: Path) -> None:
+    assert recompile(Path(sys.executable), tmp_path, 2, "x") == "inconclusive: no StableHLO was kept"
     (tmp_path / "graph0.stablehlo.txt").write_text("no module")
-    assert replay(tmp_path / "python", tmp_path, 2, "x").startswith("no telling")
+    assert recompile(tmp_path / "python", tmp_path, 2, "x").startswith("inconclusive")
 
 
 def test_a_script_that_ends_otherwise_or_not_at_all_shows_nothing() -> None:
     assert run_script("print('expected 1, actual 2')").shown
     assert not run_script("raise SystemExit(1)").shown
-    assert "not finished" in run_script("import time; time.sleep(60)", seconds=0.5).said
-    assert "DIFFTEST" not in run_script("import os; print(sorted(os.environ))").said
+    assert "not finished" in run_script("import time; time.sleep(60)", seconds=0.5).output
+    assert "DIFFTEST" not in run_script("import os; print(sorted(os.environ))").output
 
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
@@ -456,9 +457,9 @@ VIEW, NO_VIEW = (a_case(replication=Replication(gradient_as_bucket_view=view)) f
 @needs_torch
 def test_clipping_of_partial_gradients_is_shown_and_its_absence_too() -> None:
     shown = run_script(render(CLIPPED, "torch_dtensor", UPDATED, "clip_grad_norm_"))
-    assert shown.shown, shown.said
-    assert "expected" in shown.said
-    assert "actual" in shown.said
+    assert shown.shown, shown.output
+    assert "expected" in shown.output
+    assert "actual" in shown.output
     assert not run_script(render(CLIPPED, "torch_ddp", UPDATED, "healthy")).shown
 
 
@@ -469,7 +470,7 @@ def test_clipping_of_partial_gradients_is_shown_and_its_absence_too() -> None:
 def test_a_healthy_backend_shows_nothing(backend: str) -> None:
     done = run_script(render(a_case(DEEP), backend, GRADIENT, "healthy"))
     assert not done.shown
-    assert "tolerance" in done.said, "it must have compared, not failed"
+    assert "tolerance" in done.output, "it must have compared, not failed"
 
 
 @pytest.mark.slow
@@ -487,7 +488,7 @@ def test_collectives_and_moves_that_are_healthy_show_nothing() -> None:
     for case, backend, shown in [*cases, (moving, "torch_dtensor", GRADIENT)]:
         done = run_script(render(case, backend, shown, "healthy", plain=True))
         assert not done.shown
-        assert "tolerance" in done.said, done.said
+        assert "tolerance" in done.output, done.output
 
 
 @pytest.mark.slow
@@ -503,7 +504,7 @@ def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
     for case, backend in ((sharded, "torch_fsdp"), (columns, "torch_tp")):
         done = run_script(render(case, backend, GRADIENT, "healthy", plan(case)))
         assert not done.shown
-        assert "tolerance" in done.said, done.said
+        assert "tolerance" in done.output, done.output
 
 
 @pytest.mark.slow
@@ -521,8 +522,8 @@ def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
 )
 def test_faults_alive_on_xla_are_shown(case: Case, backend: str, shown: Fault) -> None:
     done = run_script(render(case, backend, shown, "alive", plan(case), plain=shown.kind != "replicas"))
-    assert done.shown, done.said
-    assert "expected" in done.said
+    assert done.shown, done.output
+    assert "expected" in done.output
 
 
 @pytest.mark.slow
@@ -535,7 +536,7 @@ def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
     assert any("before_optimizations" in name for name in kept)
     assert "func.func @main" in (tmp_path / "artifacts" / kept[0]).read_text()
     pytest.importorskip("jaxlib", reason="needs jaxlib, which torch_xla's flash attention brings")
-    said = replay(Path(sys.executable), tmp_path / "artifacts", UNEVEN.world_size, ABORT.needle)
+    said = recompile(Path(sys.executable), tmp_path / "artifacts", UNEVEN.world_size, ABORT.needle)
     assert said.startswith("diverges: SIGABRT with jaxlib 0.7")
 
 
@@ -557,4 +558,4 @@ def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
 def test_healthy_runs_on_xla_show_nothing(case: Case, backend: str, shown: Fault, said: str) -> None:
     done = run_script(render(case, backend, shown, "healthy"))
     assert not done.shown
-    assert said in done.said, done.said
+    assert said in done.output, done.output

@@ -17,7 +17,7 @@ from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Linear
 from difftest.commands import minimize
-from difftest.commands.minimize import Task, keep, read_task, search
+from difftest.commands.service.reduction import Task, keep, read_task, search
 from difftest.commands.triage import _backends
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import Entry, Ledger
@@ -169,7 +169,7 @@ def wide(case: Case) -> bool:
 
 
 def a_task(campaign: Campaign) -> Task:
-    return read_task(campaign.corpus.root / the_finding(campaign).fingerprint, None, None)
+    return read_task(campaign.corpus.root / the_finding(campaign).fingerprint, (), None)
 
 
 def test_a_finding_is_reduced_and_its_conditions_are_written_down(tmp_path: Path) -> None:
@@ -399,8 +399,8 @@ def test_infrastructure_that_fails_is_no_answer(tmp_path: Path) -> None:
         search(campaign, a_task(campaign), budget=30)
 
 
-@pytest.mark.parametrize("given", [None, ("spmd", "ddp")])
-def test_a_case_needs_one_backend(tmp_path: Path, given: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize("given", [(), ("spmd", "ddp")])
+def test_a_case_needs_one_backend(tmp_path: Path, given: tuple[str, ...]) -> None:
     file = tmp_path / "case.json"
     file.write_bytes(a_case().to_json())
     with pytest.raises(UsageError, match=r"\d backends are given for .*case\.json'; give one with --backend"):

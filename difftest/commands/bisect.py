@@ -1,144 +1,135 @@
-"""`difftest bisect`: between which versions of a package a fault came or went, by its reproducer or its case in an environment of each."""
+"""`difftest bisect`: between which versions of a package a fault appeared or disappeared."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from difftest.commands.reproducer import read_finding
-from difftest.commands.service import case_script
+from difftest.commands.service.bisection import ask_version, read_script
 from difftest.commands.service.environments import COMPANIONS, Environments
-from difftest.commands.service.options import json_option, print_json
-from difftest.commands.service.scripts import SECONDS, run_script
-from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.bisect import Asked, Bisected
-from difftest.findings.bisect import bisect as search
-from difftest.records.corpus import SCRIPT, Corpus
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
+from difftest.commands.service.scripts import SECONDS
+from difftest.commands.service.targets import read_finding
+from difftest.findings.bisect import Asked, Bisected, bisect
 
 TIMES = 3
 HOME = Path("runs/environments")
-REPLAYING = "replaying"
-"""The folder of the environments that have difftest too."""
+WITH_DIFFTEST = "replaying"
+"""The folder, inside that of the environments, of those that have difftest too."""
 
-SAID = {
+MEANINGS = {
     "came": "last good {last}, first bad {first}",
     "went": "last bad {last}, first good {first}",
-    "in all": "shown by every version that could be asked",
-    "in none": "shown by no version that could be asked",
-    "unreliable": "the answers do not say where it came or went",
-    "untold": "no version could be asked",
+    "in all": "shown by every version that gave an answer",
+    "in none": "shown by no version that gave an answer",
+    "unreliable": "the answers do not say where it appeared or disappeared",
+    "untold": "no version gave an answer",
 }
 CONCLUSIVE = ("came", "went")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command was given; the fields are its options."""
+
+    package: str
+    versions: str
+    times: int
+    every: bool
+    companions: tuple[str, ...]
+    environments: Path
+    python: Path | None
+    seconds: float
+    as_json: bool
+
+
 @click.command("bisect")
 @click.argument("target", metavar="FINDING|SCRIPT", type=click.Path(path_type=Path))
-@click.option("--package", default="torch_xla", show_default=True, help="Of which the versions are.")
-@click.option("--versions", required=True, metavar="A,B,...", help="Which to ask, oldest first.")
+@click.option("--package", default="torch_xla", show_default=True, help="The package to bisect.")
+@click.option("--versions", required=True, metavar="A,B,...", help="Its versions, oldest first.")
 @click.option(
-    "--times", type=click.IntRange(min=1), default=TIMES, show_default=True, help="How often each is asked."
+    "--times",
+    type=click.IntRange(min=1),
+    default=TIMES,
+    show_default=True,
+    help="How often to run the script on each version.",
 )
-@click.option("--every", is_flag=True, help="Ask every version, not only those that halve the way.")
+@click.option("--every", is_flag=True, help="Run every version instead of a binary search.")
 @click.option(
     "--with",
     "companions",
     multiple=True,
     metavar="REQUIREMENT",
-    help="Install this too: 'torch=={version}'.  [default: by package]",
+    help="Another requirement to install, such as 'torch=={version}'.  [default: by package]",
 )
 @click.option(
     "--environments",
     type=click.Path(path_type=Path),
     default=HOME,
     show_default=True,
-    help="Where environments are kept.",
+    help="The folder where the environments are kept.",
 )
 @click.option(
     "--python",
     type=click.Path(path_type=Path, exists=True),
-    help="Makes the environments.  [default: this one]",
+    help="The Python that makes the environments.  [default: the one running difftest]",
 )
-@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="How long one run may take.")
+@click.option(
+    "--seconds", type=float, default=SECONDS, show_default=True, help="The longest that one run may take."
+)
 @json_option
 def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
-    """Say between which versions a fault came or went; exit status 1 when that cannot be said.
+    """Find the versions between which a fault appeared or disappeared; exit status 1 when there is no clear answer.
 
-    A finding is asked for by its reproducer, or where it has none by its case, with difftest in every environment. A script must exit 0
-    where the fault is and 1 where it is not.
+    A finding is looked for with its reproducer. If it has none, its case is run, with difftest installed in every environment. A script
+    of your own must exit with status 0 where the fault is present and 1 where it is absent.
     """
-    text, besides = read_script(target)
-    companions = (*(options["companions"] or COMPANIONS.get(options["package"], ())), *besides)
-    root = options["environments"] / REPLAYING if besides else options["environments"]
-    made = Environments(root=root, package=options["package"], companions=companions)
-    made = replace(made, python=options["python"]) if options["python"] else made
+    request = Request(**options)
+    text, extra = read_script(target)
+    environments = _environments(request, extra)
 
     def ask(version: str) -> Asked:
-        asked = ask_version(made, text, version, options["times"], options["seconds"])
-        click.echo(
-            f"{options['package']} {version}: {asked.answer} ({asked.shown} of {asked.times} show it)",
-            err=True,
-        )
+        asked = ask_version(environments, text, version, request.times, request.seconds)
+        shown = f"{asked.shown} of {asked.times} show it"
+        click.echo(f"{request.package} {version}: {asked.answer} ({shown})", err=True)
         return asked
 
-    versions = [version.strip() for version in options["versions"].split(",") if version.strip()]
-    found = search(versions, ask, everyone=options["every"])
-    if options["as_json"]:
-        print_json(
-            {
-                **asdict(found),
-                "asked": [asdict(one) | {"answer": one.answer} for one in found.asked],
-                "package": options["package"],
-            }
-        )
+    versions = [version.strip() for version in request.versions.split(",") if version.strip()]
+    result = bisect(versions, ask, everyone=request.every)
+    if request.as_json:
+        answers = [asdict(one) | {"answer": one.answer} for one in result.asked]
+        print_json({**asdict(result), "asked": answers, "package": request.package})
     else:
-        _tell(options["package"], found)
-    if target.is_dir() and found.verdict in CONCLUSIVE:
-        _keep(target, options["package"], found)
-    return int(found.verdict not in CONCLUSIVE)
+        _print(request.package, result)
+    if target.is_dir() and result.verdict in CONCLUSIVE:
+        _keep(target, request.package, result)
+    return int(result.verdict not in CONCLUSIVE)
 
 
-def read_script(target: Path) -> tuple[str, tuple[str, ...]]:
-    """What is asked, and what that needs installed besides: the script, a finding's reproducer, or a replay of its case.
-
-    `UsageError` where there is none of them.
-    """
-    if target.is_dir() and not (target / SCRIPT).exists():
-        finding, case, _ = read_finding(target)
-        return case_script.script(finding, case), case_script.requirement()
-    file = target / SCRIPT if target.is_dir() else target
-    try:
-        return file.read_text(), ()
-    except (OSError, UnicodeError) as error:
-        msg = f"cannot read {str(file)!r}: {error}"
-        raise UsageError(msg) from error
+def _environments(request: Request, extra: tuple[str, ...]) -> Environments:
+    """The environments of the package's versions, with `extra` requirements; those with extras are kept apart."""
+    companions = (*(request.companions or COMPANIONS.get(request.package, ())), *extra)
+    root = request.environments / WITH_DIFFTEST if extra else request.environments
+    if request.python is None:
+        return Environments(root=root, package=request.package, companions=companions)
+    return Environments(root=root, package=request.package, companions=companions, python=request.python)
 
 
-def ask_version(environments: Environments, text: str, version: str, times: int, seconds: float) -> Asked:
-    """Runs a script so often in a version's environment. Where that cannot be made, nothing is told, and the reason."""
-    try:
-        python = environments.interpreter(version)
-    except InfrastructureError as error:
-        return Asked(version=version, said=str(error))
-    tries = [run_script(text, seconds, str(python)) for _ in range(times)]
-    return Asked(
-        version=version,
-        shown=sum(t.shown for t in tries),
-        absent=sum(t.absent for t in tries),
-        times=times,
-        said=tries[-1].said,
-    )
+def _meaning(result: Bisected) -> str:
+    return MEANINGS[result.verdict].format(last=result.last, first=result.first)
 
 
-def _keep(folder: Path, package: str, found: Bisected) -> None:
-    """The finding says from then on between which versions it came or went."""
-    corpus, name = Corpus(folder.resolve().parent), folder.resolve().name
-    told = SAID[found.verdict].format(last=found.last, first=found.first)
-    corpus.amend(name, evidence={**corpus.finding(name).evidence, f"versions of {package}": told})
+def _keep(folder: Path, package: str, result: Bisected) -> None:
+    """Adds the answer to the finding's evidence."""
+    what = read_finding(folder)
+    evidence = {**what.finding.evidence, f"versions of {package}": _meaning(result)}
+    what.corpus.amend(what.finding.fingerprint, evidence=evidence)
 
 
-def _tell(package: str, found: Bisected) -> None:
-    for asked in found.asked:
+def _print(package: str, result: Bisected) -> None:
+    for asked in result.asked:
         last = asked.said.strip().splitlines()[-1:] or [""]
         click.echo(f"{package} {asked.version}: {asked.answer}; {last[0]}")
-    click.echo(f"{found.verdict}: {SAID[found.verdict].format(last=found.last, first=found.first)}")
+    click.echo(f"{result.verdict}: {_meaning(result)}")

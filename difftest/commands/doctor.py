@@ -10,7 +10,9 @@ import click
 import psutil
 
 from difftest import installed
-from difftest.commands.service.options import json_option, most_ranks, print_json
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
+from difftest.commands.service.ranks import most_ranks
 
 PACKAGES = {
     "numpy": "", "pandas": "", "pyarrow": "", "hypothesis": "",

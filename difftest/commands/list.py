@@ -6,7 +6,8 @@ from pathlib import Path
 import click
 
 from difftest import plugins
-from difftest.commands.service.options import json_option, print_json
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
 
 KINDS = {
     "backends": "workers.backends",

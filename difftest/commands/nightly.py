@@ -25,14 +25,8 @@ from difftest.commands.run import (
     prepared,
     run_cases,
 )
-from difftest.commands.service.options import (
-    Backends,
-    Duration,
-    Names,
-    check_world_size,
-    json_option,
-    most_ranks,
-)
+from difftest.commands.service.options import Backends, Duration, Names, json_option
+from difftest.commands.service.ranks import check_world_size, most_ranks
 from difftest.commands.service.storage import Out, placed
 from difftest.findings.ledger import LEDGER_FILE, Ledger, guarded, read_ledger, utc_today
 from difftest.findings.triage import Status, Triaged, triage

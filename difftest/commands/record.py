@@ -13,14 +13,9 @@ from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
 from difftest.campaign.case_run import Examined
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
-from difftest.commands.service.options import (
-    Backends,
-    Names,
-    check_ranks,
-    check_world_size,
-    json_option,
-    print_json,
-)
+from difftest.commands.service.options import Backends, Names, json_option
+from difftest.commands.service.output import print_json
+from difftest.commands.service.ranks import check_ranks, check_world_size
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 from difftest.records.bundle import EVIDENCE, Recorder, Who

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from difftest.commands.service.options import Names, json_option, print_json
+from difftest.commands.service.options import Names, json_option
+from difftest.commands.service.output import print_json
 
 
 @click.command("report")

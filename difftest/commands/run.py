@@ -15,15 +15,10 @@ from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
-from difftest.commands.service.options import (
-    Backends,
-    Duration,
-    Names,
-    check_world_size,
-    json_option,
-    print_json,
-)
+from difftest.commands.service.options import Backends, Duration, Names, json_option
+from difftest.commands.service.output import print_json
 from difftest.commands.service.progress import Meter
+from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.storage import Out, placed
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, guarded, read_ledger, utc_today

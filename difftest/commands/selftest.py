@@ -17,7 +17,8 @@ from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import IN_DOUBT
 from difftest.campaign.memo import Once
 from difftest.cases.case import Case
-from difftest.commands.service.options import json_option, print_json
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
 from difftest.commands.service.planting import Planting
 from difftest.errors import UsageError
 from difftest.findings.ledger import Ledger, read_ledger, utc_today

@@ -2,7 +2,8 @@
 
 import click
 
-from difftest.commands.service.options import json_option, print_json
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
 from difftest.selftest.support import SAMPLE, Support, markdown, table
 
 

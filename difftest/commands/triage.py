@@ -8,7 +8,9 @@ import click
 
 from difftest import plugins
 from difftest.campaign.campaign import Campaign
-from difftest.commands.service.options import check_ranks, json_option, most_ranks, print_json
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
+from difftest.commands.service.ranks import check_ranks, most_ranks
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import LEDGER_FILE, Entry, read_ledger, utc_today
 from difftest.findings.triage import TIMES, Status, Triaged, triage

@@ -28,7 +28,10 @@ from difftest.records.observation import Observation, read_observations
 OBSERVATIONS = "observations"
 FINDING = "finding.json"
 SCRIPT, SAID = "reproducer.py", "reproducer.txt"
-"""A finding's reproducer, and what it said when it was run."""
+"""A finding's reproducer, and what it printed when it was run."""
+
+ARTIFACTS = "artifacts"
+"""The folder of what XLA compiled when the reproducer was run."""
 
 REDUCED = "reduced.json"
 

@@ -1,4 +1,4 @@
-"""Environments of one version each, made once and kept: what `difftest bisect` runs scripts in."""
+"""Virtual environments with one version of a package each, made once and kept: where `difftest bisect` runs scripts."""
 
 import shutil
 import subprocess
@@ -10,18 +10,21 @@ from pathlib import Path
 from difftest.errors import InfrastructureError
 
 COMPANIONS = {"torch_xla": ("torch=={version}", "numpy"), "torch": ("numpy",)}
-"""What a package needs beside it that its own requirements do not say: torch_xla names no torch, and only its own version's fits."""
+"""What a package needs besides its own requirements: torch_xla does not require torch, and works with its own version of it only."""
 
 MADE = "made"
-"""The file that an environment has once it is whole: its requirements."""
+"""The file that marks an environment as complete; it holds the environment's requirements."""
 
 SECONDS = 3600.0
-MOST_SAID = 2000
+"""The longest that one installer command may take."""
+
+MOST_LOG = 2000
+"""Characters kept of a failed command's standard error, its last ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environments:
-    """Environments of `package` in the folder `root`, each with the requirements of its version; `python` makes them.
+    """Environments of `package` in the folder `root`, one for each version; `python` makes them.
 
     `companions` are further requirements, in which `{version}` stands for the version.
     """
@@ -36,33 +39,32 @@ class Environments:
         return [f"{self.package}=={version}", *(each.format(version=version) for each in self.companions)]
 
     def interpreter(self, version: str) -> Path:
-        """The Python of a version's environment, made where it is not there; `InfrastructureError` where it cannot be."""
-        folder, wanted = (
-            self.root.resolve() / f"{self.package}-{version}",
-            "\n".join(self.requirements(version)),
-        )
+        """The Python of a version's environment, which is made if it is not there; `InfrastructureError` when it cannot be."""
+        folder = self.root.resolve() / f"{self.package}-{version}"
+        requirements = "\n".join(self.requirements(version))
         made = folder / MADE
-        if not (made.is_file() and made.read_text() == wanted):
+        if not (made.is_file() and made.read_text() == requirements):
             shutil.rmtree(folder, ignore_errors=True)
             _call([str(self.python), "-m", "venv", str(folder)])
             _call([*_installer(folder), *self.requirements(version)])
-            made.write_text(wanted)
+            made.write_text(requirements)
         return folder / "bin" / "python"
 
 
 def _installer(folder: Path) -> list[str]:
-    """With uv where it is, which keeps one copy of what environments share; else pip."""
+    """The start of an install command: uv where there is one, because it stores packages that environments share once; else pip."""
     python = str(folder / "bin" / "python")
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     return [uv, "pip", "install", "-q", "-p", python] if uv else [python, "-m", "pip", "install", "-q"]
 
 
 def _call(command: Sequence[str]) -> None:
+    """Runs a command; `InfrastructureError` when it fails, cannot be started or takes longer than `SECONDS`."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)  # noqa: S603  what the user named
     except (OSError, subprocess.TimeoutExpired) as error:
         msg = f"{command[0]}: {error}"
         raise InfrastructureError(msg) from error
     if done.returncode:
-        msg = f"{' '.join(command)}: {done.stderr.strip()[-MOST_SAID:]}"
+        msg = f"{' '.join(command)}: {done.stderr.strip()[-MOST_LOG:]}"
         raise InfrastructureError(msg)

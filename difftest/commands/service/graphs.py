@@ -1,7 +1,7 @@
-"""Replaying a graph on another XLA: the StableHLO that torch_xla died of, compiled by the jaxlib of any Python.
+"""Recompiling a graph with another XLA: the StableHLO that torch_xla crashed on, compiled by the jaxlib of any Python.
 
-It is only compiled, which is what a crash of the compiler needs; wrong numbers would need the graph's inputs. GSPMD is asked for, because
-torch_xla uses it: JAX's own partitioner, Shardy, would ignore the graph's shardings, and nothing would be shown.
+The graph is only compiled, which is enough to show a crash of the compiler; to show wrong numbers the graph's inputs would be needed.
+GSPMD is requested because torch_xla uses it: JAX's own partitioner, Shardy, would ignore the graph's shardings and show nothing.
 """
 
 import re
@@ -22,34 +22,38 @@ from jaxlib.mlir import ir
 print("jaxlib", jaxlib.__version__, flush=True)
 devices = jax.devices()
 assignment = np.arange(ranks).reshape(1, ranks)
-options = compiler.get_compile_options(num_replicas=1, num_partitions=ranks, device_assignment=assignment, use_spmd_partitioning=True)
+options = compiler.get_compile_options(
+    num_replicas=1, num_partitions=ranks, device_assignment=assignment, use_spmd_partitioning=True
+)
 options.executable_build_options.use_shardy_partitioner = False
 with mlir.make_ir_context():
     compiler.backend_compile_and_load(devices[0].client, ir.Module.parse(text), devices, options, [])
 print("compiled")
 """
 SECONDS = 300.0
+INCONCLUSIVE = "inconclusive"
 
 
-def replay(python: Path, graphs: Path, ranks: int, needle: str) -> str:
-    """What becomes of the last graph in the folder `graphs`: `diverges` when it dies saying `needle`, `agrees` when it compiles.
+def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
+    """Compiles the last graph in the folder `graphs` with the jaxlib of `python`, for `ranks` devices.
 
-    Anything else (no jax there, another interface, another death) is `no telling`, with the reason.
+    The result begins with `diverges` when the compiler dies with `needle` in its message, and with `agrees` when it compiles.
+    Anything else (no jax there, another interface, another death) begins with `INCONCLUSIVE` and says why.
     """
     saved = sorted(graphs.glob("graph*.stablehlo.txt"))
     if not saved:
-        return "no telling: no StableHLO was kept"
+        return f"{INCONCLUSIVE}: no StableHLO was kept"
     command = [str(python), "-c", COMPILE, str(saved[-1]), str(ranks)]
     try:
-        done = subprocess.run(  # noqa: S603
+        done = subprocess.run(  # noqa: S603  the user named this Python
             command, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"no telling: {error}"
-    found = re.search(r"^jaxlib (\S+)", done.stdout, re.MULTILINE)
-    where = f"jaxlib {found[1]}" if found else "that Python"
+        return f"{INCONCLUSIVE}: {error}"
+    version = re.search(r"^jaxlib (\S+)", done.stdout, re.MULTILINE)
+    compiler = f"jaxlib {version[1]}" if version else "that Python"
     if "compiled" in done.stdout.splitlines():
-        return f"agrees: it compiles with {where}"
+        return f"agrees: it compiles with {compiler}"
     if done.returncode < 0 and needle and needle in done.stderr:
-        return f"diverges: {signal.Signals(-done.returncode).name} with {where}, the same message"
-    return f"no telling: {where}: {''.join(done.stderr.strip().splitlines()[-1:])[:200]}"
+        return f"diverges: {signal.Signals(-done.returncode).name} with {compiler}, the same message"
+    return f"{INCONCLUSIVE}: {compiler}: {''.join(done.stderr.strip().splitlines()[-1:])[:200]}"

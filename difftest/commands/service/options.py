@@ -1,26 +1,18 @@
-"""Options and checks that several commands share."""
+"""The options that several commands share, and the types of their values."""
 
-import json
-import os
 import re
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from difftest import plugins
-from difftest.cases.case import Case
-from difftest.cases.layout import MOST_RANKS
 from difftest.errors import UsageError
-
-RANKS_PER_CPU = 8
-"""How many ranks a CPU can carry: more starve in their collectives (16 on 2 CPUs were tried)."""
+from difftest.findings.ledger import LEDGER_FILE
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object on standard output and nothing else there."
-)
+FAIL_ON = ("new", "any", "infra", "never")
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -33,71 +25,89 @@ class Names(click.ParamType[tuple[str, ...]]):
 
     def convert(
         self,
-        value: Any,  # noqa: ANN401
+        value: Any,  # noqa: ANN401  what click hands over
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> tuple[str, ...]:
-        """The names, all known; wrong usage otherwise."""
+        """The names; wrong usage when one of them does not exist."""
         if isinstance(value, tuple):
             return value
         try:
-            return self._known(tuple(part.strip() for part in value.split(",")))
+            return self._required(tuple(part.strip() for part in value.split(",")))
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
-    def _known(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _required(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return plugins.require(self._package, names)
 
 
 class Backends(Names):
-    """A comma-separated list of backends, each with its environment where it has one (`xla_spmd@2.8`)."""
+    """A comma-separated list of backends, each with the name of its environment if it has one (`xla_spmd@2.8`)."""
 
     def __init__(self) -> None:
         super().__init__("workers.backends")
 
-    def _known(self, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _required(self, names: tuple[str, ...]) -> tuple[str, ...]:
         from workers.backends import candidates
 
         return tuple(candidates(names))
 
 
 class Duration(click.ParamType[float]):
-    """A time such as 90s, 10m or 2h, in seconds; none is no time, for who asks for a budget of 0 does not mean one without end."""
+    """A time such as 90s, 10m or 2h, in seconds. 0 is refused: a budget of 0 must not mean a budget without end."""
 
     name = "10m"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401  what click hands over
         """Seconds; wrong usage for anything else."""
         if isinstance(value, float):
             return value
-        told = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", value)
-        if not told or not float(told[1]):
-            self.fail(
-                f"{value!r} is no duration; allowed: a number above 0 and s, m or h, such as 10m", param, ctx
-            )
-        return float(told[1]) * UNITS[told[2]]
+        duration = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", value)
+        if not duration or not float(duration[1]):
+            allowed = "a number above 0 and s, m or h, such as 10m"
+            self.fail(f"{value!r} is not a duration; allowed: {allowed}", param, ctx)
+        return float(duration[1]) * UNITS[duration[2]]
 
 
-def most_ranks() -> int:
-    """The largest world size this machine allows."""
-    return min(MOST_RANKS, RANKS_PER_CPU * (os.cpu_count() or 1))
-
-
-def check_world_size(wanted: int) -> None:
-    """Wrong usage where this machine does not allow meshes of so many ranks."""
-    if not 1 <= wanted <= most_ranks():
-        msg = f"--max-world-size is {wanted}; this machine allows 1 to {most_ranks()}"
-        raise click.UsageError(msg)
-
-
-def check_ranks(case: Case) -> Case:
-    """`case`, or `UsageError` when its mesh is larger than this machine allows."""
-    if case.world_size > most_ranks():
-        msg = f"case {case.id} has a mesh of {case.world_size} ranks; this machine allows at most {most_ranks()}"
-        raise UsageError(msg)
-    return case
-
-
-def print_json(known: Mapping[str, Any]) -> None:
-    """One object on standard output."""
-    click.echo(json.dumps(known, indent=2, sort_keys=True))
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on standard output."
+)
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    default=0,
+    show_default=True,
+    help="Seed of the generated cases. Case i of a seed is the same on every machine.",
+)
+paths_option = click.option(
+    "--paths",
+    type=Names("generators.paths"),
+    default=(),
+    help="Use only these parallelism paths.  [default: all]",
+)
+backends_option = click.option(
+    "--backends", type=Backends(), default=(), help="Use only these backends.  [default: all]"
+)
+max_world_size_option = click.option(
+    "--max-world-size", type=int, default=8, show_default=True, help="The largest number of ranks of a case."
+)
+workers_option = click.option(
+    "--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the number of CPUs]"
+)
+address_option = click.option(
+    "--address", help="The Ray cluster to join.  [default: start one on this machine]"
+)
+ledger_option = click.option(
+    "--known",
+    "ledger",
+    type=click.Path(path_type=Path),
+    default=LEDGER_FILE,
+    help="The ledger of known faults, a TOML file.  [default: the project's]",
+)
+fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    default="new",
+    show_default=True,
+    help="Exit with status 1 on: new findings, any findings, infrastructure trouble, or never.",
+)

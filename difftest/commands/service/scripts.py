@@ -1,6 +1,6 @@
 """Running a reproducer: in a fresh process, a folder and an environment of its own, with a time limit.
 
-The same script, run once more under `DRIVER`, leaves behind what XLA was given and what it made of it.
+The same script, run once more under `DRIVER`, leaves XLA's input and what XLA compiled it to.
 """
 
 import os
@@ -16,10 +16,12 @@ from pathlib import Path
 SECONDS = 300.0
 """How long a script may take, imports and the wait for a hang included."""
 
-MOST_SAID = 20_000
+MOST_OUTPUT = 20_000
+"""Characters kept of what a script prints, its last ones."""
+
 TRACEBACK = "Traceback (most recent call last)"
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
-"""All that a script finds of this process's environment: what else it needs it sets itself."""
+"""The only variables of this process's environment that a script inherits; it sets any others that it needs."""
 
 DRIVER = """
 import runpy, sys
@@ -39,7 +41,10 @@ torch_xla.sync = saved
 sys.argv = [script, "run"]
 runpy.run_path(script, run_name="__main__")
 """
-"""Runs a script on XLA and saves the StableHLO of the first graphs, each before it is compiled: a crash may be the compiler's."""
+"""Runs a script on XLA and saves the StableHLO of the first four graphs, each before it is compiled.
+
+It has to be before: the crash that the script shows may be the compiler's.
+"""
 
 GRAPHS = (
     "*.stablehlo.txt",
@@ -47,43 +52,43 @@ GRAPHS = (
     "*after_optimizations.txt",
     "*buffer-assignment.txt",
 )
-"""What is kept: StableHLO, HLO before and after optimization, and buffer assignment."""
+"""The files to keep: StableHLO, HLO before and after optimization, and buffer assignment."""
 
 MOST_FILES, MOST_BYTES = 16, 1_000_000
-"""At most so many files of at most so many bytes each are kept."""
+"""The most files to keep, and the most bytes of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """A script that was run: whether it ended with status 0, and what it printed, its standard error too where it did not.
+class ScriptRun:
+    """A script that was run, and what it printed: standard output, followed by standard error where its status was not 0.
 
-    `absent`: it ended with status 1 of its own accord. One that Python ended because of an exception has told nothing.
+    `shown`: it ended with status 0, so the fault is there. `absent`: it ended with status 1 by itself, so the fault is not there.
+    Neither holds when Python ended it because of an exception, or when it ended in any other way: that is inconclusive.
     """
 
     text: str
     shown: bool
-    said: str
+    output: str
     absent: bool = False
 
 
-def run_script(text: str, seconds: float = SECONDS, python: str = sys.executable) -> Tried:
-    """Runs a script in a Python; one that does not end in time shows nothing."""
+def run_script(text: str, seconds: float = SECONDS, python: str = sys.executable) -> ScriptRun:
+    """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive."""
     with tempfile.TemporaryDirectory(prefix="difftest-reproducer-") as folder:
         file = Path(folder) / "reproducer.py"
         file.write_text(text)
         status, out, log = _execute([python, str(file)], Path(folder), {}, seconds)
     if status is None:
-        return Tried(text=text, shown=False, said=f"not finished after {seconds:g} s\n")
-    said = out if status == 0 else out + log
-    return Tried(
-        text=text, shown=status == 0, said=said[-MOST_SAID:], absent=status == 1 and TRACEBACK not in log
-    )
+        return ScriptRun(text=text, shown=False, output=f"not finished after {seconds:g} s\n")
+    output = out if status == 0 else out + log
+    absent = status == 1 and TRACEBACK not in log
+    return ScriptRun(text=text, shown=status == 0, output=output[-MOST_OUTPUT:], absent=absent)
 
 
 def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str, ...]:
-    """Runs a script on XLA once more and keeps its graphs in `folder`, in place of older ones; the files' names.
+    """Runs a script on XLA once more, replaces the contents of `folder` by its graphs, and returns the names of their files.
 
-    How it ends does not matter. Files that are too large, or beyond the greatest number, are left out.
+    How the script ends does not matter. Files over `MOST_BYTES`, and those after the first `MOST_FILES`, are left out.
     """
     with tempfile.TemporaryDirectory(prefix="difftest-graphs-") as made:
         dump, file = Path(made) / "graphs", Path(made) / "reproducer.py"
@@ -91,17 +96,20 @@ def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str,
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={dump} --xla_dump_hlo_as_text"}
         _execute([sys.executable, "-c", DRIVER, str(dump), str(file)], Path(made), flags, seconds)
-        found = [one for pattern in GRAPHS for one in sorted(dump.glob(pattern))]
-        kept = [one for one in found if one.stat().st_size <= MOST_BYTES][:MOST_FILES]
+        dumped = [graph for pattern in GRAPHS for graph in sorted(dump.glob(pattern))]
+        kept = [graph for graph in dumped if graph.stat().st_size <= MOST_BYTES][:MOST_FILES]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        return tuple(Path(shutil.copy(one, folder)).name for one in kept)
+        return tuple(Path(shutil.copy(graph, folder)).name for graph in kept)
 
 
 def _execute(
     command: list[str], folder: Path, more: Mapping[str, str], seconds: float
 ) -> tuple[int | None, str, str]:
-    """Exit status, standard output and standard error; no status when the time ran out. Its process group dies with it."""
+    """Exit status, standard output and standard error; the status is None when the time ran out.
+
+    All processes of the command's process group are killed at the end.
+    """
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | dict(more)
     with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
@@ -113,17 +121,17 @@ def _execute(
             status = None
         finally:
             _kill(process)
-    said, logged = (_without_gloo((folder / name).read_text(errors="replace")) for name in ("out", "log"))
-    return status, said, logged
+    printed, logged = (_without_gloo((folder / name).read_text(errors="replace")) for name in ("out", "log"))
+    return status, printed, logged
 
 
 def _without_gloo(text: str) -> str:
-    """What was printed without gloo's lines about who is connected, which come in any order."""
+    """`text` without gloo's lines about connections, whose order changes from run to run."""
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("[Gloo]"))
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a script with all processes it started."""
+    """Kills a script and all processes that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,0 +1,66 @@
+"""Where a command's runs are executed: a Ray cluster, its pool of workers, and the backends that run there."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+
+from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute
+from difftest.records.corpus import Corpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster that has been joined. `execute` may be called from up to `workers` threads at a time."""
+
+    backends: Mapping[str, ModuleType]
+    execute: Execute
+    workers: int
+
+    def campaign(
+        self,
+        name: str,
+        corpus: Corpus,
+        *,
+        backends: Mapping[str, BackendTraits] | None = None,
+        twice_every: int = 0,
+    ) -> Campaign:
+        """A campaign that runs here, on `backends` or else on all of the cluster's."""
+        return Campaign(
+            name=name,
+            backends=self.backends if backends is None else backends,
+            execute=self.execute,
+            corpus=corpus,
+            workers=self.workers,
+            twice_every=twice_every,
+        )
+
+    def execute_within(self, deadline: float) -> Execute:
+        """As `execute`, in a second pool of workers that ends each run after `deadline` seconds."""
+        from workers.cluster import dispatch
+
+        return dispatch.Pool(self.workers, deadline=deadline).execute
+
+
+@contextmanager
+def on_cluster(
+    backends: Mapping[str, ModuleType],
+    *,
+    workers: int | None,
+    address: str | None = None,
+    required: Iterable[str] | None = None,
+    deadline: float | None = None,
+) -> Iterator[Cluster]:
+    """Joins the Ray cluster at `address`, or starts one on this machine, with as many `workers`, by default its CPUs.
+
+    `required` are the backends whose packages the workers must have: by default the oracle and all `backends`. A run ends after
+    `deadline` seconds, by default the workers' own. `InfrastructureError` when there is no cluster, or a required package is missing.
+    """
+    from workers.cluster import dispatch, start
+    from workers.isolate import limits
+
+    with start.cluster(address, workers) as count:
+        pool = dispatch.Pool(count, deadline=limits.DEADLINE_SECONDS if deadline is None else deadline)
+        for name in (ORACLE, *backends) if required is None else required:
+            pool.require(name)
+        yield Cluster(backends=backends, execute=pool.execute, workers=count)

@@ -1,0 +1,84 @@
+"""What a draft issue quotes besides the finding: its measurement, versions, environment and files; and how many drafts a day allows."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from difftest import installed
+from difftest.cases.case import Case
+from difftest.findings.ledger import utc_today
+from difftest.judge.measured import Measurement
+from difftest.records.corpus import ARTIFACTS, Corpus
+from difftest.records.finding import Finding
+
+DRAFT = "issue.md"
+MOST_A_DAY = 5
+COLLECT_SECONDS = 120.0
+
+
+def limit_reached(folder: Path, most: int) -> str | None:
+    """Why no more than the other drafts of the corpus may be written today (UTC); None if one more may.
+
+    `folder` is the finding's, and a draft's day is the one on which its file was last written.
+    """
+    today = utc_today()
+    others = (file for file in folder.parent.glob(f"*/{DRAFT}") if file.parent != folder)
+    count = sum(datetime.fromtimestamp(file.stat().st_mtime, UTC).date() == today for file in others)
+    if count < most:
+        return None
+    return f"{count} findings of this corpus were drafted today, and {most} a day are allowed"
+
+
+def measurement_of(corpus: Corpus, finding: Finding) -> Measurement | None:
+    """The diverging tensor's measurement in the run that the finding is from; None if nothing was measured."""
+    for run in corpus.observations():
+        if (
+            run.case == finding.case
+            and run.backend == finding.divergence.backend
+            and finding.fingerprint in run.fingerprints
+        ):
+            place = (finding.divergence.stage, finding.divergence.tensor)
+            return next((m for m in run.measurements if (m.stage, m.tensor) == place), None)
+    return None
+
+
+def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
+    """Versions by package: those that the finding's run reported, and for other packages those that are installed here.
+
+    The latter need not be what ran, and their names say so.
+    """
+    run = "in the run" if case.id == finding.case else "in the original case's run"
+    reported = tuple(
+        (f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip()
+    )
+    here = tuple(
+        (f"{name} (where this was drafted)", installed.version(name) or "not installed")
+        for name in installed.COMPUTING
+        if name not in finding.environment
+    )
+    device = finding.environment.get("device") if finding.divergence.side == "xla" else None
+    return (*reported, *here, *((("PJRT device", device),) if device else ()))
+
+
+def collect_env(python: str = sys.executable) -> str:
+    """The output of `torch.utils.collect_env` in the workers' Python, or why there is none."""
+    try:
+        done = subprocess.run(  # noqa: S603  our own Python
+            [python, "-P", "-m", "torch.utils.collect_env"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COLLECT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"collect_env did not run: {error}"
+    if done.returncode == 0:
+        return done.stdout
+    return f"collect_env failed: {done.stderr.strip().splitlines()[-1:]}"
+
+
+def artifacts(folder: Path) -> tuple[str, ...]:
+    """The files in a finding's folder of artifacts, as paths relative to the finding's `folder`, sorted."""
+    files = (file for file in (folder / ARTIFACTS).glob("*") if file.is_file())
+    return tuple(sorted(f"{ARTIFACTS}/{file.name}" for file in files))

@@ -1,0 +1,32 @@
+"""How many ranks this machine can run at a time, and the checks of what asks for more."""
+
+import os
+
+import click
+
+from difftest.cases.case import Case
+from difftest.cases.layout import MOST_RANKS
+from difftest.errors import UsageError
+
+RANKS_PER_CPU = 8
+"""How many ranks a CPU can carry: with more, they starve in collectives (tried: 16 ranks on 2 CPUs)."""
+
+
+def most_ranks() -> int:
+    """The largest world size that this machine allows."""
+    return min(MOST_RANKS, RANKS_PER_CPU * (os.cpu_count() or 1))
+
+
+def check_world_size(max_world_size: int) -> None:
+    """Raises `click.UsageError` when this machine cannot run meshes of up to `max_world_size` ranks."""
+    if not 1 <= max_world_size <= most_ranks():
+        msg = f"--max-world-size is {max_world_size}; this machine allows 1 to {most_ranks()}"
+        raise click.UsageError(msg)
+
+
+def check_ranks(case: Case) -> Case:
+    """`case` itself; `UsageError` when its mesh has more ranks than this machine allows."""
+    if case.world_size > most_ranks():
+        msg = f"case {case.id} has a mesh of {case.world_size} ranks; this machine allows at most {most_ranks()}"
+        raise UsageError(msg)
+    return case

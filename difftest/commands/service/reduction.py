@@ -1,0 +1,111 @@
+"""One reduction: which case to reduce to what, the search with its journal, and where the result goes."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
+from difftest.campaign.campaign import Campaign
+from difftest.cases.case import Case
+from difftest.commands.service.targets import read_target
+from difftest.errors import UsageError
+from difftest.findings.triage import steady
+from difftest.records.case_files import write_case
+from difftest.records.corpus import FINDING, REDUCED, Corpus
+from difftest.reduce.journal import Journal
+from difftest.reduce.search import Reduced, reduce
+
+UNSTEADY_TRIES = 3
+"""How often a case is run before it counts as not showing a fault that comes and goes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What to reduce: `case`, as far as it still shows `fingerprint` on `backend`; if empty, what it shows first.
+
+    `file` is where the reduced case goes, `in_corpus` whether that is the finding's own reduced case.
+    """
+
+    case: Case
+    backend: str
+    fingerprint: str
+    tries: int
+    file: Path
+    in_corpus: bool
+
+    @property
+    def journal(self) -> Path:
+        """The file of the search's results so far, one for each fingerprint.
+
+        A fingerprint names its backend, and the results for one fault say nothing about another.
+        """
+        return self.file.with_name(f"reduction-{self.fingerprint}.jsonl")
+
+
+def read_task(target: Path, backends: tuple[str, ...], out: Path | None) -> Task:
+    """The task that the arguments describe.
+
+    `UsageError` when a case is given without its backend, when several backends are given, and when the result would replace a finding's
+    own reduced case.
+    """
+    what = read_target(target)
+    chosen = backends or ((what.finding.divergence.backend,) if what.finding else ())
+    if len(chosen) != 1:
+        msg = f"{len(chosen)} backends are given for {str(target)!r}; give one with --backend"
+        raise UsageError(msg)
+    folder = target if target.is_dir() else target.parent
+    own = what.finding is not None and chosen == (what.finding.divergence.backend,)
+    file = out or folder / REDUCED
+    in_corpus = own and out is None
+    if not in_corpus:
+        _require_free(file)
+    return Task(
+        case=what.case,
+        backend=chosen[0],
+        fingerprint=what.finding.fingerprint if what.finding and own else "",
+        tries=1 if what.finding is None or steady(what.finding) else UNSTEADY_TRIES,
+        file=file,
+        in_corpus=in_corpus,
+    )
+
+
+def _require_free(file: Path) -> None:
+    """`UsageError` if `file` is reserved for a finding's own reduced case, which triage and reproducers use."""
+    if file.name == REDUCED and (file.parent / FINDING).exists():
+        msg = (
+            f"{str(file)!r} is kept for the finding's own reduction; "
+            "give another file with --out, or the finding's folder alone"
+        )
+        raise UsageError(msg)
+
+
+def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] | None:
+    """Reduces the task's case in at most `budget` runs; returns the task with its fingerprint filled in.
+
+    None if the case does not show its fault. The journal stays until the search is complete.
+    """
+    if not task.fingerprint:
+        first = shown(rerun(campaign, task.case, task.backend))
+        if first in (AGREES, UNTOLD):
+            return None
+        task = replace(task, fingerprint=first)
+    journal = Journal(task.journal)
+    reduced = reduce(
+        task.case,
+        shows(campaign, task.backend, task.fingerprint, task.tries),
+        possible=lambda case: campaign.backends[task.backend].unsupported(case) is None,
+        budget=budget,
+        parallel=campaign.workers,
+        journal=journal,
+    )
+    if reduced is None or reduced.complete:
+        journal.close()
+    return (task, reduced) if reduced else None
+
+
+def keep(task: Task, reduced: Reduced) -> None:
+    """Writes the reduced case; for a finding's own, also its necessary conditions."""
+    if task.in_corpus:
+        corpus = Corpus(task.file.resolve().parent.parent)
+        corpus.save_reduced(task.fingerprint, reduced.case, reduced.conditions)
+    else:
+        write_case(task.file, reduced.case)

@@ -1,0 +1,93 @@
+"""Making a reproducer: what one more run of the case shows, and the scripts that are tried until one of them shows it too."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from difftest.campaign.campaign import ORACLE
+from difftest.campaign.case_run import IN_DOUBT
+from difftest.cases.case import Case
+from difftest.cases.exactness import inexact
+from difftest.commands.service.scripts import ScriptRun, run_script
+from difftest.judge.comparator import divergences_in_order
+from difftest.judge.measured import measure_run
+from difftest.judge.outcome import Failure
+from difftest.records.finding import Finding
+
+if TYPE_CHECKING:
+    from reports.reproducer.script import Fault
+
+NO_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init")
+"""The checks whose findings no script can show: they compare runs, or look at something other than a run's numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """The script that showed the fault, else the last that did not, None if none was run; and why there is no reproducer.
+
+    `reason` is None when there is one.
+    """
+
+    reason: str | None
+    script: ScriptRun | None = None
+
+
+def reproduce(finding: Finding, case: Case) -> Reproduction:
+    """Looks for a script that shows `finding`, starting from one more run of `case`."""
+    if reason := _refusal(finding, case):
+        return Reproduction(reason=reason)
+    fault = observe(finding, case)
+    if isinstance(fault, str):
+        return Reproduction(reason=fault)
+    last = None
+    for text in _scripts(finding, case, fault):
+        last = run_script(text)
+        if last.shown:
+            return Reproduction(reason=None, script=last)
+    return Reproduction(reason="the script does not show the fault", script=last)
+
+
+def observe(finding: Finding, case: Case) -> "Fault | str":
+    """What a script must show, from one more run of `case`; in words, why there is nothing to show."""
+    from reports.reproducer import reproducer
+    from workers.isolate import sandbox
+
+    truth = sandbox.run(case, ORACLE, options=IN_DOUBT if finding.divergence.ratio is not None else {})
+    outcome = sandbox.run(case, finding.divergence.backend)
+    if isinstance(truth, Failure):
+        return f"the float64 reference failed: {truth.kind}: {truth.message}"
+    exact = inexact(case) is None
+    run = measure_run(case, finding.divergence.backend, finding.divergence.side, truth, outcome, exact=exact)
+    divergences = divergences_in_order(run)
+    divergence = next((d for d in divergences if d.fingerprint == finding.fingerprint), None)
+    if divergence is None:
+        instead = divergences[0].fingerprint if divergences else "agrees with the oracle"
+        return f"case {case.id} does not show it now, but {instead}"
+    measurement = run.measured.get((divergence.step, divergence.stage, divergence.tensor))
+    return reproducer.fault(divergence, outcome, measurement) or _no_script_shows(divergence.check)
+
+
+def _refusal(finding: Finding, case: Case) -> str | None:
+    """Why there can be no script, as far as that is certain before anything is run; None where there can be one."""
+    from reports.reproducer import reproducer
+
+    if finding.divergence.check in NO_NUMBERS:
+        return _no_script_shows(finding.divergence.check)
+    return reproducer.refusal(case, finding.divergence.backend)
+
+
+def _no_script_shows(check: str) -> str:
+    return f"no script can show a finding of the check {check!r}, which looks at more than a run's numbers"
+
+
+def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
+    """The scripts to try, shortest first: few faults need the case's own numbers."""
+    from reports.reproducer import reproducer, spelling
+    from workers.training import tp_plan
+
+    title = f"{finding.divergence.backend}, {spelling.brief(finding.divergence.detail)}"
+    parallelised = case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case)
+    plan = tp_plan.plan(case) if parallelised else {}
+    if reproducer.any_numbers(case, fault, finding.divergence.ratio):
+        yield reproducer.render(case, finding.divergence.backend, fault, title, plan, plain=True)
+    yield reproducer.render(case, finding.divergence.backend, fault, title, plan)
