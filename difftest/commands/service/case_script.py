@@ -26,7 +26,9 @@ SHOWN, ABSENT, INCONCLUSIVE = 0, 1, 2
 
 def script(finding: Finding, case: Case) -> str:
     """The script that runs `case` and looks for `finding`."""
-    return TEXT.format(case=case.to_json(), backend=finding.divergence.backend, fingerprint=finding.fingerprint)
+    return TEXT.format(
+        case=case.to_json(), backend=finding.divergence.backend, fingerprint=finding.fingerprint
+    )
 
 
 def requirement(root: Path = ROOT) -> tuple[str, str]:
