@@ -12,6 +12,7 @@ from difftest.judge.events import Events
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
 from workers.torch import process_groups
+from workers.training.pieces import sharded
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,13 +47,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
         alone = case.unsharded().layout.mesh
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        return Sharded(
-            shape=tuple(tensor.shape),
-            dtype=dtype,
-            placements=replicated(alone),
-            pieces={0: tensor.double().numpy().copy()},
-        )
+        return sharded(tensor, replicated(alone), {0: tensor.double().numpy().copy()})
 
     yield Session(
         dtype=torch.float64,

@@ -20,6 +20,7 @@ SIDE = "torch"
 FRAMEWORK = "torch"
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
+environment = process_groups.environment
 
 
 def unsupported(case: Case) -> str | None:
@@ -29,11 +30,6 @@ def unsupported(case: Case) -> str | None:
     if not process_groups.cuts_rows_only(case):
         return "DistributedDataParallel is fed rows; the layout cuts the batch along the sequence"
     return None
-
-
-def environment(_case: Case) -> dict[str, str]:
-    """Nothing special."""
-    return {}
 
 
 @contextmanager

@@ -21,16 +21,12 @@ SIDE = "torch"
 FRAMEWORK = "torch"
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
+environment = process_groups.environment
 
 
 def unsupported(case: Case) -> str | None:
     """Every layout can be written as DTensor placements; where an operator has no rule, that is a result. Not so collectives."""
     return redistribution.refusal(case)
-
-
-def environment(_case: Case) -> dict[str, str]:
-    """Nothing special."""
-    return {}
 
 
 @contextmanager
@@ -40,7 +36,7 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     from workers.training.session import Session
 
     with process_groups.joined(case, rank, rendezvous) as member:
-        facts = process_groups.environment(member)
+        facts = process_groups.describe(member)
         yield Session(
             dtype=process_groups.dtype_of(case),
             place=partial(_place, member),

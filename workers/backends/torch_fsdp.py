@@ -22,6 +22,7 @@ SIDE = "torch"
 FRAMEWORK = "torch"
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
+environment = process_groups.environment
 
 
 def unsupported(case: Case) -> str | None:
@@ -63,11 +64,6 @@ def _uneven(case: Case, placements: dict[str, Shard | Replicate], shape: tuple[i
     return bool(
         shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh)
     )
-
-
-def environment(_case: Case) -> dict[str, str]:
-    """Nothing special."""
-    return {}
 
 
 @contextmanager

@@ -25,6 +25,7 @@ SIDE = "torch"
 FRAMEWORK = "torch"
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
+environment = process_groups.environment
 
 ALONE = "dp_shard"
 """The axis of one rank beside which a data axis only replicates."""
@@ -35,11 +36,6 @@ def unsupported(case: Case) -> str | None:
     if not process_groups.cuts_rows_only(case):
         return "parallelize_module is fed rows; the layout cuts the batch along the sequence"
     return tp_plan.refusal(case) or _no_clipping(case) or _no_data_parallelism(case)
-
-
-def environment(_case: Case) -> dict[str, str]:
-    """Nothing special."""
-    return {}
 
 
 @contextmanager

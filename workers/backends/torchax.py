@@ -23,6 +23,7 @@ from difftest.cases.layers import Collective, Redistribute, walk
 from difftest.cases.layout import Placements, ways
 from difftest.judge.outcome import Sharded
 from workers.cards import ON_CARDS, PLATFORMS, cards
+from workers.training.pieces import sharded
 from workers.xla import devices, sharding
 
 if TYPE_CHECKING:
@@ -206,12 +207,7 @@ def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
     }
     shards = [held[device.id] for device in world.mesh.devices.flat]
     pieces = sharding.cut(array.shape, shards, placements, world.case.layout.mesh)
-    return Sharded(
-        shape=tuple(array.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        placements=placements,
-        pieces=pieces,
-    )
+    return sharded(tensor, placements, pieces, tuple(array.shape))
 
 
 def _describe() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """DTensor's `distribute_tensor` on XLA for its annotation alone: the module keeps its plain parameters, which are sharded in place.
 
-`xla_dtensor` puts the result of the same call in the parameter's place, `xla_tp` lets `parallelize_module` do it: what fails there works
-here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them alone: the numbers are the same, and the check on
-annotations tells.
+`xla_dtensor` puts the result of the same call in the parameter's place, `xla_tp` lets `parallelize_module` do it: what fails
+there works here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them alone: the numbers are the same,
+and the check of annotations reports it.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from workers.xla import devices, sharding
+from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,33 +19,26 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PRELOAD = devices.PRELOAD
-environment = devices.environment
+PRELOAD = spmd.PRELOAD
+processes = spmd.processes
+environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Every layout can be annotated; a kernel must be told its sharding itself, which is another backend's way."""
+    """Every layout can be annotated; but a kernel needs its sharding as an argument, which is another backend's way."""
     if case.model.flash_attentions:
         return "an annotation does not reach into a Pallas kernel; xla_spmd names its partition_spec"
     return None
 
 
-def processes(_case: Case) -> int:
-    """One: it drives all devices."""
-    return 1
-
-
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
-    from workers.training.build import tie
-
     world = sharding.join(case)
     mesh = sharding.device_mesh(world)
 
     def place(module: "nn.Module") -> "nn.Module":
-        module = module.to(world.device)
-        tie(module, case.model)
+        module = world.move(module)
         for name, parameter in module.named_parameters():
             sharding.distribute(parameter, mesh, case.layout.parameters[name])
         return module
@@ -55,5 +48,4 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         sharding.distribute(moved, mesh, case.layout.batch)
         return moved
 
-    with sharding.session(world, place, feed) as joined:
-        yield joined
+    yield spmd.session(world, place, feed)

@@ -1,7 +1,7 @@
 """DTensor on XLA as its documentation has it: `distribute_tensor` over an "xla" mesh for every parameter and batch.
 
-The parameters are *replaced* by what it returns, as `parallelize_module` and `distribute_module` do on every other device. With
-torch_xla 2.9.0 such a module cannot run (pytorch/xla#8534, #9472): that is for the service to find, so nothing here works around it.
+The parameters are *replaced* by its results, as `parallelize_module` and `distribute_module` do on every other device. With
+torch_xla 2.9.0 such a module cannot run (pytorch/xla#8534, #9472). The service must find that, so nothing here works around it.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from workers.training import redistribution
-from workers.xla import devices, sharding
+from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,18 +19,14 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PRELOAD = devices.PRELOAD
-environment = devices.environment
+PRELOAD = spmd.PRELOAD
+processes = spmd.processes
+environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
     """Every layout is a list of DTensor placements; only collectives are not for DTensors."""
     return redistribution.refusal(case)
-
-
-def processes(_case: Case) -> int:
-    """One: it drives all devices."""
-    return 1
 
 
 @contextmanager
@@ -45,8 +41,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     mesh = sharding.device_mesh(world)
 
     def place(module: "nn.Module") -> "nn.Module":
-        module = module.to(world.device)
-        tie(module, case.model)
+        module = world.move(module)
         for name, parameter in list(module.named_parameters()):
             path, _, own = name.rpartition(".")
             placed = nn.Parameter(sharding.distribute(parameter, mesh, case.layout.parameters[name]))
@@ -57,5 +52,4 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     def feed(tensor: "Tensor") -> "Tensor":
         return sharding.distribute(tensor, mesh, case.layout.batch)
 
-    with sharding.session(world, place, feed, Operators(move=redistribution.mover(mesh))) as joined:
-        yield joined
+    yield spmd.session(world, place, feed, Operators(move=redistribution.mover(mesh)))

@@ -1,18 +1,20 @@
 """`SpmdFullyShardedDataParallel`: torch_xla's FSDP under SPMD, which shards each parameter's largest dim over a mesh axis named "fsdp".
 
-The layout's last axis goes by that name; one before it is the wrapper's `extra_data_axis`, over which the batch is cut too.
+The wrapper knows the layout's last axis by that name; an axis before it is the wrapper's `extra_data_axis`, over which the batch
+is cut too.
 
-The other FSDP of torch_xla, `XlaFullyShardedDataParallel` over replicas, has no backend: its graph depends on the rank, so that on the CPU,
-where replicas must share one compiled program, it waits for itself forever, and on a TPU it has not been tried.
+The other FSDP of torch_xla, `XlaFullyShardedDataParallel` over replicas, has no backend: its graph depends on the rank, so that
+on the CPU, where replicas must share one compiled program, it waits for itself forever, and on a TPU it has not been tried.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate, Shard
-from workers.xla import devices, sharding
+from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PRELOAD = devices.PRELOAD
-environment = devices.environment
+PRELOAD = spmd.PRELOAD
+processes = spmd.processes
+environment = spmd.environment
 
 AXIS = "fsdp"
 MOST_AXES = 2
@@ -45,34 +48,18 @@ def unsupported(case: Case) -> str | None:
     return None
 
 
-def processes(_case: Case) -> int:
-    """One: it drives all devices."""
-    return 1
-
-
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Wraps the whole module; the batch is annotated as it is fed."""
-    from workers.training.build import tie
-
     world = sharding.join(case)
-    mark = sharding.marker(world)
-
-    def place(module: "nn.Module") -> "nn.Module":
-        module = module.to(world.device)
-        tie(module, case.model)
-        return _wrapped(module, world)
-
-    with sharding.session(
-        world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)
-    ) as joined:
-        yield joined
+    yield spmd.session(world, partial(_place, world))
 
 
-def _wrapped(module: "nn.Module", world: sharding.World) -> "nn.Module":
+def _place(world: sharding.World, module: "nn.Module") -> "nn.Module":
     from torch_xla.distributed.spmd import Mesh
     from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
+    module = world.move(module)
     ours: Any = world.mesh
     axes = world.case.layout.mesh.names
     renamed = tuple(AXIS if name == axes[-1] else name for name in ours.axis_names)

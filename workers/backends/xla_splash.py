@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from workers.backends import xla_spmd
-from workers.xla import devices, splash
+from workers.xla import splash
 
 if TYPE_CHECKING:
     from workers.training.session import Session
@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 ON_REQUEST = "xla,torchax"
-PRELOAD = devices.PRELOAD
-environment = devices.environment
-unsupported = splash.refusal
+PRELOAD = xla_spmd.PRELOAD
 processes = xla_spmd.processes
+environment = xla_spmd.environment
+unsupported = splash.refusal
 
 
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """As `xla_spmd`, by other kernels."""
-    with xla_spmd.joined(case, splash.operators) as session:
-        yield session
+    yield xla_spmd.with_kernels(case, splash.operators)

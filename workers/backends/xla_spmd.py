@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from workers.xla import devices, flash, scan, sharding, start
+from workers.xla import flash, scan, sharding, spmd, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PRELOAD = devices.PRELOAD
-environment = devices.environment
+PRELOAD = spmd.PRELOAD
+processes = spmd.processes
+environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
@@ -28,54 +29,40 @@ def unsupported(case: Case) -> str | None:
     return flash.refusal(case)
 
 
-def processes(_case: Case) -> int:
-    """One: it drives all devices."""
-    return 1
-
-
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
-    with joined(case, flash.operators) as session:
-        yield session
+    yield with_kernels(case, flash.operators)
 
 
-@contextmanager
-def joined(
-    case: Case, kernels_of: "Callable[[sharding.World], tuple[Operators, dict[str, str]]]"
-) -> Iterator["Session"]:
-    """A session with these operators, and what the environment says of them."""
+def with_kernels(
+    case: Case, operators_of: "Callable[[sharding.World], tuple[Operators, dict[str, str]]]"
+) -> "Session":
+    """Joins with the operators that `operators_of(world)` gives, whose second result goes into the run's environment."""
     world = sharding.join(case)
-    operators, kernels = kernels_of(world)
-    mark = sharding.marker(world)
-
-    def place(module: "nn.Module") -> "nn.Module":
-        return _placed(module, world)
-
-    with sharding.session(
-        world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch), operators
-    ) as session:
-        scans = case.start.accumulation == "scan" and case.training.accumulation > 1
-        accumulate = partial(scan.accumulate, world) if scans else None
-        yield replace(session, environment={**session.environment, **kernels}, accumulate=accumulate)
+    operators, kernels = operators_of(world)
+    session = spmd.session(world, partial(_place, world), operators=operators)
+    scans = case.start.accumulation == "scan" and case.training.accumulation > 1
+    return replace(
+        session,
+        environment={**session.environment, **kernels},
+        accumulate=partial(scan.accumulate, world) if scans else None,
+    )
 
 
-def _placed(module: "nn.Module", world: sharding.World) -> "nn.Module":
-    """The module on the devices, its parameters annotated as the case's start has it."""
+def _place(world: sharding.World, module: "nn.Module") -> "nn.Module":
+    """The module on the devices, its parameters annotated before or after the move, as the case's start has it."""
     from torch import nn
 
-    from workers.training.build import tie
-
-    case, mark, send = world.case, sharding.marker(world), sharding.sender(world)
+    case = world.case
     annotated = {name: at for name, at in case.layout.parameters.items() if start.annotates(case.start, at)}
     if case.start.marked == "before":
         for name, placements in annotated.items():
             path, _, own = name.rpartition(".")
             holder = module.get_submodule(path)
-            holder.register_parameter(own, nn.Parameter(send(holder.get_parameter(own), placements)))
-    module = module.to(world.device)
-    tie(module, case.model)
+            holder.register_parameter(own, nn.Parameter(world.send(holder.get_parameter(own), placements)))
+    module = world.move(module)
     if case.start.marked == "after":
         for name, placements in annotated.items():
-            mark(module.get_parameter(name), placements)
+            world.mark(module.get_parameter(name), placements)
     return module

@@ -1,7 +1,8 @@
 """Tensor parallelism on XLA as torch's tutorial has it: `parallelize_module` over the axis "tp" of an "xla" mesh.
 
-The plan is the one that the same layout gives on the other side. Over data axes the batch is annotated, which is all that SPMD needs. With
-torch_xla 2.9.0 `parallelize_module` cannot run (pytorch/xla#8528, #8534): that is for the service to find, so nothing here works around it.
+The plan is the one that the same layout gives on the other side. Over data axes the batch is annotated, which is all that SPMD
+needs. With torch_xla 2.9.0 `parallelize_module` cannot run (pytorch/xla#8528, #8534). The service must find that, so nothing
+here works around it.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate
 from workers.training import tp_plan
-from workers.xla import devices, sharding
+from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-PRELOAD = devices.PRELOAD
-environment = devices.environment
+PRELOAD = spmd.PRELOAD
+processes = spmd.processes
+environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
@@ -38,11 +40,6 @@ def unsupported(case: Case) -> str | None:
     return tp_plan.refusal(case)
 
 
-def processes(_case: Case) -> int:
-    """One: it drives all devices."""
-    return 1
-
-
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Parallelizes the module when it is placed and annotates every batch as it is fed."""
@@ -51,16 +48,12 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from workers.training.build import tie
 
     world = sharding.join(case)
-    mark, mesh = sharding.marker(world), sharding.device_mesh(world)
+    mesh = sharding.device_mesh(world)
 
     def place(module: "nn.Module") -> "nn.Module":
-        module = module.to(world.device)
-        tie(module, case.model)
+        module = world.move(module)
         module = parallelize_module(module, mesh[case.layout.mesh.names[-1]], tp_plan.styles(case))
         tie(module, case.model)
         return module
 
-    with sharding.session(
-        world, place, lambda tensor: mark(tensor.to(world.device), case.layout.batch)
-    ) as joined:
-        yield joined
+    yield spmd.session(world, place)

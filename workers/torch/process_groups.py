@@ -16,6 +16,7 @@ from difftest.cases.layout import Mesh, Placements, Replicate, Shard, chunk, loc
 from difftest.judge.outcome import Array, Sharded
 from workers.isolate.limits import MOST_SECONDS
 from workers.torch import devices
+from workers.training.pieces import global_shape, own_rows, sharded, values
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +65,11 @@ def processes(case: Case) -> int:
     return case.world_size
 
 
+def environment(_case: Case) -> dict[str, str]:
+    """The child processes need no variables."""
+    return {}
+
+
 def cuts_rows_only(case: Case) -> bool:
     """Whether the batch is cut along dim 0 alone: what a wrapper around a local module can be fed."""
     return all(placement in (Shard(0), Replicate()) for placement in case.layout.batch)
@@ -105,11 +111,11 @@ def local_session(
     from workers.torch import collectives, flash
     from workers.training.session import Session
 
-    facts = environment(member)
+    facts = describe(member)
     return Session(
         dtype=dtype_of(member.case),
         place=place,
-        feed=partial(_rows, member),
+        feed=partial(_feed, member),
         read=partial(read, member),
         scale=float(data_ranks(member.case)),
         total=partial(_total, member),
@@ -128,7 +134,7 @@ def dtype_of(case: Case) -> "torch.dtype":
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[case.dtype]
 
 
-def environment(member: Member) -> dict[str, str]:
+def describe(member: Member) -> dict[str, str]:
     """What the numbers may depend on and the case does not say."""
     import torch
 
@@ -147,20 +153,16 @@ def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
     import torch
     from torch.distributed.tensor import DTensor
 
-    dtype = str(tensor.dtype).removeprefix("torch.")
     with torch.no_grad():
-        shape = _global_shape(member.case, tensor, placements)
         if isinstance(tensor, DTensor):
-            piece, placements = _settled(member, tensor, placements)
-        else:
-            piece = _array(tensor)
-        return Sharded(shape=shape, dtype=dtype, placements=placements, pieces={member.rank: piece})
+            piece, observed = _settled(member, tensor, placements)
+            return sharded(tensor, observed, {member.rank: piece})
+        shape = global_shape(member.case, tensor, placements)
+        return sharded(tensor, placements, {member.rank: _array(tensor)}, shape)
 
 
-def _rows(member: Member, tensor: "Tensor") -> "Tensor":
-    layout = member.case.layout
-    mine = local_slices(tuple(tensor.shape), layout.batch, layout.mesh, member.rank)
-    return tensor[mine].to(member.device, copy=True)
+def _feed(member: Member, tensor: "Tensor") -> "Tensor":
+    return own_rows(member.case, member.rank, tensor).to(member.device, copy=True)
 
 
 def _total(member: Member, loss: "Tensor") -> "Tensor":
@@ -171,16 +173,6 @@ def _total(member: Member, loss: "Tensor") -> "Tensor":
     for axis in member.case.layout.batch_axes:
         distributed.all_reduce(loss, group=member.mesh.get_group(axis))
     return loss
-
-
-def _global_shape(case: Case, tensor: "Tensor", placements: Placements) -> tuple[int, ...]:
-    """A plain tensor that is expected in pieces can only be an output, whose rows are known."""
-    from torch.distributed.tensor import DTensor
-
-    shape = tuple(tensor.shape)
-    if isinstance(tensor, DTensor) or Shard(0) not in placements:
-        return shape
-    return (case.data.batch // case.training.accumulation, *shape[1:])
 
 
 def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[Array, Placements]:
@@ -240,8 +232,4 @@ def _ours(placement: "Placement | None", dims: int) -> Shard | Replicate:
 
 
 def _array(tensor: "Tensor") -> Array:
-    import torch
-
-    copied = tensor.detach().to("cpu", copy=True)
-    array: Array = (copied.float() if copied.dtype == torch.bfloat16 else copied).numpy()
-    return array
+    return values(tensor.detach().to("cpu", copy=True))

@@ -5,7 +5,7 @@ heads, dim 1, where they divide them: that is what a user of the wrapper would w
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Replicate, Shard
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from workers.training.operators import Operators, Scores
-
-Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
 
 
 def refusal(case: Case) -> str | None:
@@ -46,7 +44,7 @@ class _Wrapper:
     """torch_xla's wrapper for one mesh. `spec` is None where nothing is sharded."""
 
     mesh: Any
-    spec: Spec | None
+    spec: sharding.Spec | None
 
     def attend(self, query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
         """`workers.training.operators.attend` by the Pallas kernels."""
@@ -61,7 +59,7 @@ class _Wrapper:
         return mixed
 
 
-def partition_spec(case: Case) -> Spec:
+def partition_spec(case: Case) -> sharding.Spec:
     """The mesh axes that shard (batch, heads, length, head_dim)."""
     return sharding.partition_spec(4, _placements(case), case.layout.mesh.names)
 

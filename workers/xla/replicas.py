@@ -5,11 +5,10 @@ speaks for whichever rank's thread asks it, so the training loop runs as it is, 
 """
 
 import dataclasses
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,8 @@ from difftest.cases.layout import Placements, Shard, local_slices
 from difftest.judge.events import Events
 from difftest.judge.outcome import Array, Sharded, Stage, Trace
 from workers.torch import process_groups
-from workers.xla import devices, gate, plugin, sharding
+from workers.training.pieces import global_shape, own_rows, values
+from workers.xla import devices, gate, lazy, plugin
 
 if TYPE_CHECKING:
     import torch
@@ -79,13 +79,12 @@ def environment(case: Case) -> dict[str, str]:
 
 @dataclass(slots=True, kw_only=True)
 class Replica:
-    """What one rank holds: its device, and the lazy tensors whose values are fetched when they have been computed."""
+    """What one rank holds: its device, and what reads the values of its lazy tensors."""
 
     case: Case
     rank: int
     device: Any
-    noted: list[tuple["Tensor", dict[int, Array]]] = field(default_factory=list)
-    graphs: list[int] = field(default_factory=list)
+    reader: lazy.Reader
 
     def move(self, module: "nn.Module") -> "nn.Module":
         """The module on this replica's device; XLA breaks the ties between weights on the way."""
@@ -97,24 +96,11 @@ class Replica:
 
     def feed(self, tensor: "Tensor") -> "Tensor":
         """The rows of a host tensor that are this rank's, on its device."""
-        layout = self.case.layout
-        mine = local_slices(tuple(tensor.shape), layout.batch, layout.mesh, self.rank)
-        return tensor[mine].to(self.device, copy=True)
+        return own_rows(self.case, self.rank, tensor).to(self.device, copy=True)
 
     def read(self, tensor: "Tensor", placements: Placements) -> Sharded:
-        """The piece of this rank: of a lazy tensor at the next `sync`, as reading must not cut the graph that a user would compile."""
-        import torch_xla
-
-        pieces: dict[int, Array] = {}
-        if any(torch_xla._XLAC._check_tensor_need_materialization([tensor])):  # noqa: SLF001  no public way to ask
-            self.noted.append((tensor.clone(), pieces))
-        else:
-            pieces[self.rank] = _array(tensor)
-        rows = self.case.data.batch // self.case.training.accumulation
-        shape = (rows, *tensor.shape[1:]) if Shard(0) in placements else tuple(tensor.shape)
-        return Sharded(
-            shape=shape, dtype=str(tensor.dtype).removeprefix("torch."), placements=placements, pieces=pieces
-        )
+        """The piece of this rank."""
+        return self.reader.read(tensor, placements, global_shape(self.case, tensor, placements))
 
     def total(self, loss: "Tensor") -> "Tensor":
         """The sum over the shares of the batch; axes along which it is replicated have no say."""
@@ -133,39 +119,19 @@ class Replica:
 
     def sync(self) -> None:
         """Runs what has been traced, with the other ranks, and fetches what was noted."""
-        import torch_xla
-        from torch_xla.debug import metrics
-
-        torch_xla.sync(wait=True)
-        self.graphs.append(metrics.counter_value("UncachedCompile") or 0)
-        for tensor, pieces in self.noted:
-            pieces[self.rank] = _array(tensor)
-        self.noted.clear()
+        self.reader.sync()
 
     def events(self) -> Events:
-        """Graphs compiled until the end of each step, operators that fell back to the CPU, JAX's own backends."""
-        from torch_xla.debug import metrics
-
-        if self.noted:
-            self.sync()
-        syncs = self.case.training.accumulation + 1
-        jax = sys.modules.get("jax._src.xla_bridge")
-        return Events(
-            graphs=tuple(self.graphs[syncs - 1 :: syncs]),
-            fallbacks=tuple(sorted(metrics.executed_fallback_ops())),
-            jax_backends=tuple(sorted(getattr(jax, "_backends", {}))),
-        )
+        """What `lazy.Reader` counts; each accumulation part and the update end in a sync."""
+        return self.reader.events(lambda _syncs: self.case.training.accumulation + 1)
 
 
-def _array(tensor: "Tensor") -> Array:
+def _values(tensor: "Tensor") -> Array:
     import torch
 
     with torch.no_grad():
-        host = (
-            tensor.cpu()
-        )  # not of `detach()`: it makes a view anew, where what the optimizer was given may be out of date
-    array: Array = (host.float() if host.dtype == torch.bfloat16 else host).numpy().copy()
-    return array
+        # Not of `detach()`: it makes a view anew, where what the optimizer was given may be out of date.
+        return values(tensor.cpu()).copy()
 
 
 Place = Callable[[Replica, "nn.Module"], "nn.Module"]
@@ -205,9 +171,7 @@ def session(
         quiet=quiet,
         after=after,
         replay=partial(_replay, case, rank),
-        operators=Operators(
-            collect=collectives.collect(case, lambda: here().rank), recompute=sharding.recompute
-        ),
+        operators=Operators(collect=collectives.collect(case, lambda: here().rank), recompute=lazy.recompute),
         environment={**devices.describe(), "transport": "xla"},
         events=lambda: here().events(),
     )
@@ -256,4 +220,6 @@ def _join(case: Case) -> Replica:
         False
     )  # a backward's collectives are then called by the replica's own thread
     devices.multiply_precisely()
-    return Replica(case=case, rank=gate.ordinal(), device=torch_xla.device())
+    rank = gate.ordinal()
+    reader = lazy.Reader(fetch=lambda tensor, _placements: {rank: _values(tensor)})
+    return Replica(case=case, rank=rank, device=torch_xla.device(), reader=reader)

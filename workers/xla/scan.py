@@ -26,10 +26,10 @@ def accumulate(
     import torch
     from torch_xla.experimental.gradient_accumulation import gradient_accumulation
 
-    count, mark = len(parts), sharding.marker(world)
+    count = len(parts)
     placements = _behind_parts(world.case.layout.batch)
     stacked = [
-        mark(torch.stack(list(same)).to(world.device), placements) for same in zip(*parts, strict=True)
+        world.mark(torch.stack(list(same)).to(world.device), placements) for same in zip(*parts, strict=True)
     ]
     index = torch.arange(count).to(world.device)
 
@@ -40,7 +40,7 @@ def accumulate(
         return loss * count, torch.where(own, output.detach().unsqueeze(0), outputs)
 
     shape = _output_shape(world, parts[0])
-    empty = mark(
+    empty = world.mark(
         torch.zeros(count, *shape, dtype=getattr(torch, world.case.dtype)).to(world.device), placements
     )
     total, outputs = gradient_accumulation(step, (index, *stacked), module, empty)

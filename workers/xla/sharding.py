@@ -1,34 +1,34 @@
-"""A world of devices under SPMD: its mesh, sharding annotations, and reading every rank's piece back.
+"""A world of devices under SPMD: its mesh, sharding annotations, and every rank's piece of a tensor.
 
-Under SPMD one process speaks for all ranks: rank N is device N. Tensors are lazy, so what is read before it has been computed is
-only noted, and fetched when the step is synchronised: reading must not cut the graph that a user's program would compile.
+Under SPMD one process speaks for all ranks: rank N is device N.
 
-A piece comes from the shard on its own rank's device, so copies that part from each other show. XLA cuts a dim that several axes shard
-into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank's own shard lacks is then taken from the other devices'.
+A piece comes from the shard on its own rank's device, so that copies which differ are visible. XLA cuts a dim that several axes
+shard into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank's own shard lacks is then taken from the
+other devices' shards.
 """
 
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replicated, ways
-from difftest.judge.events import Events, Misplaced
-from difftest.judge.outcome import Array, Sharded
+from difftest.judge.events import Misplaced
+from difftest.judge.outcome import Array
+from workers.training.pieces import values
 from workers.xla import devices, plugin, start
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
 
-    from workers.training.operators import Operators
-    from workers.training.session import Session
+
+Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
+"""For each tensor dim the mesh axis that shards it, several of them in mesh order, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,43 @@ class World:
 
     @property
     def spare(self) -> int:
-        """How many devices there are a rank."""
+        """The number of devices per rank."""
         return start.spare(self.case)
+
+    def move(self, module: "nn.Module") -> "nn.Module":
+        """The module on the devices; XLA breaks the ties between weights on the way, and they are tied again."""
+        from workers.training.build import tie
+
+        module = module.to(self.device)
+        tie(module, self.case.model)
+        return module
+
+    def feed(self, tensor: "Tensor") -> "Tensor":
+        """A host tensor of the whole batch on the devices, annotated as the layout cuts the batch."""
+        return self.mark(tensor.to(self.device), self.case.layout.batch)
+
+    def mark(self, tensor: "Tensor", placements: Placements) -> "Tensor":
+        """Annotates a tensor on the devices with its sharding."""
+        from torch_xla.distributed import spmd
+
+        spmd.mark_sharding(tensor, self.mesh, self._spec(tensor, placements))
+        return tensor
+
+    def send(self, tensor: "Tensor", placements: Placements) -> "Tensor":
+        """Moves a host tensor to the devices and cuts it on the way.
+
+        `mark_sharding` refuses tensors on the host ("Expected XLA tensor"). This is what torch_xla's data loader does with
+        batches, and the way to annotate a tensor before it is moved.
+        """
+        from torch_xla.core import xla_model
+        from torch_xla.distributed import spmd
+
+        spec = spmd.ShardingSpec(self.mesh, self._spec(tensor, placements))
+        moved: list[Tensor] = xla_model.send_cpu_data_to_device(tensor.detach(), self.device, spec)
+        return moved[0]
+
+    def _spec(self, tensor: "Tensor", placements: Placements) -> "Spec":
+        return partition_spec(tensor.dim(), placements, self.case.layout.mesh.names)
 
 
 def join(case: Case) -> World:
@@ -61,46 +96,12 @@ def join(case: Case) -> World:
     return World(case=case, device=torch_xla.device(), mesh=left["mesh"], kept=left["device"])
 
 
-def partition_spec(
-    dims: int, placements: Placements, names: tuple[str, ...]
-) -> tuple[str | tuple[str, ...] | None, ...]:
-    """For each tensor dim the mesh axis that shards it, several of them in mesh order, or None."""
+def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) -> Spec:
+    """The placements of a tensor of `dims` dims, as `mark_sharding` takes them."""
     axes = [
         tuple(n for n, p in zip(names, placements, strict=True) if p == Shard(dim)) for dim in range(dims)
     ]
     return tuple(held[0] if len(held) == 1 else held or None for held in axes)
-
-
-def marker(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
-    """A function that annotates a tensor on the device with its sharding."""
-    from torch_xla.distributed import spmd
-
-    mesh, names = world.mesh, world.case.layout.mesh.names
-
-    def mark(tensor: "Tensor", placements: Placements) -> "Tensor":
-        spmd.mark_sharding(tensor, mesh, partition_spec(tensor.dim(), placements, names))
-        return tensor
-
-    return mark
-
-
-def sender(world: World) -> Callable[["Tensor", Placements], "Tensor"]:
-    """A function that moves a host tensor to the devices and cuts it on the way.
-
-    `mark_sharding` refuses tensors on the host ("Expected XLA tensor"): this, which torch_xla's data loader does with batches, is how a
-    tensor is annotated before it is moved.
-    """
-    from torch_xla.core import xla_model
-    from torch_xla.distributed import spmd
-
-    def send(tensor: "Tensor", placements: Placements) -> "Tensor":
-        spec = spmd.ShardingSpec(
-            world.mesh, partition_spec(tensor.dim(), placements, world.case.layout.mesh.names)
-        )
-        moved: list[Tensor] = xla_model.send_cpu_data_to_device(tensor.detach(), world.device, spec)
-        return moved[0]
-
-    return send
 
 
 def tiles(tensor: "Tensor") -> tuple[int, ...]:
@@ -141,61 +142,12 @@ def distribute(tensor: "Tensor", mesh: "DeviceMesh", placements: Placements) -> 
     return distribute_tensor(tensor, mesh, ours + [Whole()] * (mesh.ndim - len(ours)))
 
 
-@dataclass(slots=True, kw_only=True)
-class Reader:
-    """Reads pieces back, those of lazy tensors at the next `sync`, and counts the graphs compiled until each."""
-
-    world: World
-    noted: list[tuple["Tensor", Placements, dict[int, Array]]] = field(default_factory=list)
-    graphs: list[int] = field(default_factory=list)
-    misplaced: dict[str, Misplaced] = field(default_factory=dict)
-
-    def read(self, tensor: "Tensor", placements: Placements) -> Sharded:
-        """Every rank's piece of a global tensor."""
-        import torch_xla
-
-        tensor = getattr(tensor, "global_tensor", tensor)
-        pieces: dict[int, Array] = {}
-        if any(torch_xla._XLAC._check_tensor_need_materialization([tensor])):  # noqa: SLF001  no public way to ask
-            self.noted.append((tensor.clone(), placements, pieces))
-        else:
-            pieces.update(_pieces(tensor, placements, self.world))
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        return Sharded(shape=tuple(tensor.shape), dtype=dtype, placements=placements, pieces=pieces)
-
-    def sync(self) -> None:
-        """Compiles and runs what has been traced, and waits for it."""
-        import torch_xla
-        from torch_xla.debug import metrics
-
-        torch_xla.sync(wait=True)
-        self.graphs.append(metrics.counter_value("UncachedCompile") or 0)
-        for tensor, placements, pieces in self.noted:
-            pieces.update(_pieces(tensor, placements, self.world))
-        self.noted.clear()
-
-    def events(self) -> Events:
-        """What the run reports besides tensors: graphs by step, fallbacks to the CPU, JAX's own backends, wrong annotations."""
-        from torch_xla.debug import metrics
-
-        if self.noted:
-            self.sync()
-        syncs = len(self.graphs) // self.world.case.training.steps
-        jax = sys.modules.get("jax._src.xla_bridge")
-        return Events(
-            graphs=tuple(self.graphs[syncs - 1 :: syncs]),
-            fallbacks=tuple(sorted(metrics.executed_fallback_ops())),
-            jax_backends=tuple(sorted(getattr(jax, "_backends", {}))),
-            misplaced=self.misplaced,
-        )
-
-
-def _pieces(tensor: "Tensor", placements: Placements, world: World) -> dict[int, Array]:
+def pieces(world: World, tensor: "Tensor", placements: Placements) -> dict[int, Array]:
     """What each rank holds of a computed tensor, cut at `placements` whatever sharding the compiler chose."""
     from torch_xla.distributed.spmd import XLAShardedTensor
 
     shards = [
-        (tuple(s.indices) if s.indices is not ... else ..., s.replica_id, _array(s))
+        (tuple(s.indices) if s.indices is not ... else ..., s.replica_id, values(s.unpadded_data.detach()))
         for s in XLAShardedTensor(tensor).local_shards
     ]
     return cut(tuple(tensor.shape), shards, placements, world.case.layout.mesh, world.spare)
@@ -220,48 +172,3 @@ def cut(
             whole[place] = array
         pieces[rank] = whole[local_slices(shape, placements, mesh, rank)].copy()
     return pieces
-
-
-def _array(shard: Any) -> Array:  # noqa: ANN401
-    data = shard.unpadded_data.detach()
-    return np.asarray((data.float() if str(data.dtype) == "torch.bfloat16" else data).numpy())
-
-
-@contextmanager
-def session(
-    world: World,
-    place: "Callable[[nn.Module], nn.Module]",
-    feed: "Callable[[Tensor], Tensor]",
-    operators: "Operators | None" = None,
-) -> Iterator["Session"]:
-    """A session over all ranks: batches are fed whole, so that losses and gradients are global already."""
-    import torch
-
-    from workers.training.operators import Operators
-    from workers.training.session import Session
-
-    reader = Reader(world=world)
-
-    def placed(module: "nn.Module") -> "nn.Module":
-        there = place(module)
-        reader.misplaced = misplaced(there, world.case)
-        return there
-
-    yield Session(
-        dtype=getattr(torch, world.case.dtype),
-        place=placed,
-        feed=feed,
-        read=reader.read,
-        sync=reader.sync,
-        operators=replace(operators or Operators(), recompute=recompute),
-        environment=devices.describe(),
-        events=reader.events,
-    )
-
-
-def recompute(block: "Callable[..., Tensor]", *inputs: Any) -> "Tensor":  # noqa: ANN401
-    """`block(*inputs)`, computed again behind an optimization barrier: without one XLA would see the same computation and keep it."""
-    from torch_xla.utils.checkpoint import checkpoint
-
-    recomputed: Tensor = checkpoint(block, *inputs)
-    return recomputed

@@ -1,0 +1,49 @@
+"""What ranks hold of a tensor, as data: numpy arrays for the pieces, and torch's name for the type.
+
+Frameworks are imported inside functions, because backends are listed on machines that have none.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from difftest.cases.case import Case
+from difftest.cases.layout import Placements, Shard, local_slices
+from difftest.judge.outcome import Array, Sharded
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def sharded(
+    tensor: "Tensor",
+    placements: Placements,
+    pieces: Mapping[int, Array],
+    shape: tuple[int, ...] | None = None,
+) -> Sharded:
+    """The pieces of `tensor` by rank. `shape` is the global shape, by default the tensor's own."""
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    shape = tuple(tensor.shape) if shape is None else shape
+    return Sharded(shape=shape, dtype=dtype, placements=placements, pieces=pieces)
+
+
+def values(host: "Tensor") -> Array:
+    """The values of a host tensor. numpy has no bfloat16: those come as float32, losslessly."""
+    import torch
+
+    array: Array = (host.float() if host.dtype == torch.bfloat16 else host).numpy()
+    return array
+
+
+def own_rows(case: Case, rank: int, tensor: "Tensor") -> "Tensor":
+    """The part of a host batch that `rank` is fed."""
+    return tensor[local_slices(tuple(tensor.shape), case.layout.batch, case.layout.mesh, rank)]
+
+
+def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[int, ...]:
+    """The global shape of a plain local tensor.
+
+    Such a tensor that is expected in pieces can only be an output, whose rows follow from the case.
+    """
+    shape = tuple(local.shape)
+    rows = case.data.batch // case.training.accumulation
+    return (rows, *shape[1:]) if Shard(0) in placements else shape
