@@ -18,7 +18,7 @@ from difftest.cases.layers import FlashAttention, Linear
 from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError
-from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNTOLD, ablate
+from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNDECIDED, ablate
 from difftest.findings.ablations import Asked, ablations
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.corpus import Corpus
@@ -155,8 +155,8 @@ def test_the_answers_say_what_becomes_of_the_finding(tmp_path: Path) -> None:
     assert told["XLA's pass fusion is disabled"] == DISAPPEARS
     assert told["the dtype is float16"].startswith(f"{CHANGES}: spmd-completion-exception-")
     assert told["XLA's backend does not optimise"].startswith(f"{STAYS}, ")
-    assert told["functionalization is off"] == f"{UNTOLD}: a node was lost"
-    assert told["other runs it"] == f"{UNTOLD}: it is another"
+    assert told["functionalization is off"] == f"{UNDECIDED}: a node was lost"
+    assert told["other runs it"] == f"{UNDECIDED}: it is another"
     assert "ddp runs it" not in told, "the other side is no sibling"
     assert not any("XLA_FLAGS" in options for name, options in machine.seen if name == "oracle")
 
@@ -170,7 +170,9 @@ def test_nothing_is_told_of_what_ran_on_another_device(tmp_path: Path) -> None:
             return dataclasses.replace(super().answer(case, backend), environment={"device": device})
 
     told = answers(tmp_path, FewCards())
-    assert told["it runs on one device, unsharded"] == f"{UNTOLD}: it ran on NVIDIA H200, the finding on cpu"
+    assert (
+        told["it runs on one device, unsharded"] == f"{UNDECIDED}: it ran on NVIDIA H200, the finding on cpu"
+    )
     assert told["XLA's backend does not optimise"].startswith(STAYS)
 
 

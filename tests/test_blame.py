@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from difftest.judge.blame import Square, verdict
+from difftest.judge.blame import TwoByTwo, verdict
 
 TOLD = (True, False, None)
 
@@ -28,18 +28,21 @@ def test_the_square_tells_whose_fault_it_is(
     single: bool | None, other: bool | None, other_single: bool | None, words: str
 ) -> None:
     assert (
-        verdict("xla", Square(single=single, other=other, other_single=other_single), stable=(1, 2)) == words
+        verdict("xla", TwoByTwo(single=single, other=other, other_single=other_single), stable=(1, 2))
+        == words
     )
 
 
 def test_what_did_not_come_back_is_blamed_on_nobody() -> None:
     for single, other, other_single in itertools.product(TOLD, repeat=3):
-        square = Square(single=single, other=other, other_single=other_single)
+        square = TwoByTwo(single=single, other=other, other_single=other_single)
         assert verdict("torch", square, stable=(0, 2)) == "inconclusive: it did not come back"
         assert verdict("torch", square, stable=(0, 0)) == "inconclusive: it could not be run again"
 
 
 def test_every_square_has_a_verdict() -> None:
     for single, other, other_single in itertools.product(TOLD, repeat=3):
-        words = verdict("torch", Square(single=single, other=other, other_single=other_single), stable=(2, 2))
+        words = verdict(
+            "torch", TwoByTwo(single=single, other=other, other_single=other_single), stable=(2, 2)
+        )
         assert words.endswith(("fault", "in doubt")) or words.startswith("inconclusive: ")

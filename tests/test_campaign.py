@@ -14,7 +14,8 @@ from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, 
 
 from difftest.campaign.campaign import TRIES, Campaign
 from difftest.campaign.new_finding import REPEATS
-from difftest.campaign.run import Progress, run
+from difftest.campaign.recording import Progress
+from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
@@ -96,7 +97,7 @@ def the_finding(campaign: Campaign) -> Finding:
 def test_right_backends_give_observations_and_no_finding(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine())
     (progress,) = examined(campaign)
-    assert (progress.new, progress.known, progress.examined.trouble) == ((), (), "")
+    assert (progress.new, progress.known, progress.result.trouble) == ((), (), "")
     seen = {o.backend: o for o in campaign.corpus.observations()}
     assert {name: (o.side, o.verdict, o.outcome.status) for name, o in seen.items()} == {
         "oracle": ("oracle", "oracle", "finished"),
@@ -316,7 +317,7 @@ def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> 
     machine.spoiled = {"spmd": TRIES - 1}
     campaign = a_campaign(tmp_path, machine)
     (progress,) = examined(campaign)
-    assert progress.examined.trouble == ""
+    assert progress.result.trouble == ""
     assert machine.asked[tensor_parallel_case().id, "spmd"] == TRIES
 
 
@@ -328,8 +329,8 @@ def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(
     machine.spoiled = dict.fromkeys(spoiled, TRIES)
     campaign = a_campaign(tmp_path, machine)
     broken, whole = examined(campaign, tensor_parallel_case(), tensor_parallel_case(seed=1))
-    assert (broken.examined.trouble, broken.new, broken.examined.runs) == ("a node was lost", (), {})
-    assert (whole.examined.trouble, len(whole.new)) == ("", 1)
+    assert (broken.result.trouble, broken.new, broken.result.runs) == ("a node was lost", (), {})
+    assert (whole.result.trouble, len(whole.new)) == ("", 1)
     assert {o.index for o in campaign.corpus.observations()} == {1}
 
 
@@ -340,11 +341,11 @@ def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_
     machine.spoiled = {"spmd": TRIES}
     campaign = a_campaign(tmp_path, machine)
     (partial,) = examined(campaign)
-    assert (partial.examined.trouble, set(partial.examined.runs)) == ("a node was lost", {"oracle", "ddp"})
+    assert (partial.result.trouble, set(partial.result.runs)) == ("a node was lost", {"oracle", "ddp"})
     assert [finding.divergence.backend for finding in partial.new] == ["ddp"]
     with resumed(campaign.corpus, campaign.name) as recorded:
         (whole,) = run(campaign, enumerate((tensor_parallel_case(),)), recorded)
-    assert set(whole.examined.runs) == {"oracle", *SIDES}
+    assert set(whole.result.runs) == {"oracle", *SIDES}
     assert (the_finding(campaign).hits, len(list(campaign.corpus.observations()))) == (1, 3), (
         "nothing is counted twice"
     )
@@ -362,7 +363,7 @@ def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path)
 
     machine = Older()
     (progress,) = examined(a_campaign(tmp_path, machine))
-    assert (set(progress.examined.runs), progress.examined.trouble, progress.new) == (
+    assert (set(progress.result.runs), progress.result.trouble, progress.new) == (
         {"oracle", "ddp"},
         "",
         (),
@@ -408,7 +409,7 @@ def test_without_an_oracle_every_verdict_is_inconclusive(tmp_path: Path) -> None
     campaign = a_campaign(tmp_path, Blind(spmd=always))
     (progress,) = examined(campaign)
     assert progress.new == ()
-    assert isinstance(progress.examined.runs["oracle"].outcome, Failure)
+    assert isinstance(progress.result.runs["oracle"].outcome, Failure)
     seen = {o.backend: (o.verdict, o.outcome.status) for o in campaign.corpus.observations()}
     assert seen == {
         "oracle": ("oracle", "exception"),
@@ -429,7 +430,7 @@ def test_results_come_in_the_order_of_their_indices_whatever_their_timing(tmp_pa
         )
         told = examined(campaign, *(tensor_parallel_case(seed=seed) for seed in range(8)))
         seen = [(o.index, o.backend, o.verdict) for o in campaign.corpus.observations()]
-        return [p.examined.index for p in told], seen, the_finding(campaign).case
+        return [p.result.index for p in told], seen, the_finding(campaign).case
 
     assert found("four", 4) == found("one", 1)
     assert found("three", 3)[0] == list(range(8))

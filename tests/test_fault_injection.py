@@ -92,7 +92,7 @@ def recorded(folder: Path, pool: dispatch.Pool, execute: Any = None) -> tuple[li
     backends = {BACKEND: plugins.load("workers.backends", BACKEND)}
     campaign = Campaign(name="test", backends=backends, execute=execute or pool.execute, corpus=corpus)
     cases = ((index, case_at(3, index, paths=("data_parallel",), max_world_size=2)) for index in range(CASES))
-    trouble = [progress.examined.trouble for progress in run(campaign, cases)]
+    trouble = [progress.result.trouble for progress in run(campaign, cases)]
     assert not any(trouble), trouble
     runs = [msgspec.structs.replace(observation, **TIMES) for observation in corpus.observations()]
     return runs, {

@@ -10,8 +10,8 @@ from samples import a_case, changed, tensor_parallel_case
 from test_divergence import FOUND, MISMATCH
 
 from difftest import plugins
-from difftest.campaign.case_run import Examined
-from difftest.campaign.run import Progress
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.recording import Progress
 from difftest.cases.case import Data, Training
 from difftest.cases.layers import Activation, Conv, Linear, RMSNorm
 from difftest.cases.layout import Replicate, Shard
@@ -210,7 +210,7 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
     options = {"out": tmp_path, "as_json": False, "fail_on": "new"}
     for seen, status in ((UNEVEN, 0), (EVEN, 1)):
         progress = Progress(
-            examined=Examined(
+            result=CaseResult(
                 index=0,
                 case=seen,
                 comparisons={

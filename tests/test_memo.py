@@ -9,7 +9,7 @@ from samples import a_case, a_failure, candidate
 from test_campaign import Machine, a_campaign, examined, sharded, the_finding
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.memo import Once
+from difftest.campaign.memo import Memo
 from difftest.campaign.new_finding import REPEATS
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
@@ -23,7 +23,7 @@ def test_a_correct_run_is_made_once_whoever_asks() -> None:
         ran.append((case.id, backend, options))
         return a_failure()
 
-    once, case = Once(execute), a_case()
+    once, case = Memo(execute), a_case()
     with ThreadPoolExecutor(4) as threads:
         told = list(threads.map(lambda _: once(case, "b", {}), range(8)))
     assert all(outcome is told[0] for outcome in told)
@@ -39,7 +39,7 @@ def test_a_run_that_infrastructure_spoiled_is_asked_for_again() -> None:
             raise answer
         return answer
 
-    once = Once(execute)
+    once = Memo(execute)
     with pytest.raises(InfrastructureError, match="no node"):
         once(a_case(), "b")
     assert isinstance(once(a_case(), "b"), Failure)
@@ -52,7 +52,7 @@ def test_where_one_backend_is_named_the_others_run_as_often_as_asked() -> None:
         ran.append(backend)
         return candidate(case)
 
-    once = Once(execute, alone=ORACLE)
+    once = Memo(execute, only=ORACLE)
     for backend in (ORACLE, "b", ORACLE, "b"):
         once(a_case(), backend)
     assert ran == [ORACLE, "b", "b"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
+from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun, shows
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -98,8 +98,11 @@ def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
         workers=campaign.workers,
     )
     for case in itertools.islice(_reaching(fault.reaches, campaign, backend), CASES):
-        fingerprint = shown(rerun(spoiled, case, backend))
-        if fingerprint not in (AGREES, UNTOLD) and shown(rerun(campaign, case, backend)) != fingerprint:
+        fingerprint = first_fingerprint(rerun(spoiled, case, backend))
+        if (
+            fingerprint not in (AGREES, UNDECIDED)
+            and first_fingerprint(rerun(campaign, case, backend)) != fingerprint
+        ):
             found = reduce(
                 case,
                 shows(spoiled, backend, fingerprint),
@@ -108,7 +111,7 @@ def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
             )
             if found is None:  # it did not come back: a run that a busy machine ended
                 continue
-            own = shown(rerun(campaign, found.case, backend)) != fingerprint
+            own = first_fingerprint(rerun(campaign, found.case, backend)) != fingerprint
             return Planted(
                 name=f"{defect} on {backend}",
                 fault=fault,

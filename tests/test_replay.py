@@ -15,7 +15,7 @@ from samples import NOISE, a_case, candidate, oracle, wrong_at
 from test_campaign import Machine, a_campaign, backend, examined, the_finding
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import IN_DOUBT
+from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.commands.replay import command
 from difftest.commands.service.cpu_load import busy
@@ -113,4 +113,4 @@ def test_a_mismatch_is_told_only_once_an_oracle_in_doubt_agrees_and_that_runs_on
         command, [str(file), "--backends", "torch_ddp", "--times", "2"], standalone_mode=False
     )
     assert done.return_value == status, done.output
-    assert asked == [(ORACLE, None), ("torch_ddp", None), (ORACLE, IN_DOUBT), ("torch_ddp", None)]
+    assert asked == [(ORACLE, None), ("torch_ddp", None), (ORACLE, MORE_SAMPLES), ("torch_ddp", None)]

@@ -18,7 +18,8 @@ from test_campaign import Machine, a_campaign, sharded
 from test_divergence import FOUND
 
 from difftest.campaign.campaign import TRIES
-from difftest.campaign.run import Progress, run
+from difftest.campaign.recording import Progress
+from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records import corpus as corpus_module
@@ -185,8 +186,8 @@ def test_a_case_that_infrastructure_spoiled_is_run_when_the_campaign_goes_on(
 ) -> None:
     machine = a_machine()
     machine.spoiled = {"spmd": TRIES}
-    assert [p.examined.trouble for p in told_of(tmp_path, machine)] == ["a node was lost", "", "", ""]
-    assert [p.examined.index for p in told_of(tmp_path, machine)] == [0]
+    assert [p.result.trouble for p in told_of(tmp_path, machine)] == ["a node was lost", "", "", ""]
+    assert [p.result.index for p in told_of(tmp_path, machine)] == [0]
     assert tables(tmp_path)[0] == tables(whole)[0]
     assert [(f.fingerprint, f.hits) for f in tables(tmp_path)[1]] == [
         (f.fingerprint, f.hits) for f in tables(whole)[1]

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from samples import a_failure
 
-from difftest.campaign.case_run import IN_DOUBT
+from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
@@ -248,7 +248,7 @@ def test_the_oracle_measures_its_noise() -> None:
 
 
 def test_an_oracle_in_doubt_has_as_many_times_the_deadline_as_it_has_samples() -> None:
-    failure = sandbox.run(case(), DDP, deadline=0.5, options={VARIABLE: "hang", **IN_DOUBT})
+    failure = sandbox.run(case(), DDP, deadline=0.5, options={VARIABLE: "hang", **MORE_SAMPLES})
     assert isinstance(failure, Failure)
     assert failure.kind == "deadline"
     assert f"after {0.5 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message

@@ -12,7 +12,7 @@ from samples import a_case, a_failure, tensor_parallel_case
 from test_campaign import Machine, a_campaign, always, backend, examined, sharded, the_finding
 from test_divergence import FOUND
 
-from difftest.campaign.again import AGREES, UNTOLD
+from difftest.campaign.again import AGREES, UNDECIDED
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layers import Linear
@@ -42,10 +42,10 @@ F, G = FOUND.fingerprint, "other-00000000"
         ([AGREES, AGREES], Status.FIXED),
         ([AGREES, G], Status.CHANGED),
         ([G], Status.CHANGED),
-        ([UNTOLD, UNTOLD], Status.ERROR),
+        ([UNDECIDED, UNDECIDED], Status.ERROR),
         ([], Status.ERROR),
-        ([UNTOLD, F], Status.REPRODUCED),
-        ([UNTOLD, AGREES], Status.FIXED),
+        ([UNDECIDED, F], Status.REPRODUCED),
+        ([UNDECIDED, AGREES], Status.FIXED),
     ],
 )
 def test_the_status_follows_from_what_the_runs_showed(shown: list[str], expected: Status) -> None:

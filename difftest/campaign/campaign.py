@@ -1,4 +1,4 @@
-"""What stays the same from case to case: backends, how a run is executed, and where results are kept."""
+"""What stays the same from case to case: the backends, how a case is executed, and where results are kept."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -13,13 +13,14 @@ from difftest.records.corpus import Corpus
 
 ORACLE = "oracle"
 
-
 TRIES = 3
-"""How often a run that infrastructure spoiled is attempted before the campaign gives it up."""
-
+"""How often a run that the infrastructure spoiled is tried before the campaign gives it up."""
 
 Execute: TypeAlias = Callable[[Case, str, Mapping[str, str]], Outcome]
-"""Runs a case on a backend, with further environment variables, and blocks until it ended; called from several threads."""
+"""Runs a case on a backend with further environment variables, and blocks until it ends. Several threads call it at once.
+
+`InfrastructureError` where the run could not be had.
+"""
 
 
 class BackendTraits(Protocol):
@@ -28,7 +29,7 @@ class BackendTraits(Protocol):
     SIDE: str
 
     FRAMEWORK: str
-    """Of the side's frameworks the one that it uses; empty where that is not known."""
+    """The one of its side's frameworks that it uses; empty where unknown."""
 
     def unsupported(self, case: Case) -> str | None:
         """Why the backend cannot express a case, or None."""
@@ -36,7 +37,11 @@ class BackendTraits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """What stays the same from case to case. Every `twice_every`th case is run twice to see whether it gives the same bits; 0: none is."""
+    """What stays the same from case to case.
+
+    Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this. `workers` is the number of
+    cases, or of a finding's runs, that are in progress at a time.
+    """
 
     name: str
     backends: Mapping[str, BackendTraits]
@@ -53,8 +58,8 @@ class Campaign:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run with what came of it."""
+class BackendRun:
+    """One run of a case on a backend. `started` is ISO 8601 in UTC, `seconds` the wall time."""
 
     backend: str
     outcome: Outcome
@@ -62,8 +67,14 @@ class Run:
     seconds: float
 
 
-def attempt(campaign: Campaign, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Run:
-    """One run; what infrastructure spoiled is run again before it is given up."""
+def run_backend(
+    campaign: Campaign, case: Case, backend: str, options: Mapping[str, str] | None = None
+) -> BackendRun:
+    """Runs a case on a backend, with `options` as further environment variables.
+
+    A run that the infrastructure spoiled is tried again, up to `TRIES` times; then the `InfrastructureError` is raised. An
+    `UnsupportedError` is raised at once.
+    """
     for left in reversed(range(TRIES)):
         started, clock = utc_now(), time.monotonic()
         try:
@@ -72,7 +83,8 @@ def attempt(campaign: Campaign, case: Case, backend: str, options: Mapping[str, 
             if not left or isinstance(error, UnsupportedError):
                 raise
         else:
-            return Run(backend=backend, outcome=outcome, started=started, seconds=time.monotonic() - clock)
+            seconds = time.monotonic() - clock
+            return BackendRun(backend=backend, outcome=outcome, started=started, seconds=seconds)
     raise AssertionError
 
 

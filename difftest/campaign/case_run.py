@@ -4,92 +4,107 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 
-from difftest.campaign.campaign import ORACLE, Campaign, Run, attempt
+from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Outcome
 
-IN_DOUBT = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
-"""What the oracle is run with before a mismatch is believed."""
+MORE_SAMPLES = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
+"""The oracle's options for a better estimate of the rounding noise, which a mismatch must pass before it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
-    """One case, run on every backend that supports it, and compared. `trouble` is what infrastructure failed at, `lost` how many runs."""
+class CaseResult:
+    """One case after it ran on the oracle and on every backend that supports it, and was compared.
+
+    `runs` and `comparisons` are by backend. `trouble` is what the infrastructure failed at, in words; `lost` counts the runs that
+    this cost.
+    """
 
     index: int
     case: Case
-    runs: Mapping[str, Run] = field(default_factory=dict)
+    runs: Mapping[str, BackendRun] = field(default_factory=dict)
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     trouble: str = ""
     lost: int = 0
 
 
-def examine(campaign: Campaign, index: int, case: Case) -> Examined:
+def run_case(campaign: Campaign, index: int, case: Case) -> CaseResult:
     """Runs one case on the oracle and on every backend that supports it, and compares.
 
-    What infrastructure fails on one backend does not take the others' runs along.
+    Where the infrastructure fails on one backend, the other backends' runs are kept.
     """
-    asked = [name for name, backend in campaign.backends.items() if not backend.unsupported(case)]
+    able = [name for name, backend in campaign.backends.items() if not backend.unsupported(case)]
     try:
-        truth, (ran, lost) = attempt(campaign, case, ORACLE), _taken(campaign, case, asked)
-        if lost and not ran:
-            return Examined(index=index, case=case, trouble=lost[0])
-        runs, sides = {ORACLE: truth, **ran}, {name: campaign.backends[name].SIDE for name in ran}
+        truth, (candidates, errors) = run_backend(campaign, case, ORACLE), _run_all(campaign, case, able)
+        if errors and not candidates:
+            return CaseResult(index=index, case=case, trouble=errors[0])
+        runs, sides = (
+            {ORACLE: truth, **candidates},
+            {name: campaign.backends[name].SIDE for name in candidates},
+        )
         twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
-        again = {name: attempt(campaign, case, name).outcome for name in sides if twice}
-        comparisons = compare_all(campaign, case, runs, sides, again)
+        repeated = {name: run_backend(campaign, case, name).outcome for name in sides if twice}
+        comparisons = compare_all(campaign, case, runs, sides, repeated)
     except InfrastructureError as error:
-        return Examined(index=index, case=case, trouble=str(error))
-    arbitrated, trouble = with_arbiter(comparisons, sides), "; ".join(dict.fromkeys(lost))
-    return Examined(
-        index=index, case=case, runs=runs, comparisons=arbitrated, trouble=trouble, lost=len(lost)
+        return CaseResult(index=index, case=case, trouble=str(error))
+    arbitrated, trouble = with_arbiter(comparisons, sides), "; ".join(dict.fromkeys(errors))
+    return CaseResult(
+        index=index, case=case, runs=runs, comparisons=arbitrated, trouble=trouble, lost=len(errors)
     )
 
 
-def _taken(campaign: Campaign, case: Case, asked: Iterable[str]) -> tuple[dict[str, Run], list[str]]:
-    """The runs of a case by backend, without those whose worker's packages do not support it, and what infrastructure failed at."""
-    ran, lost = dict[str, Run](), list[str]()
-    for name in asked:
+def _run_all(
+    campaign: Campaign, case: Case, backends: Iterable[str]
+) -> tuple[dict[str, BackendRun], list[str]]:
+    """The runs of a case by backend, and the infrastructure's errors.
+
+    A backend that the worker's packages turn out not to support is in neither.
+    """
+    runs, errors = dict[str, BackendRun](), list[str]()
+    for name in backends:
         try:
-            ran[name] = attempt(campaign, case, name)
+            runs[name] = run_backend(campaign, case, name)
         except UnsupportedError:
             continue
         except InfrastructureError as error:
-            lost.append(str(error))
-    return ran, lost
+            errors.append(str(error))
+    return runs, errors
 
 
 def compare_all(
     campaign: Campaign,
     case: Case,
-    runs: Mapping[str, Run],
+    runs: Mapping[str, BackendRun],
     sides: Mapping[str, str],
-    again: Mapping[str, Outcome],
+    repeated: Mapping[str, Outcome],
 ) -> dict[str, Comparison]:
-    """Compares every run with the oracle's and, where there is one, with the same run `again`."""
+    """Compares every backend in `sides` with the oracle and, where there is one, with a `repeated` run of its own."""
 
     @cache
-    def in_doubt() -> Outcome:
-        return attempt(campaign, case, ORACLE, IN_DOUBT).outcome
+    def precise_truth() -> Outcome:
+        return run_backend(campaign, case, ORACLE, MORE_SAMPLES).outcome
 
     def compared(name: str, side: str, truth: Outcome) -> Comparison:
-        return compare(case, name, side, truth, runs[name].outcome, again.get(name))
+        return compare(case, name, side, truth, runs[name].outcome, repeated.get(name))
 
     return {
-        name: believed(partial(compared, name, side), runs[ORACLE].outcome, in_doubt)
+        name: confirmed(partial(compared, name, side), runs[ORACLE].outcome, precise_truth)
         for name, side in sides.items()
     }
 
 
-def believed(
-    compared: Callable[[Outcome], Comparison], truth: Outcome, in_doubt: Callable[[], Outcome]
+def confirmed(
+    compare_with: Callable[[Outcome], Comparison], truth: Outcome, precise_truth: Callable[[], Outcome]
 ) -> Comparison:
-    """A run `compared` with the oracle's `truth`; where it mismatches, with an oracle that knows its noise better."""
-    comparison = compared(truth)
-    return compared(in_doubt()) if _mismatches(comparison) else comparison
+    """A run compared with the oracle's `truth`; where it mismatches, compared again with `precise_truth`.
+
+    `precise_truth` runs the oracle with `MORE_SAMPLES`, and so knows its rounding noise better.
+    """
+    comparison = compare_with(truth)
+    return compare_with(precise_truth()) if _mismatches(comparison) else comparison
 
 
 def _mismatches(comparison: Comparison) -> bool:

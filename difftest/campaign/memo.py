@@ -1,4 +1,4 @@
-"""Runs that are made once, whoever asks and however often: what does not change from question to question."""
+"""A memo of runs: equal runs are made once, whoever asks for them and however often."""
 
 import threading
 from collections.abc import Mapping
@@ -13,36 +13,37 @@ Key: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
 """A case's id, a backend, and the options of a run."""
 
 
-class Once:
-    """Runs every case once on a backend in one way.
+class Memo:
+    """Executes a case on a backend with given options once, and returns that outcome to every later call.
 
-    Where one is named `alone`, it is the only one, and what failed on it is asked for again: an oracle's failure tells nothing.
+    With `only`, a backend's name, the runs of the other backends are not kept, and neither are this backend's failures: a failure
+    of the oracle decides nothing, so it is run again.
     """
 
-    def __init__(self, execute: Execute, alone: str = "") -> None:
-        self._execute, self._alone = execute, alone
-        self._asked: dict[Key, Future[Outcome]] = {}
+    def __init__(self, execute: Execute, only: str = "") -> None:
+        self._execute, self._only = execute, only
+        self._outcomes: dict[Key, Future[Outcome]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
-        """The outcome, as the first who asked got it; a failure of infrastructure is kept for nobody."""
-        if self._alone not in {"", backend}:
+        """The outcome that the first caller got. An exception of `execute` is not kept: the next call tries again."""
+        if self._only not in {"", backend}:
             return self._execute(case, backend, options or {})
         key = (case.id, backend, tuple(sorted((options or {}).items())))
         with self._lock:
-            mine = key not in self._asked
-            asked = self._asked.setdefault(key, Future())
-        if mine:
+            first = key not in self._outcomes
+            result = self._outcomes.setdefault(key, Future())
+        if first:
             try:
-                asked.set_result(outcome := self._execute(case, backend, options or {}))
+                result.set_result(outcome := self._execute(case, backend, options or {}))
             except BaseException as error:
                 self._forget(key)
-                asked.set_exception(error)
+                result.set_exception(error)
                 raise
-            if self._alone and isinstance(outcome, Failure):
+            if self._only and isinstance(outcome, Failure):
                 self._forget(key)
-        return asked.result()
+        return result.result()
 
     def _forget(self, key: Key) -> None:
         with self._lock:
-            del self._asked[key]
+            del self._outcomes[key]

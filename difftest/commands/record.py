@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
-from difftest.campaign.case_run import Examined
+from difftest.campaign.case_run import CaseResult
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
 from difftest.commands.service.options import Backends, Names, json_option
@@ -79,7 +79,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             name="record", backends=backends, execute=recording.execute, corpus=corpus, workers=workers
         )
         for progress in run_campaign(campaign, recording.numbered(_cases(options))):
-            recording.came_to(progress.examined)
+            recording.came_to(progress.result)
     with ThreadPoolExecutor(workers) as threads:
         list(threads.map(recording.unsharded, recording.ran))
     _tell(options, recording)
@@ -104,7 +104,7 @@ class _Recording:
             self._indices[case.id] = index
             yield index, case
 
-    def came_to(self, examined: Examined) -> None:
+    def came_to(self, examined: CaseResult) -> None:
         """A case that ran on the backends which support it, but for what infrastructure spoiled."""
         if examined.trouble:
             self.trouble.append(f"case {examined.case.id}: {examined.trouble}")

@@ -12,7 +12,7 @@ import msgspec
 
 from difftest import plugins
 from difftest.campaign.campaign import ORACLE, Campaign
-from difftest.campaign.run import Progress
+from difftest.campaign.recording import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
 from difftest.commands.service.options import Backends, Duration, Names, json_option
@@ -158,18 +158,18 @@ class Tally:
     def count(self, progress: Progress) -> None:
         """Adds one case."""
         self.cases += 1
-        self.runs += len(progress.examined.runs)
+        self.runs += len(progress.result.runs)
         self.new |= {finding.fingerprint: finding for finding in progress.new}
         self.known |= {
             finding.fingerprint: finding for finding in progress.known if finding.fingerprint not in self.new
         }
-        if progress.examined.trouble:
-            self.trouble.append(progress.examined.trouble)
-        comparisons = progress.examined.comparisons.values()
+        if progress.result.trouble:
+            self.trouble.append(progress.result.trouble)
+        comparisons = progress.result.comparisons.values()
         self.compared += len(comparisons)
         for first in (comparison.divergences[0] for comparison in comparisons if comparison.divergences):
             self.sightings.setdefault(first.fingerprint, []).append(
-                (msgspec.structs.replace(first, log=""), progress.examined.case)
+                (msgspec.structs.replace(first, log=""), progress.result.case)
             )
 
     def tell(self, findings: Iterable[Finding]) -> None:

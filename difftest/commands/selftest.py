@@ -14,8 +14,8 @@ import click
 import msgspec
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import IN_DOUBT
-from difftest.campaign.memo import Once
+from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
@@ -101,7 +101,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
                 cases=cases,
                 most=most,
                 execute=impatient.execute,
-                correct=Once(pool.execute),
+                correct=Memo(pool.execute),
             )
             told["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if options["part"] != "planted":
@@ -209,7 +209,7 @@ def _null(
         ]
 
     rows = held(truth)
-    if any(row.false for row in rows) and isinstance(sure := pool.execute(case, ORACLE, IN_DOUBT), Trace):
+    if any(row.false for row in rows) and isinstance(sure := pool.execute(case, ORACLE, MORE_SAMPLES), Trace):
         rows = held(sure)  # as a campaign does before it believes a mismatch
     return rows, list(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed))
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from difftest.campaign.again import rerun
 from difftest.campaign.campaign import ORACLE, Campaign
-from difftest.campaign.memo import Once
+from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.findings.ablations import Ablation, Asked, ablations
@@ -18,7 +18,7 @@ from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.records.finding import Finding
 
-STAYS, DISAPPEARS, CHANGES, UNTOLD = "stays", "disappears", "changes", "no telling"
+STAYS, DISAPPEARS, CHANGES, UNDECIDED = "stays", "disappears", "changes", "no telling"
 BENIGN = "a known benign cause"
 UNSTEADY_TRIES = 3
 """How often an ablation is run before a finding that comes and goes is said to disappear."""
@@ -35,7 +35,7 @@ def ablate(
     `environment` is what the backend's runs start with. Ablations run a few at a time, beside one oracle where the case is the
     same. One that the backend cannot express, or that infrastructure spoiled, is answered with the reason.
     """
-    campaign = replace(campaign, execute=Once(campaign.execute, alone=ORACLE))
+    campaign = replace(campaign, execute=Memo(campaign.execute, only=ORACLE))
     tries = 1 if finding.stable[0] == finding.stable[1] else UNSTEADY_TRIES
     found, device = next(
         (told for _ in range(tries) if (told := _first(campaign, case, finding))), (None, "")
@@ -71,17 +71,17 @@ def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, abla
     """
     reason = ablation.reason or campaign.backends[ablation.backend].unsupported(ablation.case)
     if reason:
-        return f"{UNTOLD}: {reason}"
-    answer = UNTOLD
+        return f"{UNDECIDED}: {reason}"
+    answer = UNDECIDED
     for _ in range(tries):
         try:
             seen = rerun(
                 campaign, ablation.case, ablation.backend, check=found.check, options=ablation.options
             )
         except InfrastructureError as error:
-            return f"{UNTOLD}: {error}"
+            return f"{UNDECIDED}: {error}"
         if seen.elsewhere(device):
-            return f"{UNTOLD}: it ran on {seen.device}, the finding on {device}"
+            return f"{UNDECIDED}: it ran on {seen.device}, the finding on {device}"
         answer = _told(seen, found, ablation)
         if not answer.startswith(DISAPPEARS):
             break
@@ -90,7 +90,7 @@ def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, abla
 
 def _told(seen: Comparison, found: Divergence, ablation: Ablation) -> str:
     if seen.verdict == "inconclusive":
-        return f"{UNTOLD}: {seen.reason}"
+        return f"{UNDECIDED}: {seen.reason}"
     if not seen.divergences:
         slight = found.ratio is not None and found.ratio < BENIGN_FLOORS
         return f"{DISAPPEARS}: {BENIGN}, {ablation.benign}" if ablation.benign and slight else DISAPPEARS

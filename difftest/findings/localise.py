@@ -5,8 +5,8 @@ A module is an operator of the model, or a block of them; what a rank holds of a
 the width, under tensor parallelism) is not compared, and counted.
 """
 
-from difftest.campaign.campaign import ORACLE, Campaign, attempt
-from difftest.campaign.case_run import IN_DOUBT
+from difftest.campaign.campaign import ORACLE, Campaign, run_backend
+from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
@@ -25,8 +25,8 @@ def locate(campaign: Campaign, case: Case, backend: str) -> tuple[str, ...]:
 
     `InfrastructureError` where a run could not be had.
     """
-    truth = attempt(campaign, case, ORACLE, {**IN_DOUBT, VARIABLE: "1"}).outcome
-    actual = attempt(campaign, case, backend, {VARIABLE: "1"}).outcome
+    truth = run_backend(campaign, case, ORACLE, {**MORE_SAMPLES, VARIABLE: "1"}).outcome
+    actual = run_backend(campaign, case, backend, {VARIABLE: "1"}).outcome
     if isinstance(truth, Failure) or isinstance(actual, Failure):
         return ()
     side = campaign.backends[backend].SIDE

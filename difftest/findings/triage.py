@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TypeAlias
 
-from difftest.campaign.again import AGREES, UNTOLD, rerun, shown
+from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun
 from difftest.campaign.campaign import Campaign, utc_now
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
@@ -65,7 +65,7 @@ class _Ran:
     """A case that was run again: what each run showed first, and why some say nothing. `refused`: why it was not run at all."""
 
     case: Case
-    shown: tuple[str, ...] = (UNTOLD,)
+    shown: tuple[str, ...] = (UNDECIDED,)
     trouble: tuple[str, ...] = ()
     refused: str = ""
 
@@ -96,8 +96,8 @@ def triage(  # noqa: PLR0913  what is run, what is known of it, and how much
 
 
 def status(fingerprint: str, shown: Sequence[str]) -> Status:
-    """The status of a finding whose runs showed these fingerprints: `AGREES` for none, `UNTOLD` for runs that say nothing."""
-    told = [seen for seen in shown if seen != UNTOLD]
+    """The status of a finding whose runs showed these fingerprints: `AGREES` for none, `UNDECIDED` for runs that say nothing."""
+    told = [seen for seen in shown if seen != UNDECIDED]
     back = told.count(fingerprint)
     if not told:
         return Status.ERROR
@@ -114,7 +114,7 @@ def steady(finding: Finding) -> bool:
 
 def _triaged(corpus: Corpus, ledger: Ledger, today: date, again: _Again, finding: Finding) -> Triaged:
     ran = _decided(corpus, finding, again)
-    told = [fingerprint for fingerprint in ran.shown if fingerprint != UNTOLD]
+    told = [fingerprint for fingerprint in ran.shown if fingerprint != UNDECIDED]
     changes: Mapping[str, object] = {
         "status": str(ran.status(finding)),
         "returned": (told.count(finding.fingerprint), len(told)),
@@ -158,11 +158,11 @@ def _runs(campaign: Campaign, times: int, most_ranks: int, finding: Finding, cas
         try:
             comparison = rerun(campaign, case, finding.divergence.backend, check=finding.divergence.check)
         except InfrastructureError as error:
-            shows.append(UNTOLD)
+            shows.append(UNDECIDED)
             trouble.append(str(error))
         else:
-            shows.append(shown(comparison))
-            trouble += [comparison.reason] if shows[-1] == UNTOLD else []
+            shows.append(first_fingerprint(comparison))
+            trouble += [comparison.reason] if shows[-1] == UNDECIDED else []
     return _Ran(case=case, shown=tuple(shows), trouble=tuple(trouble))
 
 

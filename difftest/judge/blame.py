@@ -14,7 +14,7 @@ _ALIKE = "is wrong alike"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Square:
+class TwoByTwo:
     """What the 2 x 2 showed; True where that run parts from the oracle too, None where it could not be had.
 
     `single`: the guilty backend on one device. `other`: the other side at the case's layout. `other_single`: the other side on one device.
@@ -25,20 +25,20 @@ class Square:
     other_single: bool | None
 
 
-def verdict(side: str, square: Square, *, stable: tuple[int, int]) -> str:
+def verdict(side: str, placed: TwoByTwo, *, stable: tuple[int, int]) -> str:
     """The verdict on a divergence of `side` that came back `stable` (k of n) times, in words that reports and tables use."""
     back, repeats = stable
     if not repeats:
         return "inconclusive: it could not be run again"
     if not back:
         return "inconclusive: it did not come back"
-    if square.single is None:
+    if placed.single is None:
         return f"{side} fault"
-    if square.single and square.other_single:
+    if placed.single and placed.other_single:
         return "oracle in doubt"
-    if square.other and not square.single:
+    if placed.other and not placed.single:
         return "shared sharding fault"
-    return f"{side} backend fault" if square.single else f"{side} sharding fault"
+    return f"{side} backend fault" if placed.single else f"{side} sharding fault"
 
 
 def layer(side: str, framework: str, right: Collection[str], wrong: Collection[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from difftest.campaign.again import AGREES, first_shown
+from difftest.campaign.again import AGREES, rerun_for
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.errors import UsageError
@@ -60,6 +60,6 @@ def run(text: bytes, backend: str, fingerprint: str) -> int:
         execute=lambda case, name, options: sandbox.run(case, name, options=options),
         corpus=Corpus(Path("corpus")),
     )
-    shown = first_shown(campaign, case, backend, fingerprint)
+    shown = rerun_for(campaign, case, backend, fingerprint)
     click.echo(f"case {case.id} on {backend}: {shown or 'inconclusive'}")
     return {fingerprint: SHOWN, AGREES: ABSENT}.get(shown, INCONCLUSIVE)

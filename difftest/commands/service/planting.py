@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE, Campaign, Execute
-from difftest.campaign.run import Progress
+from difftest.campaign.recording import Progress
 from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case
 from difftest.judge.comparator import Comparison, compare
@@ -48,15 +48,15 @@ class Planting:
         began, first, left = time.monotonic(), None, FURTHER_CASES
         effects, hits = list[float](), list[tuple[str, str]]()
         for progress in self._campaign(fault, name):
-            seen = progress.examined.comparisons.get(name, Comparison(verdict="inconclusive"))
+            seen = progress.result.comparisons.get(name, Comparison(verdict="inconclusive"))
             hits += [
-                (progress.examined.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]
+                (progress.result.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]
             ]
             if first is None and (
                 found := [finding for finding in progress.new if finding.divergence.backend == name]
             ):
                 first = replace(
-                    _found(missed, progress.examined.index + 1, found[0]), seconds=time.monotonic() - began
+                    _found(missed, progress.result.index + 1, found[0]), seconds=time.monotonic() - began
                 )
             elif first and not (left := left - 1):
                 break

@@ -8,7 +8,7 @@ from typing import Self
 import click
 from tqdm import tqdm
 
-from difftest.campaign.run import Progress
+from difftest.campaign.recording import Progress
 
 EVERY_SECONDS = 10.0
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from difftest.campaign.again import AGREES, UNTOLD, rerun, shown, shows
+from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun, shows
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.commands.service.targets import read_target

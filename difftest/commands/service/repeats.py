@@ -8,7 +8,7 @@ from typing import Any
 
 from difftest.campaign.again import takes_two
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import IN_DOUBT, believed
+from difftest.campaign.case_run import MORE_SAMPLES, confirmed
 from difftest.commands.service.targets import CaseTarget
 from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
@@ -34,7 +34,7 @@ def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) 
         raise UsageError(msg)
     chosen = candidates(names)
     execute = partial(sandbox.run, what.case, deadline=deadline)
-    truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=IN_DOUBT))
+    truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=MORE_SAMPLES))
     twice = what.finding is not None and takes_two(what.finding.divergence.check)
     for _ in range(times):
         for name, backend in chosen.items():
@@ -44,7 +44,7 @@ def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) 
             else:
                 actual, again = execute(name), execute(name) if twice else None
                 compared = partial(compare, what.case, name, backend.SIDE, actual=actual, again=again)
-                yield _described(name, believed(compared, truth, in_doubt))
+                yield _described(name, confirmed(compared, truth, in_doubt))
 
 
 def rates(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE
-from difftest.campaign.case_run import IN_DOUBT
+from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.commands.service.scripts import ScriptRun, run_script
@@ -52,7 +52,7 @@ def observe(finding: Finding, case: Case) -> "Fault | str":
     from reports.reproducer import reproducer
     from workers.isolate import sandbox
 
-    truth = sandbox.run(case, ORACLE, options=IN_DOUBT if finding.divergence.ratio is not None else {})
+    truth = sandbox.run(case, ORACLE, options=MORE_SAMPLES if finding.divergence.ratio is not None else {})
     outcome = sandbox.run(case, finding.divergence.backend)
     if isinstance(truth, Failure):
         return f"the float64 reference failed: {truth.kind}: {truth.message}"

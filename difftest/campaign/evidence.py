@@ -1,0 +1,125 @@
+"""The evidence for a new finding's blame: further runs of its case and of variants of it, on its backend and on others."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from difftest.campaign.again import rerun
+from difftest.campaign.campaign import Campaign
+from difftest.campaign.case_run import CaseResult
+from difftest.cases.case import Case
+from difftest.errors import InfrastructureError
+from difftest.judge.blame import LAYER, TwoByTwo, layer
+from difftest.judge.comparator import Comparison
+from difftest.judge.divergence import Divergence
+from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, LATER_CHECKS, WRONG_SIBLINGS
+
+T = TypeVar("T")
+
+
+def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -> TwoByTwo:
+    """The 2 x 2 of {guilty side, other side} x {one device, the case's layout}; runs what it lacks, both sides on one device."""
+    others = _other_side(campaign, result, divergence.side)[:1]
+    single, names = result.case.unsharded(), (divergence.backend, *others)
+    diverges = in_parallel(
+        campaign,
+        [
+            partial(_diverges, campaign, single, name, divergence, result.comparisons[name].device)
+            for name in names
+        ],
+    )
+    return TwoByTwo(
+        single=diverges[0],
+        other=_looks_alike(result.comparisons[others[0]], divergence) if others else None,
+        other_single=diverges[1] if others else None,
+    )
+
+
+def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> dict[str, str]:
+    """The options that decide: with one of them back at its default, the run agrees with the oracle."""
+    options = dict(case.put_back())
+    diverges = in_parallel(
+        campaign,
+        [partial(_diverges, campaign, plain, divergence.backend, divergence) for plain in options.values()],
+    )
+    deciding = [option for option, wrong in zip(options, diverges, strict=True) if wrong is False]
+    return {DECIDED_BY: ", ".join(deciding)} if deciding else {}
+
+
+def later_checks(result: CaseResult, divergence: Divergence) -> dict[str, str]:
+    """What else the checks report of the same run: most often consequences of the first divergence."""
+    divergences = result.comparisons[divergence.backend].divergences
+    checks = dict.fromkeys(d.check for d in divergences if d.check != divergence.check)
+    return {LATER_CHECKS: ", ".join(checks)} if checks else {}
+
+
+def siblings(campaign: Campaign, result: CaseResult, divergence: Divergence) -> dict[str, str]:
+    """Which backends of the same side computed this case correctly, which show the same fault, and the layer of the side at fault."""
+    wrong_by_name = {
+        name: _looks_alike(result.comparisons.get(name), divergence)
+        for name in sorted(campaign.siblings(divergence.backend))
+    }
+    correct = [name for name, wrong in wrong_by_name.items() if wrong is False]
+    wrong = [name for name, wrong in wrong_by_name.items() if wrong]
+    frameworks = [[campaign.backends[name].FRAMEWORK for name in names] for names in (correct, wrong)]
+    words = {
+        CORRECT_SIBLINGS: ", ".join(correct),
+        WRONG_SIBLINGS: ", ".join(wrong),
+        LAYER: layer(divergence.side, campaign.backends[divergence.backend].FRAMEWORK, *frameworks),
+    }
+    return {name: value for name, value in words.items() if value}
+
+
+def in_parallel(campaign: Campaign, calls: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of `calls` in their order, as many at a time as the campaign has workers."""
+    with ThreadPoolExecutor(campaign.workers) as threads:
+        return list(threads.map(lambda call: call(), calls))
+
+
+def rerun_or_none(campaign: Campaign, case: Case, backend: str, divergence: Divergence) -> Comparison | None:
+    """A run in fresh processes beside the oracle, compared; None where the infrastructure failed."""
+    try:
+        return rerun(campaign, case, backend, check=divergence.check)
+    except InfrastructureError:
+        return None
+
+
+def _other_side(campaign: Campaign, result: CaseResult, side: str) -> Sequence[str]:
+    """The other side's backends that ran this case, those that agreed with the oracle first."""
+    names = [name for name in result.comparisons if side != campaign.backends[name].SIDE]
+    return sorted(names, key=lambda name: result.comparisons[name].verdict != "agree")
+
+
+def _diverges(
+    campaign: Campaign, case: Case, backend: str, divergence: Divergence, device: str = ""
+) -> bool | None:
+    """Whether `case` shows the same fault on `backend`; None if undecidable.
+
+    It is, for example, where the run fell back to another device than `device` for want of GPUs.
+    """
+    if campaign.backends[backend].unsupported(case):
+        return None
+    comparison = rerun_or_none(campaign, case, backend, divergence)
+    return None if comparison and comparison.elsewhere(device) else _same_fault(comparison, divergence)
+
+
+def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool | None:
+    """Whether a run shows the same fault; None if undecidable: it shows another fault, or nothing could be compared."""
+    if comparison is None or comparison.verdict == "inconclusive":
+        return None
+    if comparison.verdict == "agree":
+        return False
+    first = comparison.divergences[0]
+    same = (first.check, first.symptom, first.cause) == (
+        divergence.check,
+        divergence.symptom,
+        divergence.cause,
+    )
+    return True if same else None
+
+
+def _looks_alike(comparison: Comparison | None, divergence: Divergence) -> bool | None:
+    """As `_same_fault`, for another backend: its damage must look alike too, as two faults can spoil the same tensors."""
+    same = _same_fault(comparison, divergence)
+    return None if same and comparison and comparison.divergences[0].nature != divergence.nature else same

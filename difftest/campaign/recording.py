@@ -1,0 +1,136 @@
+"""Recording a case: its divergences become findings, or are counted with findings that are there, and its runs become observations.
+
+A case's findings are written before its runs, and may be written again: a campaign that was killed anywhere in between runs the case
+once more, and nothing is counted twice.
+"""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.new_finding import new_finding
+from difftest.cases.layers import walk
+from difftest.judge.comparator import Comparison
+from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Failure, Outcome
+from difftest.records.finding import Finding
+from difftest.records.observation import Ending, Observation
+from difftest.records.resume import Recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One more case is recorded: its result, and the findings that it showed, `new` ones apart from `known` ones."""
+
+    result: CaseResult
+    new: tuple[Finding, ...] = ()
+    known: tuple[Finding, ...] = ()
+
+
+def record(campaign: Campaign, result: CaseResult, recorded: Recorded) -> Progress:
+    """Writes a case's divergences to their findings and then its runs to the corpus, and adds both to what is `recorded`."""
+    new: list[Finding] = []
+    known: list[Finding] = []
+    for comparison in result.comparisons.values():
+        if comparison.divergences:
+            finding = _record_divergence(campaign, result, comparison.divergences[0], recorded)
+            (new if finding.unannounced == (campaign.name, result.index) else known).append(finding)
+    observations = [observation(campaign, result, run) for run in result.runs.values()]
+    if observations:
+        campaign.corpus.observe(*observations)
+    for one in observations:
+        recorded.add(one)
+    return Progress(result=result, new=tuple(new), known=tuple(known))
+
+
+def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Observation:
+    """One run as a line of the campaign's file, which the tables are made of."""
+    case, comparison = result.case, result.comparisons.get(run.backend, Comparison(verdict="oracle"))
+    backend = campaign.backends.get(run.backend)
+    return Observation(
+        campaign=campaign.name,
+        index=result.index,
+        case=case.id,
+        backend=run.backend,
+        side=backend.SIDE if backend else ORACLE,
+        purpose=campaign.purpose,
+        path=case.path,
+        mesh=str(case.layout.mesh),
+        mesh_rank=len(case.layout.mesh.axes),
+        world_size=case.world_size,
+        dtype=case.dtype,
+        optimizer=case.training.optimizer,
+        loss=case.training.loss,
+        regime=case.data.regime,
+        layers=tuple(type(layer).__name__ for _, layer in walk(case.model.layers)),
+        steps=case.training.steps,
+        outcome=_ending(run.outcome),
+        verdict=comparison.verdict,
+        reason=comparison.reason,
+        fingerprints=tuple(d.fingerprint for d in comparison.divergences[:1]),
+        measurements=comparison.measurements,
+        environment=dict(run.outcome.environment),
+        started=run.started,
+        seconds=round(run.seconds, 3),
+        runs=len(result.runs) + result.lost,
+    )
+
+
+def _ending(outcome: Outcome) -> Ending:
+    if isinstance(outcome, Failure):
+        return Ending(
+            status=outcome.symptom,
+            stage=outcome.stage,
+            step=outcome.step,
+            kind=outcome.kind,
+            message=outcome.message,
+        )
+    return Ending(status="finished")
+
+
+def _record_divergence(
+    campaign: Campaign, result: CaseResult, divergence: Divergence, recorded: Recorded
+) -> Finding:
+    """The finding of a divergence: a new one, or the one that is there with this case counted."""
+    indices = recorded.sightings.setdefault(divergence.fingerprint, set())
+    indices.add(result.index)
+    run = result.runs[divergence.backend]
+    with campaign.corpus.locked():
+        if counted := _count_case(campaign, divergence, run, len(indices)):
+            return counted
+    finding = new_finding(campaign, result, divergence)
+    with campaign.corpus.locked():
+        # Another campaign may have written it while this one gathered evidence.
+        if counted := _count_case(campaign, divergence, run, len(indices)):
+            return counted
+        new = msgspec.structs.replace(
+            finding,
+            hits=len(indices),
+            cases_by_campaign={campaign.name: len(indices)},
+            unannounced=(campaign.name, result.index),
+        )
+        campaign.corpus.save(new, result.case)
+    return new
+
+
+def _count_case(campaign: Campaign, divergence: Divergence, run: BackendRun, cases: int) -> Finding | None:
+    """The finding of a divergence in the corpus, now shown by `cases` cases of the campaign; None where it is new.
+
+    The number is set and not raised, so that a case which runs again is not counted again.
+    """
+    if divergence.fingerprint not in campaign.corpus.fingerprints():
+        return None
+    finding = campaign.corpus.finding(divergence.fingerprint)
+    counts = {**(finding.cases_by_campaign or {"": finding.hits})}
+    counts[campaign.name] = max(cases, counts.get(campaign.name, 0))
+    counted = msgspec.structs.replace(
+        finding,
+        hits=sum(counts.values()),
+        cases_by_campaign=counts,
+        paths=tuple(sorted({*finding.paths, divergence.path})),
+        last_seen=max(finding.last_seen, run.started),
+    )
+    campaign.corpus.put(counted)
+    return counted

@@ -1,0 +1,46 @@
+"""The names under which a finding keeps its evidence, as `finding.json` stores them, and what reports call them.
+
+The stored names are part of the file's format and stay as they are; `label` gives the words for people.
+"""
+
+SINGLE = "single"
+"""Whether the backend also diverges on one device: `agrees`, `diverges` or `no telling`."""
+
+OTHER = "other"
+"""The same for the other side at the case's layout."""
+
+OTHER_SINGLE = "other_single"
+"""The same for the other side on one device."""
+
+TWO_BY_TWO = (SINGLE, OTHER, OTHER_SINGLE)
+
+DECIDED_BY = "decided by"
+"""The options of the case without which the run agrees."""
+
+LATER_CHECKS = "then"
+"""What else the checks report of the same run: most often a consequence."""
+
+CORRECT_SIBLINGS = "right beside it"
+"""The same side's backends that computed the case correctly."""
+
+WRONG_SIBLINGS = "wrong beside it"
+"""The same side's backends that show the same fault."""
+
+REPLAYED = "replayed"
+"""What a replay of the HLO on another XLA showed; begins with `diverges` where it is still wrong."""
+
+_LABELS = {
+    SINGLE: "on one device",
+    OTHER: "the other side",
+    OTHER_SINGLE: "the other side on one device",
+    DECIDED_BY: "decided by the option",
+    LATER_CHECKS: "then also wrong",
+    CORRECT_SIBLINGS: "computed correctly by",
+    WRONG_SIBLINGS: "also wrong on",
+    REPLAYED: "replayed on another XLA",
+}
+
+
+def label(name: str) -> str:
+    """What reports call the evidence stored under `name`; the name itself where it says enough."""
+    return _LABELS.get(name, name)
