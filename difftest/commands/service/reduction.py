@@ -84,8 +84,8 @@ def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] 
     None if the case does not show its fault. The journal stays until the search is complete.
     """
     if not task.fingerprint:
-        first = shown(rerun(campaign, task.case, task.backend))
-        if first in (AGREES, UNTOLD):
+        first = first_fingerprint(rerun(campaign, task.case, task.backend))
+        if first in (AGREES, UNDECIDED):
             return None
         task = replace(task, fingerprint=first)
     journal = Journal(task.journal)
