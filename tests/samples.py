@@ -6,17 +6,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from msgspec.structs import replace
 
 from difftest.cases import numbers
 from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.layers import Activation, Layer, Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
 from difftest.cases.model import Model
-from difftest.judge.divergence import Divergence
 from difftest.judge.events import Events
 from difftest.judge.outcome import Failure, Sharded, Stage, Symptom, Trace
-from difftest.records.finding import Finding
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Key: TypeAlias = tuple[Stage, str]
@@ -152,18 +149,6 @@ def a_failure(symptom: Symptom = Symptom.EXCEPTION, **changes: Any) -> Failure: 
         "frame": "/opt/torch/api.py:split",
     }
     return Failure(**{"symptom": symptom, **said, **changes})
-
-
-def a_finding(**fields: Any) -> Finding:  # noqa: ANN401  fields of a finding, and of its divergence
-    """A finding from fields of its own and of its divergence."""
-    divergence = {name: fields.pop(name) for name in Divergence.__struct_fields__ if name in fields}
-    return Finding(divergence=Divergence(**divergence), **fields)
-
-
-def changed(finding: Finding, **fields: Any) -> Finding:  # noqa: ANN401  as `a_finding`
-    """A finding with some fields changed, of its own or of its divergence."""
-    divergence = {name: fields.pop(name) for name in Divergence.__struct_fields__ if name in fields}
-    return replace(finding, divergence=replace(finding.divergence, **divergence), **fields)
 
 
 def wrong_at(stage: Stage, name: str, by: float = 0.5, step: int = 0) -> Spoil:

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from machines import WRONG, Machine, a_campaign, backend, examined, sharded, the_finding
 from samples import DEEP, a_case, a_failure, candidate, oracle, tensor_parallel_case
-from test_campaign import WRONG, Machine, a_campaign, backend, examined, sharded, the_finding
 
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case, Training
@@ -193,7 +193,7 @@ def test_a_slight_error_that_a_benign_cause_explains_is_called_benign(tmp_path: 
 def test_what_comes_and_goes_is_gone_only_when_it_stays_away(tmp_path: Path) -> None:
     class Flaky(Answers):
         def answer(self, case: Case, backend: str) -> Outcome:
-            often = self.asked[case.id, backend] % 3 == 1
+            often = self.requests[case.id, backend] % 3 == 1
             return (
                 oracle(case)
                 if backend == "oracle"

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_reports import Page, found, made, measured, observed
+from sample_findings import ParsedPage, a_corpus, a_finding, a_measurement, an_observation
 
 from difftest.judge.outcome import Stage
 from reports import frame
@@ -33,41 +33,44 @@ def test_an_error_is_held_against_the_other_sides(
 
 
 def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Path) -> None:
-    finding = found(tensor="0.weight", stage=Stage.UPDATE)
+    finding = a_finding(tensor="0.weight", stage=Stage.UPDATE)
     own: dict[str, Any] = {
         "backend": "xla_spmd",
         "verdict": "diverge",
         "fingerprints": (finding.fingerprint,),
     }
-    others = (measured(other_error=5.0), measured(tensor="0.weight", stage="backward", other_error=6.0))
-    worst = measured(tensor="0.weight", stage="update", error=0.25, other_error=3e-8)
-    later = (measured(tensor="0.weight", stage="update", other_error=7.0),)
-    again = observed(0, case=finding.case, campaign="second", measurements=later, **own)
+    others = (
+        a_measurement(other_error=5.0),
+        a_measurement(tensor="0.weight", stage="backward", other_error=6.0),
+    )
+    worst = a_measurement(tensor="0.weight", stage="update", error=0.25, other_error=3e-8)
+    later = (a_measurement(tensor="0.weight", stage="update", other_error=7.0),)
+    again = an_observation(0, case=finding.case, campaign="second", measurements=later, **own)
     runs = (
-        observed(0, case=finding.case, measurements=(*others, worst), **own),
-        observed(1, measurements=later, **own),
+        an_observation(0, case=finding.case, measurements=(*others, worst), **own),
+        an_observation(1, measurements=later, **own),
         again,
     )
-    t = frame.load(made(tmp_path, *runs, findings=(finding,)))
+    t = frame.load(a_corpus(tmp_path, *runs, findings=(finding,)))
     told = "root mean square error 0.250, of the other side 3.0e-8: beyond a factor of 2"
-    assert arbiter.arbitrated(t, [finding, found(fingerprint="b", tensor="0.weight")]) == {
+    assert arbiter.arbitrated(t, [finding, a_finding(fingerprint="b", tensor="0.weight")]) == {
         finding.fingerprint: told
     }
-    assert f"beside the other side{told}" in Page(write(tmp_path, ["html"])[0].read_text()).text.replace(
-        "\n", ""
-    )
+    assert f"beside the other side{told}" in ParsedPage(
+        write(tmp_path, ["html"])[0].read_text()
+    ).text.replace("\n", "")
 
 
 def test_a_finding_whose_other_side_was_not_measured_is_not_arbitrated(tmp_path: Path) -> None:
-    finding = found(tensor="loss")
-    run = observed(
+    finding = a_finding(tensor="loss")
+    run = an_observation(
         0,
         "xla_spmd",
         "diverge",
         case=finding.case,
         fingerprints=(finding.fingerprint,),
-        measurements=(measured(),),
+        measurements=(a_measurement(),),
     )
-    assert not arbiter.arbitrated(frame.load(made(tmp_path, run)), [finding])
-    made(tmp_path, findings=(finding,))
+    assert not arbiter.arbitrated(frame.load(a_corpus(tmp_path, run)), [finding])
+    a_corpus(tmp_path, findings=(finding,))
     assert "beside the other side" not in write(tmp_path, ["html"])[0].read_text()

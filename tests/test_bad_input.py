@@ -10,12 +10,12 @@ from random import Random
 
 import mutations
 import pytest
-import test_bundle
+import sample_bundles
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import DEEP, a_case, a_failure, a_finding, oracle, tensor_parallel_case
-from test_campaign import a_campaign
-from test_resume import a_machine
+from machines import a_campaign, machine_with_two_faults
+from sample_findings import finding_of
+from samples import DEEP, a_case, a_failure, oracle, tensor_parallel_case
 
 from difftest import plugins
 from difftest.campaign.campaign import Campaign
@@ -102,7 +102,7 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
     """A campaign that begins on one refuses it, or goes on, writes its reports, and keeps every finding that was there."""
     out, refused = tmp_path / "out", list[str]()
     whole = Corpus(tmp_path / "whole")
-    list(run(a_campaign(whole.root, a_machine()), enumerate(CASES[:1] + CASES[2:])))
+    list(run(a_campaign(whole.root, machine_with_two_faults()), enumerate(CASES[:1] + CASES[2:])))
     names = whole.fingerprints()
     assert names
     for number in range(count):
@@ -116,7 +116,11 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
             try:
                 corpus.require_readable()
                 with resumed(corpus, "one") as recorded:
-                    list(run(a_campaign(corpus.root, a_machine()), enumerate(CASES[:1]), recorded))
+                    list(
+                        run(
+                            a_campaign(corpus.root, machine_with_two_faults()), enumerate(CASES[:1]), recorded
+                        )
+                    )
                 unannounced(corpus, "two")
                 write(out, plugins.names(FORMATS) if number % 8 == 0 else ("summary",))
                 corpus.require_readable()
@@ -131,14 +135,14 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
 def a_bundle(root: Path) -> Path:
     """Two cases on two backends, one of which fails now and then."""
     recorder = Recorder(root)
-    for index, case in enumerate(test_bundle.CASES[:2]):
+    for index, case in enumerate(sample_bundles.CASES[:2]):
         for number, it in ((index, case), (-1, case.unsharded())):
             for backend in ("oracle", "ddp", "spmd", "spmd"):
-                outcome = a_failure() if backend == "ddp" and index else test_bundle.answer(it, backend)
+                outcome = a_failure() if backend == "ddp" and index else sample_bundles.answer(it, backend)
                 recorder.keep(
                     number,
                     it,
-                    (backend, test_bundle.SIDES[backend], test_bundle.FRAMEWORKS[backend]),
+                    (backend, sample_bundles.SIDES[backend], sample_bundles.FRAMEWORKS[backend]),
                     {},
                     outcome,
                 )
@@ -236,7 +240,7 @@ def test_any_json_is_a_case_a_finding_or_an_observation_or_refused(data: st.Data
     assert isinstance(read, kind)
 
 
-SAMPLE = a_finding(
+SAMPLE = finding_of(
     fingerprint="a-b-mismatch-00000000",
     symptom=Symptom.MISMATCH,
     stage=Stage.UPDATE,

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from machines import Machine, a_campaign, always, examined, sharded, the_finding
+from sample_findings import FINDING
 from samples import a_case
-from test_campaign import Machine, a_campaign, always, examined, sharded, the_finding
-from test_divergence import FOUND
 
 from difftest.commands.service import case_script
 from difftest.commands.service.bisection import ask_version, read_script
@@ -180,7 +180,7 @@ def test_a_case_tells_whether_a_real_fault_is_there() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = case_at(0, 1)
     alive = msgspec.structs.replace(
-        FOUND, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6"
+        FINDING, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6"
     )
     tried = [
         run_script(case_script.script(finding, case))

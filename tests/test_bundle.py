@@ -11,40 +11,17 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples import a_case, candidate, oracle, wrong_at
+from sample_bundles import CASES, FRAMEWORKS, SIDES, SPMD, answer, recorded
+from samples import oracle
 
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.commands import compare
 from difftest.errors import InfrastructureError, UsageError
-from difftest.judge.outcome import Outcome, Stage, Trace
-from difftest.records.bundle import EVIDENCE, Joined, Recorder
+from difftest.judge.outcome import Outcome, Trace
+from difftest.records.bundle import Joined, Recorder
 from difftest.records.corpus import Corpus
-
-CASES = tuple(a_case(seed=seed) for seed in range(3))
-WRONG = wrong_at(Stage.BACKWARD, "0.weight")
-SIDES = {"oracle": "oracle", "ddp": "torch", "spmd": "xla", "second": "xla"}
-FRAMEWORKS = {"oracle": "", "ddp": "torch", "spmd": "torch_xla", "second": "torchax"}
-SPMD = ("spmd",)
-
-
-def answer(case: Case, backend: str, wrong: tuple[str, ...] = SPMD) -> Outcome:
-    """Those that are `wrong` are so where anything is sharded."""
-    if backend == "oracle":
-        return oracle(case)
-    return candidate(case, WRONG if backend in wrong and case.world_size > 1 else None)
-
-
-def recorded(root: Path, *backends: str, repeats: int = 5, wrong: tuple[str, ...] = SPMD) -> Path:
-    recorder = Recorder(root)
-    for index, case in enumerate(CASES):
-        for number, it in ((index, case), (EVIDENCE, case.unsharded())):
-            for backend in ("oracle", *backends * repeats):
-                who = (backend, SIDES[backend], FRAMEWORKS[backend])
-                recorder.keep(number, it, who, {}, answer(it, backend, wrong))
-                recorder.keep(number, it, who, {"DIFFTEST_SAMPLES": "128"}, answer(it, backend, wrong))
-    return root
 
 
 def changed_lines(root: Path, change: Callable[[dict[str, Any]], object]) -> Path:

@@ -1,97 +1,21 @@
 """Whole campaigns on made-up backends: what is found, counted, blamed and recorded, in milliseconds."""
 
 import dataclasses
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TypeAlias
 
 import pytest
-from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
+from machines import SIDES, Machine, Wrong, a_campaign, always, backend, examined, sharded, the_finding
+from samples import a_case, a_failure, candidate, tensor_parallel_case, wrong_at
 
 from difftest.campaign.campaign import TRIES, Campaign
 from difftest.campaign.new_finding import REPEATS
-from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, UnsupportedError
+from difftest.errors import UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
 from difftest.records.corpus import Corpus
-from difftest.records.finding import Finding
 from difftest.records.resume import resumed
-
-WRONG = wrong_at(Stage.BACKWARD, "0.weight")
-SIDES = {"ddp": "torch", "spmd": "xla"}
-Wrong: TypeAlias = Callable[[Case], bool]
-
-
-def never(_case: Case) -> bool:
-    return False
-
-
-def always(_case: Case) -> bool:
-    return True
-
-
-def sharded(case: Case) -> bool:
-    return case.world_size > 1
-
-
-class Machine:
-    """Runs cases: right, but where `wrong` says so; counts what it was asked."""
-
-    def __init__(self, **wrong: Wrong) -> None:
-        self.wrong, self.asked, self.spoiled = wrong, Counter[tuple[str, str]](), dict[str, int]()
-        self._lock = threading.Lock()
-
-    def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
-        """Answers, unless infrastructure is to spoil the run."""
-        with self._lock:
-            self.asked[case.id, backend] += 1
-            if self.spoiled.get(backend, 0) > 0:
-                self.spoiled[backend] -= 1
-                msg = "a node was lost"
-                raise InfrastructureError(msg)
-        return self.answer(case, backend)
-
-    def run(self, case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
-        """As `workers.isolate.sandbox.run`, for which it stands."""
-        return self.execute(case, backend, options)
-
-    def answer(self, case: Case, backend: str) -> Outcome:
-        """The oracle's trace, or a candidate's that is wrong where it is to be."""
-        if backend == "oracle":
-            return oracle(case)
-        return candidate(case, WRONG if self.wrong.get(backend, never)(case) else None)
-
-
-def backend(side: str, reason: str | None = None, framework: str = "") -> SimpleNamespace:
-    return SimpleNamespace(SIDE=side, FRAMEWORK=framework or side, unsupported=lambda _case: reason)
-
-
-def a_campaign(
-    root: Path,
-    machine: Machine,
-    backends: Mapping[str, SimpleNamespace] | None = None,
-    workers: int = 1,
-    name: str = "one",
-) -> Campaign:
-    corpus = Corpus(root)
-    corpus.prepare()
-    there = backends or {name: backend(side) for name, side in SIDES.items()}
-    return Campaign(name=name, backends=there, execute=machine.execute, corpus=corpus, workers=workers)
-
-
-def examined(campaign: Campaign, *cases: Case) -> list[Progress]:
-    return list(run(campaign, enumerate(cases or (tensor_parallel_case(),))))
-
-
-def the_finding(campaign: Campaign) -> Finding:
-    (finding,) = campaign.corpus.findings()
-    return finding
 
 
 def test_right_backends_give_observations_and_no_finding(tmp_path: Path) -> None:
@@ -140,7 +64,7 @@ def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> N
     machine = Machine(spmd=sharded)
     (progress,) = examined(a_campaign(tmp_path, machine, name="two"))
     assert (progress.new, [finding.hits for finding in progress.known]) == ((), [2])
-    assert {name: count for (_, name), count in machine.asked.items()} == {
+    assert {name: count for (_, name), count in machine.requests.items()} == {
         "oracle": 2,
         "spmd": 1,
         "ddp": 1,
@@ -318,7 +242,7 @@ def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> 
     campaign = a_campaign(tmp_path, machine)
     (progress,) = examined(campaign)
     assert progress.result.trouble == ""
-    assert machine.asked[tensor_parallel_case().id, "spmd"] == TRIES
+    assert machine.requests[tensor_parallel_case().id, "spmd"] == TRIES
 
 
 @pytest.mark.parametrize("spoiled", [("oracle",), ("ddp", "spmd")])
@@ -368,7 +292,7 @@ def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path)
         "",
         (),
     )
-    assert [count for (_, name), count in machine.asked.items() if name == "spmd"] == [1], (
+    assert [count for (_, name), count in machine.requests.items() if name == "spmd"] == [1], (
         "asked once: it is not going to change"
     )
 
@@ -397,7 +321,7 @@ def test_unsupported_backends_are_not_run(tmp_path: Path) -> None:
     machine = Machine(spmd=always)
     campaign = a_campaign(tmp_path, machine, {"spmd": backend("xla", "it cannot"), "ddp": backend("torch")})
     examined(campaign)
-    assert {name for _, name in machine.asked} == {"oracle", "ddp"}
+    assert {name for _, name in machine.requests} == {"oracle", "ddp"}
     assert {o.backend for o in campaign.corpus.observations()} == {"oracle", "ddp"}
 
 
@@ -453,7 +377,7 @@ def test_cases_are_drawn_as_they_are_needed(tmp_path: Path) -> None:
 def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path: Path) -> None:
     class Restless(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
-            by = 5e-8 * self.asked[case.id, backend]
+            by = 5e-8 * self.requests[case.id, backend]
             return (
                 candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=by))
                 if backend == "ddp"
@@ -464,7 +388,7 @@ def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path
     machine = Restless()
     campaign = dataclasses.replace(a_campaign(tmp_path, machine), twice_every=2)
     progress = examined(campaign, *cases)
-    assert [machine.asked[case.id, "spmd"] for case in cases] == [2, 1, 2, 1]
+    assert [machine.requests[case.id, "spmd"] for case in cases] == [2, 1, 2, 1]
     assert [[f.divergence.check for f in p.new] for p in progress] == [["determinism"], [], [], []]
     assert (progress[0].new[0].stable, len(progress[2].known)) == ((REPEATS, REPEATS), 1)
 
@@ -472,4 +396,4 @@ def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path
 def test_no_case_is_run_twice_unless_asked_for(tmp_path: Path) -> None:
     machine = Machine()
     examined(a_campaign(tmp_path, machine), a_case())
-    assert machine.asked[a_case().id, "spmd"] == 1
+    assert machine.requests[a_case().id, "spmd"] == 1

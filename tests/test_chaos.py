@@ -13,14 +13,14 @@ from typing import Any
 import pandas as pd
 import psutil
 import pytest
-from test_resume import tables
+from machines import timeless_tables
+from real_runs import lineage
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 from ray.cluster_utils import Cluster  # noqa: E402
-from test_fault_injection import lineage  # noqa: E402
 
 CASES = 200
 BETWEEN_SECONDS = (4.0, 16.0)
@@ -105,7 +105,7 @@ def told(process: psutil.Popen, timeout: float | None = None) -> dict[str, Any] 
 
 def results(out: Path) -> tuple[Any, ...]:
     """Every run, and of every finding all that does not depend on which case, and which rank of it, ended first."""
-    runs, findings = tables(out / "corpus")
+    runs, findings = timeless_tables(out / "corpus")
     return runs, [
         (
             one.fingerprint,

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from sample_findings import FINDING
 from samples import a_case
-from test_divergence import FOUND
 
 from difftest import __version__, cli, plugins
 from difftest.commands.list import KINDS
@@ -162,8 +162,8 @@ def test_a_malformed_case_is_named_by_its_file(
 def test_a_malformed_finding_is_named_by_its_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    Corpus(tmp_path).save(FOUND, a_case())
-    folder = tmp_path / FOUND.fingerprint
+    Corpus(tmp_path).save(FINDING, a_case())
+    folder = tmp_path / FINDING.fingerprint
     (folder / "finding.json").write_text("{}")
     for target in (folder, folder / "finding.json"):
         status, out, err = called(capsys, monkeypatch, "replay", target)
@@ -344,8 +344,8 @@ def test_a_corpus_of_a_newer_program_stops_a_campaign_before_its_first_run(
 ) -> None:
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
-    corpus.save(FOUND, a_case())
-    file = corpus.root / FOUND.fingerprint / name
+    corpus.save(FINDING, a_case())
+    file = corpus.root / FINDING.fingerprint / name
     file.write_text(json.dumps(json.loads(file.read_text()) | {"schema": 99}))
     status, out, err = called(capsys, monkeypatch, "run", "--out", tmp_path)
     assert (status, out) == (2, "")

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from real_runs import DDP, DEADLINE_SECONDS, small_case
 
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Failure, Symptom, Trace
@@ -21,7 +22,6 @@ pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 from ray.cluster_utils import Cluster  # noqa: E402
-from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
 from workers.cluster import dispatch, start  # noqa: E402
 from workers.cluster.environments import Environment  # noqa: E402
@@ -66,8 +66,8 @@ def test_backends_go_where_their_side_s_accelerators_are(nodes: dict[str, Any]) 
     pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS)
     assert place(pool, DDP)[0] == nodes["gpu"]
     assert place(pool, "xla_spmd")[0] == nodes["tpu"]
-    assert isinstance(pool.execute(case(), DDP), Trace)
-    assert isinstance(pool.execute(case(), "oracle"), Trace)
+    assert isinstance(pool.execute(small_case(), DDP), Trace)
+    assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
 
 def test_a_label_says_which_nodes(nodes: dict[str, Any]) -> None:
@@ -84,9 +84,9 @@ def test_what_no_node_has_is_said(tmp_path: Path) -> None:
         InfrastructureError,
         match=r"for backends torch_\* \(kind=quantum\) within 2 s: the cluster has .*'TPU': 4.0",
     ):
-        pool.execute(case(), DDP)
+        pool.execute(small_case(), DDP)
     with pytest.raises(InfrastructureError, match=r"for backends xla_\* within 5 s"):
-        pool.execute(case(), "xla_spmd")
+        pool.execute(small_case(), "xla_spmd")
 
 
 def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
@@ -130,7 +130,7 @@ def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Pa
     pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS, places=[other])
     assert place(pool, f"{DDP}@other")[1] == str(folder)
     pool.require(f"{DDP}@other")
-    assert isinstance(pool.execute(case(), f"{DDP}@other"), Trace)
+    assert isinstance(pool.execute(small_case(), f"{DDP}@other"), Trace)
     assert place(pool, DDP)[1] != str(folder)
     assert any(
         "workers.zygote" in line and line.startswith(str(folder)) for line in started.read_text().splitlines()
@@ -143,17 +143,17 @@ def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes:
     node = cluster.add_node(num_cpus=1, resources={"brief": 1})
     pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"brief": 1})])
     assert place(pool, DDP)[0] == node.node_id
-    assert isinstance(pool.execute(case(), DDP), Trace)
+    assert isinstance(pool.execute(small_case(), DDP), Trace)
     with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(pool.execute, case(), DDP, {VARIABLE: "hang"})
+        running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
         ranks = _ranks()
         cluster.remove_node(node, allow_graceful=False)
         with pytest.raises(InfrastructureError, match="a worker was lost while it ran case"):
             running.result()
     assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their node"
-    assert isinstance(pool.execute(case(), "oracle"), Trace)
+    assert isinstance(pool.execute(small_case(), "oracle"), Trace)
     cluster.add_node(num_cpus=1, resources={"brief": 1})
-    assert isinstance(pool.execute(case(), DDP), Trace), "a node that comes back is used again"
+    assert isinstance(pool.execute(small_case(), DDP), Trace), "a node that comes back is used again"
 
 
 @pytest.mark.nightly
@@ -163,12 +163,12 @@ def test_the_ranks_of_a_case_are_shared_by_the_nodes_of_a_group(nodes: dict[str,
     pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"pair": 1}, nodes=2)])
     assert {node for node, _ in place(pool, DDP)} == pair
     pool.require(DDP)
-    trace = pool.execute(case(3), DDP)
+    trace = pool.execute(small_case(3), DDP)
     assert isinstance(trace, Trace), trace
     assert all(set(tensor.pieces) == {0, 1, 2} for tensors in trace.steps for tensor in tensors.values())
-    assert same(trace, sandbox.run(case(3), DDP)), "two nodes compute what one does"
-    assert isinstance(pool.execute(case(1), DDP), Trace), "one rank needs one node"
-    crash = pool.execute(case(3), DDP, {VARIABLE: "segmentation_fault"})
+    assert same(trace, sandbox.run(small_case(3), DDP)), "two nodes compute what one does"
+    assert isinstance(pool.execute(small_case(1), DDP), Trace), "one rank needs one node"
+    crash = pool.execute(small_case(3), DDP, {VARIABLE: "segmentation_fault"})
     assert isinstance(crash, Failure)
     assert (crash.symptom, crash.kind) == (Symptom.CRASH, "SIGSEGV")
 

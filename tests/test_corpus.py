@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sample_findings import FINDING
 from samples import a_case
-from test_divergence import FOUND
 
 from difftest.errors import UsageError
 from difftest.judge.measured import Measurement
@@ -72,21 +72,21 @@ def lines_of(corpus: Corpus) -> Path:
 
 def test_a_finding_and_its_case_come_back(corpus: Corpus) -> None:
     case = a_case()
-    corpus.save(FOUND, case)
-    assert corpus.fingerprints() == (FOUND.fingerprint,)
-    assert list(corpus.findings()) == [FOUND]
-    assert corpus.case(FOUND.fingerprint) == case
-    assert {file.name for file in (corpus.root / FOUND.fingerprint).iterdir()} == {
+    corpus.save(FINDING, case)
+    assert corpus.fingerprints() == (FINDING.fingerprint,)
+    assert list(corpus.findings()) == [FINDING]
+    assert corpus.case(FINDING.fingerprint) == case
+    assert {file.name for file in (corpus.root / FINDING.fingerprint).iterdir()} == {
         "finding.json",
         "case.json",
     }
 
 
 def test_saving_again_replaces(corpus: Corpus) -> None:
-    corpus.save(FOUND, a_case())
-    more = msgspec.structs.replace(FOUND, hits=9)
+    corpus.save(FINDING, a_case())
+    more = msgspec.structs.replace(FINDING, hits=9)
     corpus.save(more, a_case(seed=1))
-    assert (corpus.finding(FOUND.fingerprint), corpus.case(FOUND.fingerprint)) == (more, a_case(seed=1))
+    assert (corpus.finding(FINDING.fingerprint), corpus.case(FINDING.fingerprint)) == (more, a_case(seed=1))
 
 
 def test_observations_come_back_in_order_file_by_file(corpus: Corpus) -> None:
@@ -156,8 +156,8 @@ def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, objec
 def test_an_unknown_finding_is_told_with_those_there_are(corpus: Corpus) -> None:
     with pytest.raises(UsageError, match=r"no finding 'x' in .*; there are: none"):
         corpus.finding("x")
-    corpus.save(FOUND, a_case())
-    with pytest.raises(UsageError, match=f"there are: {FOUND.fingerprint}"):
+    corpus.save(FINDING, a_case())
+    with pytest.raises(UsageError, match=f"there are: {FINDING.fingerprint}"):
         corpus.finding("x")
 
 
@@ -167,44 +167,44 @@ def test_a_finding_that_cannot_be_read_is_told_with_the_reason(
     def denied(_file: Path, _most: int) -> bytes:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    corpus.save(FOUND, a_case())
+    corpus.save(FINDING, a_case())
     monkeypatch.setattr(read_limits, "read", denied)
     with pytest.raises(UsageError, match=r"^cannot read '.*finding\.json': Permission denied$"):
-        corpus.finding(FOUND.fingerprint)
+        corpus.finding(FINDING.fingerprint)
 
 
 def test_the_simplest_case_is_the_reduced_one_that_the_finding_names(corpus: Corpus) -> None:
     own, small, other = (a_case(seed=seed) for seed in range(3))
-    corpus.save(FOUND, own)
-    file = corpus.root / FOUND.fingerprint / REDUCED
+    corpus.save(FINDING, own)
+    file = corpus.root / FINDING.fingerprint / REDUCED
     write_case(file, other)
-    assert corpus.simplest(FOUND.fingerprint) == own
-    corpus.save_reduced(FOUND.fingerprint, small, ())
-    assert corpus.simplest(FOUND.fingerprint) == small
+    assert corpus.simplest(FINDING.fingerprint) == own
+    corpus.save_reduced(FINDING.fingerprint, small, ())
+    assert corpus.simplest(FINDING.fingerprint) == small
     write_case(file, other)
-    assert corpus.simplest(FOUND.fingerprint) == own, "it is another case's reduction"
+    assert corpus.simplest(FINDING.fingerprint) == own, "it is another case's reduction"
     file.unlink()
-    assert corpus.simplest(FOUND.fingerprint) == own
+    assert corpus.simplest(FINDING.fingerprint) == own
 
 
 def test_the_reproducer_of_another_case_goes_when_a_smaller_one_is_kept(corpus: Corpus) -> None:
-    corpus.save(FOUND, a_case())
-    script, said = (corpus.root / FOUND.fingerprint / name for name in (SCRIPT, SAID))
+    corpus.save(FINDING, a_case())
+    script, said = (corpus.root / FINDING.fingerprint / name for name in (SCRIPT, SAID))
     for seed, stays in ((1, False), (1, True), (2, False)):
         script.write_text("exit(1)")
         said.write_text("1.0")
-        corpus.save_reduced(FOUND.fingerprint, a_case(seed=seed), ())
+        corpus.save_reduced(FINDING.fingerprint, a_case(seed=seed), ())
         assert (script.exists(), said.exists()) == (stays, stays)
 
 
 def test_a_malformed_finding_or_case_is_named_by_its_file(corpus: Corpus) -> None:
-    corpus.save(FOUND, a_case())
+    corpus.save(FINDING, a_case())
     for name in ("finding.json", "case.json"):
-        (corpus.root / FOUND.fingerprint / name).write_text("{")
+        (corpus.root / FINDING.fingerprint / name).write_text("{")
     with pytest.raises(UsageError, match=r"finding\.json: finding cannot be read"):
         list(corpus.findings())
     with pytest.raises(UsageError, match=r"case\.json: case cannot be read"):
-        corpus.case(FOUND.fingerprint)
+        corpus.case(FINDING.fingerprint)
 
 
 def test_a_case_file_that_is_not_there_is_named(tmp_path: Path) -> None:

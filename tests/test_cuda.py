@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from devices import agrees
-from test_flash_attention import flash
+from flash_cases import flash
+from real_runs import agrees
 
 from difftest import plugins
 from difftest.cases.case import Case

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import psutil
 import pytest
+from real_runs import DDP, DEADLINE_SECONDS, small_case
 
 from difftest import plugins
 from difftest.errors import InfrastructureError, UnsupportedError
@@ -22,7 +23,6 @@ pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 from samples import tensor_parallel_case  # noqa: E402
-from test_sandbox import DDP, DEADLINE_SECONDS, case  # noqa: E402
 
 from workers.cluster import dispatch, start  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
@@ -49,14 +49,14 @@ def pool() -> Iterator[dispatch.Pool]:
 
 
 def test_a_run_goes_to_a_worker_and_comes_back(pool: dispatch.Pool) -> None:
-    assert isinstance(pool.execute(case(), "oracle"), Trace)
+    assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
 
 def test_a_crash_in_a_run_is_an_outcome_and_the_worker_lives(pool: dispatch.Pool) -> None:
-    failure = pool.execute(case(), DDP, {VARIABLE: "segmentation_fault"})
+    failure = pool.execute(small_case(), DDP, {VARIABLE: "segmentation_fault"})
     assert isinstance(failure, Failure)
     assert failure.symptom is Symptom.CRASH
-    assert isinstance(pool.execute(case(), DDP), Trace)
+    assert isinstance(pool.execute(small_case(), DDP), Trace)
 
 
 def test_a_worker_refuses_a_case_that_its_backend_does_not_support(pool: dispatch.Pool) -> None:
@@ -96,20 +96,20 @@ def test_a_worker_lost_while_idle_costs_no_run(pool: dispatch.Pool) -> None:
     ):  # Ray kills in its own time, and would take some more tasks meanwhile
         _ask_until_gone(actor)
     team.give_back(actor)
-    assert isinstance(pool.execute(case(), "oracle"), Trace)
+    assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
 
 def test_a_worker_lost_in_a_run_is_infrastructure_and_is_replaced(pool: dispatch.Pool) -> None:
     with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(pool.execute, case(), DDP, {VARIABLE: "hang"})
+        running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
         actor, ranks = _worker_in_a_run()
         actor.kill()
         with pytest.raises(
-            InfrastructureError, match=f"a worker was lost while it ran case {case().id} on {DDP}"
+            InfrastructureError, match=f"a worker was lost while it ran case {small_case().id} on {DDP}"
         ):
             running.result()
     assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their worker"
-    assert isinstance(pool.execute(case(), DDP), Trace)
+    assert isinstance(pool.execute(small_case(), DDP), Trace)
 
 
 def _ask_until_gone(actor: Any) -> NoReturn:  # noqa: ANN401

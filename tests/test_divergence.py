@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from samples import a_failure, changed
+from sample_findings import FINDING, MISMATCH, changed
+from samples import a_failure
 
 from difftest.errors import UsageError
 from difftest.judge.divergence import Divergence, identity, without_numbers
@@ -14,31 +15,13 @@ from difftest.judge.fingerprint import Fingerprint
 from difftest.judge.outcome import Stage, Symptom
 from difftest.records.finding import SCHEMA, Finding
 
-MISMATCH = Divergence(
-    backend="xla_spmd",
-    side="xla",
-    path="hybrid",
-    check="gradients",
-    symptom=Symptom.MISMATCH,
-    stage=Stage.BACKWARD,
-)
 FAILED = msgspec.structs.replace(
     MISMATCH, check="completion", symptom=Symptom.EXCEPTION, cause=identity(a_failure())
-)
-FOUND = Finding(
-    fingerprint=MISMATCH.fingerprint,
-    divergence=msgspec.structs.replace(MISMATCH, ratio=2e9),
-    blame="xla sharding fault",
-    hits=3,
-    case="0" * 12,
-    paths=("data_parallel", "hybrid"),
-    evidence={"single": "agrees"},
-    stable=(2, 2),
 )
 
 findings = st.builds(
     changed,
-    st.just(FOUND),
+    st.just(FINDING),
     blame=st.text(max_size=9),
     detail=st.text(max_size=9),
     log=st.text(max_size=9),
@@ -208,9 +191,9 @@ def test_a_finding_is_the_same_after_a_round_trip(finding: Finding) -> None:
 
 
 def test_a_finding_reads_well_and_may_know_more_than_this_program() -> None:
-    text = FOUND.to_json()
+    text = FINDING.to_json()
     assert text.count(b"\n") > 10
-    assert Finding.from_json(json.dumps(json.loads(text) | {"added_later": 1})) == FOUND
+    assert Finding.from_json(json.dumps(json.loads(text) | {"added_later": 1})) == FINDING
 
 
 SCHEMA_1 = """{
@@ -283,7 +266,7 @@ def test_a_schema_1_file_without_a_schema_or_with_the_least_of_fields_is_read() 
 
 @pytest.mark.parametrize("rest", [{}, {"hits": "many"}])
 def test_a_newer_finding_is_told(rest: dict[str, object]) -> None:
-    text = json.dumps(json.loads(FOUND.to_json()) | {"schema": SCHEMA + 1} | rest)
+    text = json.dumps(json.loads(FINDING.to_json()) | {"schema": SCHEMA + 1} | rest)
     with pytest.raises(
         UsageError,
         match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: it was written by a newer version",
@@ -301,7 +284,7 @@ def test_a_newer_finding_is_told(rest: dict[str, object]) -> None:
 @example('{"schema": "new"}')
 @example('{"schema": ' + "9" * 5000 + "}")
 @example(b"\xff")
-@example(FOUND.to_json()[:-30])
+@example(FINDING.to_json()[:-30])
 def test_text_that_is_no_finding_gives_a_usage_error(text: bytes | str) -> None:
     with pytest.raises(UsageError, match=r"finding (cannot be read|has schema)"):
         Finding.from_json(text)

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 from pages import GUIDES, PAGES, ROOT
-from test_floors import FLOORS
+from rooms import FLOORS
 
 SLOW_SECTIONS = {"support"}
 """They run generators over hundreds of cases."""

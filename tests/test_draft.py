@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from samples import a_case, changed
-from samples import a_finding as made
+from sample_findings import changed, finding_of
+from samples import a_case
 
 from difftest import installed
 from difftest.commands.draft import command
@@ -65,7 +65,7 @@ def a_finding(**changes: Any) -> Finding:  # noqa: ANN401
         "last_seen": "2026-11-21T10:00:00+00:00",
         "conditions": ("clip_norm=0.25",),
     }
-    return made(**{**known, **changes})
+    return finding_of(**{**known, **changes})
 
 
 def a_crash(**changes: Any) -> Finding:  # noqa: ANN401

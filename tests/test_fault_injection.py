@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+from real_runs import lineage
 
 from difftest import plugins
 from difftest.cases.case import Case
@@ -71,18 +72,6 @@ class Disturbed:
                         self.killed[victim] += 1
                     return
             time.sleep(0.01)
-
-
-def lineage(process: psutil.Process) -> dict[str, psutil.Process] | None:
-    """A rank with its zygote and its worker; None for another process."""
-    try:
-        zygote = process.parent()
-        if zygote is None or not all("workers.zygote" in each.cmdline() for each in (process, zygote)):
-            return None
-        worker = zygote.parent()
-    except psutil.NoSuchProcess:
-        return None
-    return {"rank": process, "zygote": zygote, "worker": worker} if worker else None
 
 
 def recorded(folder: Path, pool: dispatch.Pool, execute: Any = None) -> tuple[list[Any], dict[str, Any]]:  # noqa: ANN401  an Execute

@@ -5,13 +5,15 @@ import importlib.util
 import msgspec
 import numpy as np
 import pytest
+from flash_cases import BY_HEADS, CASES, GRID, SINGLE_PRECISION, agrees, flash
 from hypothesis import HealthCheck, given, settings
+from real_runs import relative_errors
 from samples import a_case
 
 from difftest import installed
-from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual
-from difftest.cases.layout import Placements, Replicate, Shard
+from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import TORCH_KERNELS, SdpaKernel
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
@@ -26,9 +28,6 @@ from workers.xla import pallas
 from workers.xla.flash import partition_spec
 
 S0, S1, R = Shard(0), Shard(1), Replicate()
-BY_HEADS = {"q.weight": S0, "k.weight": S0, "v.weight": S0, "o.weight": S1, "ab": S0}
-HALF_PRECISION, SINGLE_PRECISION = 0.06, 2e-6
-"""Of a relative error; sums over all positions are made in half precision too."""
 quietly = settings(
     max_examples=60,
     deadline=None,
@@ -42,50 +41,6 @@ kernels_needed = pytest.mark.skipif(
 )
 
 
-def flash(
-    *axes: tuple[str, int],
-    rows: int = 2,
-    dtype: DType = "float32",
-    training: Training | None = None,
-    **layer: object,
-) -> Case:
-    """A block of attention between two Linear layers, the batch cut over `dp`, the heads over `tp`."""
-    sizes = {"width": 4, "heads": 2, "head_dim": 8, "length": 128, **layer}
-    attention = FlashAttention(**{"keys": sizes["length"], **sizes})
-    layers = (Linear(inputs=3, outputs=4), Residual(layers=(attention,)), Linear(inputs=4, outputs=3))
-    mesh = axes or (("dp", 2),)
-    cut = {
-        f"1.0.{name}": tuple(p if axis == "tp" else R for axis, _ in mesh)
-        for name, p in BY_HEADS.items()
-        if attention.bias or name != "ab"
-    }
-    batch: Placements = tuple(R if axis == "tp" else S0 for axis, _ in mesh)
-    return a_case(
-        layers,
-        mesh=mesh,
-        batch=batch,
-        sharded=cut,
-        sequence=attention.length,
-        training=training,
-        fed=Data(batch=rows),
-        dtype=dtype,
-        path="flash_attention",
-    )
-
-
-GRID = (("dp", 2), ("tp", 2))
-CASES = {
-    "segments": flash(segments=True, rows=4, training=Training(steps=2)),
-    "heads": flash(("tp", 2), causal=True, bias=True, scale=0.125),
-    "both": flash(*GRID, segments=True, causal=True, head_dim=128),
-    "fewer keys": flash(length=256, keys=128, causal=True, bias=True, scale=0.25),
-    "several blocks of batch": flash(rows=6, segments=True),
-    "heads that do not divide": flash(("tp", 2), heads=3, segments=True),
-    "a long sequence": flash(length=512, heads=1, segments=True),
-    "bfloat16": flash(*GRID, segments=True, dtype="bfloat16"),
-    "checkpointing": flash(segments=True, training=Training(checkpointing=True)),
-    "grouped heads": flash(*GRID, heads=4, kv_heads=2, segments=True, causal=True),
-}
 EVERY = pytest.mark.parametrize("name", sorted(CASES))
 
 
@@ -209,27 +164,6 @@ def test_planted_ids_reach_cases_whose_ids_are_cut() -> None:
     )
 
 
-def measured(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str], float]:
-    """The relative root mean square error of every tensor."""
-    truth = sandbox.run(case, "oracle")
-    assert isinstance(truth, Trace)
-    assert isinstance(outcome, Trace), outcome
-    found, alone = {}, case.unsharded().layout.mesh
-    for step, (before, after) in enumerate(zip(truth.steps, outcome.steps, strict=True)):
-        assert before.keys() == after.keys()
-        for (stage, name), tensor in before.items():
-            assert after[stage, name].misfits(case.layout.mesh) == []
-            off = after[stage, name].full(case.layout.mesh) - tensor.full(alone)
-            found[step, stage, name] = float(np.sqrt((off**2).mean() / (tensor.full(alone) ** 2).mean()))
-    return found
-
-
-def agrees(case: Case, outcome: Outcome) -> bool:
-    return max(measured(case, outcome).values()) < (
-        SINGLE_PRECISION if case.dtype == "float32" else HALF_PRECISION
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.xla
 @kernels_needed
@@ -296,7 +230,7 @@ def test_a_query_without_a_key_means_zeros_to_sdpa_and_the_mean_of_the_values_to
     """Why the path draws no segments where there are fewer keys than queries."""
     case = flash(length=256, keys=128, segments=True)
     assert agrees(case, sandbox.run(case, "torch_ddp"))
-    assert measured(case, sandbox.run(case, "xla_spmd"))[0, Stage.FORWARD, "output"] > 0.01
+    assert relative_errors(case, sandbox.run(case, "xla_spmd"))[0, Stage.FORWARD, "output"] > 0.01
 
 
 @pytest.mark.slow
@@ -325,8 +259,8 @@ def test_the_three_historical_states_come_out_as_a_shape_a_number_and_a_gradient
     assert isinstance(whole, Failure)
     assert (whole.stage, whole.kind) == (Stage.FORWARD, "TypeError")
     assert "got operand of shape (4, 256), target broadcast shape (2, 256, 128)" in whole.message
-    assert measured(case, cut)[0, Stage.FORWARD, "output"] > 0.01
-    errors = measured(case, late)
+    assert relative_errors(case, cut)[0, Stage.FORWARD, "output"] > 0.01
+    errors = relative_errors(case, late)
     assert errors[0, Stage.FORWARD, "output"] < SINGLE_PRECISION
     assert errors[0, Stage.BACKWARD, "1.0.q.weight"] > 0.01
 

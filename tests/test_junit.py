@@ -6,13 +6,13 @@ from xml.etree import ElementTree as ET
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import changed
-from test_reports import BEGAN, EVIL, found, frame, made, report, several
+from sample_findings import BEGAN, HOSTILE_TEXT, a_corpus, a_finding, a_report, changed, several_observations
 
+from reports import frame
 from reports.formats import junit
 
-NEW = found(first_seen=BEGAN.isoformat())
-OLD = found(fingerprint="xla_spmd-loss-mismatch-00000000", first_seen="2020-01-01T00:00:00+00:00")
+NEW = a_finding(first_seen=BEGAN.isoformat())
+OLD = a_finding(fingerprint="xla_spmd-loss-mismatch-00000000", first_seen="2020-01-01T00:00:00+00:00")
 
 
 def read(content: bytes) -> ET.Element:
@@ -20,7 +20,7 @@ def read(content: bytes) -> ET.Element:
 
 
 def rendered(tmp_path: Path, *findings: object) -> ET.Element:
-    return read(junit.render(report(frame.load(made(tmp_path, *several())), *findings)))  # type: ignore[arg-type]
+    return read(junit.render(a_report(frame.load(a_corpus(tmp_path, *several_observations())), *findings)))  # type: ignore[arg-type]
 
 
 def results(root: ET.Element) -> dict[str, str]:
@@ -58,9 +58,9 @@ def test_paths_are_tests_that_pass_with_their_counts(tmp_path: Path) -> None:
 
 
 def test_markup_and_control_characters_are_text(tmp_path: Path) -> None:
-    root = rendered(tmp_path, changed(NEW, detail=EVIL + "\x00\x1b", log="]]>" + EVIL))
+    root = rendered(tmp_path, changed(NEW, detail=HOSTILE_TEXT + "\x00\x1b", log="]]>" + HOSTILE_TEXT))
     (failure,) = root.iter("failure")
-    assert failure.text == "]]>" + EVIL
+    assert failure.text == "]]>" + HOSTILE_TEXT
     assert "</script>" in failure.get("message", "")
     assert failure.get("message", "").endswith("\N{REPLACEMENT CHARACTER}" * 2)
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from samples import a_case, changed, tensor_parallel_case
-from test_divergence import FOUND, MISMATCH
+from sample_findings import FINDING, MISMATCH, changed
+from samples import a_case, tensor_parallel_case
 
 from difftest import plugins
 from difftest.campaign.case_run import CaseResult
@@ -31,21 +31,21 @@ EVEN = a_case(training=Training(clip_norm=1.0))
 
 
 def test_a_finding_is_known_by_fingerprint_detail_and_facts_of_its_case() -> None:
-    assert ENTRY.matches(FOUND.fingerprint, FOUND.divergence.detail, EVEN)
+    assert ENTRY.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
     detailed = msgspec.structs.replace(ENTRY, detail="*13 of 316*")
-    assert not detailed.matches(FOUND.fingerprint, FOUND.divergence.detail, EVEN)
-    assert detailed.matches(FOUND.fingerprint, "wrong: 13 of 316 elements", EVEN)
+    assert not detailed.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
+    assert detailed.matches(FINDING.fingerprint, "wrong: 13 of 316 elements", EVEN)
     narrow = msgspec.structs.replace(ENTRY, where={"cuts": "uneven", "path": "tensor_*"})
-    assert narrow.matches(FOUND.fingerprint, FOUND.divergence.detail, UNEVEN)
-    assert not narrow.matches(FOUND.fingerprint, FOUND.divergence.detail, EVEN)
+    assert narrow.matches(FINDING.fingerprint, FINDING.divergence.detail, UNEVEN)
+    assert not narrow.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
     assert not msgspec.structs.replace(ENTRY, fingerprint="xla_tp-*").matches(
-        FOUND.fingerprint, FOUND.divergence.detail, EVEN
+        FINDING.fingerprint, FINDING.divergence.detail, EVEN
     )
 
 
 def test_what_is_known_is_known_in_every_environment() -> None:
     elsewhere = msgspec.structs.replace(MISMATCH, backend=f"{MISMATCH.backend}@2.8")
-    assert elsewhere.fingerprint == FOUND.fingerprint.replace("xla_spmd", "xla_spmd@2.8")
+    assert elsewhere.fingerprint == FINDING.fingerprint.replace("xla_spmd", "xla_spmd@2.8")
     assert ENTRY.matches(elsewhere.fingerprint, elsewhere.detail, EVEN)
     kept = Entry(
         fingerprint="xla_spmd-*",
@@ -60,12 +60,15 @@ def test_what_is_known_is_known_in_every_environment() -> None:
 
 def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
     ledger, tomorrow = Ledger(known=(ENTRY,)), date(2026, 11, 22)
-    assert (ledger.entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, TODAY), ledger.expired(TODAY)) == (
+    assert (
+        ledger.entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY),
+        ledger.expired(TODAY),
+    ) == (
         ENTRY,
         (),
     )
     assert (
-        ledger.entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, tomorrow),
+        ledger.entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, tomorrow),
         ledger.expired(tomorrow),
     ) == (None, (ENTRY,))
 
@@ -73,10 +76,12 @@ def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
 def test_the_first_entry_that_matches_is_the_one() -> None:
     other = msgspec.structs.replace(ENTRY, fingerprint="*", upstream="pytorch/xla#2")
     assert (
-        Ledger(known=(ENTRY, other)).entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, TODAY) == ENTRY
+        Ledger(known=(ENTRY, other)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
+        == ENTRY
     )
     assert (
-        Ledger(known=(other, ENTRY)).entry(FOUND.fingerprint, FOUND.divergence.detail, EVEN, TODAY) == other
+        Ledger(known=(other, ENTRY)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
+        == other
     )
 
 
@@ -205,7 +210,7 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
 ) -> None:
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
-    corpus.save(FOUND, UNEVEN)
+    corpus.save(FINDING, UNEVEN)
     entry = msgspec.structs.replace(ENTRY, expires=date.max, where={"cuts": "uneven"})
     options = {"out": tmp_path, "as_json": False, "fail_on": "new"}
     for seen, status in ((UNEVEN, 0), (EVEN, 1)):
@@ -214,11 +219,11 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
                 index=0,
                 case=seen,
                 comparisons={
-                    FOUND.divergence.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))
+                    FINDING.divergence.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))
                 },
             )
         )
-        tally = Tally(known={FOUND.fingerprint: corpus.finding(FOUND.fingerprint)})
+        tally = Tally(known={FINDING.fingerprint: corpus.finding(FINDING.fingerprint)})
         tally.count(progress)
         assert conclude(options, tally, known_upstream(corpus, Ledger(known=(entry,)), tally)) == status
         assert ("known upstream" in capsys.readouterr().out) == (status == 0)
@@ -228,7 +233,7 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
 def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(
     tmp_path: Path, back: int, status: int
 ) -> None:
-    late = changed(FOUND, symptom=Symptom.HANG, stable=(back, 2))
+    late = changed(FINDING, symptom=Symptom.HANG, stable=(back, 2))
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(late, EVEN)
@@ -251,8 +256,8 @@ def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
 ) -> None:
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
-    corpus.save(FOUND, EVEN)
-    tally = Tally(cases=1, runs=2, compared=1, new={FOUND.fingerprint: FOUND})
+    corpus.save(FINDING, EVEN)
+    tally = Tally(cases=1, runs=2, compared=1, new={FINDING.fingerprint: FINDING})
     ledger = Ledger(known=(msgspec.structs.replace(ENTRY, expires=date.max),) if known else ())
     options = {"out": tmp_path, "as_json": False, "fail_on": fail_on}
     assert conclude(options, tally, known_upstream(corpus, ledger, tally)) == status

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machines import backend
 from samples import DEEP, NOISE, a_case, a_failure
 from samples import candidate as right
 from samples import oracle as truth
-from test_campaign import backend
 
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case

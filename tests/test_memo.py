@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from machines import Machine, a_campaign, examined, sharded, the_finding
 from samples import a_case, a_failure, candidate
-from test_campaign import Machine, a_campaign, examined, sharded, the_finding
 
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.memo import Memo
@@ -63,7 +63,7 @@ def test_a_finding_s_evidence_runs_the_oracle_anew_and_once_a_case(tmp_path: Pat
     examined(campaign)
     finding = the_finding(campaign)
     case = campaign.corpus.case(finding.fingerprint)
-    asked = {(known, name): count for (known, name), count in machine.asked.items() if name != "ddp"}
+    asked = {(known, name): count for (known, name), count in machine.requests.items() if name != "ddp"}
     assert asked == {
         (case.id, "spmd"): 1 + REPEATS,
         (case.id, "oracle"): 2 + 2,  # plain and in doubt, for the campaign and for the evidence
@@ -77,7 +77,7 @@ class Failing(Machine):
 
     def answer(self, case: Case, backend: str) -> Outcome:
         """The oracle's trace or a failure, or a candidate's."""
-        if backend == ORACLE and self.asked[case.id, ORACLE] == 2 + 1:
+        if backend == ORACLE and self.requests[case.id, ORACLE] == 2 + 1:
             return a_failure()
         return super().answer(case, backend)
 

@@ -7,71 +7,33 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
-from click.testing import CliRunner, Result
-from samples import tensor_parallel_case
-from test_campaign import Machine, a_campaign, never, sharded
+from click.testing import CliRunner
+from machines import CASES_A_NIGHT, FIRST_NIGHT, FakeCluster, Machine, never, nightly_run, sharded
 
 from difftest import cli
 from difftest.campaign.campaign import TRIES
-from difftest.cases.case import Case
 from difftest.commands import nightly
 from difftest.errors import UsageError
-from difftest.findings.ledger import Ledger, read_ledger
+from difftest.findings.ledger import read_ledger
 from difftest.records.corpus import Corpus
-from difftest.records.resume import Recorded
-
-CASES = 3
-DATE = "2026-11-21"
-
-
-class Sky:
-    """The machine that the nights run on; `cases` differ from seed to seed."""
-
-    def __init__(self) -> None:
-        self.machine = Machine(spmd=sharded)
-        self.killed = False
-
-    def on_a_cluster(
-        self, corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded
-    ) -> nightly.Night:
-        """Stands for the cluster."""
-        campaign = a_campaign(corpus.root, self.machine, name=nightly.definition(options).name)
-        night = nightly.nightly(campaign, ledger, options, recorded)
-        if self.killed:
-            raise KeyboardInterrupt
-        return night
-
-    @staticmethod
-    def cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
-        """The cases of a night."""
-        return (
-            (index, tensor_parallel_case(seed=options["seed"] % 10**4 * 100 + index))
-            for index in range(CASES)
-        )
 
 
 @pytest.fixture
-def sky(monkeypatch: pytest.MonkeyPatch) -> Sky:
-    sky = Sky()
-    monkeypatch.setattr(nightly, "_on_a_cluster", sky.on_a_cluster)
-    monkeypatch.setattr("difftest.commands.run._cases", sky.cases)
-    return sky
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    cluster = FakeCluster()
+    monkeypatch.setattr(nightly, "_on_a_cluster", cluster.on_a_cluster)
+    monkeypatch.setattr("difftest.commands.run._cases", cluster.cases)
+    return cluster
 
 
-def night(out: Path, *words: str, date: str = DATE) -> Result:
-    return CliRunner().invoke(
-        cli.difftest, ["nightly", "--out", str(out), "--date", date, *words], standalone_mode=False
-    )
-
-
-def told(out: Path, *words: str, date: str = DATE) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(night(out, "--json", *words, date=date).stdout)
+def told(out: Path, *words: str, date: str = FIRST_NIGHT) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(nightly_run(out, "--json", *words, date=date).stdout)
     return result
 
 
@@ -85,8 +47,8 @@ def junit(out: Path) -> Counter[str]:
     return found
 
 
-def test_a_night_runs_new_cases_and_is_red_for_what_is_new(sky: Sky, tmp_path: Path) -> None:
-    done = night(tmp_path)
+def test_a_night_runs_new_cases_and_is_red_for_what_is_new(cluster: FakeCluster, tmp_path: Path) -> None:
+    done = nightly_run(tmp_path)
     assert (done.exception, done.return_value) == (None, 1)
     assert done.stdout.splitlines()[0] == "seed 20261121"
     assert "1 new findings, 0 known" in done.stdout
@@ -99,11 +61,11 @@ def test_a_night_runs_new_cases_and_is_red_for_what_is_new(sky: Sky, tmp_path: P
     assert "seed20261121-" in (tmp_path / "summary.md").read_text()
     (finding,) = Corpus(tmp_path / "corpus").findings()
     assert (finding.status, finding.returned) == ("REPRODUCED", (3, 3)), "what is new is run again"
-    assert sky.machine.asked
+    assert cluster.machine.requests
 
 
-def test_the_next_night_replays_it_and_is_green(sky: Sky, tmp_path: Path) -> None:
-    night(tmp_path)
+def test_the_next_night_replays_it_and_is_green(cluster: FakeCluster, tmp_path: Path) -> None:
+    nightly_run(tmp_path)
     next_night = told(tmp_path, date="2026-11-22")
     (finding,) = Corpus(tmp_path / "corpus").findings()
     assert next_night["replayed"] == {finding.fingerprint: "REPRODUCED"}
@@ -112,27 +74,29 @@ def test_the_next_night_replays_it_and_is_green(sky: Sky, tmp_path: Path) -> Non
         [finding.fingerprint],
         20261122,
     )
-    assert finding.hits == 2 * CASES
+    assert finding.hits == 2 * CASES_A_NIGHT
     assert junit(tmp_path)["skipped"] == 1
     assert junit(tmp_path)["failure"] == 0
-    sky.machine.wrong = {"spmd": never}
+    cluster.machine.wrong = {"spmd": never}
     assert told(tmp_path, date="2026-11-23")["replayed"] == {finding.fingerprint: "FIXED"}
-    assert night(tmp_path, date="2026-11-24").return_value == 0
+    assert nightly_run(tmp_path, date="2026-11-24").return_value == 0
 
 
-def test_the_same_night_again_goes_on_where_it_was(sky: Sky, tmp_path: Path) -> None:
-    night(tmp_path)
+def test_the_same_night_again_goes_on_where_it_was(cluster: FakeCluster, tmp_path: Path) -> None:
+    nightly_run(tmp_path)
     again = told(tmp_path)
-    assert (again["cases"], again["resumed"], again["new"], len(again["known"])) == (0, CASES, [], 1)
-    assert len({o.index for o in Corpus(tmp_path / "corpus").observations()}) == CASES
-    assert next(Corpus(tmp_path / "corpus").findings()).hits == CASES
-    assert sky.machine.asked
+    assert (again["cases"], again["resumed"], again["new"], len(again["known"])) == (0, CASES_A_NIGHT, [], 1)
+    assert len({o.index for o in Corpus(tmp_path / "corpus").observations()}) == CASES_A_NIGHT
+    assert next(Corpus(tmp_path / "corpus").findings()).hits == CASES_A_NIGHT
+    assert cluster.machine.requests
 
 
-def test_what_a_killed_night_found_and_never_told_the_next_one_tells(sky: Sky, tmp_path: Path) -> None:
-    sky.killed = True
-    assert night(tmp_path).return_value is None
-    sky.killed = False
+def test_what_a_killed_night_found_and_never_told_the_next_one_tells(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    cluster.killed = True
+    assert nightly_run(tmp_path).return_value is None
+    cluster.killed = False
     assert len(told(tmp_path, date="2026-11-22")["new"]) == 1
     assert told(tmp_path, date="2026-11-23")["new"] == []
 
@@ -140,16 +104,18 @@ def test_what_a_killed_night_found_and_never_told_the_next_one_tells(sky: Sky, t
 @pytest.mark.parametrize(
     ("fail_on", "first", "second"), [("new", 1, 0), ("any", 1, 1), ("infra", 0, 0), ("never", 0, 0)]
 )
-def test_what_turns_a_night_red(sky: Sky, tmp_path: Path, fail_on: str, first: int, second: int) -> None:
-    assert night(tmp_path, "--fail-on", fail_on).return_value == first
-    assert night(tmp_path, "--fail-on", fail_on, date="2026-11-22").return_value == second
-    assert sky.machine.asked
+def test_what_turns_a_night_red(
+    cluster: FakeCluster, tmp_path: Path, fail_on: str, first: int, second: int
+) -> None:
+    assert nightly_run(tmp_path, "--fail-on", fail_on).return_value == first
+    assert nightly_run(tmp_path, "--fail-on", fail_on, date="2026-11-22").return_value == second
+    assert cluster.machine.requests
 
 
-def test_a_finding_that_cannot_be_run_again_is_infrastructure(sky: Sky, tmp_path: Path) -> None:
-    night(tmp_path)
-    sky.machine.spoiled = {"spmd": TRIES}  # all that the replay makes
-    done = night(tmp_path, "--fail-on", "infra", "--json", date="2026-11-22")
+def test_a_finding_that_cannot_be_run_again_is_infrastructure(cluster: FakeCluster, tmp_path: Path) -> None:
+    nightly_run(tmp_path)
+    cluster.machine.spoiled = {"spmd": TRIES}  # all that the replay makes
+    done = nightly_run(tmp_path, "--fail-on", "infra", "--json", date="2026-11-22")
     assert done.return_value == 1
     assert (json.loads(done.stdout)["trouble"], list(json.loads(done.stdout)["replayed"].values())) == (
         ["a node was lost"],
@@ -158,13 +124,13 @@ def test_a_finding_that_cannot_be_run_again_is_infrastructure(sky: Sky, tmp_path
 
 
 def test_replays_leave_half_of_the_budget_for_new_cases(
-    sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sky.machine = Machine(spmd=sharded, ddp=lambda case: sharded(case) and case.seed % 2 == 0)
-    night(tmp_path)
+    cluster.machine = Machine(spmd=sharded, ddp=lambda case: sharded(case) and case.seed % 2 == 0)
+    nightly_run(tmp_path)
     monkeypatch.setattr(nightly, "REPLAYED_SHARE", 0.0)
     done = told(tmp_path, date="2026-11-22")
-    assert (len(done["replayed"]), done["left"], done["cases"]) == (1, 1, CASES)
+    assert (len(done["replayed"]), done["left"], done["cases"]) == (1, 1, CASES_A_NIGHT)
     first = set(done["replayed"])
     corpus = Corpus(tmp_path / "corpus")
     (other,) = set(corpus.fingerprints()) - first
@@ -174,17 +140,20 @@ def test_replays_leave_half_of_the_budget_for_new_cases(
     )
 
 
-def test_a_finding_of_a_backend_that_is_not_asked_for_is_not_replayed(sky: Sky, tmp_path: Path) -> None:
-    night(tmp_path)
+def test_a_finding_of_a_backend_that_is_not_asked_for_is_not_replayed(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    nightly_run(tmp_path)
     corpus = Corpus(tmp_path / "corpus")
     (finding,) = corpus.findings()
-    corpus.amend(finding.fingerprint, backend="gone")
+    divergence = msgspec.structs.replace(finding.divergence, backend="gone")
+    corpus.amend(finding.fingerprint, divergence=divergence)
     assert told(tmp_path, date="2026-11-22")["replayed"] == {}
-    assert sky.machine.asked
+    assert cluster.machine.requests
 
 
 @pytest.mark.slow
-def test_two_nights_at_once_tell_a_finding_once(sky: Sky, tmp_path: Path) -> None:
+def test_two_nights_at_once_tell_a_finding_once(cluster: FakeCluster, tmp_path: Path) -> None:
     results: list[list[str]] = []
 
     def one(date: str) -> None:
@@ -205,54 +174,56 @@ def test_two_nights_at_once_tell_a_finding_once(sky: Sky, tmp_path: Path) -> Non
         thread.join()
     (finding,) = Corpus(tmp_path / "corpus").findings()
     assert sorted(results) == [[], [finding.fingerprint]]
-    assert finding.hits == 2 * CASES
+    assert finding.hits == 2 * CASES_A_NIGHT
     assert json.loads((tmp_path / "summary.json").read_text())["findings"][0]["hits"] == finding.hits
-    assert sky
+    assert cluster
 
 
 PROGRAM = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
-import test_nightly
+from machines import FakeCluster, nightly_run
 from difftest.commands import nightly, run
-sky = test_nightly.Sky()
-nightly._on_a_cluster, run._cases = sky.on_a_cluster, sky.cases
-print(test_nightly.night(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
+cluster = FakeCluster()
+nightly._on_a_cluster, run._cases = cluster.on_a_cluster, cluster.cases
+print(nightly_run(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
 """
 
 
 def test_the_same_night_twice_at_once_is_refused(
-    sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(*words: Any) -> nightly.Night:  # noqa: ANN401
         with pytest.raises(UsageError, match="is being run on"):
-            raise night(tmp_path).exception or AssertionError
-        return sky.on_a_cluster(*words)
+            raise nightly_run(tmp_path).exception or AssertionError
+        return cluster.on_a_cluster(*words)
 
     monkeypatch.setattr(nightly, "_on_a_cluster", meanwhile)
-    assert night(tmp_path).return_value == 1
+    assert nightly_run(tmp_path).return_value == 1
 
 
-def test_what_the_ledger_knows_is_not_red(sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_ledger_knows_is_not_red(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = tmp_path / "known.toml"
     ledger.write_text(
         '[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\nexpires = 2099-01-01\n'
     )
     assert read_ledger(ledger).known
-    assert night(tmp_path / "out", "--known", str(ledger)).return_value == 0
+    assert nightly_run(tmp_path / "out", "--known", str(ledger)).return_value == 0
     assert junit(tmp_path / "out") == {"skipped": 1, "system-out": 2}
     assert "known upstream: an <issue> & more" in "".join(
         case.get("message", "")
         for case in ET.parse(tmp_path / "out" / "junit.xml").getroot().iter("skipped")  # noqa: S314
     )
-    assert sky
+    assert cluster
     del monkeypatch
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory"])
 def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(
-    sky: Sky, tmp_path: Path, scheme: str
+    cluster: FakeCluster, tmp_path: Path, scheme: str
 ) -> None:
     fsspec = pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
     out: Any = f"{scheme}://{tmp_path}/kept"
@@ -263,18 +234,18 @@ def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(
     kept = {name.removeprefix(root).lstrip("/") for name in files.find(root)}
     assert {"junit.xml", "summary.md", "table.parquet", f"corpus/{first['new'][0]}/finding.json"} <= kept
     assert not any(name.rpartition("/")[2].startswith(".") for name in kept)
-    assert sky
+    assert cluster
 
 
 def test_a_killed_night_s_runs_are_in_storage_soon(
-    sky: Sky, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
     monkeypatch.setattr("difftest.commands.service.storage.EVERY_SECONDS", 0.01)
     there = []
 
     def slow(*words: Any) -> nightly.Night:  # noqa: ANN401
-        done = sky.on_a_cluster(*words)
+        done = cluster.on_a_cluster(*words)
         while not list(tmp_path.glob("kept/corpus/observations/*.jsonl")):
             time.sleep(0.01)
         there.append(len(list(Corpus(tmp_path / "kept" / "corpus").observations())))
@@ -282,26 +253,26 @@ def test_a_killed_night_s_runs_are_in_storage_soon(
 
     monkeypatch.setattr(nightly, "_on_a_cluster", slow)
     out: Any = f"file://{tmp_path}/kept"
-    assert night(out).return_value == 1
+    assert nightly_run(out).return_value == 1
     assert there
 
 
-def test_an_address_that_cannot_be_used_is_told(sky: Sky) -> None:
+def test_an_address_that_cannot_be_used_is_told(cluster: FakeCluster) -> None:
     pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
     with pytest.raises(UsageError, match=r"--out is 'nowhere://x/y', which cannot be used here: "):
-        raise night(Path("x"), "--out", "nowhere://x/y").exception or AssertionError
-    assert not sky.machine.asked
+        raise nightly_run(Path("x"), "--out", "nowhere://x/y").exception or AssertionError
+    assert not cluster.machine.requests
 
 
-def test_without_a_date_the_seed_is_todays(sky: Sky, tmp_path: Path) -> None:
+def test_without_a_date_the_seed_is_todays(cluster: FakeCluster, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.difftest, ["nightly", "--out", str(tmp_path)], standalone_mode=False)
     assert re.fullmatch(r"seed 20\d{6}", done.stdout.splitlines()[0])
-    assert sky
+    assert cluster
 
 
 @pytest.mark.parametrize("date", ["2026-13-01", "yesterday", ""])
 def test_what_is_no_date_is_refused(tmp_path: Path, date: str) -> None:
-    assert "does not match the format" in str(night(tmp_path, date=date).exception)
+    assert "does not match the format" in str(nightly_run(tmp_path, date=date).exception)
 
 
 @pytest.mark.parametrize("command", [("run",), ("nightly",)])

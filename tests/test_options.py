@@ -64,7 +64,7 @@ class Machine:
     SIDE, FRAMEWORK = "xla", "torch_xla"
 
     def __init__(self) -> None:
-        self.asked = Counter[tuple[str, str]]()
+        self.requests = Counter[tuple[str, str]]()
 
     def unsupported(self, _case: Case) -> str | None:
         """Nothing."""
@@ -72,7 +72,7 @@ class Machine:
 
     def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
         """The oracle's trace, or a candidate's whose rank 1 has another gradient."""
-        self.asked[case.id, backend] += 1
+        self.requests[case.id, backend] += 1
         trace = oracle(case) if backend == ORACLE else candidate(case)
         if backend == ORACLE or case.world_size == 1 or not case.replication.gradient_as_bucket_view:
             return trace
@@ -103,14 +103,14 @@ def test_without_a_changed_option_nothing_decides_and_nothing_more_is_run(tmp_pa
     class Wrong(Machine):
         def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
             if backend != ORACLE and case.world_size > 1:
-                self.asked[case.id, backend] += 1
+                self.requests[case.id, backend] += 1
                 case = a_case(replication=BOTH, seed=case.seed)
             return super().execute(case, backend, options)
 
     machine = Wrong()
     finding = found(tmp_path / "plain", machine, a_case())
     assert "decided by" not in finding.evidence
-    assert {case for case, backend in machine.asked if backend == ORACLE} == {
+    assert {case for case, backend in machine.requests if backend == ORACLE} == {
         a_case().id,
         a_case().unsharded().id,
     }

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from machines import Machine
 from samples import a_case
-from test_campaign import Machine
 
 from difftest import cli
 from difftest.errors import InfrastructureError
@@ -46,7 +46,7 @@ def told(done: Result) -> dict[str, Any]:
 def test_every_case_is_run_as_it_is_and_on_one_device(tmp_path: Path, machine: Machine) -> None:
     known = told(record(tmp_path, "--json"))
     assert (known["cases"], known["runs"], known["trouble"]) == (2, 8, [])
-    assert set(machine.asked.values()) == {1}
+    assert set(machine.requests.values()) == {1}
     assert len((tmp_path / "bundle" / "runs.jsonl").read_text().splitlines()) == 8
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
+from machines import Machine, a_campaign, backend, examined, the_finding
 from samples import NOISE, a_case, candidate, oracle, wrong_at
-from test_campaign import Machine, a_campaign, backend, examined, the_finding
 
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
@@ -73,14 +73,14 @@ def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
 ) -> None:
     class Restless(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
-            wrong = wrong_at(Stage.BACKWARD, "0.weight", by=by(self.asked[case.id, backend]))
+            wrong = wrong_at(Stage.BACKWARD, "0.weight", by=by(self.requests[case.id, backend]))
             return oracle(case) if backend == ORACLE else candidate(case, wrong)
 
     machine = Restless()
     campaign = replace(a_campaign(tmp_path, machine, {"torch_ddp": backend("torch")}), twice_every=1)
     examined(campaign, a_case())
     assert the_finding(campaign).check == check
-    machine.asked.clear()
+    machine.requests.clear()
     monkeypatch.setattr(
         sandbox,
         "run",
@@ -89,7 +89,7 @@ def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
     folder = tmp_path / the_finding(campaign).fingerprint
     done = CliRunner().invoke(command, [str(folder), "--times", "2", "--json"], standalone_mode=False)
     assert (done.return_value, json.loads(done.stdout)["reproduced"]) == (DIVERGES, 2)
-    assert machine.asked[a_case().id, "torch_ddp"] == runs
+    assert machine.requests[a_case().id, "torch_ddp"] == runs
 
 
 @pytest.mark.parametrize(("noise_in_doubt", "status"), [(NOISE, DIVERGES), (1e-1, AGREES)])

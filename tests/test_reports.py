@@ -5,8 +5,7 @@ import json
 import math
 import re
 import tempfile
-from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +14,30 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import a_finding, changed
+from sample_findings import (
+    BEGAN,
+    HOSTILE_TEXT,
+    VERSIONS,
+    ParsedPage,
+    a_corpus,
+    a_finding,
+    a_measurement,
+    a_report,
+    an_observation,
+    several_observations,
+)
 
 from difftest import plugins
-from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import Linear
-from difftest.cases.layout import Layout, Mesh, Replicate, Shard
-from difftest.cases.model import Model
 from difftest.errors import UsageError
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Stage, Symptom
+from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Corpus
-from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation
 from reports import cells, frame, tables
 from reports.formats import html, markdown, summary
-from reports.report import Report, build, merged
+from reports.report import build, merged
 from reports.write import DEFAULT_FORMATS, FORMATS, write
 
-BEGAN = datetime(2026, 1, 5, 9, tzinfo=UTC)
-VERSIONS = {"python": "3.11.2", "torch": "2.9.0"}
-EVIL = (
-    "<script>document.title='owned'</script> | a \\| `b` | & \"c\"\nsecond line ``` [x](javascript:alert(1))"
-)
 QUERY = """
 t = pd.read_parquet("runs/first/table.parquet")
 d = t[t.verdict == "diverge"]
@@ -50,137 +50,16 @@ verdicts = st.sampled_from(tables.VERDICTS)
 magnitudes = st.floats(0.0, 1e30)
 
 
-def measured(ratio: float = 0.5, **changes: object) -> Measurement:
-    numbers = Measurement(
-        stage="forward",
-        tensor="loss",
-        step=0,
-        elements=1,
-        differing=0,
-        error=1e-7,
-        greatest=1e-7,
-        scale=1.0,
-        floor=2e-7,
-        ratio=ratio,
-    )
-    return msgspec.structs.replace(numbers, **changes)
-
-
-def observed(
-    index: int = 0, backend: str = "torch_ddp", verdict: str = "agree", **changes: object
-) -> Observation:
-    run = Observation(
-        campaign="first",
-        index=index,
-        case=f"{index:012x}",
-        backend=backend,
-        side=backend.partition("_")[0],
-        purpose="campaign",
-        path="data_parallel",
-        mesh="dp=2",
-        mesh_rank=1,
-        world_size=2,
-        dtype="float32",
-        optimizer="sgd",
-        loss="mse",
-        regime="normal",
-        layers=("Linear",),
-        steps=2,
-        outcome=Ending(status="finished"),
-        verdict=verdict,
-        seconds=1.5,
-        environment=VERSIONS,
-        started=(BEGAN + timedelta(seconds=index)).isoformat(timespec="seconds"),
-    )
-    return msgspec.structs.replace(run, **changes)
-
-
-def found(**changes: object) -> Finding:
-    finding = a_finding(
-        fingerprint="xla_spmd-loss-mismatch-0a1b2c3d",
-        backend="xla_spmd",
-        side="xla",
-        path="tensor_parallel",
-        check="loss",
-        symptom=Symptom.MISMATCH,
-        stage=Stage.FORWARD,
-        blame="xla sharding fault",
-        hits=3,
-        case=case().id,
-        ratio=3.1e5,
-        first_seen=BEGAN.isoformat(),
-        last_seen=BEGAN.isoformat(),
-    )
-    return changed(finding, **changes)
-
-
-def case() -> Case:
-    layout = Layout(
-        mesh=Mesh((("dp", 2),)),
-        batch=(Shard(0),),
-        parameters={"0.weight": (Replicate(),), "0.bias": (Replicate(),)},
-    )
-    model = Model(layers=(Linear(inputs=4, outputs=2),))
-    return Case(path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=4))
-
-
-def made(out: Path, *observations: Observation, findings: tuple[Finding, ...] = ()) -> Corpus:
-    corpus = Corpus(out / "corpus")
-    corpus.prepare()
-    for observation in observations:
-        corpus.observe(observation)
-    for finding in findings:
-        corpus.save(finding, case())
-    return corpus
-
-
-def several() -> tuple[Observation, ...]:
-    """Two cases on two backends, one of them failing, beside the oracle's runs and a repetition."""
-    failed = Ending(status="crash", stage="backward", step=1, kind="SIGSEGV", message="died")
-    apart: dict[str, Any] = {"verdict": "diverge", "fingerprints": ("a-b-c-00000000", "a-b-d-00000001")}
-    tensor_parallel: dict[str, Any] = {"path": "tensor_parallel", "mesh": "tp=4", "world_size": 4}
-    return (
-        observed(0, "oracle", "oracle", side="oracle"),
-        observed(0, measurements=(measured(), measured(2.0, tensor="0.weight", stage="update"))),
-        observed(0, "xla_spmd", measurements=(measured(1e30), measured(7.0, exact=True)), **apart),
-        observed(0, "xla_spmd", measurements=(measured(1e30),), purpose="repeat", **apart),
-        observed(1, "oracle", "oracle", side="oracle", **tensor_parallel),
-        observed(1, "xla_spmd", outcome=failed, **apart, **tensor_parallel),
-        observed(1, verdict="inconclusive", reason="vague", measurements=(measured(),), **tensor_parallel),
-    )
-
-
-def report(t: pd.DataFrame, *findings: Finding, title: str = "difftest: first") -> Report:
-    return Report(title=title, generated=BEGAN, frame=t, findings=findings)
-
-
 def reject(token: str) -> None:
     msg = f"{token} is not JSON"
     raise ValueError(msg)
 
 
-class Page(HTMLParser):
-    """The elements, the links and the text of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes the element and where it leads."""
-        self.tags.append(tag)
-        self.links += [value or "" for name, value in attrs if name in {"href", "src"}]
-
-    def handle_data(self, data: str) -> None:
-        """Notes the text."""
-        self.text += data
-
-
 def test_the_table_has_exactly_the_documented_columns(tmp_path: Path) -> None:
-    for t in (frame.load(made(tmp_path / "empty")), frame.load(made(tmp_path / "some", *several()))):
+    for t in (
+        frame.load(a_corpus(tmp_path / "empty")),
+        frame.load(a_corpus(tmp_path / "some", *several_observations())),
+    ):
         assert {name: str(dtype) for name, dtype in t.dtypes.items()} == {
             c.name: c.dtype for c in frame.COLUMNS
         }
@@ -188,9 +67,9 @@ def test_the_table_has_exactly_the_documented_columns(tmp_path: Path) -> None:
 
 
 def test_a_row_is_a_tensor_of_a_run(tmp_path: Path) -> None:
-    t = frame.load(made(tmp_path, *several()))
-    assert len(t) == sum(max(1, len(o.measurements)) for o in several())
-    assert t["run"].nunique() == len(several())
+    t = frame.load(a_corpus(tmp_path, *several_observations()))
+    assert len(t) == sum(max(1, len(o.measurements)) for o in several_observations())
+    assert t["run"].nunique() == len(several_observations())
     first = t[(t["backend"] == "torch_ddp") & (t["index"] == 0)]
     assert first["tensor"].tolist() == ["loss", "0.weight"]
     assert first["ratio"].tolist() == [0.5, 2.0]
@@ -198,7 +77,7 @@ def test_a_row_is_a_tensor_of_a_run(tmp_path: Path) -> None:
 
 
 def test_a_run_without_measurements_is_one_row_of_nulls(tmp_path: Path) -> None:
-    t = frame.load(made(tmp_path, *several()))
+    t = frame.load(a_corpus(tmp_path, *several_observations()))
     row = t[t["status"] == "crash"].iloc[0]
     assert row[[c.name for c in frame.TENSOR]].isna().all()
     assert (row["stage"], row["failed_step"], row["kind"], row["fingerprint"]) == (
@@ -212,13 +91,13 @@ def test_a_run_without_measurements_is_one_row_of_nulls(tmp_path: Path) -> None:
 
 
 def test_the_order_does_not_depend_on_who_finished_first(tmp_path: Path) -> None:
-    ahead = frame.load(made(tmp_path / "ahead", *several()))
-    behind = frame.load(made(tmp_path / "behind", *reversed(several())))
+    ahead = frame.load(a_corpus(tmp_path / "ahead", *several_observations()))
+    behind = frame.load(a_corpus(tmp_path / "behind", *reversed(several_observations())))
     pd.testing.assert_frame_equal(ahead, behind)
 
 
 def test_the_three_line_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made(tmp_path / "runs/first", *several())
+    a_corpus(tmp_path / "runs/first", *several_observations())
     write(tmp_path / "runs/first", ["parquet"])
     monkeypatch.chdir(tmp_path)
     known: dict[str, Any] = {"pd": pd}
@@ -229,15 +108,15 @@ def test_the_three_line_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     }
 
 
-@pytest.mark.parametrize("observations", [(), several()], ids=["empty", "several"])
+@pytest.mark.parametrize("observations", [(), several_observations()], ids=["empty", "several"])
 def test_parquet_gives_the_table_back(tmp_path: Path, observations: tuple[Observation, ...]) -> None:
-    corpus = made(tmp_path, *observations)
+    corpus = a_corpus(tmp_path, *observations)
     [file] = write(tmp_path, ["parquet"])
     pd.testing.assert_frame_equal(pd.read_parquet(file), frame.load(corpus))
 
 
 def test_csv_gives_the_rows_back(tmp_path: Path) -> None:
-    corpus = made(tmp_path, *several())
+    corpus = a_corpus(tmp_path, *several_observations())
     [file] = write(tmp_path, ["csv"])
     t, back = frame.load(corpus), pd.read_csv(file)
     assert list(back.columns) == list(t.columns)
@@ -245,7 +124,7 @@ def test_csv_gives_the_rows_back(tmp_path: Path) -> None:
 
 
 def test_every_format_renders_an_empty_corpus(tmp_path: Path) -> None:
-    made(tmp_path)
+    a_corpus(tmp_path)
     assert [file.name for file in write(tmp_path)] == [
         "table.parquet",
         "summary.json",
@@ -267,7 +146,7 @@ def test_every_format_satisfies_the_protocol() -> None:
 
 
 def test_the_tables_count_what_the_table_holds(tmp_path: Path) -> None:
-    t = frame.load(made(tmp_path, *several()))
+    t = frame.load(a_corpus(tmp_path, *several_observations()))
     agreement = tables.agreement(t).set_index(["path", "backend"]).to_dict("index")
     assert agreement["data_parallel", "xla_spmd"] == {"cases": 1, "agree": 0, "diverge": 1, "inconclusive": 0}
     assert agreement["tensor_parallel", "torch_ddp"] == {
@@ -289,12 +168,12 @@ def test_the_tables_count_what_the_table_holds(tmp_path: Path) -> None:
         "runs": 1,
         "cases": 1,
     }
-    assert tables.run_times(t)["runs"].sum() == len(several())
+    assert tables.run_times(t)["runs"].sum() == len(several_observations())
 
 
 def test_ratios_are_those_of_the_farthest_tensor_and_leave_exact_ones_out(tmp_path: Path) -> None:
     ratios = (
-        tables.greatest_ratios(frame.load(made(tmp_path, *several())))
+        tables.greatest_ratios(frame.load(a_corpus(tmp_path, *several_observations())))
         .set_index(["path", "backend", "tensor_stage"])
         .to_dict("index")
     )
@@ -308,19 +187,19 @@ def test_ratios_are_those_of_the_farthest_tensor_and_leave_exact_ones_out(tmp_pa
 
 
 def test_the_worst_verdict_of_two_campaigns_counts(tmp_path: Path) -> None:
-    runs = (observed(verdict="diverge"), observed(campaign="second", verdict="agree"))
-    assert tables.agreement(frame.load(made(tmp_path, *runs)))[["cases", "diverge"]].to_numpy().tolist() == [
-        [1, 1]
-    ]
+    runs = (an_observation(verdict="diverge"), an_observation(campaign="second", verdict="agree"))
+    assert tables.agreement(frame.load(a_corpus(tmp_path, *runs)))[
+        ["cases", "diverge"]
+    ].to_numpy().tolist() == [[1, 1]]
 
 
 def test_planted_and_null_runs_are_not_counted(tmp_path: Path) -> None:
     t = frame.load(
-        made(
+        a_corpus(
             tmp_path,
-            observed(),
-            observed(1, verdict="diverge", purpose="planted"),
-            observed(2, purpose="null"),
+            an_observation(),
+            an_observation(1, verdict="diverge", purpose="planted"),
+            an_observation(2, purpose="null"),
         )
     )
     assert tables.agreement(t)["cases"].sum() == 1
@@ -329,11 +208,13 @@ def test_planted_and_null_runs_are_not_counted(tmp_path: Path) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(
-    st.lists(st.builds(observed, st.integers(0, 5), words, verdicts, dtype=words, reason=text), max_size=12)
+    st.lists(
+        st.builds(an_observation, st.integers(0, 5), words, verdicts, dtype=words, reason=text), max_size=12
+    )
 )
 def test_verdicts_add_up(observations: list[Observation]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        t = frame.load(made(Path(folder), *observations))
+        t = frame.load(a_corpus(Path(folder), *observations))
     assert t["run"].nunique() == len(observations)
     for by in (("path", "backend"), ("backend", "world_size"), ("regime",)):
         table = tables.verdict_counts(t, by)
@@ -344,7 +225,9 @@ def test_verdicts_add_up(observations: list[Observation]) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(
-    st.lists(st.builds(measured, magnitudes, tensor=text, error=magnitudes, exact=st.booleans()), max_size=6),
+    st.lists(
+        st.builds(a_measurement, magnitudes, tensor=text, error=magnitudes, exact=st.booleans()), max_size=6
+    ),
     text,
     text,
 )
@@ -353,7 +236,9 @@ def test_whatever_was_measured_comes_back_from_parquet(
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        t = frame.load(made(out, observed(measurements=tuple(measurements), path=path, reason=reason)))
+        t = frame.load(
+            a_corpus(out, an_observation(measurements=tuple(measurements), path=path, reason=reason))
+        )
         files = write(out, plugins.names(FORMATS))
         pd.testing.assert_frame_equal(pd.read_parquet(out / "table.parquet"), t)
         assert len(files) == len(plugins.names(FORMATS))
@@ -363,7 +248,7 @@ def test_whatever_was_measured_comes_back_from_parquet(
 @given(st.lists(st.tuples(text, text, text), min_size=1, max_size=10))
 def test_a_page_holds_any_text_as_text(texts: list[tuple[str, str, str]]) -> None:
     evil = [
-        found(
+        a_finding(
             detail=f"{detail}</pre><img src=x>",
             log=detail,
             path=path,
@@ -372,20 +257,22 @@ def test_a_page_holds_any_text_as_text(texts: list[tuple[str, str, str]]) -> Non
         )
         for detail, path, name in texts
     ]
-    page = Page(html.render(report(frame.load(Corpus(Path("nowhere"))), *evil, title=texts[0][0])).decode())
+    page = ParsedPage(
+        html.render(a_report(frame.load(Corpus(Path("nowhere"))), *evil, title=texts[0][0])).decode()
+    )
     assert not {"script", "img"} & set(page.tags)
     assert page.tags.count("article") == len(texts)
     assert all(link.startswith("corpus/") for link in page.links)
 
 
 def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> None:
-    made(tmp_path, *several(), findings=(found(detail=EVIL),))
-    page = Page(write(tmp_path, ["html"])[0].read_text())
+    a_corpus(tmp_path, *several_observations(), findings=(a_finding(detail=HOSTILE_TEXT),))
+    page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
     assert "script" not in page.tags
-    assert EVIL in page.text
+    assert HOSTILE_TEXT in page.text
     assert (
         page.text.index("Findings")
-        < page.text.index(found().fingerprint)
+        < page.text.index(a_finding().fingerprint)
         < page.text.index("Agreement by path")
     )
     assert all((tmp_path / link).is_file() for link in page.links)
@@ -395,21 +282,21 @@ def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> 
 def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_path: Path) -> None:
     ablations = {
         "it runs on one device, unsharded": "disappears",
-        f"{EVIL} runs it": "stays, 12.7 noise floors",
+        f"{HOSTILE_TEXT} runs it": "stays, 12.7 noise floors",
         "none": "no telling: why",
     }
-    made(
+    a_corpus(
         tmp_path,
-        *several(),
-        findings=(found(ablations=ablations, located=("forward, step 0: module 1 (RMSNorm)",)),),
+        *several_observations(),
+        findings=(a_finding(ablations=ablations, located=("forward, step 0: module 1 (RMSNorm)",)),),
     )
-    page = Page(write(tmp_path, ["html"])[0].read_text())
+    page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
     assert "script" not in page.tags
     for told in (
         "disappears when",
         "it runs on one device",
         "stays when",
-        f"{EVIL} runs it",
+        f"{HOSTILE_TEXT} runs it",
         "first wrong at",
         "module 1 (RMSNorm)",
     ):
@@ -420,13 +307,13 @@ def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_p
 def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
     known, new = (
-        found(),
-        found(
+        a_finding(),
+        a_finding(
             fingerprint="xla_spmd-loss-crash-00000000", first_seen=later.isoformat(), symptom=Symptom.CRASH
         ),
     )
-    runs = (observed(), observed(campaign="second", started=later.isoformat()))
-    made(tmp_path, *runs, findings=(known, new))
+    runs = (an_observation(), an_observation(campaign="second", started=later.isoformat()))
+    a_corpus(tmp_path, *runs, findings=(known, new))
     built = build(tmp_path)
     assert built.last_campaign == "second"
     assert built.new == {new.fingerprint}
@@ -437,44 +324,44 @@ def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) ->
 def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tmp_path: Path) -> None:
     told = "torch_xla: torchax is right"
     with_layer, without = (
-        found(evidence={"layer": told}),
-        found(fingerprint="xla_spmd-loss-mismatch-00000000"),
+        a_finding(evidence={"layer": told}),
+        a_finding(fingerprint="xla_spmd-loss-mismatch-00000000"),
     )
     assert tables.findings([with_layer, without])["layer"].tolist() == [told, ""]
-    made(tmp_path, *several(), findings=(with_layer, without))
+    a_corpus(tmp_path, *several_observations(), findings=(with_layer, without))
     page, told_json, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
     assert sorted(finding["layer"] for finding in json.loads(told_json)["findings"]) == ["", told]
     assert f"| xla sharding fault | {markdown.cell(told)} |" in content
-    assert told in Page(page).text
+    assert told in ParsedPage(page).text
 
 
 def test_what_is_known_upstream_is_in_the_verdict_and_told_by_every_format(tmp_path: Path) -> None:
     issue = "https://github.com/pytorch/xla/issues/9735"
-    made(
+    a_corpus(
         tmp_path,
-        *several(),
-        findings=(found(upstream=issue), found(fingerprint="xla_spmd-loss-mismatch-00000000")),
+        *several_observations(),
+        findings=(a_finding(upstream=issue), a_finding(fingerprint="xla_spmd-loss-mismatch-00000000")),
     )
     assert build(tmp_path).verdict.startswith("2 findings (2 new, 1 known upstream) in 2 cases")
     page, told, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
     assert sorted(finding["upstream"] for finding in json.loads(told)["findings"]) == ["", issue]
-    assert "known upstream" + issue in Page(page).text.replace("\n", "")
+    assert "known upstream" + issue in ParsedPage(page).text.replace("\n", "")
     assert content.count(f"| {issue} |") == 1
 
 
 def test_a_backends_versions_are_those_of_a_run_that_finished_where_one_did(tmp_path: Path) -> None:
     crash, fewer = Ending(status="crash"), {"torch": "2.9.0"}
     runs = (
-        observed(0),
-        observed(1, outcome=crash, environment=fewer),
-        observed(1, "xla_spmd", outcome=crash, environment=fewer),
+        an_observation(0),
+        an_observation(1, outcome=crash, environment=fewer),
+        an_observation(1, "xla_spmd", outcome=crash, environment=fewer),
     )
-    made(tmp_path, *runs)
+    a_corpus(tmp_path, *runs)
     assert build(tmp_path).environment == {"torch_ddp": VERSIONS, "xla_spmd": fewer}
 
 
 def test_markdown_has_the_agreement_in_noise_floors(tmp_path: Path) -> None:
-    made(tmp_path, *several())
+    a_corpus(tmp_path, *several_observations())
     content = write(tmp_path, ["markdown"])[0].read_text()
     section = content.partition("## Greatest error in noise floors\n\n")[2]
     assert section.startswith("| path | backend | tensor stage | runs | median | p99 | greatest |\n")
@@ -482,7 +369,7 @@ def test_markdown_has_the_agreement_in_noise_floors(tmp_path: Path) -> None:
 
 
 def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> None:
-    made(tmp_path, *several(), findings=(found(ratio=math.inf),))
+    a_corpus(tmp_path, *several_observations(), findings=(a_finding(ratio=math.inf),))
     known = json.loads(write(tmp_path, ["summary"])[0].read_text(), parse_constant=reject)
     assert known["verdicts"] == {"agree": 1, "diverge": 2, "inconclusive": 1}
     assert sum(known["verdicts"].values()) == known["comparisons"] == 4
@@ -498,13 +385,17 @@ def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> N
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(), max_size=20))
 def test_no_number_makes_the_summary_or_the_page_fail(ratios: list[float]) -> None:
-    made_up = report(frame.load(Corpus(Path("nowhere"))), *(found(ratio=ratio) for ratio in ratios))
+    made_up = a_report(frame.load(Corpus(Path("nowhere"))), *(a_finding(ratio=ratio) for ratio in ratios))
     json.loads(summary.render(made_up), parse_constant=reject)
     assert "nan" not in re.sub(r"<style>.*?</style>", "", html.render(made_up).decode(), flags=re.DOTALL)
 
 
 def test_markdown_keeps_its_tables_whatever_a_finding_says(tmp_path: Path) -> None:
-    made(tmp_path, *several(), findings=(found(detail=EVIL, blame=EVIL, paths=("a|b", "<i>")),))
+    a_corpus(
+        tmp_path,
+        *several_observations(),
+        findings=(a_finding(detail=HOSTILE_TEXT, blame=HOSTILE_TEXT, paths=("a|b", "<i>")),),
+    )
     content = write(tmp_path, ["markdown"])[0].read_text()
     rows = [line for line in content.splitlines() if line.startswith("| ")]
     widths = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in rows]
@@ -522,10 +413,12 @@ def test_a_markdown_cell_is_one_line_in_which_nothing_is_markup(value: str) -> N
 
 def test_markdown_stays_below_a_mebibyte_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
     many = tuple(
-        found(fingerprint=f"xla_spmd-loss-mismatch-{n:08x}", detail="\N{SNOWMAN}|" * 3000, blame="|" * 500)
+        a_finding(
+            fingerprint=f"xla_spmd-loss-mismatch-{n:08x}", detail="\N{SNOWMAN}|" * 3000, blame="|" * 500
+        )
         for n in range(3000)
     )
-    content = markdown.render(report(frame.load(made(tmp_path, *several())), *many))
+    content = markdown.render(a_report(frame.load(a_corpus(tmp_path, *several_observations())), *many))
     assert len(content) < markdown.GREATEST_BYTES
     assert len(re.findall(rb"\d more: see report.html", content)) == 2
 
@@ -586,33 +479,33 @@ def test_a_folder_without_a_corpus_is_named_with_what_is_expected(tmp_path: Path
 
 
 def test_an_unknown_format_is_named_with_what_is_allowed(tmp_path: Path) -> None:
-    made(tmp_path)
+    a_corpus(tmp_path)
     with pytest.raises(UsageError, match="unknown format 'pdf'; allowed: csv, html"):
         write(tmp_path, ["pdf"])
     assert not list(tmp_path.glob("*.*"))
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    made(tmp_path)
+    a_corpus(tmp_path)
     (tmp_path / "summary.json").mkdir()
     with pytest.raises(UsageError, match=r"cannot write .*summary\.json"):
         write(tmp_path, ["summary"])
 
 
 def test_observations_of_a_newer_version_are_refused_by_name(tmp_path: Path) -> None:
-    corpus = made(tmp_path, observed(), msgspec.structs.replace(observed(1), schema=99))
+    corpus = a_corpus(tmp_path, an_observation(), msgspec.structs.replace(an_observation(1), schema=99))
     with pytest.raises(UsageError, match=r"observations/first\.jsonl, line 2: schema 99"):
         frame.load(corpus)
 
 
 def test_a_finding_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None:
-    made(tmp_path, findings=(found(schema=99),))
-    with pytest.raises(UsageError, match=rf"{found().fingerprint}/finding\.json: .*schema 99"):
+    a_corpus(tmp_path, findings=(a_finding(schema=99),))
+    with pytest.raises(UsageError, match=rf"{a_finding().fingerprint}/finding\.json: .*schema 99"):
         write(tmp_path)
 
 
 def test_writing_leaves_nothing_unfinished(tmp_path: Path) -> None:
-    made(tmp_path, *several(), findings=(found(),))
+    a_corpus(tmp_path, *several_observations(), findings=(a_finding(),))
     files = write(tmp_path, plugins.names(FORMATS))
     assert {file.name for file in tmp_path.iterdir()} == {"corpus", *(file.name for file in files)}
     assert pd.read_csv(io.BytesIO((tmp_path / "table.csv").read_bytes())).shape[0] == 9

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_reports import found, made, several
+from sample_findings import a_corpus, a_finding, several_observations
 
 from reports.write import write
 
@@ -34,10 +34,14 @@ def loaded(file: Path, profile: Path) -> str:
 @pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no chromium here")
 def test_the_browser_shows_findings_and_runs_nothing(tmp_path: Path) -> None:
-    made(tmp_path / "out", *several(), findings=(found(detail=HARM, log=HARM, blame=HARM, paths=(HARM,)),))
+    a_corpus(
+        tmp_path / "out",
+        *several_observations(),
+        findings=(a_finding(detail=HARM, log=HARM, blame=HARM, paths=(HARM,)),),
+    )
     [page] = write(tmp_path / "out", ["html"])
     document = loaded(page, tmp_path / "profile")
-    assert f'id="{found().fingerprint}"' in document
+    assert f'id="{a_finding().fingerprint}"' in document
     assert "<title>difftest: out</title>" in document
     assert "<script" not in document
     assert "<img" not in document

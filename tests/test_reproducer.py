@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from samples import DEEP, a_case, changed, tensor_parallel_case
-from test_divergence import FOUND
+from sample_findings import FINDING, changed
+from samples import DEEP, a_case, tensor_parallel_case
 
 from difftest import plugins
 from difftest.cases import numbers
@@ -209,8 +209,8 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_r
 ) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: pytest.fail("it was run"))
     corpus = Corpus(tmp_path)
-    corpus.save(changed(FOUND, check=check), a_case())
-    done = CliRunner().invoke(command, [str(tmp_path / FOUND.fingerprint), "--json"], standalone_mode=False)
+    corpus.save(changed(FINDING, check=check), a_case())
+    done = CliRunner().invoke(command, [str(tmp_path / FINDING.fingerprint), "--json"], standalone_mode=False)
     told = json.loads(done.stdout)
     assert (done.return_value, told["reason"]) == (
         1,

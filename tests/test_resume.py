@@ -13,62 +13,31 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from machines import NUMBERED_CASES, a_campaign, machine_with_two_faults, run_to_the_end, timeless_tables
+from sample_findings import FINDING
 from samples import tensor_parallel_case
-from test_campaign import Machine, a_campaign, sharded
-from test_divergence import FOUND
 
 from difftest.campaign.campaign import TRIES
 from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
-from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records import corpus as corpus_module
 from difftest.records import resume
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
-from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 from difftest.records.resume import resumed
 
-CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
 DEFINED = Definition(
     seed=0, paths=("a", "b"), backends=("ddp",), max_world_size=8, twice_every=8, versions={"torch": "2"}
 )
-
-
-def odd(case: Case) -> bool:
-    """Two faults, so that findings are made and counted in turn."""
-    return case.seed % 2 == 1 and sharded(case)
-
-
-def a_machine() -> Machine:
-    return Machine(spmd=sharded, ddp=odd)
-
-
-def told_of(
-    root: Path, machine: Machine | None = None, name: str = "one", *, fresh: bool = False
-) -> list[Progress]:
-    """The campaign, begun or gone on with, to its end."""
-    campaign = a_campaign(root, machine or a_machine(), name=name)
-    with resumed(campaign.corpus, name, fresh=fresh) as recorded:
-        return list(run(campaign, CASES, recorded))
-
-
-def tables(root: Path) -> tuple[list[Observation], list[Finding]]:
-    """What must not depend on when, and how often, a campaign was killed: all but times, and who was told meanwhile."""
-    corpus = Corpus(root)
-    runs = sorted(corpus.observations(), key=lambda run: (run.campaign, run.index, run.case, run.backend))
-    timeless = [msgspec.structs.replace(run, started="", seconds=0.0) for run in runs]
-    return timeless, [
-        msgspec.structs.replace(f, first_seen="", last_seen="", unannounced=None) for f in corpus.findings()
-    ]
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What an undisturbed campaign leaves."""
     root = tmp_path_factory.mktemp("whole")
-    assert len(told_of(root)) == len(CASES)
+    assert len(run_to_the_end(root)) == len(NUMBERED_CASES)
     assert [finding.hits for finding in Corpus(root).findings()] == [2, 4]
     return root
 
@@ -115,14 +84,14 @@ def test_a_campaign_killed_at_any_write_goes_on_to_the_same_tables(whole: Path, 
         with pytest.MonkeyPatch.context() as patch:
             struck = killed_at(step, patch)
             try:
-                told_of(root)
+                run_to_the_end(root)
             except KilledError:
                 assert struck()
             else:
                 assert step > 20, "there are more writes than that"
                 return
-        told_of(root)
-        assert tables(root) == tables(whole), f"killed at write {step}"
+        run_to_the_end(root)
+        assert timeless_tables(root) == timeless_tables(whole), f"killed at write {step}"
         shutil.rmtree(root)
 
 
@@ -132,11 +101,11 @@ def test_a_campaign_killed_at_every_write_in_turn_comes_to_its_end(whole: Path, 
         with pytest.MonkeyPatch.context() as patch:
             killed_at(step, patch)
             try:
-                told_of(tmp_path)
+                run_to_the_end(tmp_path)
             except KilledError:
                 continue
         break
-    assert tables(tmp_path) == tables(whole)
+    assert timeless_tables(tmp_path) == timeless_tables(whole)
 
 
 @pytest.mark.parametrize("every", [101, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])])
@@ -150,7 +119,9 @@ def test_wherever_the_file_of_runs_ends_the_cases_that_are_whole_are_kept(
     for size in (*range(0, len(text), every), len(text)):
         corpus.lines("one").write_bytes(text[:size])
         complete = text[:size].count(b"\n")
-        expected = {index for index in range(len(CASES)) if ends[:complete].count(index) == ends.count(index)}
+        expected = {
+            index for index in range(len(NUMBERED_CASES)) if ends[:complete].count(index) == ends.count(index)
+        }
         with resumed(corpus, "one") as recorded:
             assert {index for index, _ in recorded.cases} == expected
             assert recorded.runs == sum(ends.count(index) for index in expected)
@@ -165,51 +136,51 @@ def test_a_file_cut_off_anywhere_is_filled_up_to_the_same_tables(whole: Path, tm
         root = tmp_path / str(size)
         shutil.copytree(whole, root)
         Corpus(root).lines("one").write_bytes(text[:size])
-        told_of(root)
-        assert tables(root) == tables(whole), f"cut off after {size} bytes"
+        run_to_the_end(root)
+        assert timeless_tables(root) == timeless_tables(whole), f"cut off after {size} bytes"
 
 
 def test_nothing_that_is_recorded_is_run_again(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    machine = a_machine()
-    assert told_of(tmp_path, machine) == []
-    assert not machine.asked
+    machine = machine_with_two_faults()
+    assert run_to_the_end(tmp_path, machine) == []
+    assert not machine.requests
     lines = Corpus(tmp_path).lines("one")
     lines.write_bytes(b"".join(lines.read_bytes().splitlines(keepends=True)[:-1]))
-    told_of(tmp_path, machine)
-    assert {case for case, _ in machine.asked} == {CASES[-1][1].id}
-    assert tables(tmp_path) == tables(whole)
+    run_to_the_end(tmp_path, machine)
+    assert {case for case, _ in machine.requests} == {NUMBERED_CASES[-1][1].id}
+    assert timeless_tables(tmp_path) == timeless_tables(whole)
 
 
 def test_a_case_that_infrastructure_spoiled_is_run_when_the_campaign_goes_on(
     whole: Path, tmp_path: Path
 ) -> None:
-    machine = a_machine()
+    machine = machine_with_two_faults()
     machine.spoiled = {"spmd": TRIES}
-    assert [p.result.trouble for p in told_of(tmp_path, machine)] == ["a node was lost", "", "", ""]
-    assert [p.result.index for p in told_of(tmp_path, machine)] == [0]
-    assert tables(tmp_path)[0] == tables(whole)[0]
-    assert [(f.fingerprint, f.hits) for f in tables(tmp_path)[1]] == [
-        (f.fingerprint, f.hits) for f in tables(whole)[1]
+    assert [p.result.trouble for p in run_to_the_end(tmp_path, machine)] == ["a node was lost", "", "", ""]
+    assert [p.result.index for p in run_to_the_end(tmp_path, machine)] == [0]
+    assert timeless_tables(tmp_path)[0] == timeless_tables(whole)[0]
+    assert [(f.fingerprint, f.hits) for f in timeless_tables(tmp_path)[1]] == [
+        (f.fingerprint, f.hits) for f in timeless_tables(whole)[1]
     ]
 
 
 def test_another_case_under_a_recorded_index_is_run(whole: Path, tmp_path: Path) -> None:
     """The generators changed: what was recorded is not what is asked for."""
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    campaign = a_campaign(tmp_path, machine := a_machine())
+    campaign = a_campaign(tmp_path, machine := machine_with_two_faults())
     with resumed(campaign.corpus, "one") as recorded:
         list(run(campaign, [(0, tensor_parallel_case(seed=77))], recorded))
-    assert len(machine.asked) == 3
+    assert len(machine.requests) == 3
 
 
 def test_a_finding_is_new_to_the_command_that_goes_on_until_it_was_told(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         killed_at(3, patch)  # the finding and its case are written, and half of its runs
         with pytest.raises(KilledError):
-            told_of(tmp_path)
+            run_to_the_end(tmp_path)
     (finding,) = Corpus(tmp_path).findings()
-    again = told_of(tmp_path)
+    again = run_to_the_end(tmp_path)
     assert finding.fingerprint in [f.fingerprint for f in again[0].new]
     new = resume.unannounced(Corpus(tmp_path), "one")
     assert len(new) == 2
@@ -219,7 +190,7 @@ def test_a_finding_is_new_to_the_command_that_goes_on_until_it_was_told(tmp_path
 
 
 def test_what_a_killed_campaign_never_told_the_next_one_tells_and_only_one(tmp_path: Path) -> None:
-    told_of(tmp_path, name="killed")
+    run_to_the_end(tmp_path, name="killed")
     corpus = Corpus(tmp_path)
     with resumed(corpus, "killed"):
         assert resume.unannounced(corpus, "next") == (), "it still runs, and tells them itself"
@@ -244,8 +215,8 @@ def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(
     whole: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    assert len(told_of(tmp_path, fresh=True)) == len(CASES)
-    assert tables(tmp_path) == tables(whole)
+    assert len(run_to_the_end(tmp_path, fresh=True)) == len(NUMBERED_CASES)
+    assert timeless_tables(tmp_path) == timeless_tables(whole)
     assert (tmp_path / "observations" / "one.jsonl.1").read_bytes() == Corpus(whole).lines("one").read_bytes()
 
 
@@ -270,8 +241,8 @@ def test_two_processes_cannot_run_one_campaign(tmp_path: Path) -> None:
             UsageError, match=r"campaign one is being run on .* already; wait for it, or give another"
         ),
     ):
-        told_of(tmp_path)
-    assert len(told_of(tmp_path)) == len(CASES)
+        run_to_the_end(tmp_path)
+    assert len(run_to_the_end(tmp_path)) == len(NUMBERED_CASES)
 
 
 @pytest.mark.parametrize("rounds", range(3))
@@ -279,9 +250,9 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
     tmp_path: Path, rounds: int
 ) -> None:
     del rounds
-    told: list[Progress] = []
+    told = list[Progress]()
     threads = [
-        threading.Thread(target=lambda name=name: told.extend(told_of(tmp_path, name=name)))
+        threading.Thread(target=lambda name=name: told.extend(run_to_the_end(tmp_path, name=name)))
         for name in ("a", "b")
     ]
     for thread in threads:
@@ -291,7 +262,7 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
     new = Counter(f.fingerprint for progress in told for f in progress.new)
     assert set(new.values()) == {1}
     assert [f.hits for f in Corpus(tmp_path).findings()] == [4, 8]
-    assert len(list(Corpus(tmp_path).observations())) == 2 * 3 * len(CASES)
+    assert len(list(Corpus(tmp_path).observations())) == 2 * 3 * len(NUMBERED_CASES)
 
 
 def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
@@ -303,23 +274,23 @@ def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
         with pytest.raises(
             InfrastructureError, match=r"cannot write '.*one\.jsonl': No space left on device"
         ):
-            told_of(tmp_path)
-    told_of(tmp_path)
-    assert tables(tmp_path) == tables(whole)
+            run_to_the_end(tmp_path)
+    run_to_the_end(tmp_path)
+    assert timeless_tables(tmp_path) == timeless_tables(whole)
 
 
 PROGRAM = """
 import sys, time
 from pathlib import Path
-import test_resume
-from test_campaign import Machine
+
+from machines import Machine, run_to_the_end, sharded, sharded_with_odd_seed
 
 class Slow(Machine):
     def answer(self, case, backend):
         time.sleep(0.02)
         return super().answer(case, backend)
 
-test_resume.told_of(Path(sys.argv[1]), Slow(spmd=test_resume.sharded, ddp=test_resume.odd))
+run_to_the_end(Path(sys.argv[1]), Slow(spmd=sharded, ddp=sharded_with_odd_seed))
 print("done")
 """
 
@@ -349,7 +320,7 @@ def test_a_process_killed_again_and_again_comes_to_the_same_tables(whole: Path, 
     statuses = list(attempts(tmp_path))
     assert statuses[-1] == 0
     assert -signal.SIGKILL in statuses
-    assert tables(tmp_path) == tables(whole)
+    assert timeless_tables(tmp_path) == timeless_tables(whole)
 
 
 def test_a_campaign_is_named_by_what_defines_it() -> None:
@@ -379,9 +350,9 @@ def test_what_defines_a_campaign_stands_beside_its_runs(tmp_path: Path) -> None:
 
 
 def test_findings_of_older_programs_keep_their_count(tmp_path: Path) -> None:
-    told_of(tmp_path)
+    run_to_the_end(tmp_path)
     corpus = Corpus(tmp_path)
     first = next(corpus.findings())
-    corpus.amend(first.fingerprint, cases_by_campaign={}, hits=FOUND.hits)
-    told_of(tmp_path, name="two")
-    assert corpus.finding(first.fingerprint).hits == FOUND.hits + 2
+    corpus.amend(first.fingerprint, cases_by_campaign={}, hits=FINDING.hits)
+    run_to_the_end(tmp_path, name="two")
+    assert corpus.finding(first.fingerprint).hits == FINDING.hits + 2

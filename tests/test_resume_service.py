@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from test_resume import tables
+from machines import timeless_tables
 
 from difftest.records.corpus import Corpus
 
@@ -78,7 +78,7 @@ def test_a_killed_campaign_goes_on_and_ends_with_the_tables_of_an_undisturbed_on
     assert (undisturbed["resumed"], undisturbed["cases"]) == (0, 4)
     for name in ("new", "known", "upstream"):
         assert gone_on[name] == undisturbed[name]
-    assert tables(killed / "corpus") == tables(whole / "corpus")
+    assert timeless_tables(killed / "corpus") == timeless_tables(whole / "corpus")
     one, other = (pd.read_parquet(out / "table.parquet").drop(columns=TIMES) for out in (killed, whole))
     pd.testing.assert_frame_equal(one, other)
 

@@ -14,13 +14,10 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from real_runs import DDP, DEADLINE_SECONDS, small_case
 from samples import a_failure
 
 from difftest.campaign.case_run import MORE_SAMPLES
-from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import Linear
-from difftest.cases.layout import Layout, Mesh, Replicate, Shard
-from difftest.cases.model import Model
 from difftest.errors import InfrastructureError
 from difftest.judge.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
@@ -33,29 +30,13 @@ from workers.faults import VARIABLE, all_faults  # noqa: E402
 from workers.isolate import sandbox, spool  # noqa: E402
 from workers.isolate.limits import Limits  # noqa: E402
 
-DEADLINE_SECONDS = 15.0
-DDP = "torch_ddp"
-
-
-def case(world_size: int = 2) -> Case:
-    model = Model(layers=(Linear(inputs=4, outputs=4),))
-    layout = Layout(
-        mesh=Mesh((("dp", world_size),)),
-        batch=(Shard(0),),
-        parameters=dict.fromkeys(model.parameters(), (Replicate(),)),
-    )
-    return Case(
-        path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=8), seed=1
-    )
-
-
 WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
 """Where the first rank is that does not end: in the planted sleep, and waiting for the other one at the end."""
 
 
 def spoiled(fault: str) -> Failure:
     assert fault in all_faults()
-    outcome = sandbox.run(case(), DDP, deadline=DEADLINE_SECONDS, options={VARIABLE: fault})
+    outcome = sandbox.run(small_case(), DDP, deadline=DEADLINE_SECONDS, options={VARIABLE: fault})
     assert isinstance(outcome, Failure), outcome
     return outcome
 
@@ -99,7 +80,7 @@ def test_a_crash_leaves_its_native_signal_in_the_log() -> None:
 
 def test_a_run_after_a_crash_is_right() -> None:
     spoiled("segmentation_fault")
-    assert isinstance(sandbox.run(case(), DDP), Trace)
+    assert isinstance(sandbox.run(small_case(), DDP), Trace)
 
 
 def test_nothing_outlives_a_run() -> None:
@@ -134,17 +115,17 @@ def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
 @pytest.fixture
 def hanging() -> Iterator["Future[object]"]:
     """A run of two ranks that hang; its deadline is far."""
-    sandbox.run(case(), DDP)  # the zygote stands
+    sandbox.run(small_case(), DDP)  # the zygote stands
     with ThreadPoolExecutor(1) as thread:
-        yield thread.submit(sandbox.run, case(), DDP, deadline=60.0, options={VARIABLE: "hang"})
+        yield thread.submit(sandbox.run, small_case(), DDP, deadline=60.0, options={VARIABLE: "hang"})
 
 
 def test_a_zygote_killed_between_runs_is_replaced_and_no_run_suffers() -> None:
-    sandbox.run(case(), DDP)
+    sandbox.run(small_case(), DDP)
     for zygote in zygotes():
         zygote.kill()
         zygote.wait()
-    assert isinstance(sandbox.run(case(), DDP), Trace)
+    assert isinstance(sandbox.run(small_case(), DDP), Trace)
 
 
 def test_a_zygote_killed_during_a_run_is_infrastructure_and_takes_its_ranks_along(
@@ -156,16 +137,16 @@ def test_a_zygote_killed_during_a_run_is_infrastructure_and_takes_its_ranks_alon
     with pytest.raises(InfrastructureError, match="the process that forks workers died during a run"):
         hanging.result(timeout=DEADLINE_SECONDS)
     assert not psutil.wait_procs(ranks, timeout=5)[1]
-    assert isinstance(sandbox.run(case(), DDP), Trace)
+    assert isinstance(sandbox.run(small_case(), DDP), Trace)
 
 
 def test_a_zygote_that_does_not_answer_is_infrastructure_and_is_replaced() -> None:
-    sandbox.run(case(), DDP)
+    sandbox.run(small_case(), DDP)
     for zygote in zygotes():
         zygote.suspend()
     with pytest.raises(InfrastructureError, match="forked 0 of 2 ranks in 1 s"):
-        sandbox.run(case(), DDP, deadline=1.0)
-    assert isinstance(sandbox.run(case(), DDP), Trace)
+        sandbox.run(small_case(), DDP, deadline=1.0)
+    assert isinstance(sandbox.run(small_case(), DDP), Trace)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
@@ -178,14 +159,14 @@ def test_a_rank_killed_from_outside_is_infrastructure(
 
 
 def test_a_rank_that_holds_too_much_memory_is_ended_and_recorded() -> None:
-    failure = sandbox.run(case(), DDP, allowed=Limits(memory=2**25))
+    failure = sandbox.run(small_case(), DDP, allowed=Limits(memory=2**25))
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.CRASH, "memory limit")
     assert re.match(r"the rank held 0\.\d+ GiB of memory; allowed: 0\.0312 GiB", failure.message)
 
 
 def test_a_run_that_leaves_too_much_is_ended_and_recorded() -> None:
-    failure = sandbox.run(case(), DDP, allowed=Limits(output=8), options={VARIABLE: "hang"})
+    failure = sandbox.run(small_case(), DDP, allowed=Limits(output=8), options={VARIABLE: "hang"})
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.CRASH, "output limit")
     assert failure.environment["torch"] == torch.__version__
@@ -197,7 +178,7 @@ def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(tmp_path)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system")
-    sandbox.run(case(), DDP)  # the zygote stands
+    sandbox.run(small_case(), DDP)  # the zygote stands
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)  # noqa: S607
@@ -205,7 +186,7 @@ def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 def test_a_full_disk_is_infrastructure(full_disk: Path) -> None:
     with pytest.raises(InfrastructureError, match=r"No space left on device|is full"):
-        sandbox.run(case(), DDP)
+        sandbox.run(small_case(), DDP)
     assert not list(full_disk.iterdir())
 
 
@@ -230,17 +211,17 @@ def test_no_rank_inherits_a_secret_and_a_case_s_path_names_nothing(monkeypatch: 
     for zygote in zygotes():
         zygote.kill()
         zygote.wait()
-    assert isinstance(sandbox.run(msgspec.structs.replace(case(), path="antigravity"), DDP), Trace)
+    assert isinstance(sandbox.run(msgspec.structs.replace(small_case(), path="antigravity"), DDP), Trace)
     assert zygotes()
     assert not [name for zygote in zygotes() for name in zygote.environ() if "TOKEN" in name]
 
 
 def test_the_oracle_measures_its_noise() -> None:
-    truth = sandbox.run(case(), "oracle")
+    truth = sandbox.run(small_case(), "oracle")
     assert isinstance(truth, Trace)
     assert len(truth.noise) == len(truth.steps)
     assert truth.events.in_range
-    alone = case().unsharded().layout.mesh
+    alone = small_case().unsharded().layout.mesh
     for key, deviation in truth.noise[0].items():
         size = abs(truth.steps[0][key].full(alone)).max()
         assert (deviation.full(alone) < 1e-5 * size).all()
@@ -248,14 +229,14 @@ def test_the_oracle_measures_its_noise() -> None:
 
 
 def test_an_oracle_in_doubt_has_as_many_times_the_deadline_as_it_has_samples() -> None:
-    failure = sandbox.run(case(), DDP, deadline=0.5, options={VARIABLE: "hang", **MORE_SAMPLES})
+    failure = sandbox.run(small_case(), DDP, deadline=0.5, options={VARIABLE: "hang", **MORE_SAMPLES})
     assert isinstance(failure, Failure)
     assert failure.kind == "deadline"
     assert f"after {0.5 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message
 
 
 def test_the_same_run_twice_gives_the_same_bits() -> None:
-    assert same(sandbox.run(case(4), DDP), sandbox.run(case(4), DDP))
+    assert same(sandbox.run(small_case(4), DDP), sandbox.run(small_case(4), DDP))
 
 
 def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one_that_did_not(

@@ -3,8 +3,8 @@
 import importlib.util
 
 import pytest
+from flash_cases import CASES, agrees, flash
 from samples import a_case
-from test_flash_attention import CASES, agrees, flash
 
 from difftest.cases.case import Case, Training
 from workers.backends import candidates

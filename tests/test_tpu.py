@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
-from devices import agrees
-from test_flash_attention import flash
+from flash_cases import flash
+from real_runs import agrees
 
 from difftest import plugins
 from difftest.cases.case import Case

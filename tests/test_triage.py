@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from machines import Machine, a_campaign, always, backend, examined, sharded, the_finding
+from sample_findings import FINDING
 from samples import a_case, a_failure, tensor_parallel_case
-from test_campaign import Machine, a_campaign, always, backend, examined, sharded, the_finding
-from test_divergence import FOUND
 
 from difftest.campaign.again import AGREES, UNDECIDED
 from difftest.campaign.campaign import Campaign
@@ -29,7 +29,7 @@ from workers.backends import candidates
 
 TODAY = date(2026, 11, 21)
 NOTHING = Ledger()
-F, G = FOUND.fingerprint, "other-00000000"
+F, G = FINDING.fingerprint, "other-00000000"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_status_follows_from_what_the_runs_showed(shown: list[str], expected
 def test_a_finding_is_steady_by_its_last_runs(
     stable: tuple[int, int], returned: tuple[int, int], expected: bool
 ) -> None:
-    assert steady(msgspec.structs.replace(FOUND, stable=stable, returned=returned)) == expected
+    assert steady(msgspec.structs.replace(FINDING, stable=stable, returned=returned)) == expected
 
 
 def found(root: Path, machine: Machine) -> Campaign:
@@ -196,7 +196,7 @@ def test_triage_runs_the_reduced_case(tmp_path: Path) -> None:
     small = tensor_parallel_case(seed=9)
     campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ("world size 2",))
     triaged(campaign, times=1)
-    assert machine.asked[small.id, "spmd"] == 1
+    assert machine.requests[small.id, "spmd"] == 1
 
 
 def reduced_to(campaign: Campaign, **changes: object) -> tuple[Case, Case]:
@@ -241,10 +241,10 @@ def test_a_fault_is_gone_once_neither_its_reduced_case_nor_its_own_shows_it(tmp_
     machine = Machine(spmd=sharded)
     campaign = found(tmp_path, machine)
     small, own = reduced_to(campaign)
-    machine.wrong, machine.asked = {}, Counter()
+    machine.wrong, machine.requests = {}, Counter()
     one = triaged(campaign, times=2)
     assert (one.finding.status, one.finding.returned, one.case, one.trouble) == ("FIXED", (0, 4), own.id, "")
-    assert machine.asked[small.id, "spmd"] == machine.asked[own.id, "spmd"] == 2
+    assert machine.requests[small.id, "spmd"] == machine.requests[own.id, "spmd"] == 2
 
 
 def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its_own_case(

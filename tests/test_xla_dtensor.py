@@ -3,7 +3,8 @@
 import importlib.util
 
 import pytest
-from test_xla_backends import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_case, error
+from real_runs import greatest_relative_error
+from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
 from difftest.cases.layers import Activation, Dropout, Linear, Redistribute
@@ -31,7 +32,7 @@ def moved(
     """Five rows over two data ranks, and activations of width 8 or 4 that are moved to `dims` and back before layer `at`."""
     move = Redistribute(width=(4, 8, 8, 9)[at], dims=dims, by=by)  # type: ignore[arg-type]
     model = Model(layers=(*TALL.layers[:at], move, *TALL.layers[at:]))
-    return a_case(mesh, batch, COLUMNS if at else {}, model=model, rows=5)
+    return a_sharded_case(mesh, batch, COLUMNS if at else {}, model=model, rows=5)
 
 
 @pytest.mark.parametrize("at", [0, 1, 3])
@@ -41,21 +42,23 @@ def test_a_distributed_tensor_comes_back_through_every_door_as_it_was(
     by: str, dims: tuple[int | None, ...], at: int
 ) -> None:
     case = moved(by, dims, at)
-    assert error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
+    assert greatest_relative_error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
 
 
 def test_partial_sums_come_back_as_replicas() -> None:
     model = Model(
         layers=(Linear(inputs=4, outputs=6), Redistribute(width=6, dims=(0, 1)), Linear(inputs=6, outputs=3))
     )
-    case = a_case(GRID, (S0, R), {"0.weight": (R, S1)}, model=model, rows=4)
-    assert error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
+    case = a_sharded_case(GRID, (S0, R), {"0.weight": (R, S1)}, model=model, rows=4)
+    assert greatest_relative_error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
 
 
 def test_plain_activations_have_nothing_to_move() -> None:
     layers = (TALL.layers[0], Dropout(width=8), Redistribute(width=8, dims=(0, 1)), *TALL.layers[1:])
-    case = a_case(GRID, (S0, R), {"0.weight": (R, S0), "0.bias": (R, S0)}, model=Model(layers=layers), rows=4)
-    assert error(case, sandbox.run(case, "torch_tp")) < TOLERANCE
+    case = a_sharded_case(
+        GRID, (S0, R), {"0.weight": (R, S0), "0.bias": (R, S0)}, model=Model(layers=layers), rows=4
+    )
+    assert greatest_relative_error(case, sandbox.run(case, "torch_tp")) < TOLERANCE
 
 
 @xla
@@ -63,7 +66,7 @@ def test_plain_activations_have_nothing_to_move() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_annotated_in_place_every_layout_works(name: str) -> None:
     assert xla_annotated.unsupported(CASES[name]) is None
-    assert error(CASES[name], sandbox.run(CASES[name], "xla_annotated")) < TOLERANCE
+    assert greatest_relative_error(CASES[name], sandbox.run(CASES[name], "xla_annotated")) < TOLERANCE
 
 
 @xla
@@ -100,26 +103,26 @@ def test_no_door_is_open_on_xla(by: str, message: str) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        a_case(
+        a_sharded_case(
             SHARDED,
             (S0,),
             {"": (S0,)},
             model=TALL,
             training=Training(steps=2, accumulation=2, clip_norm=0.25),
         ),
-        a_case(HYBRID, (S0, S0), {"": (R, S0)}, model=TALL, rows=6),
+        a_sharded_case(HYBRID, (S0, S0), {"": (R, S0)}, model=TALL, rows=6),
     ],
     ids=["fully sharded", "hybrid"],
 )
 def test_fully_sharded_under_spmd_agrees_with_the_oracle(case: Case) -> None:
     assert xla_fsdp.unsupported(case) is None
-    assert error(case, sandbox.run(case, "xla_fsdp")) < TOLERANCE
-    assert error(case.unsharded(), sandbox.run(case.unsharded(), "xla_fsdp")) < TOLERANCE
+    assert greatest_relative_error(case, sandbox.run(case, "xla_fsdp")) < TOLERANCE
+    assert greatest_relative_error(case.unsharded(), sandbox.run(case.unsharded(), "xla_fsdp")) < TOLERANCE
 
 
 def test_the_wrapper_says_which_layouts_are_not_its_own() -> None:
     assert "largest dim" in (xla_fsdp.unsupported(CASES["fully_sharded"]) or "")
     assert "over another" in (
-        xla_fsdp.unsupported(a_case(HYBRID, (S0, S0), {"": (S0, S0)}, model=TALL)) or ""
+        xla_fsdp.unsupported(a_sharded_case(HYBRID, (S0, S0), {"": (S0, S0)}, model=TALL)) or ""
     )
     assert "cuts the rows" in (xla_fsdp.unsupported(CASES["data_tensor"]) or "")

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_xla_backends import CASES, a_case, error
+from real_runs import greatest_relative_error
+from sharded_cases import CASES, a_sharded_case
 
 from difftest.cases.case import Case, Training
 from difftest.cases.layers import Activation, Linear, Residual
@@ -57,7 +58,7 @@ def compared(case: Case, fault: str = "") -> Comparison:
     ids=["mesh first", "sent in pieces", "replicas unmarked", "all"],
 )
 def test_what_upstream_allows_makes_no_difference(case: Case) -> None:
-    assert error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
+    assert greatest_relative_error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
 
 
 @pytest.mark.parametrize("first", ["device", "seed"])
@@ -76,14 +77,14 @@ def test_a_device_used_before_spmd_is_enabled_is_a_segmentation_fault_with_a_nam
 def test_a_batch_scanned_by_torch_xla_trains_as_a_loop_does(name: str) -> None:
     training = msgspec.structs.replace(CASES[name].training, accumulation=2)
     case = started(name, training, accumulation="scan")
-    assert error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
+    assert greatest_relative_error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
 
 
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "xla_spmd"])
 def test_blocks_computed_again_train_as_kept_ones_do(backend: str) -> None:
-    case = a_case(model=BLOCKS, training=Training(steps=2, checkpointing=True))
+    case = a_sharded_case(model=BLOCKS, training=Training(steps=2, checkpointing=True))
     outcome = sandbox.run(case, backend)
-    assert error(case, outcome) < TOLERANCE
+    assert greatest_relative_error(case, outcome) < TOLERANCE
 
 
 def test_one_client_is_created_and_graphs_settle() -> None:

@@ -1,0 +1,177 @@
+"""Stand-ins for what runs cases: machines that are right or wrong as requested, campaigns on them, and a cluster of the nightly run."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import msgspec
+from click.testing import CliRunner, Result
+from samples import candidate, oracle, tensor_parallel_case, wrong_at
+
+from difftest import cli
+from difftest.campaign.campaign import Campaign
+from difftest.campaign.recording import Progress
+from difftest.campaign.run import run
+from difftest.cases.case import Case
+from difftest.commands import nightly
+from difftest.errors import InfrastructureError
+from difftest.findings.ledger import Ledger
+from difftest.judge.outcome import Outcome, Stage
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
+from difftest.records.observation import Observation
+from difftest.records.resume import Recorded, resumed
+
+Wrong: TypeAlias = Callable[[Case], bool]
+
+WRONG = wrong_at(Stage.BACKWARD, "0.weight")
+"""What a wrong backend does: one element of the first layer's gradient is off."""
+SIDES = {"ddp": "torch", "spmd": "xla"}
+
+NUMBERED_CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
+"""The cases of the campaigns that are killed and resumed."""
+CASES_A_NIGHT = 3
+FIRST_NIGHT = "2026-11-21"
+
+
+def never(_case: Case) -> bool:
+    return False
+
+
+def always(_case: Case) -> bool:
+    return True
+
+
+def sharded(case: Case) -> bool:
+    return case.world_size > 1
+
+
+def sharded_with_odd_seed(case: Case) -> bool:
+    return case.seed % 2 == 1 and sharded(case)
+
+
+class Machine:
+    """Runs cases correctly, except where `wrong` says otherwise for a backend, and counts the runs requested of it.
+
+    `spoiled` holds, for each backend, how many of its next runs the infrastructure is to spoil.
+    """
+
+    def __init__(self, **wrong: Wrong) -> None:
+        self.wrong, self.requests, self.spoiled = wrong, Counter[tuple[str, str]](), dict[str, int]()
+        self._lock = threading.Lock()
+
+    def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+        """The outcome; raises InfrastructureError if the infrastructure is to spoil the run."""
+        with self._lock:
+            self.requests[case.id, backend] += 1
+            if self.spoiled.get(backend, 0) > 0:
+                self.spoiled[backend] -= 1
+                msg = "a node was lost"
+                raise InfrastructureError(msg)
+        return self.answer(case, backend)
+
+    def run(self, case: Case, backend: str, *, options: Mapping[str, str]) -> Outcome:
+        """Has the signature of `workers.isolate.sandbox.run`, which it replaces."""
+        return self.execute(case, backend, options)
+
+    def answer(self, case: Case, backend: str) -> Outcome:
+        """The oracle's trace, or a candidate's that is wrong where it is to be."""
+        if backend == "oracle":
+            return oracle(case)
+        return candidate(case, WRONG if self.wrong.get(backend, never)(case) else None)
+
+
+def backend(side: str, reason: str | None = None, framework: str = "") -> SimpleNamespace:
+    """A backend's module; `reason` says why it cannot run any case."""
+    return SimpleNamespace(SIDE=side, FRAMEWORK=framework or side, unsupported=lambda _case: reason)
+
+
+def a_campaign(
+    root: Path,
+    machine: Machine,
+    backends: Mapping[str, SimpleNamespace] | None = None,
+    workers: int = 1,
+    name: str = "one",
+) -> Campaign:
+    """A campaign on `machine` whose corpus is `root`; on a backend of each side by default."""
+    corpus = Corpus(root)
+    corpus.prepare()
+    there = backends or {name: backend(side) for name, side in SIDES.items()}
+    return Campaign(name=name, backends=there, execute=machine.execute, corpus=corpus, workers=workers)
+
+
+def examined(campaign: Campaign, *cases: Case) -> list[Progress]:
+    """Runs the campaign over the cases, or over one if there are none."""
+    return list(run(campaign, enumerate(cases or (tensor_parallel_case(),))))
+
+
+def the_finding(campaign: Campaign) -> Finding:
+    """The only finding in the campaign's corpus."""
+    (finding,) = campaign.corpus.findings()
+    return finding
+
+
+def machine_with_two_faults() -> Machine:
+    """One fault on each side, one rarer than the other, so that findings are made and counted in turn."""
+    return Machine(spmd=sharded, ddp=sharded_with_odd_seed)
+
+
+def run_to_the_end(
+    root: Path, machine: Machine | None = None, name: str = "one", *, fresh: bool = False
+) -> list[Progress]:
+    """Starts or resumes the campaign over `NUMBERED_CASES`; the progress of this run only."""
+    campaign = a_campaign(root, machine or machine_with_two_faults(), name=name)
+    with resumed(campaign.corpus, name, fresh=fresh) as recorded:
+        return list(run(campaign, NUMBERED_CASES, recorded))
+
+
+def timeless_tables(root: Path) -> tuple[list[Observation], list[Finding]]:
+    """Everything recorded that must not depend on when, and how often, a campaign was killed.
+
+    Times are left out, and so is which findings were announced meanwhile.
+    """
+    corpus = Corpus(root)
+    runs = sorted(corpus.observations(), key=lambda run: (run.campaign, run.index, run.case, run.backend))
+    timeless = [msgspec.structs.replace(run, started="", seconds=0.0) for run in runs]
+    return timeless, [
+        msgspec.structs.replace(f, first_seen="", last_seen="", unannounced=None) for f in corpus.findings()
+    ]
+
+
+class FakeCluster:
+    """Stands for the cluster that nightly runs use: one machine, and cases that depend on the seed.
+
+    If `killed` is set, the run ends by KeyboardInterrupt before it announces anything.
+    """
+
+    def __init__(self) -> None:
+        self.machine = Machine(spmd=sharded)
+        self.killed = False
+
+    def on_a_cluster(
+        self, corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded
+    ) -> nightly.Night:
+        """Replaces the function that starts a cluster for a nightly run."""
+        campaign = a_campaign(corpus.root, self.machine, name=nightly.definition(options).name)
+        night = nightly.nightly(campaign, ledger, options, recorded)
+        if self.killed:
+            raise KeyboardInterrupt
+        return night
+
+    @staticmethod
+    def cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
+        """The cases of a nightly run."""
+        return (
+            (index, tensor_parallel_case(seed=options["seed"] % 10**4 * 100 + index))
+            for index in range(CASES_A_NIGHT)
+        )
+
+
+def nightly_run(out: Path, *arguments: str, date: str = FIRST_NIGHT) -> Result:
+    """`difftest nightly` with these arguments."""
+    return CliRunner().invoke(
+        cli.difftest, ["nightly", "--out", str(out), "--date", date, *arguments], standalone_mode=False
+    )

@@ -1,0 +1,69 @@
+"""Runs in real processes: a small case, how far a run is from the oracle's, and which processes belong to one rank."""
+
+import numpy as np
+import psutil
+
+from difftest import plugins
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers import Linear
+from difftest.cases.layout import Layout, Mesh, Replicate, Shard
+from difftest.cases.model import Model
+from difftest.judge.comparator import compare
+from difftest.judge.outcome import Outcome, Stage, Trace
+from workers.isolate import sandbox
+
+DEADLINE_SECONDS = 15.0
+DDP = "torch_ddp"
+
+
+def small_case(world_size: int = 2) -> Case:
+    """One Linear layer, data parallel; eight rows."""
+    model = Model(layers=(Linear(inputs=4, outputs=4),))
+    layout = Layout(
+        mesh=Mesh((("dp", world_size),)),
+        batch=(Shard(0),),
+        parameters=dict.fromkeys(model.parameters(), (Replicate(),)),
+    )
+    return Case(
+        path="data_parallel", model=model, layout=layout, training=Training(), data=Data(batch=8), seed=1
+    )
+
+
+def agrees(case: Case, backend: str, outcome: Outcome, deadline: float) -> bool:
+    """Whether `outcome` agrees with the oracle's by every check; the oracle may take `deadline` seconds."""
+    oracle = sandbox.run(case, "oracle", deadline=deadline)
+    side = plugins.load("workers.backends", backend).SIDE
+    return compare(case, backend, side, oracle, outcome).verdict == "agree"
+
+
+def relative_errors(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str], float]:
+    """The root mean square error of every tensor of every step, relative to the oracle's tensor."""
+    expected = sandbox.run(case, "oracle")
+    assert isinstance(expected, Trace)
+    assert isinstance(outcome, Trace), outcome
+    errors, alone = {}, case.unsharded().layout.mesh
+    for step, (before, after) in enumerate(zip(expected.steps, outcome.steps, strict=True)):
+        assert before.keys() == after.keys()
+        for (stage, name), tensor in before.items():
+            actual, truth = after[stage, name], tensor.full(alone)
+            assert actual.misfits(case.layout.mesh) == []
+            off = actual.full(case.layout.mesh) - truth
+            errors[step, stage, name] = float(np.sqrt((off**2).mean() / (truth**2).mean()))
+    return errors
+
+
+def greatest_relative_error(case: Case, outcome: Outcome) -> float:
+    """The greatest of `relative_errors`."""
+    return max(relative_errors(case, outcome).values())
+
+
+def lineage(process: psutil.Process) -> dict[str, psutil.Process] | None:
+    """A rank with its zygote and its worker; None if the process is not a rank."""
+    try:
+        zygote = process.parent()
+        if zygote is None or not all("workers.zygote" in each.cmdline() for each in (process, zygote)):
+            return None
+        worker = zygote.parent()
+    except psutil.NoSuchProcess:
+        return None
+    return {"rank": process, "zygote": zygote, "worker": worker} if worker else None

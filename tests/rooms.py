@@ -1,0 +1,19 @@
+"""The rooms of the code and their import levels, which the import test enforces and ARCHITECTURE.md shows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("difftest", "generators", "workers", "reports")
+
+FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
+    {"ground": ("difftest.errors", "difftest.installed", "difftest.plugins", "difftest.variables")},
+    {"cases": ("difftest.cases",)},
+    {"judge": ("difftest.judge",)},
+    {"records": ("difftest.records",)},
+    {"campaign": ("difftest.campaign",)},
+    {"findings": ("difftest.findings",), "reduce": ("difftest.reduce",), "selftest": ("difftest.selftest",)},
+    {"generators": ("generators",), "workers": ("workers",), "reports": ("reports",)},
+    {"commands": ("difftest.commands",), "door": ("difftest.cli", "difftest.__main__")},
+)
+"""The rooms, lowest floor first, with their modules. Imports point to a lower floor or stay inside a room."""
