@@ -17,7 +17,7 @@ from difftest.errors import UsageError
 from difftest.judge.measured import Measurement
 from difftest.records import read_limits
 from difftest.records.case_files import read_case, write_case
-from difftest.records.corpus import REDUCED, SAID, SCRIPT, Corpus
+from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT, Corpus
 from difftest.records.observation import SCHEMA, Ending, Observation
 
 OBSERVED = Observation(
@@ -189,7 +189,7 @@ def test_the_simplest_case_is_the_reduced_one_that_the_finding_names(corpus: Cor
 
 def test_the_reproducer_of_another_case_goes_when_a_smaller_one_is_kept(corpus: Corpus) -> None:
     corpus.save(FINDING, a_case())
-    script, said = (corpus.root / FINDING.fingerprint / name for name in (SCRIPT, SAID))
+    script, said = (corpus.root / FINDING.fingerprint / name for name in (SCRIPT, OUTPUT))
     for seed, stays in ((1, False), (1, True), (2, False)):
         script.write_text("exit(1)")
         said.write_text("1.0")

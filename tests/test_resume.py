@@ -268,7 +268,7 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
 def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = "difftest.records.corpus.drop_half_a_line"
+    full = "difftest.records.corpus.cut_incomplete_line"
     with monkeypatch.context() as patch:
         patch.setattr(full, lambda _opened: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(

@@ -9,7 +9,7 @@ from difftest.commands.service.drafting import DRAFT, MOST_A_DAY
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
 from difftest.commands.service.targets import FindingTarget, read_finding
-from difftest.records.corpus import SAID, SCRIPT
+from difftest.records.corpus import OUTPUT, SCRIPT
 from difftest.records.finding import Finding
 
 
@@ -58,7 +58,7 @@ def _text(what: FindingTarget, tracker: str) -> str:
         case=what.case,
         measurement=drafting.measurement_of(what.corpus, what.finding),
         reproducer=_read(what.folder / SCRIPT),
-        said=_read(what.folder / SAID),
+        said=_read(what.folder / OUTPUT),
         versions=drafting.versions(what.finding, what.case),
         collected=drafting.collect_env(),
         artifacts=drafting.artifacts(what.folder),

@@ -13,7 +13,7 @@ from difftest.commands.service.reproduction import Reproduction, reproduce
 from difftest.commands.service.scripts import keep_graphs
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.judge.outcome import Symptom
-from difftest.records.corpus import ARTIFACTS, SAID, SCRIPT
+from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
 
 
 @click.command("reproducer")
@@ -45,11 +45,11 @@ def command(
     kept: tuple[str, ...] = ()
     if made.reason is None and made.script:
         write_text(file, made.script.text)
-        write_text(file.with_name(SAID), made.script.output)
+        write_text(file.with_name(OUTPUT), made.script.output)
         if artifacts and what.finding.divergence.side == "xla":
             kept = keep_graphs(made.script.text, what.folder / ARTIFACTS)
     elif out is None:
-        for stale in (SCRIPT, SAID):
+        for stale in (SCRIPT, OUTPUT):
             (what.folder / stale).unlink(missing_ok=True)
     recompiled = _recompiled(what, jax_python) if kept and jax_python else None
     result = _result(what, made, file, kept, recompiled)

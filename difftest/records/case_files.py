@@ -1,4 +1,4 @@
-"""A case as a file of its own."""
+"""A case as a JSON file of its own."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from difftest.records.disk import replace_file
 
 
 def read_case(file: Path) -> Case:
-    """The case in `file`; `UsageError` naming the file when there is none."""
+    """The case in `file`; `UsageError` naming the file where there is none or it cannot be read."""
     try:
         return Case.from_json(read_limits.read(file, read_limits.MOST_CASE_BYTES))
     except OSError as error:
@@ -23,5 +23,5 @@ def read_case(file: Path) -> Case:
 
 
 def write_case(file: Path, case: Case) -> None:
-    """Writes a case so that people can read it."""
+    """Writes a case as indented JSON."""
     replace_file(file, msgspec.json.format(case.to_json(), indent=2) + b"\n")

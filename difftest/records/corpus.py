@@ -1,7 +1,8 @@
-"""The corpus: what campaigns saw and found, as files that can be read without this program.
+"""The corpus: a folder of findings and observations, in files that can be read without this program.
 
-`<root>/<fingerprint>/{finding.json, case.json}` for every finding, `reduced.json` beside them where its case was reduced, and one line a
-run in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, a case's lines are appended in one write; no pickle anywhere.
+Every finding has `<root>/<fingerprint>/{finding.json, case.json}`, and `reduced.json` beside them where its case was reduced. Every run
+is one line in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, and the lines of a case are appended in one write;
+there is no pickle anywhere.
 """
 
 import errno
@@ -21,13 +22,13 @@ from difftest.errors import UsageError
 from difftest.judge.fingerprint import Fingerprint
 from difftest.records import read_limits
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import drop_half_a_line, replace_file, writing
+from difftest.records.disk import cut_incomplete_line, replace_file, writing
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
 OBSERVATIONS = "observations"
 FINDING = "finding.json"
-SCRIPT, SAID = "reproducer.py", "reproducer.txt"
+SCRIPT, OUTPUT = "reproducer.py", "reproducer.txt"
 """A finding's reproducer, and what it printed when it was run."""
 
 ARTIFACTS = "artifacts"
@@ -43,17 +44,21 @@ class Corpus:
     root: Path
 
     def prepare(self) -> None:
-        """Makes the folder and shows that it can be written; `UsageError` when it cannot."""
+        """Makes the folder and writes to it once; `UsageError` where it cannot be made or written."""
         try:
             (self.root / OBSERVATIONS).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:
-            msg = f"cannot write to {str(self.root)!r}: {error.strerror}; give a folder that can be made and written"
+            problem = f"cannot write to {str(self.root)!r}: {error.strerror}"
+            msg = f"{problem}; give a folder that can be made and written"
             raise UsageError(msg) from error
 
     def require_readable(self) -> None:
-        """Reads all there is, so that a campaign fails before its first run and not after its last; `UsageError` where one cannot."""
+        """Reads every file, so that a campaign fails before its first run and not after its last.
+
+        `UsageError` where a file cannot be read.
+        """
         for fingerprint in self.fingerprints():
             self.finding(fingerprint)
             self.case(fingerprint)
@@ -61,7 +66,7 @@ class Corpus:
             pass
 
     def fingerprints(self) -> tuple[str, ...]:
-        """The findings here, by name."""
+        """The fingerprints of the findings here, sorted."""
         if not self.root.is_dir():
             return ()
         return tuple(
@@ -71,12 +76,13 @@ class Corpus:
         )
 
     def finding(self, fingerprint: str) -> Finding:
-        """One finding; `UsageError` when it cannot be read, or calls itself otherwise than its folder."""
+        """One finding; `UsageError` where it cannot be read, or has another fingerprint than its folder's name."""
         file = self.root / fingerprint / FINDING
         try:
             finding = Finding.from_json(read_limits.read(file, read_limits.MOST_FINDING_BYTES))
         except (FileNotFoundError, NotADirectoryError) as error:
-            msg = f"no finding {fingerprint!r} in {str(self.root)!r}; there are: {', '.join(self.fingerprints()) or 'none'}"
+            there = ", ".join(self.fingerprints()) or "none"
+            msg = f"no finding {fingerprint!r} in {str(self.root)!r}; there are: {there}"
             raise UsageError(msg) from error
         except OSError as error:
             msg = f"cannot read {str(file)!r}: {error.strerror}"
@@ -90,17 +96,18 @@ class Corpus:
         return finding
 
     def findings(self) -> Iterator[Finding]:
-        """Every finding, by fingerprint."""
+        """Every finding, sorted by fingerprint."""
         return (self.finding(name) for name in self.fingerprints())
 
     def case(self, fingerprint: str) -> Case:
-        """The case of one finding."""
+        """The first case that showed a finding; `UsageError` where it cannot be read."""
         return read_case(self.root / fingerprint / "case.json")
 
     def simplest(self, fingerprint: str) -> Case:
-        """The simplest case known to show a finding: its reduced one, else its own.
+        """The simplest case that shows a finding: its reduced one, else its own.
 
-        A reduced case that the finding does not name may show anything: another backend's was put there, or a write was cut off.
+        A reduced case whose id is not the finding's `reduced` is ignored, as it may show anything: somebody put another backend's
+        there, or a write was cut off.
         """
         file, named = self.root / fingerprint / REDUCED, self.finding(fingerprint).reduced
         reduced = read_case(file) if named and file.is_file() else None
@@ -108,13 +115,13 @@ class Corpus:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other campaigns on this corpus out while a finding is read, changed and written."""
+        """Holds the corpus's lock, which keeps other processes out while a finding is read, changed and written."""
         with (self.root / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def save(self, finding: Finding, case: Case) -> None:
-        """Writes a finding and its case; whoever reads meanwhile sees the old one or the new one, whole."""
+        """Writes a finding and its case; a concurrent reader sees the old file or the new one, whole."""
         folder = self.root / finding.fingerprint
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -122,45 +129,48 @@ class Corpus:
         self.put(finding)
 
     def put(self, finding: Finding) -> None:
-        """Replaces a finding whose case is here; for those who hold the lock. `InfrastructureError` when it cannot be written."""
+        """Replaces a finding whose case is here. The caller holds the lock.
+
+        `InfrastructureError` where it cannot be written.
+        """
         with writing(self.root / finding.fingerprint):
             replace_file(self.root / finding.fingerprint / FINDING, finding.to_json())
 
     def amend(self, fingerprint: str, **changes: Any) -> Finding:  # noqa: ANN401  fields of a finding
-        """A finding with some fields changed, whatever else of it others change meanwhile."""
+        """Changes some fields of a finding, under the lock, and returns it; other fields keep what other processes wrote."""
         with self.locked():
             finding = msgspec.structs.replace(self.finding(fingerprint), **changes)
             self.put(finding)
         return finding
 
     def save_reduced(self, fingerprint: str, case: Case, conditions: tuple[str, ...]) -> Finding:
-        """Keeps the reduced case of a finding, and what of it is necessary; the reproducer of another case goes."""
+        """Keeps a finding's reduced case and its necessary conditions; deletes a reproducer that was made of another case."""
         folder = self.root / fingerprint
-        for stale in (SCRIPT, SAID) if self.finding(fingerprint).reduced != case.id else ():
+        for stale in (SCRIPT, OUTPUT) if self.finding(fingerprint).reduced != case.id else ():
             (folder / stale).unlink(missing_ok=True)
         write_case(folder / REDUCED, case)
         return self.amend(fingerprint, reduced=case.id, conditions=conditions)
 
     def lines(self, campaign: str) -> Path:
-        """The file of a campaign's runs."""
+        """The file with a campaign's runs."""
         return self.root / OBSERVATIONS / f"{campaign}.jsonl"
 
     def observe(self, *observations: Observation) -> None:
-        """Appends the runs of one case, all of one campaign, in one write; `InfrastructureError` when there is no room for them.
+        """Appends the runs of one case, all of one campaign, in one write; `InfrastructureError` where the disk is full.
 
-        What a killed campaign left of a last line goes first: it would spoil the line that follows.
+        An incomplete last line, as a killed campaign leaves it, is cut off first: it would spoil the line that follows.
         """
         file = self.lines(observations[0].campaign)
         text = b"".join(msgspec.json.encode(observation) + b"\n" for observation in observations)
         with writing(file), file.open("a+b", buffering=0) as opened:
-            drop_half_a_line(opened)
+            cut_incomplete_line(opened)
             if opened.write(text) < len(text):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def observations(self) -> Iterator[Observation]:
-        """Every run of every campaign here; `UsageError` naming file and line where one cannot be read.
+        """Every run of every campaign here, file by file; `UsageError` naming file and line where one cannot be read.
 
-        A last line without its end is what a killed campaign leaves, and is passed over.
+        An incomplete last line, as a killed campaign leaves it, is skipped.
         """
         for file in sorted((self.root / OBSERVATIONS).glob("*.jsonl")):
             yield from read_observations(file)

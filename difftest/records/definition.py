@@ -1,4 +1,4 @@
-"""What defines a campaign of generated cases: equal definitions give equal cases, run in the same ways."""
+"""The definition of a campaign of generated cases, which names it."""
 
 import hashlib
 import re
@@ -11,23 +11,19 @@ from difftest.records.corpus import OBSERVATIONS, Corpus
 from difftest.records.disk import replace_file
 
 PACKAGES = ("hypothesis", *installed.COMPUTING)
-"""What draws the cases, and what is tested: with another of these the same command is another campaign."""
-
+"""The packages that draw the cases and those under test: with another version of one, the same command is another campaign."""
 
 SCHEMA = 1
-
-
 DIGEST_LENGTH = 8
-
 
 _SEED = re.compile(r"seed(\d+)-")
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What defines a campaign of generated cases: equal definitions give equal cases, run in the same ways.
+    """What defines a campaign of generated cases: equal definitions give equal cases, run in the same way.
 
-    How many cases there are, and how many run at a time, is not in it: more of them are the same campaign, continued. `versions` are those
-    of the driver's packages, `where` is what the user says of devices and of other Pythons.
+    The number of cases, and how many run at a time, are not part of it: more cases continue the same campaign. `versions` are those
+    of the driver's packages; `where` is what the user set about devices and other Pythons.
     """
 
     seed: int
@@ -42,18 +38,19 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The campaign's name, such as `seed0-1a2b3c4d`."""
-        return f"seed{self.seed}-{hashlib.sha256(msgspec.json.encode(self, order='sorted')).hexdigest()[:DIGEST_LENGTH]}"
+        digest = hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+        return f"seed{self.seed}-{digest[:DIGEST_LENGTH]}"
 
     def keep(self, corpus: Corpus) -> None:
-        """Leaves it beside the campaign's runs, for people."""
+        """Writes it beside the campaign's runs, for people to read; the program never reads it."""
         text = msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=2)
         replace_file(corpus.root / OBSERVATIONS / f"{self.name}.json", text + b"\n")
 
 
 def named_seed(campaign: str) -> int | None:
     """The seed in the name of a campaign of generated cases; None for any other name."""
-    named = _SEED.match(campaign)
-    return int(named[1]) if named else None
+    matched = _SEED.match(campaign)
+    return int(matched[1]) if matched else None
 
 
 def versions() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Single files on disk: how much of each kind is read, and writes that others see whole or not at all."""
+"""Reading lines and writing files so that a killed process leaves no file half written."""
 
 import io
 import os
@@ -12,9 +12,9 @@ from difftest.records import read_limits
 
 
 def whole_lines(file: Path) -> Iterator[bytes]:
-    """The lines of `file` that have their ends, without them; none where there is no file.
+    """The complete lines of `file`, without their line ends; none if there is no such file.
 
-    `UsageError` where one is longer than `MOST_LINE_BYTES`, or the file cannot be read.
+    `UsageError` if a line is longer than `MOST_LINE_BYTES`, or the file cannot be read.
     """
     if not file.exists():
         return
@@ -24,7 +24,8 @@ def whole_lines(file: Path) -> Iterator[bytes]:
                 if line.endswith(b"\n"):
                     yield line[:-1]
                 elif len(line) == read_limits.MOST_LINE_BYTES:
-                    msg = f"{file} has a line of more than {read_limits.MOST_LINE_BYTES} bytes, the most that is read of one"
+                    most = f"{read_limits.MOST_LINE_BYTES} bytes"
+                    msg = f"{file} has a line of more than {most}, the most that is read of one"
                     raise UsageError(msg)
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
@@ -32,7 +33,7 @@ def whole_lines(file: Path) -> Iterator[bytes]:
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Writes `content` beside `file` and renames it into place."""
+    """Writes `content` to a new file beside `file`, and renames it to `file`."""
     unfinished = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
     unfinished.write_bytes(content)
     unfinished.replace(file)
@@ -40,7 +41,7 @@ def replace_file(file: Path, content: bytes) -> None:
 
 @contextmanager
 def writing(file: Path) -> Iterator[None]:
-    """A disk that is full or gone is the machine's fault, and no traceback."""
+    """Turns an `OSError` while `file` is written into an `InfrastructureError`: the disk is full or gone."""
     try:
         yield
     except OSError as error:
@@ -48,8 +49,8 @@ def writing(file: Path) -> Iterator[None]:
         raise InfrastructureError(msg) from error
 
 
-def drop_half_a_line(opened: io.FileIO) -> None:
-    """Cuts off what follows the last line's end."""
+def cut_incomplete_line(opened: io.FileIO) -> None:
+    """Cuts off an incomplete last line, as a killed writer leaves it."""
     size = opened.seek(0, os.SEEK_END)
     opened.seek(max(0, size - 1))
     if opened.read(1) not in {b"", b"\n"}:

@@ -1,4 +1,4 @@
-"""An observation: one run as one line of a campaign's file, with all that the tables need."""
+"""An observation: one run as one line of a campaign's file, with everything that the tables need."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: `status` is `finished` or a failure's symptom."""
+    """How a run ended: `status` is `finished` or a failure's symptom; the other fields are the failure's."""
 
     status: str
     stage: str = ""
@@ -25,11 +25,12 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: one line of a campaign's file, with all that the tables need to know of its case.
+    """One run: one line of a campaign's file, with everything that the tables need to know of its case.
 
-    `purpose` is why it was run: `campaign`; what a finding needs besides is not kept. `verdict` is `agree`, `diverge`, `inconclusive` or
-    `oracle`; `reason` says why a verdict is inconclusive. `seconds` is the wall time, `started` ISO 8601 in UTC. `runs` is how many lines
-    the case has: one with fewer was cut off when its campaign was killed.
+    `purpose` says why the case ran: always `campaign`, as the further runs that a finding needs are not kept. `verdict` is `agree`,
+    `diverge`, `inconclusive` or `oracle` (the oracle's own run); `reason` says why a verdict is inconclusive. `seconds` is the wall
+    time, `started` is ISO 8601 in UTC. `runs` is the number of lines that the case has in the file: a case with fewer was cut off
+    when its campaign was killed.
     """
 
     campaign: str
@@ -61,21 +62,20 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_observations(file: Path) -> Iterator[Observation]:
-    """The runs in one campaign's file, but for half a last line; `UsageError` naming file and line where one cannot be read."""
+    """The runs in one campaign's file without an incomplete last line; `UsageError` naming file and line if one is unreadable."""
     for number, line in enumerate(whole_lines(file), start=1):
         yield read_observation(line, f"{file}, line {number}")
 
 
 def read_observation(text: bytes, where: str) -> Observation:
-    """The observation in `text`; `UsageError` saying `where` it is wrong or too new."""
+    """The observation in `text`; `UsageError` that begins with `where` if it cannot be read or is too new."""
     try:
-        known: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-        if isinstance(version := known.get("schema"), int) and version > SCHEMA:
-            msg = (
-                f"{where}: schema {version} was written by a newer version; this program reads up to {SCHEMA}"
-            )
+        fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        if isinstance(version := fields.get("schema"), int) and version > SCHEMA:
+            newer = f"schema {version} was written by a newer version"
+            msg = f"{where}: {newer}; this program reads up to {SCHEMA}"
             raise UsageError(msg)
-        return msgspec.convert(known, type=Observation)
+        return msgspec.convert(fields, type=Observation)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
         msg = f"{where}: cannot be read: {error}"
         raise UsageError(msg) from error

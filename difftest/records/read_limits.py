@@ -1,27 +1,27 @@
-"""Files from elsewhere: how much of each kind is read, so that a damaged or hostile one costs no more than that."""
+"""The most that is read of each kind of file, so that a damaged or hostile one costs no more memory than that."""
 
 from pathlib import Path
 
 from difftest.errors import UsageError
 
 MOST_CASE_BYTES = 2**20
-"""Of a case; the largest that can be valid is some ten thousand bytes."""
+"""The most of a case; the largest valid one has some ten thousand bytes."""
 
 MOST_FINDING_BYTES = 2**24
-"""Of a finding, whose log is the longest part."""
+"""The most of a finding, whose log is the longest part."""
 
 MOST_LINE_BYTES = 2**24
-"""Of one line of a file of lines: one run with its measurements."""
+"""The most of one line in a file of lines: one run with its measurements."""
 
 MOST_RUN_BYTES = 2**26
-"""Of what describes one run, its arrays apart."""
+"""The most of the file that describes one run, without its arrays."""
 
 MOST_LEDGER_BYTES = 2**22
-"""Of the ledger of known faults."""
+"""The most of a ledger of known faults."""
 
 
 def read(file: Path, most: int) -> bytes:
-    """What is in `file`; `UsageError` when that is more than `most` bytes, `OSError` when it cannot be read."""
+    """The content of `file`; `UsageError` if it has more than `most` bytes, `OSError` if it cannot be read."""
     with file.open("rb") as opened:
         content = opened.read(most + 1)
     if len(content) > most:

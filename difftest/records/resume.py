@@ -1,7 +1,7 @@
-"""Resuming: a campaign that was killed goes on where it was, and everybody is told of its findings once.
+"""Resuming: a campaign that was killed continues where it stopped, and each of its findings is announced as new once.
 
-The one idea: a campaign is named by what defines it, so that the same command meets its own file again. A case is recorded when all of
-its lines are there; what is there only in part was cut off, is dropped, and is run again.
+A campaign is named by what defines it, so the same command opens its own file again. A case is recorded when all of its lines are in
+the file; a case with only some of them was cut off, is dropped, and runs again.
 """
 
 import fcntl
@@ -25,14 +25,14 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 
 @dataclass(slots=True, kw_only=True)
 class Recorded:
-    """What a campaign has recorded: its cases by index and id, the number of runs, and by fingerprint the indices that showed it."""
+    """What a campaign has recorded: its cases as (index, id), the number of runs, and the indices of the cases by fingerprint."""
 
     cases: set[tuple[int, str]] = field(default_factory=set)
     runs: int = 0
     sightings: dict[str, set[int]] = field(default_factory=dict)
 
     def add(self, observation: Observation) -> None:
-        """One more run of a case that is there whole."""
+        """Adds one run of a case that is complete."""
         self.cases.add((observation.index, observation.case))
         self.runs += 1
         for fingerprint in observation.fingerprints:
@@ -41,14 +41,15 @@ class Recorded:
 
 @contextmanager
 def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[Recorded]:
-    """Keeps a campaign to this process, and yields what it has recorded; `UsageError` while another process runs it.
+    """Locks a campaign for this process, and yields what it has recorded; `UsageError` while another process runs it.
 
-    `fresh` sets its runs aside, as `<campaign>.jsonl.<number>`, which nothing reads any more; its findings stay.
+    `fresh` renames the file of its runs to `<campaign>.jsonl.<number>`, which nothing reads any more; its findings stay.
     """
-    with _mark(corpus, campaign).open("ab") as mark:
+    with _lock_file(corpus, campaign).open("ab") as lock:
         with corpus.locked():
-            if not _taken(mark.fileno(), fcntl.LOCK_EX):
-                msg = f"campaign {campaign} is being run on {str(corpus.root)!r} already; wait for it, or give another --out or --seed"
+            if not _try_lock(lock.fileno(), fcntl.LOCK_EX):
+                running = f"campaign {campaign} is being run on {str(corpus.root)!r} already"
+                msg = f"{running}; wait for it, or give another --out or --seed"
                 raise UsageError(msg)
         if fresh:
             _set_aside(corpus.lines(campaign))
@@ -56,33 +57,33 @@ def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[R
 
 
 def unannounced(corpus: Corpus, campaign: str) -> tuple[Finding, ...]:
-    """The findings that nobody was told of and that `campaign` must tell, by fingerprint.
+    """The findings that `campaign` must announce as new, sorted by fingerprint.
 
-    They are its own, and those of campaigns that ended without telling: these become its own, so that no other tells them too.
+    They are its own, and those of campaigns that ended without announcing them: these become its own, so that no other campaign
+    announces them too.
     """
-    mine = []
+    own = []
     with corpus.locked():
         for finding in corpus.findings():
-            if (
-                finding.unannounced
-                and finding.unannounced[0] != campaign
-                and not _runs(corpus, finding.unannounced[0])
-            ):
-                finding = msgspec.structs.replace(finding, unannounced=(campaign, finding.unannounced[1]))  # noqa: PLW2901  it is ours from here
-                corpus.put(finding)
-            if finding.unannounced and finding.unannounced[0] == campaign:
-                mine.append(finding)
-    return tuple(mine)
+            if finding.unannounced is None:
+                continue
+            finder, index = finding.unannounced
+            if finder == campaign:
+                own.append(finding)
+            elif not _is_running(corpus, finder):
+                own.append(msgspec.structs.replace(finding, unannounced=(campaign, index)))
+                corpus.put(own[-1])
+    return tuple(own)
 
 
 def mark_announced(corpus: Corpus, fingerprints: Iterable[str]) -> None:
-    """Writes down that somebody was told of these findings: they are known from now on."""
+    """Records that these findings were announced: they are no longer new."""
     for fingerprint in fingerprints:
         corpus.amend(fingerprint, unannounced=None)
 
 
 def _recorded(corpus: Corpus, campaign: str) -> Recorded:
-    """Reads a campaign's runs, and drops the lines of cases that are not there whole."""
+    """Reads a campaign's runs, and deletes the lines of cases that are not complete."""
     recorded, kept, dropped = Recorded(), [], False
     file = corpus.lines(campaign)
     for _, lines in groupby(read_observations(file), key=lambda run: (run.index, run.case)):
@@ -105,20 +106,21 @@ def _set_aside(file: Path) -> None:
         file.rename(next(place for place in places if not place.exists()))
 
 
-def _mark(corpus: Corpus, campaign: str) -> Path:
-    """The file that whoever runs a campaign holds a lock on: the kernel lets it go, however its holder ended."""
+def _lock_file(corpus: Corpus, campaign: str) -> Path:
+    """The file that the process which runs a campaign locks; the kernel releases the lock however the process ends."""
     return corpus.root / OBSERVATIONS / f".{campaign}.lock"
 
 
-def _runs(corpus: Corpus, campaign: str) -> bool:
-    """Whether some process runs a campaign. Only for those who hold the corpus: they would seem to run it themselves for a moment."""
-    if not _NAME.fullmatch(campaign) or not (mark := _mark(corpus, campaign)).is_file():
+def _is_running(corpus: Corpus, campaign: str) -> bool:
+    """Whether some process runs a campaign. The caller holds the corpus's lock, as this takes the campaign's for a moment."""
+    if not _NAME.fullmatch(campaign) or not (lock := _lock_file(corpus, campaign)).is_file():
         return False
-    with mark.open("rb") as opened:
-        return not _taken(opened.fileno(), fcntl.LOCK_SH)
+    with lock.open("rb") as opened:
+        return not _try_lock(opened.fileno(), fcntl.LOCK_SH)
 
 
-def _taken(descriptor: int, kind: int) -> bool:
+def _try_lock(descriptor: int, kind: int) -> bool:
+    """Whether the file could be locked without waiting."""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
