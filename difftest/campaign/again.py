@@ -1,4 +1,4 @@
-"""A case that runs again on one backend, and what that shows: the question that reduction, triage and ablation ask of the machine."""
+"""Running a case again on one backend, for reduction, triage and ablation: what does it show first?"""
 
 from collections.abc import Callable, Mapping
 
@@ -23,10 +23,12 @@ def takes_two(check: str) -> bool:
 def rerun(
     campaign: Campaign, case: Case, backend: str, *, check: str = "", options: Mapping[str, str] | None = None
 ) -> Comparison:
-    """One run in fresh processes beside the oracle, compared; two runs where `check`, the finding's, needs two.
+    """One run in fresh processes beside the oracle, compared.
 
-    `options` are further environment variables of the backend's processes, not of the oracle's. `InfrastructureError` where a run
-    could not be had.
+    Two runs where `check`, the finding's, needs two.
+
+    `options` are further environment variables of the backend's processes, not of the oracle's.
+    `InfrastructureError` where a run could not be had.
     """
     side = campaign.backends[backend].SIDE
     runs = {
@@ -38,20 +40,29 @@ def rerun(
 
 
 def first_fingerprint(comparison: Comparison) -> str:
-    """The fingerprint of what a run shows first; `AGREES` where nothing, `UNDECIDED` where the comparison is inconclusive."""
+    """The fingerprint of what a run shows first.
+
+    `AGREES` where nothing, `UNDECIDED` where the comparison is inconclusive.
+    """
     if comparison.verdict == "inconclusive":
         return UNDECIDED
     return next((divergence.fingerprint for divergence in comparison.divergences), AGREES)
 
 
 def rerun_for(campaign: Campaign, case: Case, backend: str, fingerprint: str) -> str:
-    """What one more run shows first, as in `first_fingerprint`; the run is made as the check of `fingerprint` needs it."""
+    """What one more run shows first, as in `first_fingerprint`.
+
+    The run is made as the check of `fingerprint` needs it.
+    """
     sought = Fingerprint.parse(fingerprint)
     return first_fingerprint(rerun(campaign, case, backend, check=sought.check if sought else ""))
 
 
 def shows(campaign: Campaign, backend: str, fingerprint: str, tries: int = 1) -> Callable[[Case], bool]:
-    """A function that says whether a case shows a fingerprint on a backend before anything else, in one of `tries` runs."""
+    """A predicate of cases: whether one of `tries` runs shows the fingerprint before any other.
+
+    A case that runs on `backend` may show several divergences; only the first counts.
+    """
 
     def shows_first(case: Case) -> bool:
         return any(rerun_for(campaign, case, backend, fingerprint) == fingerprint for _ in range(tries))

@@ -17,7 +17,9 @@ TRIES = 3
 """How often a run that the infrastructure spoiled is tried before the campaign gives it up."""
 
 Execute: TypeAlias = Callable[[Case, str, Mapping[str, str]], Outcome]
-"""Runs a case on a backend with further environment variables, and blocks until it ends. Several threads call it at once.
+"""Runs a case on a backend with further environment variables, and blocks until it ends.
+
+Several threads call it at once.
 
 `InfrastructureError` where the run could not be had.
 """
@@ -39,8 +41,8 @@ class BackendTraits(Protocol):
 class Campaign:
     """What stays the same from case to case.
 
-    Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this. `workers` is the number of
-    cases, or of a finding's runs, that are in progress at a time.
+    Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
+    `workers` is the number of cases, or of a finding's runs, that are in progress at a time.
     """
 
     name: str
@@ -72,8 +74,8 @@ def run_backend(
 ) -> BackendRun:
     """Runs a case on a backend, with `options` as further environment variables.
 
-    A run that the infrastructure spoiled is tried again, up to `TRIES` times; then the `InfrastructureError` is raised. An
-    `UnsupportedError` is raised at once.
+    A run that the infrastructure spoiled is tried again, up to `TRIES` times; then the `InfrastructureError`
+    is raised. An `UnsupportedError` is raised at once.
     """
     for left in reversed(range(TRIES)):
         started, clock = utc_now(), time.monotonic()

@@ -1,4 +1,4 @@
-"""One case, run on every side and compared: what a campaign does for each case, and a finding's evidence for a few more."""
+"""One case, run on every side and compared."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,15 +12,15 @@ from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Outcome
 
 MORE_SAMPLES = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
-"""The oracle's options for a better estimate of the rounding noise, which a mismatch must pass before it counts."""
+"""The oracle's options for a better estimate of the rounding noise; a mismatch counts only if it persists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """One case after it ran on the oracle and on every backend that supports it, and was compared.
 
-    `runs` and `comparisons` are by backend. `trouble` is what the infrastructure failed at, in words; `lost` counts the runs that
-    this cost.
+    `runs` and `comparisons` are by backend. `trouble` is what the infrastructure failed at, in words; `lost`
+    counts the runs that this cost.
     """
 
     index: int
@@ -81,7 +81,7 @@ def compare_all(
     sides: Mapping[str, str],
     repeated: Mapping[str, Outcome],
 ) -> dict[str, Comparison]:
-    """Compares every backend in `sides` with the oracle and, where there is one, with a `repeated` run of its own."""
+    """Compares every backend in `sides` with the oracle, and with its `repeated` run if it has one."""
 
     @cache
     def precise_truth() -> Outcome:

@@ -1,4 +1,4 @@
-"""The evidence for a new finding's blame: further runs of its case and of variants of it, on its backend and on others."""
+"""The evidence for a new finding's blame, from further runs of its case and of variants of it."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 
 def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -> TwoByTwo:
-    """The 2 x 2 of {guilty side, other side} x {one device, the case's layout}; runs what it lacks, both sides on one device."""
+    """The 2 x 2 of {guilty side, other side} x {one device, the case's layout}.
+
+    Runs what it lacks, both sides on one device.
+    """
     others = _other_side(campaign, result, divergence.side)[:1]
     single, names = result.case.unsharded(), (divergence.backend, *others)
     diverges = in_parallel(
@@ -55,7 +58,7 @@ def later_checks(result: CaseResult, divergence: Divergence) -> dict[str, str]:
 
 
 def siblings(campaign: Campaign, result: CaseResult, divergence: Divergence) -> dict[str, str]:
-    """Which backends of the same side computed this case correctly, which show the same fault, and the layer of the side at fault."""
+    """The backends of the same side that computed this case correctly or show the same fault, and the layer at fault."""
     wrong_by_name = {
         name: _looks_alike(result.comparisons.get(name), divergence)
         for name in sorted(campaign.siblings(divergence.backend))
@@ -105,7 +108,10 @@ def _diverges(
 
 
 def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool | None:
-    """Whether a run shows the same fault; None if undecidable: it shows another fault, or nothing could be compared."""
+    """Whether a run shows the same fault.
+
+    None if undecidable: it shows another fault, or nothing could be compared.
+    """
     if comparison is None or comparison.verdict == "inconclusive":
         return None
     if comparison.verdict == "agree":
@@ -120,6 +126,9 @@ def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool |
 
 
 def _looks_alike(comparison: Comparison | None, divergence: Divergence) -> bool | None:
-    """As `_same_fault`, for another backend: its damage must look alike too, as two faults can spoil the same tensors."""
+    """As `_same_fault`, for another backend, whose damage must look alike too.
+
+    Two different faults can spoil the same tensors.
+    """
     same = _same_fault(comparison, divergence)
     return None if same and comparison and comparison.divergences[0].nature != divergence.nature else same

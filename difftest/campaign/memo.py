@@ -16,8 +16,8 @@ Key: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
 class Memo:
     """Executes a case on a backend with given options once, and returns that outcome to every later call.
 
-    With `only`, a backend's name, the runs of the other backends are not kept, and neither are this backend's failures: a failure
-    of the oracle decides nothing, so it is run again.
+    With `only`, a backend's name, the runs of the other backends are not kept, and neither are this backend's
+    failures: a failure of the oracle decides nothing, so it is run again.
     """
 
     def __init__(self, execute: Execute, only: str = "") -> None:
@@ -26,7 +26,10 @@ class Memo:
         self._lock = threading.Lock()
 
     def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
-        """The outcome that the first caller got. An exception of `execute` is not kept: the next call tries again."""
+        """The outcome that the first caller got.
+
+        An exception of `execute` is not kept: the next call tries again.
+        """
         if self._only not in {"", backend}:
             return self._execute(case, backend, options or {})
         key = (case.id, backend, tuple(sorted((options or {}).items())))

@@ -60,7 +60,10 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
 
 
 def _repeat(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[int, int]:
-    """In how many of how many repetitions the divergence came back; a run that decides nothing counts in neither."""
+    """In how many of how many repetitions the divergence came back.
+
+    A run that decides nothing counts in neither.
+    """
     again = partial(rerun_or_none, campaign, case, divergence.backend, divergence)
     decided = [
         one for one in in_parallel(campaign, [again] * REPEATS) if one and one.verdict != "inconclusive"

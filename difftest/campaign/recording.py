@@ -1,7 +1,7 @@
-"""Recording a case: its divergences become findings, or are counted with findings that are there, and its runs become observations.
+"""Recording a case: its divergences become findings or are counted with them, its runs become observations.
 
-A case's findings are written before its runs, and may be written again: a campaign that was killed anywhere in between runs the case
-once more, and nothing is counted twice.
+A case's findings are written before its runs, and may be written again: a campaign that was killed anywhere
+in between runs the case once more, and nothing is counted twice.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from difftest.records.resume import Recorded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One more case is recorded: its result, and the findings that it showed, `new` ones apart from `known` ones."""
+    """One recorded case: its result and the findings that it showed, `new` ones apart from `known` ones."""
 
     result: CaseResult
     new: tuple[Finding, ...] = ()
@@ -30,7 +30,7 @@ class Progress:
 
 
 def record(campaign: Campaign, result: CaseResult, recorded: Recorded) -> Progress:
-    """Writes a case's divergences to their findings and then its runs to the corpus, and adds both to what is `recorded`."""
+    """Writes a case's divergences to their findings, then its runs to the corpus; adds both to `recorded`."""
     new: list[Finding] = []
     known: list[Finding] = []
     for comparison in result.comparisons.values():
@@ -116,7 +116,9 @@ def _record_divergence(
 
 
 def _count_case(campaign: Campaign, divergence: Divergence, run: BackendRun, cases: int) -> Finding | None:
-    """The finding of a divergence in the corpus, now shown by `cases` cases of the campaign; None where it is new.
+    """The finding of a divergence in the corpus, now shown by `cases` cases of the campaign.
+
+    None where it is new.
 
     The number is set and not raised, so that a case which runs again is not counted again.
     """

@@ -1,7 +1,8 @@
 """The loop of a campaign: run cases, compare, record.
 
-Search and execution come in as callables, so that tests run all of this on fakes in milliseconds. Cases run concurrently. They are
-recorded in the order of their indices, so that a campaign's findings do not depend on timing.
+Search and execution come in as callables, so that tests run all of this on fakes in milliseconds. Cases run
+concurrently. They are recorded in the order of their indices, so that a campaign's findings do not depend on
+timing.
 """
 
 from collections import deque
@@ -18,7 +19,9 @@ from difftest.records.resume import Recorded
 def run(
     campaign: Campaign, cases: Iterable[tuple[int, Case]], recorded: Recorded | None = None
 ) -> Iterator[Progress]:
-    """Runs `cases`, pairs of index and case, a few at a time, drawn as they are needed; yields each, recorded, in order.
+    """Runs `cases`, pairs of index and case, a few at a time, drawn as they are needed.
+
+    Yields each, recorded, in order.
 
     Cases that are `recorded` already are skipped.
     """

@@ -1,8 +1,8 @@
 """The corpus: a folder of findings and observations, in files that can be read without this program.
 
-Every finding has `<root>/<fingerprint>/{finding.json, case.json}`, and `reduced.json` beside them where its case was reduced. Every run
-is one line in `<root>/observations/<campaign>.jsonl`. Files are replaced by renaming, and the lines of a case are appended in one write;
-there is no pickle anywhere.
+Every finding has `<root>/<fingerprint>/{finding.json, case.json}`, and `reduced.json` beside them where its
+case was reduced. Every run is one line in `<root>/observations/<campaign>.jsonl`. Files are replaced by
+renaming, and the lines of a case are appended in one write; there is no pickle anywhere.
 """
 
 import errno
@@ -76,7 +76,10 @@ class Corpus:
         )
 
     def finding(self, fingerprint: str) -> Finding:
-        """One finding; `UsageError` where it cannot be read, or has another fingerprint than its folder's name."""
+        """The finding with this fingerprint.
+
+        `UsageError` where it cannot be read, or has another fingerprint than its folder's name.
+        """
         file = self.root / fingerprint / FINDING
         try:
             finding = Finding.from_json(read_limits.read(file, read_limits.MOST_FINDING_BYTES))
@@ -106,8 +109,8 @@ class Corpus:
     def simplest(self, fingerprint: str) -> Case:
         """The simplest case that shows a finding: its reduced one, else its own.
 
-        A reduced case whose id is not the finding's `reduced` is ignored, as it may show anything: somebody put another backend's
-        there, or a write was cut off.
+        A reduced case whose id is not the finding's `reduced` is ignored, as it may show anything: somebody
+        put another backend's there, or a write was cut off.
         """
         file, named = self.root / fingerprint / REDUCED, self.finding(fingerprint).reduced
         reduced = read_case(file) if named and file.is_file() else None
@@ -115,7 +118,7 @@ class Corpus:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the corpus's lock, which keeps other processes out while a finding is read, changed and written."""
+        """Holds the corpus's lock, so that no other process writes while a finding is read, changed and written."""
         with (self.root / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -137,14 +140,20 @@ class Corpus:
             replace_file(self.root / finding.fingerprint / FINDING, finding.to_json())
 
     def amend(self, fingerprint: str, **changes: Any) -> Finding:  # noqa: ANN401  fields of a finding
-        """Changes some fields of a finding, under the lock, and returns it; other fields keep what other processes wrote."""
+        """Changes some fields of a finding, under the lock, and returns it.
+
+        Other fields keep what other processes wrote.
+        """
         with self.locked():
             finding = msgspec.structs.replace(self.finding(fingerprint), **changes)
             self.put(finding)
         return finding
 
     def save_reduced(self, fingerprint: str, case: Case, conditions: tuple[str, ...]) -> Finding:
-        """Keeps a finding's reduced case and its necessary conditions; deletes a reproducer that was made of another case."""
+        """Keeps a finding's reduced case and its necessary conditions.
+
+        Deletes a reproducer that was made of another case.
+        """
         folder = self.root / fingerprint
         for stale in (SCRIPT, OUTPUT) if self.finding(fingerprint).reduced != case.id else ():
             (folder / stale).unlink(missing_ok=True)
@@ -156,9 +165,12 @@ class Corpus:
         return self.root / OBSERVATIONS / f"{campaign}.jsonl"
 
     def observe(self, *observations: Observation) -> None:
-        """Appends the runs of one case, all of one campaign, in one write; `InfrastructureError` where the disk is full.
+        """Appends the runs of one case, all of one campaign, in one write.
 
-        An incomplete last line, as a killed campaign leaves it, is cut off first: it would spoil the line that follows.
+        `InfrastructureError` where the disk is full.
+
+        An incomplete last line, as a killed campaign leaves it, is cut off first: it would spoil the line
+        that follows.
         """
         file = self.lines(observations[0].campaign)
         text = b"".join(msgspec.json.encode(observation) + b"\n" for observation in observations)
@@ -168,7 +180,9 @@ class Corpus:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def observations(self) -> Iterator[Observation]:
-        """Every run of every campaign here, file by file; `UsageError` naming file and line where one cannot be read.
+        """Every run of every campaign here, file by file.
+
+        `UsageError` naming file and line where one cannot be read.
 
         An incomplete last line, as a killed campaign leaves it, is skipped.
         """

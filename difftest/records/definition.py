@@ -11,7 +11,7 @@ from difftest.records.corpus import OBSERVATIONS, Corpus
 from difftest.records.disk import replace_file
 
 PACKAGES = ("hypothesis", *installed.COMPUTING)
-"""The packages that draw the cases and those under test: with another version of one, the same command is another campaign."""
+"""Packages that draw the cases or are under test: with another version the same command is another campaign."""
 
 SCHEMA = 1
 DIGEST_LENGTH = 8
@@ -22,8 +22,9 @@ _SEED = re.compile(r"seed(\d+)-")
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What defines a campaign of generated cases: equal definitions give equal cases, run in the same way.
 
-    The number of cases, and how many run at a time, are not part of it: more cases continue the same campaign. `versions` are those
-    of the driver's packages; `where` is what the user set about devices and other Pythons.
+    The number of cases, and how many run at a time, are not part of it: more cases continue the same
+    campaign. `versions` are those of the driver's packages; `where` is what the user set about devices and
+    other Pythons.
     """
 
     seed: int

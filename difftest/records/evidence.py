@@ -1,4 +1,4 @@
-"""The names under which a finding keeps its evidence, as `finding.json` stores them, and what reports call them.
+"""The names under which `finding.json` stores a finding's evidence, and what reports call them.
 
 The stored names are part of the file's format and stay as they are; `label` gives the words for people.
 """

@@ -21,19 +21,22 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A divergence with the first case that showed it, and how often it was measured since.
 
-    `fingerprint` is that of `divergence`. It is a field of its own because a file of schema 1 keeps the fingerprint without the
-    `cause` and the `nature` that it was made of. `case` is the id of the first case; `paths` are all that cases showed it on.
-    `blame` is a verdict in words (`difftest.judge.blame`), and `evidence` what it rests on.
-    `stable` is `(k, n)`: it came back in k of n repetitions in fresh processes. Times are ISO 8601 in UTC.
+    `fingerprint` is that of `divergence`. It is a field of its own because a file of schema 1 keeps the
+    fingerprint without the `cause` and the `nature` that it was made of. `case` is the id of the first case;
+    `paths` are all that cases showed it on. `blame` is a verdict in words (`difftest.judge.blame`), and
+    `evidence` what it rests on. `stable` is `(k, n)`: it came back in k of n repetitions in fresh processes.
+    Times are ISO 8601 in UTC.
 
-    `conditions` are what is necessary in the case with the id `reduced`, in words (`difftest minimize`); empty where nothing was
-    reduced. `ablations` map what was changed in that case to what became of the finding; `located` names the module where it
-    first shows, one line for each direction (`difftest ablate`). Both are empty before that command has run.
-    `status` is the result of the last `difftest triage`, which ran at `checked`; the finding came back in `returned` (k, n) runs.
+    `conditions` are what is necessary in the case with the id `reduced`, in words (`difftest minimize`);
+    empty where nothing was reduced. `ablations` map what was changed in that case to what became of the
+    finding; `located` names the module where it first shows, one line for each direction (`difftest ablate`).
+    Both are empty before that command has run. `status` is the result of the last `difftest triage`, which
+    ran at `checked`; the finding came back in `returned` (k, n) runs.
 
-    `cases_by_campaign` counts the cases of each campaign that showed it, and `hits` is their sum. `unannounced` is the campaign
-    that made the finding and the index of the case, until a command has announced the finding (`difftest.records.resume`).
-    `upstream` is the ledger's issue or script, as of the last time that the finding was announced; empty for none.
+    `cases_by_campaign` counts the cases of each campaign that showed it, and `hits` is their sum.
+    `unannounced` is the campaign that made the finding and the index of the case, until a command has
+    announced the finding (`difftest.records.resume`). `upstream` is the ledger's issue or script, as of the
+    last time that the finding was announced; empty for none.
     """
 
     fingerprint: str
@@ -70,7 +73,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema", msgspec.Raw(b"1"))
             version = msgspec.json.decode(schema, type=int)
             if version > SCHEMA:
-                msg = f"finding has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version"
+                reads = f"this program reads up to {SCHEMA}"
+                msg = f"finding has schema {version}; {reads}: it was written by a newer version"
                 raise UsageError(msg)
             if version == SCHEMA:
                 return msgspec.json.decode(text, type=cls)
@@ -81,7 +85,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _from_schema_1(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of schema 1 in the form of schema 2; the divergence's `cause` and `nature` are not in such a file."""
+    """The fields of schema 1 in the form of schema 2.
+
+    The divergence's `cause` and `nature` are not in such a file.
+    """
     divergence = {name: fields[name] for name in Divergence.__struct_fields__ if name in fields}
     finding = {_RENAMED.get(name, name): value for name, value in fields.items()}
     return finding | {"divergence": divergence, "schema": SCHEMA}

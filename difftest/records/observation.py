@@ -27,10 +27,10 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
     """One run: one line of a campaign's file, with everything that the tables need to know of its case.
 
-    `purpose` says why the case ran: always `campaign`, as the further runs that a finding needs are not kept. `verdict` is `agree`,
-    `diverge`, `inconclusive` or `oracle` (the oracle's own run); `reason` says why a verdict is inconclusive. `seconds` is the wall
-    time, `started` is ISO 8601 in UTC. `runs` is the number of lines that the case has in the file: a case with fewer was cut off
-    when its campaign was killed.
+    `purpose` says why the case ran: always `campaign`, as the further runs that a finding needs are not kept.
+    `verdict` is `agree`, `diverge`, `inconclusive` or `oracle` (the oracle's own run); `reason` says why a
+    verdict is inconclusive. `seconds` is the wall time, `started` is ISO 8601 in UTC. `runs` is the number of
+    lines that the case has in the file: a case with fewer was cut off when its campaign was killed.
     """
 
     campaign: str
@@ -62,7 +62,10 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_observations(file: Path) -> Iterator[Observation]:
-    """The runs in one campaign's file without an incomplete last line; `UsageError` naming file and line if one is unreadable."""
+    """The runs in one campaign's file without an incomplete last line.
+
+    `UsageError` naming file and line if one is unreadable.
+    """
     for number, line in enumerate(whole_lines(file), start=1):
         yield read_observation(line, f"{file}, line {number}")
 

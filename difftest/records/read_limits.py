@@ -1,4 +1,4 @@
-"""The most that is read of each kind of file, so that a damaged or hostile one costs no more memory than that."""
+"""The most that is read of each kind of file, which bounds what a damaged or hostile one costs."""
 
 from pathlib import Path
 
@@ -21,7 +21,10 @@ MOST_LEDGER_BYTES = 2**22
 
 
 def read(file: Path, most: int) -> bytes:
-    """The content of `file`; `UsageError` if it has more than `most` bytes, `OSError` if it cannot be read."""
+    """The content of `file`.
+
+    `UsageError` if it has more than `most` bytes, `OSError` if it cannot be read.
+    """
     with file.open("rb") as opened:
         content = opened.read(most + 1)
     if len(content) > most:

@@ -1,7 +1,7 @@
-"""Resuming: a campaign that was killed continues where it stopped, and each of its findings is announced as new once.
+"""Resuming: a killed campaign continues where it stopped, and each of its findings is announced as new once.
 
-A campaign is named by what defines it, so the same command opens its own file again. A case is recorded when all of its lines are in
-the file; a case with only some of them was cut off, is dropped, and runs again.
+A campaign is named by what defines it, so the same command opens its own file again. A case is recorded when
+all of its lines are in the file; a case with only some of them was cut off, is dropped, and runs again.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 
 @dataclass(slots=True, kw_only=True)
 class Recorded:
-    """What a campaign has recorded: its cases as (index, id), the number of runs, and the indices of the cases by fingerprint."""
+    """What a campaign has recorded: cases as (index, id), the number of runs, case indices by fingerprint."""
 
     cases: set[tuple[int, str]] = field(default_factory=set)
     runs: int = 0
@@ -41,9 +41,12 @@ class Recorded:
 
 @contextmanager
 def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[Recorded]:
-    """Locks a campaign for this process, and yields what it has recorded; `UsageError` while another process runs it.
+    """Locks a campaign for this process, and yields what it has recorded.
 
-    `fresh` renames the file of its runs to `<campaign>.jsonl.<number>`, which nothing reads any more; its findings stay.
+    `UsageError` while another process runs it.
+
+    `fresh` renames the file of its runs to `<campaign>.jsonl.<number>`, which nothing reads any more; its
+    findings stay.
     """
     with _lock_file(corpus, campaign).open("ab") as lock:
         with corpus.locked():
@@ -59,8 +62,8 @@ def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[R
 def unannounced(corpus: Corpus, campaign: str) -> tuple[Finding, ...]:
     """The findings that `campaign` must announce as new, sorted by fingerprint.
 
-    They are its own, and those of campaigns that ended without announcing them: these become its own, so that no other campaign
-    announces them too.
+    They are its own, and those of campaigns that ended without announcing them: these become its own, so that
+    no other campaign announces them too.
     """
     own = []
     with corpus.locked():
@@ -107,12 +110,18 @@ def _set_aside(file: Path) -> None:
 
 
 def _lock_file(corpus: Corpus, campaign: str) -> Path:
-    """The file that the process which runs a campaign locks; the kernel releases the lock however the process ends."""
+    """The file that the process which runs a campaign locks.
+
+    The kernel releases the lock however the process ends.
+    """
     return corpus.root / OBSERVATIONS / f".{campaign}.lock"
 
 
 def _is_running(corpus: Corpus, campaign: str) -> bool:
-    """Whether some process runs a campaign. The caller holds the corpus's lock, as this takes the campaign's for a moment."""
+    """Whether some process runs a campaign.
+
+    The caller holds the corpus's lock, as this takes the campaign's for a moment.
+    """
     if not _NAME.fullmatch(campaign) or not (lock := _lock_file(corpus, campaign)).is_file():
         return False
     with lock.open("rb") as opened:
