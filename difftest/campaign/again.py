@@ -1,4 +1,4 @@
-"""Running a case again on one backend, for reduction, triage and ablation: what does it show first?"""
+"""Running a case again on one backend, for reduction, triage and ablation, to see what it shows first."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,1 +1,1 @@
-"""What is kept on disk, readable without this program: observations, findings, bundles and campaigns' progress."""
+"""What is kept on disk, readable without this program: observations, findings, bundles, campaigns."""

@@ -11,7 +11,7 @@ from difftest.records.corpus import OBSERVATIONS, Corpus
 from difftest.records.disk import replace_file
 
 PACKAGES = ("hypothesis", *installed.COMPUTING)
-"""Packages that draw the cases or are under test: with another version the same command is another campaign."""
+"""Packages that draw the cases or are under test: another version of one makes another campaign."""
 
 SCHEMA = 1
 DIGEST_LENGTH = 8
