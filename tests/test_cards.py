@@ -80,7 +80,7 @@ def test_jax_takes_the_chips_where_there_is_one_a_rank(
 def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
     import torch  # noqa: PLC0415
 
-    from workers.child import explain  # noqa: PLC0415
+    from workers.exceptions import explain  # noqa: PLC0415
 
     def told(message: str) -> str:
         try:
@@ -111,7 +111,7 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
     ],
 )
 def test_a_device_that_is_broken_or_another_s_is_the_machines_trouble(said: str) -> None:
-    from workers.child import BROKEN  # noqa: PLC0415
+    from workers.exceptions import BROKEN  # noqa: PLC0415
 
     assert BROKEN.search(said)
 
@@ -153,7 +153,7 @@ def jax_that_held(share: float) -> SimpleNamespace:
 def test_a_card_is_others_where_they_hold_most_of_it(
     monkeypatch: pytest.MonkeyPatch, platform: str, free: float | None, held: float, *, others: bool
 ) -> None:
-    from workers import child  # noqa: PLC0415
+    from workers import exceptions  # noqa: PLC0415
 
     def memory() -> tuple[float, float]:
         if free is None:
@@ -163,9 +163,9 @@ def test_a_card_is_others_where_they_hold_most_of_it(
 
     monkeypatch.setenv(cards.PLATFORMS, platform)
     monkeypatch.setitem(sys.modules, "jax", jax_that_held(held))
-    monkeypatch.setattr(child.torch.cuda, "is_initialized", lambda: False)
-    monkeypatch.setattr(child.torch.cuda, "mem_get_info", memory)
-    assert child._others_hold_the_card() == others  # noqa: SLF001
+    monkeypatch.setattr(exceptions.torch.cuda, "is_initialized", lambda: False)
+    monkeypatch.setattr(exceptions.torch.cuda, "mem_get_info", memory)
+    assert exceptions._others_hold_the_gpu() == others  # noqa: SLF001
 
 
 @pytest.mark.slow

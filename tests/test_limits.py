@@ -1,4 +1,4 @@
-"""What a rank may use is measured on real processes and real files; what is secret does not reach it."""
+"""What a rank may use is measured on real processes and real files."""
 
 import subprocess
 import sys
@@ -65,18 +65,6 @@ def test_output_is_counted_over_all_files_and_the_largest_is_named(tmp_path: Pat
 
 
 def test_a_machine_without_room_is_strained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert limits.strained(tmp_path) is None
+    assert limits.full_disk(tmp_path) is None
     monkeypatch.setattr("shutil.disk_usage", lambda _: namedtuple("Usage", "free")(free=4096))  # noqa: PYI024
-    assert limits.strained(tmp_path) == f"the disk of {tmp_path.parent} is full: 4096 bytes are left"
-
-
-def test_secrets_are_left_out_by_their_names() -> None:
-    variables = {
-        "PATH": "/bin",
-        "HF_TOKEN": "a",
-        "aws_secret_access_key": "b",
-        "DB_PASSWORD": "c",
-        "XLA_FLAGS": "",
-        "RAY_AUTH_TOKEN": "d",
-    }
-    assert limits.without_secrets(variables.items()) == {"PATH": "/bin", "XLA_FLAGS": ""}
+    assert limits.full_disk(tmp_path) == f"the disk of {tmp_path.parent} is full: 4096 bytes are left"

@@ -17,7 +17,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.events import Client, Events, Misplaced
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Stage, Symptom
-from workers.clients import Clients
+from workers.pjrt_clients import Clients
 
 CASE = a_case()
 

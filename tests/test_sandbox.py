@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers.faults import VARIABLE, all_faults  # noqa: E402
-from workers.isolate import sandbox, spool  # noqa: E402
+from workers.isolate import failures, run_folder, sandbox  # noqa: E402
 from workers.isolate.limits import Limits  # noqa: E402
 
 WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
@@ -62,7 +62,7 @@ def test_every_way_to_end_is_data(fault: str, symptom: Symptom, kind: str) -> No
 
 
 def test_a_failure_names_the_frameworks_frame_and_none_of_ours() -> None:
-    from workers.child import explain  # noqa: PLC0415  torch may be missing
+    from workers.exceptions import explain  # noqa: PLC0415  torch may be missing
 
     def frame(call: Callable[[], object]) -> str:
         with pytest.raises((AttributeError, TypeError)) as raised:
@@ -242,23 +242,24 @@ def test_the_same_run_twice_gives_the_same_bits() -> None:
 def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one_that_did_not(
     tmp_path: Path,
 ) -> None:
-    spool.tell_versions(tmp_path, 0, {"torch": "2.9.0"})
+    run_folder.write_versions(tmp_path, 0, {"torch": "2.9.0"})
     (tmp_path / "rank1.versions").touch()
-    assert [spool.versions(tmp_path, rank) for rank in range(3)] == [{"torch": "2.9.0"}, {}, {}]
+    assert [run_folder.versions(tmp_path, rank) for rank in range(3)] == [{"torch": "2.9.0"}, {}, {}]
 
 
 def test_of_ranks_that_fail_alike_the_lowest_is_told_and_what_followed_from_it_is_not(tmp_path: Path) -> None:
-    failures = {
+    of_ranks = {
         0: a_failure(kind="ConnectionError"),
         1: a_failure(message="on 1"),
         2: a_failure(message="on 2"),
         3: a_failure(kind="KeyError"),
     }
-    for rank, failure in failures.items():
-        spool.write(tmp_path, rank, failure)
-    told = [sandbox._first_of_alike(tmp_path, heard, dict.fromkeys(failures, 0)) for heard in range(4)]  # noqa: SLF001
-    assert [failure.message for failure in told] == ["size 3 of dim 1", "on 1", "on 1", "size 3 of dim 1"]
-    assert [failure.kind for failure in told] == [
+    for rank, failure in of_ranks.items():
+        run_folder.write(tmp_path, rank, failure)
+    statuses = dict.fromkeys(of_ranks, 0)
+    shown = [failures.representative(tmp_path, first, statuses) for first in range(4)]
+    assert [failure.message for failure in shown] == ["size 3 of dim 1", "on 1", "on 1", "size 3 of dim 1"]
+    assert [failure.kind for failure in shown] == [
         "ConnectionError",
         "RuntimeError",
         "RuntimeError",

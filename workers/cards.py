@@ -1,4 +1,7 @@
-"""GPUs, without asking a framework: that takes seconds, and a CUDA context in a process that is to be forked."""
+"""The number of GPUs, without asking a framework.
+
+A framework takes seconds to answer, and creates a CUDA context in a process that is to be forked.
+"""
 
 import os
 from itertools import takewhile
@@ -12,7 +15,8 @@ PLATFORMS, ON_CARDS = "JAX_PLATFORMS", "cuda"
 def cards() -> int:
     """How many GPUs the driver shows on this machine, of those that this process may use.
 
-    CUDA reads the list of the visible ones up to the first entry that is none of them (its programming guide, "Environment variables").
+    CUDA reads the list of visible GPUs up to the first entry that names none of them (CUDA C++ Programming
+    Guide, "Environment variables").
     """
     there = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if VISIBLE not in os.environ:

@@ -20,7 +20,7 @@ from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers.cluster.environments import Environment
 from workers.isolate import sandbox
-from workers.isolate.sandbox import Share
+from workers.isolate.ranks import Share
 from workers.isolate.zygotes import zygote_with
 
 CONSEQUENCES = (Symptom.CRASH, Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.HANG)

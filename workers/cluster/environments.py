@@ -182,7 +182,7 @@ def chosen(backends: Iterable[str]) -> dict[str, str]:
 
 
 def runtime(python: str | None = None) -> dict[str, Any]:
-    """The `runtime_env` of a worker's process, for Ray's `.options`: its Python and the devices that the user chose.
+    """The `runtime_env` of a worker's process, for Ray's `.options`: its Python and the user's devices.
 
     A cluster's nodes were started in environments of their own. Without this, a campaign would not run on the
     devices that its name records.

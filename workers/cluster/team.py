@@ -113,7 +113,8 @@ def _answers(actor: Any) -> bool:  # noqa: ANN401
 
 def _hired(environment: Environment) -> Any:  # noqa: ANN401
     if environment.nodes > 1:
-        return Crew.options(num_cpus=0, **environments.runtime()).remote(environment)  # type: ignore[attr-defined]
+        options = {"num_cpus": 0, **environments.runtime()}
+        return Crew.options(**options).remote(environment)  # type: ignore[attr-defined]
     return Runner.options(**_options(environment)).remote()  # type: ignore[attr-defined]
 
 

@@ -1,1 +1,1 @@
-"""Isolation: every run in a process of its own, limited in time, memory and output; its death is data."""
+"""Isolation: every run in processes of its own, with limits on time, memory and output; its death is data."""

@@ -1,13 +1,19 @@
-"""Environment variables for the time of a call."""
+"""Environment variables: set for the time of a call, and passed on without secrets."""
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+
+SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
 
 @contextmanager
 def set_to(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets these variables and puts them back; what else is set meanwhile stays, as frameworks set theirs when they are imported."""
+    """Sets these variables inside the context and restores them afterwards.
+
+    Other variables that are set meanwhile stay, since frameworks set variables when they are imported.
+    """
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -18,3 +24,11 @@ def set_to(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def without_secrets(variables: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The variables whose names do not say that they are secret.
+
+    A framework that prints its environment then prints no secret.
+    """
+    return {name: value for name, value in variables if not SECRET.search(name)}

@@ -1,16 +1,19 @@
-"""What one rank may use of its machine: time, memory, output. Its parent watches, and ends a run that goes beyond.
+"""The limits of a run: how much time, memory and output it may use of its machine.
 
-The kernel's own limits do not fit: RLIMIT_AS and RLIMIT_DATA count what XLA and CUDA reserve and never touch, Linux does not enforce
-RLIMIT_RSS, RLIMIT_FSIZE also counts segments of shared memory, and control groups want rights that a worker in a cluster lacks.
-Between two looks a rank can still grow: the limits keep a machine alive, they do not account for bytes.
+The process that waits for the ranks watches them, and ends a run that uses more. The kernel's own limits do
+not fit. RLIMIT_AS and RLIMIT_DATA count what XLA and CUDA reserve and never touch, Linux does not enforce
+RLIMIT_RSS, RLIMIT_FSIZE also counts segments of shared memory, and control groups need rights that a worker
+in a cluster lacks. Between two checks a rank can still grow: the limits keep a machine alive, they do not
+account for every byte.
 
-A run that goes beyond is an outcome, since cases are small: the framework did it. What the machine itself lacks is not; see `strained`.
+A run that exceeds a limit is an outcome: cases are small, so the framework is to blame. A machine that lacks
+something is not an outcome; see `full_disk`.
 """
 
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +23,17 @@ from difftest.records import traces
 
 GIBIBYTE = 2**30
 WATCH_SECONDS = 0.25
+"""How often a run is checked."""
+
 MOST_SECONDS = 24 * 3600.0
 DEADLINE_VARIABLE = "DIFFTEST_DEADLINE"
 
 
 def deadline() -> float:
-    """What a run may take in seconds: the environment's choice, for slow machines, or 60. `UsageError` for what is no such number."""
+    """The time limit of a run in seconds: what `DIFFTEST_DEADLINE` says, for slow machines, or 60.
+
+    Raises `UsageError` for anything but a number from 1 to 86400.
+    """
     given = os.environ.get(DEADLINE_VARIABLE, "60")
     try:
         seconds = float(given)
@@ -40,16 +48,19 @@ def deadline() -> float:
 DEADLINE_SECONDS = deadline()
 
 ROOM_BYTES = 2**20
-"""With less than this left, a failure may be the disk's."""
+"""With less free space than this, a failure may be due to the disk."""
 
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
 _RESIDENT = 1
-"""Which field of `/proc/N/statm` counts the resident pages."""
+"""The index of the field of `/proc/N/statm` that counts the resident pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of one run: `seconds` for the whole, `memory` resident bytes of each rank, `output` bytes of all files that its ranks leave."""
+    """The limits of one run.
+
+    `seconds` for the whole run, `memory` in resident bytes of each rank, `output` in bytes of all files of
+    all ranks.
+    """
 
     seconds: float = DEADLINE_SECONDS
     memory: int = 8 * GIBIBYTE
@@ -58,35 +69,44 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """A limit that a run went beyond: the `rank` that did, or that stands for all, which limit, and by what."""
+    """A limit that a run exceeded: `kind` names the limit, `message` says by how much.
+
+    `rank` exceeded it, or stands for all ranks together.
+    """
 
     rank: int
     kind: str
     message: str
 
 
-def work(options: Mapping[str, str]) -> float:
-    """How many times the usual work a run does: an oracle in doubt simulates rounding many times more often."""
+def work_factor(options: Mapping[str, str]) -> float:
+    """How many times the usual work a run does, at least 1.
+
+    The oracle simulates rounding many more times when a verdict is in doubt.
+    """
     return max(1.0, int(options.get(SAMPLES_VARIABLE, SAMPLES)) / SAMPLES)
 
 
 def excess(limits: Limits, folder: Path, pids: Mapping[int, int]) -> Excess | None:
-    """The first limit that a run has gone beyond, or None; `pids` are its processes with their ranks."""
+    """The first limit that a run exceeds now, or None; `pids` are its processes with their ranks."""
     for pid, rank in pids.items():
         held = resident(pid)
         if held > limits.memory:
-            message = f"the rank held {_told(held)} of memory; allowed: {_told(limits.memory)}"
+            allowed = _in_gibibytes(limits.memory)
+            message = f"the rank held {_in_gibibytes(held)} of memory; allowed: {allowed}"
             return Excess(rank=rank, kind="memory limit", message=message)
     sizes = _sizes(folder)
-    if sum(sizes.values()) > limits.output:
+    total = sum(sizes.values())
+    if total > limits.output:
         largest = max(sizes, key=lambda name: sizes[name])
-        message = f"the run left {_told(sum(sizes.values()))} of output, most of it in {largest}; allowed: {_told(limits.output)}"
+        left, allowed = _in_gibibytes(total), _in_gibibytes(limits.output)
+        message = f"the run left {left} of output, most of it in {largest}; allowed: {allowed}"
         return Excess(rank=_rank(largest), kind="output limit", message=message)
     return None
 
 
 def resident(pid: int) -> int:
-    """The bytes of memory that a process holds, what it shares with its zygote included; 0 when it is gone."""
+    """The resident memory of a process in bytes, pages shared with its zygote included; 0 when it is gone."""
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[_RESIDENT]
     except (OSError, IndexError):
@@ -94,15 +114,10 @@ def resident(pid: int) -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def strained(folder: Path) -> str | None:
-    """What the machine lacks, so that a failure on it proves nothing; None when it is in order."""
+def full_disk(folder: Path) -> str | None:
+    """Says that the disk of `folder` is full, so that a failure proves nothing; None when it has room."""
     free = shutil.disk_usage(folder).free
     return f"the disk of {folder.parent} is full: {free} bytes are left" if free < ROOM_BYTES else None
-
-
-def without_secrets(variables: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Environment variables but for those whose names say that they are secret: a framework's dump of its environment holds none."""
-    return {name: value for name, value in variables if not SECRET.search(name)}
 
 
 def _sizes(folder: Path) -> dict[str, int]:
@@ -117,9 +132,9 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _rank(name: str) -> int:
-    told = re.match(r"rank(\d+)\.", name)
-    return int(told[1]) if told else 0
+    match = re.match(r"rank(\d+)\.", name)
+    return int(match[1]) if match else 0
 
 
-def _told(size: int) -> str:
+def _in_gibibytes(size: int) -> str:
     return f"{size / GIBIBYTE:.3g} GiB"

@@ -1,6 +1,7 @@
-"""The parent's end of the zygotes: they start when first needed and again after they died, and what each says goes to the run it is about.
+"""The parent's end of the zygotes: started when first needed, and again after they died.
 
-Every process that was started has a listener of its own, so that the end of one is never told to the runs of its successor.
+Every zygote process has a listener of its own, which passes a reply on to the run that it is about. So the
+end of one process is never reported to the runs of its successor.
 """
 
 import atexit
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from difftest.errors import InfrastructureError
-from workers.isolate import limits
+from workers.isolate.environment_variables import without_secrets
 
 START_SECONDS = 180.0
 STOP_SECONDS = 3.0
@@ -26,38 +27,33 @@ ROOT = Path(__file__).parents[2]
 
 
 class Zygote:
-    """The parent's end of one `workers.zygote` process: it starts when first needed and again after it died."""
+    """The parent's end of one `workers.zygote` process, started when first needed and after its death."""
 
     def __init__(self, preload: Sequence[str], python: str = sys.executable) -> None:
-        self._command = [
-            python,
-            "-P",
-            "-m",
-            "workers.zygote",
-            *preload,
-        ]  # -P: a folder `torch` where the user stands is not torch
+        # -P: a folder `torch` in the working directory is not the package
+        self._command = [python, "-P", "-m", "workers.zygote", *preload]
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
-        self._heard = _Heard()
+        self._replies = _Replies()
 
     def warm(self) -> None:
-        """Has the process ready; that takes seconds where there is none."""
+        """Makes sure that the process is ready, which takes seconds where it is not running."""
         with self._lock:
-            if self._process is None or self._heard.gone or self._process.poll() is not None:
+            if self._process is None or self._replies.gone or self._process.poll() is not None:
                 self.kill()
                 self._start()
 
     def open(self, run: str) -> "queue.Queue[dict[str, Any]]":
         """A queue that receives this run's replies."""
         self.warm()
-        return self._heard.open(run)
+        return self._replies.open(run)
 
     def close(self, run: str) -> None:
-        """Forgets a run."""
-        self._heard.close(run)
+        """Removes the queue of a run."""
+        self._replies.close(run)
 
     def fork(self, request: Mapping[str, Any]) -> None:
-        """Asks for one rank."""
+        """Requests one rank. Raises `InfrastructureError` when the process is gone."""
         process = self._process
         try:
             assert process is not None and process.stdin is not None  # noqa: S101, PT018  opened before
@@ -78,7 +74,7 @@ class Zygote:
             self._process.kill()
 
     def kill(self) -> None:
-        """Ends a process that does not answer, or that is about to be dead; its ranks die with it (`workers.zygote`)."""
+        """Kills a process that does not answer or is about to die; its ranks die with it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -94,25 +90,32 @@ class Zygote:
             start_new_session=True,
             env=environment(),
         )
-        self._heard = _Heard()
-        threading.Thread(target=self._heard.listen, args=(self._process,), daemon=True).start()
-        if not self._heard.ready.wait(START_SECONDS) or self._process.poll() is not None:
+        self._replies = _Replies()
+        threading.Thread(target=self._replies.listen, args=(self._process,), daemon=True).start()
+        if not self._replies.ready.wait(START_SECONDS) or self._process.poll() is not None:
             self._process.kill()
             self._log.seek(0)
             reason = (self._log.read().strip().splitlines() or ["no reason given"])[-1]
-            msg = f"the process that forks workers did not start: {reason} (`difftest doctor` tells what is missing)"
+            msg = (
+                f"the process that forks workers did not start: {reason} "
+                "(`difftest doctor` says what is missing)"
+            )
             raise InfrastructureError(msg)
 
 
 def environment() -> dict[str, str]:
-    """The variables that a zygote is started with: no secrets, and the way to this checkout, where this is one and not installed."""
-    known = limits.without_secrets(os.environ.items())
-    ways = [str(ROOT)] if (ROOT / "pyproject.toml").is_file() else []
-    return known | {PATH_VARIABLE: os.pathsep.join(filter(None, (*ways, known.get(PATH_VARIABLE))))}
+    """The environment variables that a zygote is started with.
+
+    They hold no secrets. Where this is a checkout and not an installed package, `PYTHONPATH` begins with the
+    checkout.
+    """
+    kept = without_secrets(os.environ.items())
+    checkout = [str(ROOT)] if (ROOT / "pyproject.toml").is_file() else []
+    return kept | {PATH_VARIABLE: os.pathsep.join(filter(None, (*checkout, kept.get(PATH_VARIABLE))))}
 
 
-class _Heard:
-    """What one zygote process says, handed to the run it is about; that the process is gone, to all of them."""
+class _Replies:
+    """The replies of one zygote process: each goes to its run, the end of the process to all runs."""
 
     def __init__(self) -> None:
         self.ready = threading.Event()
@@ -158,7 +161,7 @@ _zygotes_lock = threading.Lock()
 
 
 def zygote_with(preload: tuple[str, ...]) -> Zygote:
-    """The zygote with these modules imported: one a process, for all that ask."""
+    """The zygote that has imported these modules: one in each process, for all callers."""
     with _zygotes_lock:
         if preload not in _zygotes:
             _zygotes[preload] = Zygote(preload)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from workers.isolate import native
+from workers.isolate import native_frames
 
 EXECUTE = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
 LOG = """some warning
 Native frames, innermost first:
-/tmp/difftest-x/native.so(+0x11d0)[0x7f00]
+/tmp/difftest-x/native_frames.so(+0x11d0)[0x7f00]
 /lib/libc.so.6(+0x3c050)[0x7f01]
 /gone/libframework.so(_ZNK9framework4nodeIiE3runEv+0x18)[0x7f02]
 /gone/libframework.so(+0x99)[0x7f03]
@@ -27,9 +27,9 @@ Current thread 0x00007f (most recent call first):
 
 CRASH = """
 import ctypes, faulthandler, os, sys, threading
-from workers.isolate import native
+from workers.isolate import native_frames
 faulthandler.enable()
-native.compiled().watch()
+native_frames.compiled().watch()
 if sys.argv[1] == "abort":
     os.abort()
 libc = ctypes.CDLL(None)
@@ -70,32 +70,32 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
     ],
 )
 def test_a_name_loses_all_that_differs_between_two_cases(name: str, told: str) -> None:
-    assert native.plain(name) == told
+    assert native_frames.plain(name) == told
 
 
 def test_a_crash_is_where_the_framework_was_innermost() -> None:
-    assert native.where(LOG) == "framework::node::run"
+    assert native_frames.crashed_in(LOG) == "framework::node::run"
 
 
 def test_without_native_frames_the_python_frame_tells() -> None:
     _, _, python = LOG.partition("Fatal")
-    assert native.where(python) == "torch_xla.py:sync"
-    assert native.where("nothing of the kind") == ""
+    assert native_frames.crashed_in(python) == "torch_xla.py:sync"
+    assert native_frames.crashed_in("nothing of the kind") == ""
 
 
 def test_a_log_is_told_with_names_for_addresses() -> None:
-    told = native.readable(LOG, 10_000)
+    told = native_frames.readable(LOG, 10_000)
     assert "  framework::node<int>::run() const\n  ? in libframework.so\n" in told
     assert "0x7f02" not in told
     assert told.startswith("some warning\n")
-    assert native.readable("no stack", 100) == "no stack"
-    assert native.readable("no stack", 5) == "stack"
+    assert native_frames.readable("no stack", 100) == "no stack"
+    assert native_frames.readable("no stack", 5) == "stack"
 
 
 def test_a_long_log_keeps_where_it_was_struck() -> None:
     """Python's frames of many threads follow the native ones, and a log is kept to its end."""
     threads = "".join(f"Thread {number}\n" for number in range(200))
-    told = native.readable(LOG + threads, 1000)
+    told = native_frames.readable(LOG + threads, 1000)
     assert len(told) == 1000
     assert told.startswith("Native frames, innermost first:\n  framework::node<int>::run() const\n")
     assert told.endswith(threads[-400:])
@@ -105,15 +105,15 @@ def test_a_long_log_keeps_where_it_was_struck() -> None:
 def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> None:
     """The handler's own function is static: on the stack it is an address."""
     library = tmp_path / "handler.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native.SOURCE], check=True)  # noqa: S607
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native_frames.SOURCE], check=True)  # noqa: S607
     script = f"import ctypes, os; ctypes.CDLL({str(library)!r}).watch(); os.abort()"
     died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     found = re.search(r"handler\.so\(\+0x([0-9a-f]+)\)", died.stderr)
     assert found
     offset = int(found[1], 16)
-    assert native.Frame("", offset, str(library)).function() == "tell"
-    assert not native.Frame("", offset, str(tmp_path / "none.so")).function()
-    assert not native.Frame("", offset, __file__).function()
+    assert native_frames.Frame("", offset, str(library)).function() == "print_frames"
+    assert not native_frames.Frame("", offset, str(tmp_path / "none.so")).function()
+    assert not native_frames.Frame("", offset, __file__).function()
 
 
 @needs_compiler

@@ -1,9 +1,10 @@
-"""Which PJRT clients a process created: by which library, when, and with which environment. It observes and changes nothing.
+"""Records which PJRT clients a process creates: by which library, when, and with which environment.
 
-torch_xla holds one client a process and says whether it exists, so it is asked at the beginning of every stage. JAX makes its
-clients in one function, which is wrapped wherever JAX is imported. A JAX client beside torch_xla's hangs jobs of several
-slices unless the environment tells the TPU's runtime to skip its discovery (pytorch/xla#8812, #8954): torch_xla sets that
-wherever it calls JAX by itself.
+It observes and changes nothing. torch_xla has one client per process and says whether it exists, so it is
+asked at the beginning of every stage. JAX creates its clients in one function, which is wrapped wherever JAX
+is imported. A JAX client beside torch_xla's makes jobs of several slices hang, unless the environment tells
+the TPU's runtime to skip its discovery (pytorch/xla#8812, #8954): torch_xla sets that wherever it calls JAX
+itself.
 """
 
 import importlib.abc
@@ -44,15 +45,21 @@ class Clients:
             sys.meta_path.insert(0, _ImportHook(JAX_BRIDGE, self._wrap))
 
     def look(self) -> None:
-        """Asks torch_xla whether its client exists by now. The threads of replicas ask at the same time, and share one client."""
+        """Records torch_xla's client once it exists.
+
+        The threads of replicas call this at the same time, and share one client.
+        """
         torch_xla = sys.modules.get("torch_xla")
         with self._looking:
             recorded = any(client.library == "torch_xla" for client in self.created)
-            if torch_xla and not recorded and torch_xla._XLAC._xla_runtime_is_initialized():  # noqa: SLF001  no public way to ask
+            if torch_xla and not recorded and torch_xla._XLAC._xla_runtime_is_initialized():  # noqa: SLF001
                 self._add("torch_xla", os.environ.get("PJRT_DEVICE", ""), "")
 
     def _wrap(self, bridge: ModuleType) -> None:
-        """Wraps `_init_backend`, through which JAX makes every client. An attempt that fails was a discovery too."""
+        """Wraps `_init_backend`, through which JAX makes every client.
+
+        An attempt that fails is recorded too, since it was a discovery.
+        """
         original = bridge._init_backend  # noqa: SLF001
 
         def watched(platform: str) -> Any:  # noqa: ANN401  JAX's own type
@@ -86,7 +93,7 @@ class _ImportHook(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The usual spec of the awaited module, with a loader that passes the module on; None for every other module."""
+        """The usual spec of the awaited module, with a loader that passes the module on; None for others."""
         if fullname != self._name:
             return None
         sys.meta_path.remove(self)

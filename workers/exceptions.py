@@ -1,0 +1,123 @@
+"""An exception in a rank: whose fault it is, and the failure that it is recorded as.
+
+An exception is a result of the framework's, unless its type or its message says that the machine lacks
+something.
+"""
+
+import errno
+import os
+import re
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+
+from difftest.judge.outcome import Failure, Stage, Symptom
+from workers.cards import ON_CARDS, PLATFORMS
+
+OURS = Path(__file__).parent
+"""The folder of our own code that runs in a rank: this module must lie directly in the package `workers`."""
+
+MESSAGE_CHARACTERS = 4000
+LOG_CHARACTERS = 2**16
+"""How much of a failure's first line and of its traceback is kept: frameworks may put a whole tensor into a
+message."""
+
+MACHINE_ERRORS = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.ENFILE,
+    errno.EMFILE,
+    errno.ENOMEM,
+    errno.EAGAIN,
+)
+"""The errors of the operating system that mean that the machine lacks something; no framework's fault."""
+
+EXHAUSTED = re.compile(r"(?i:out of memory)|ALLOC_FAILED")
+"""How torch, the driver, cuBLAS and XLA report that a GPU has no memory left."""
+
+BROKEN = re.compile(
+    r"ECC error|busy or unavailable|driver version is insufficient|no kernel image is available"
+    r"|TPU is already in use|Device or resource busy|No space left on device"
+)
+"""What is reported where a GPU is broken, in exclusive use by another process, or not supported by this
+torch, where another process has the TPU, and where the disk or the memory that NCCL's ranks share is full; no
+framework's fault."""
+
+ASYNCHRONOUS = "CUDA error"
+"""How a kernel's error begins. It shows at whatever call comes next, so the place of that call says nothing
+about it."""
+
+CAPABILITY_TYPES = (NotImplementedError,)
+CAPABILITY_WORDS = (
+    "does not have a sharding strategy registered",
+    "Sharding propagation failed",
+    "is not supported",
+    "not implemented for",
+    "not support",
+    "does not have a deterministic implementation",
+)
+"""What marks an exception as a missing capability of the framework: its type, or words in its message."""
+
+
+def raise_if_of_the_machine(error: Exception) -> None:
+    """Raises `OSError` where `error` means that the machine lacks something or is broken."""
+    if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
+        raise error
+    if EXHAUSTED.search(str(error)) and _others_hold_the_gpu():
+        raise OSError(errno.ENOMEM, f"others hold the GPU's memory: {error}") from error
+    if BROKEN.search(str(error)):
+        raise OSError(errno.EIO, f"the machine cannot run this: {error}") from error
+
+
+def _others_hold_the_gpu() -> bool:
+    """Whether other processes hold most of the GPU's memory.
+
+    That is what is in use, less what torch keeps or JAX has held at most in this process. XLA requests all
+    that a program needs in one piece: a run that wants too much may never have held much.
+    """
+    on_jax = os.environ.get(PLATFORMS) == ON_CARDS
+    if not on_jax and not torch.cuda.is_initialized():
+        return False
+    try:
+        free, total = torch.cuda.mem_get_info()
+        held = (
+            sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"]
+            if on_jax
+            else torch.cuda.memory_reserved()
+        )
+    except (AssertionError, KeyError, RuntimeError, TypeError):
+        return True  # cannot be measured: no memory for a context, or a torch that was built without CUDA
+    return bool(total - free - held > total / 2)
+
+
+def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
+    """An exception as data: its type, its message's first line, and the framework's innermost frame."""
+    late = str(error).startswith(ASYNCHRONOUS)
+    lines = str(error).strip().splitlines() or [""]
+    capability = isinstance(error, CAPABILITY_TYPES) or (
+        not late and any(words in str(error) for words in CAPABILITY_WORDS)
+    )
+    return Failure(
+        symptom=Symptom.CAPABILITY if capability else Symptom.EXCEPTION,
+        stage=stage,
+        step=step,
+        kind=type(error).__name__,
+        message=lines[0][:MESSAGE_CHARACTERS],
+        frame="" if late else _frame(traceback.extract_tb(error.__traceback__)),
+        log="".join(traceback.format_exception(error))[-LOG_CHARACTERS:],
+        rank=rank,
+    )
+
+
+def _frame(frames: traceback.StackSummary) -> str:
+    """Where an error was raised, as `file:function`, the same on every machine.
+
+    Empty where our own code raised it, or called a function without a Python frame that did: a fault's
+    identity must not change with our names.
+    """
+    if not frames or Path(frames[-1].filename).is_relative_to(OURS):
+        return ""
+    return f"{frames[-1].filename.rpartition('site-packages/')[2]}:{frames[-1].name}"

@@ -1,0 +1,112 @@
+"""The failure of a run, from what its ranks left in the run's folder and how they ended."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from difftest.judge.outcome import Failure, Symptom
+from workers.isolate import native_frames, run_folder
+from workers.isolate.limits import Excess
+from workers.isolate.ranks import Ranks
+
+LOG_CHARACTERS = 8000
+"""How much of a rank's log a failure keeps."""
+
+
+def failure_of(folder: Path, ranks: Ranks, deadline: float) -> Failure | None:
+    """The failure that stands for the run, without versions; None where every rank left its trace.
+
+    `deadline` is the time limit of the run in seconds.
+    """
+    if ranks.excess is not None:
+        return _beyond_limit(folder, ranks.excess)
+    if ranks.first_failed is not None:
+        return representative(folder, ranks.first_failed, ranks.statuses)
+    return None if ranks.done else _hang(folder, ranks, deadline)
+
+
+def representative(folder: Path, first: int, statuses: Mapping[int, int]) -> Failure:
+    """The failure of the lowest rank that failed in the same way as rank `first`.
+
+    `first` is the rank whose failure was reported first. The lowest rank, so that the failure does not depend
+    on which rank was faster; in the same way, so that it is not a consequence of the first failure.
+    """
+    failure = _failure(folder, first, statuses[first])
+    for rank in sorted(
+        rank for rank, status in statuses.items() if rank < first and run_folder.failed(folder, rank, status)
+    ):
+        other = _failure(folder, rank, statuses[rank])
+        if _kind(other) == _kind(failure):
+            return other
+    return failure
+
+
+def _kind(failure: Failure) -> tuple[object, ...]:
+    """What is equal for ranks that fail in the same way."""
+    return failure.kind, failure.frame, failure.stage, failure.step
+
+
+def _beyond_limit(folder: Path, excess: Excess) -> Failure:
+    stage, step = run_folder.stage(folder, excess.rank)
+    return Failure(
+        symptom=Symptom.CRASH,
+        stage=stage,
+        step=step,
+        kind=excess.kind,
+        message=excess.message,
+        log=run_folder.log(folder, excess.rank)[-LOG_CHARACTERS:],
+        rank=excess.rank,
+    )
+
+
+def _failure(folder: Path, rank: int, status: int) -> Failure:
+    """The failure that a rank left, or else its death, a crash."""
+    outcome = run_folder.read(folder, rank)
+    if isinstance(outcome, Failure):
+        return outcome
+    stage, step = run_folder.stage(folder, rank)
+    log = run_folder.log(folder, rank)
+    return Failure(
+        symptom=Symptom.CRASH,
+        stage=stage,
+        step=step,
+        kind=signal.Signals(-status).name if status < 0 else f"exit status {status}",
+        message=_fatal_line(log),
+        frame=native_frames.crashed_in(log),
+        log=native_frames.readable(log, LOG_CHARACTERS),
+        rank=rank,
+    )
+
+
+def _hang(folder: Path, ranks: Ranks, deadline: float) -> Failure:
+    """The hang of the lowest rank that did not end, with its Python frame.
+
+    It stands for the run, since which rank waits for which cannot be observed from outside.
+    """
+    rank = min(set(ranks.expected) - set(ranks.statuses))
+    stage, step = run_folder.stage(folder, rank)
+    log = run_folder.log(folder, rank)
+    return Failure(
+        symptom=Symptom.HANG,
+        stage=stage,
+        step=step,
+        kind="deadline",
+        message=f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}",
+        frame=native_frames.python_frame(log),
+        log=log[-LOG_CHARACTERS:],
+        rank=rank,
+    )
+
+
+def _fatal_line(log: str) -> str:
+    """The line of a log that says why the process died.
+
+    The first line with a failed CHECK, an abort message or faulthandler's heading; else the log's first line.
+    """
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    fatal = [
+        line
+        for line in lines
+        if "Check failed" in line or line.startswith(("F0", "F1", "Fatal Python error", "terminate called"))
+    ]
+    return (fatal or lines or [""])[0]

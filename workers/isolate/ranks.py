@@ -1,0 +1,158 @@
+"""The processes of one run: forked, watched until they end or exceed a limit, and killed."""
+
+import contextlib
+import itertools
+import os
+import queue
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from difftest.errors import InfrastructureError
+from workers.isolate import limits, run_folder
+from workers.isolate.limits import Excess, Limits
+from workers.isolate.zygotes import Zygote
+
+FRAMES_SECONDS = 0.5
+"""How long ranks that hang have to write their frames."""
+
+GRACE_SECONDS = 3.0
+"""How long the other ranks may continue once one has failed: enough to fail by themselves, not to wait out a
+collective."""
+
+FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
+"""No framework ends itself by these: the kernel did for lack of memory, or a scheduler or a person did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One node's share of a run that several nodes make together.
+
+    `ranks` run on this node; those of all nodes meet at `rendezvous`, a `tcp://` URL.
+    """
+
+    ranks: range
+    rendezvous: str
+
+    def variables(self, rank: int) -> dict[str, str]:
+        """The environment variables that give a rank its place on its node, with torchrun's names."""
+        return {"LOCAL_RANK": str(rank - self.ranks.start), "LOCAL_WORLD_SIZE": str(len(self.ranks))}
+
+    def request(self, rank: int) -> dict[str, Any]:
+        """What the request for a rank has beside what every run's has."""
+        return {"rendezvous": self.rendezvous, "local": self.variables(rank)}
+
+
+@dataclass(slots=True)
+class Ranks:
+    """What is recorded of a run's processes on this machine.
+
+    `expected` are the ranks that this machine has, `pids` gives the rank of a process, `statuses` the exit
+    status of a rank that has ended (negative for a signal), `first_failed` the first rank whose failure was
+    reported.
+    """
+
+    expected: range
+    pids: dict[int, int] = field(default_factory=dict)
+    statuses: dict[int, int] = field(default_factory=dict)
+    first_failed: int | None = None
+    excess: Excess | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether every rank has ended."""
+        return len(self.statuses) == len(self.expected)
+
+    def running(self) -> dict[int, int]:
+        """The processes that have not ended, with their ranks."""
+        return {pid: rank for pid, rank in self.pids.items() if rank not in self.statuses}
+
+    def record(self, reply: Mapping[str, Any], folder: Path) -> None:
+        """Takes one reply of the zygote into account. Raises `InfrastructureError` when the zygote died."""
+        if "gone" in reply:
+            msg = "the process that forks workers died during a run"
+            raise InfrastructureError(msg)
+        if "status" not in reply:
+            self.pids[reply["pid"]] = reply["rank"]
+            return
+        rank = self.pids[reply["pid"]]
+        self.statuses[rank] = reply["status"]
+        if self.first_failed is None and run_folder.failed(folder, rank, reply["status"]):
+            self.first_failed = rank
+
+    def require_ended_by_itself(self, folder: Path) -> None:
+        """Raises `InfrastructureError` when a rank was ended by something else than its own framework."""
+        for rank, status in self.statuses.items():
+            if -status in FROM_OUTSIDE:
+                name = signal.Signals(-status).name
+                msg = f"rank {rank} was killed from outside by {name}; was the machine out of memory?"
+                raise InfrastructureError(msg)
+            if status == run_folder.MACHINE_STATUS:
+                lines = run_folder.log(folder, rank).strip().splitlines()
+                msg = f"the machine failed rank {rank}: {(lines or ['no reason given'])[-1]}"
+                raise InfrastructureError(msg)
+
+    def request_frames(self) -> None:
+        """Makes ranks that hang write their Python frames to their logs."""
+        for pid in self.running():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, run_folder.FRAMES_SIGNAL)
+        time.sleep(FRAMES_SECONDS)
+
+    def kill(self) -> None:
+        """Kills every process of the run with its children."""
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+
+
+_numbers = itertools.count()
+
+
+def run_ranks(
+    zygote: Zygote, request: Mapping[str, Any], share: range | Share, folder: Path, allowed: Limits
+) -> Ranks:
+    """Starts the ranks and waits until all have ended, a limit is exceeded, or a failure has ended the rest.
+
+    No process of the run is left when this returns. Raises `InfrastructureError` when the zygote dies or does
+    not fork.
+    """
+    number = f"{os.getpid()}-{next(_numbers)}"
+    ranks = Ranks(share.ranks if isinstance(share, Share) else share)
+    replies = zygote.open(number)
+    end = time.monotonic() + allowed.seconds  # from here, since a zygote's first start is not the run's fault
+    try:
+        for rank in ranks.expected:
+            further = share.request(rank) if isinstance(share, Share) else {}
+            zygote.fork({**request, **further, "run": number, "rank": rank})
+        _watch(ranks, replies, folder, allowed, end)
+        if not ranks.excess and len(ranks.pids) < len(ranks.expected):
+            zygote.kill()
+            forked = f"{len(ranks.pids)} of {len(ranks.expected)} ranks in {allowed.seconds:g} s"
+            msg = f"the process that forks workers forked {forked}"
+            raise InfrastructureError(msg)
+        if not ranks.done and not ranks.excess and ranks.first_failed is None:
+            ranks.request_frames()
+    finally:
+        ranks.kill()
+        zygote.close(number)
+    return ranks
+
+
+def _watch(
+    ranks: Ranks, replies: "queue.Queue[dict[str, Any]]", folder: Path, allowed: Limits, end: float
+) -> None:
+    """Waits until all ranks have ended, a limit is exceeded, or until `end`, by `time.monotonic()`.
+
+    Once a rank has failed, the end comes `GRACE_SECONDS` later at the latest.
+    """
+    while not ranks.done and not ranks.excess and time.monotonic() < end:
+        with contextlib.suppress(queue.Empty):
+            timeout = max(0.0, min(limits.WATCH_SECONDS, end - time.monotonic()))
+            ranks.record(replies.get(timeout=timeout), folder)
+        ranks.excess = limits.excess(allowed, folder, ranks.running())
+        if ranks.first_failed is not None:
+            end = min(end, time.monotonic() + GRACE_SECONDS)

@@ -1,0 +1,101 @@
+"""One run's folder: the files by which a rank reports to the process that waits for it.
+
+A rank leaves what can be known of its end as it happens, because a process that dies can say no more: the
+versions of its packages in `rankN.versions`, the stage it is in in `rankN.stage`, its standard error in
+`rankN.err`, and at the end its result in the files of `difftest.records.traces`, `rankN.json` first among
+them.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from difftest.errors import InfrastructureError, UsageError
+from difftest.judge.outcome import Outcome, Stage
+from difftest.records import traces
+
+MACHINE_STATUS = 75
+"""The exit status of a rank that the machine failed, not the framework: `EX_TEMPFAIL` of sysexits.h."""
+
+FRAMES_SIGNAL = signal.SIGUSR1
+"""Makes a rank write its Python frames to its log, and continue."""
+
+STAGE_WIDTH = 16
+LOG_BYTES = 2**20
+"""How much of the end of a rank's standard error is read."""
+
+
+def write(folder: Path, rank: int, outcome: Outcome) -> None:
+    """Writes a rank's `outcome`, whole or not at all."""
+    traces.save(folder / f"rank{rank}", outcome)
+
+
+def read(folder: Path, rank: int) -> Outcome | None:
+    """What `write` left; None when the rank wrote nothing.
+
+    Raises `InfrastructureError` when it is damaged, since no framework writes to it.
+    """
+    try:
+        return traces.load(folder / f"rank{rank}")
+    except UsageError as error:
+        msg = f"what rank {rank} left is damaged: {error}"
+        raise InfrastructureError(msg) from error
+
+
+def failed(folder: Path, rank: int, status: int) -> bool:
+    """Whether a rank that ended with exit status `status` left anything else than a trace."""
+    outcome = folder / f"rank{rank}.json"
+    return bool(status) or not outcome.exists() or outcome.read_bytes().startswith(b'{"failure"')
+
+
+def write_versions(folder: Path, rank: int, versions: Mapping[str, str]) -> None:
+    """Writes the versions of a rank's packages, before it does anything: a failure is reported with them."""
+    (folder / f"rank{rank}.versions").write_bytes(msgspec.json.encode(versions))
+
+
+def versions(folder: Path, rank: int) -> Mapping[str, str]:
+    """What `write_versions` left; empty where the rank did not get that far."""
+    file = folder / f"rank{rank}.versions"
+    return msgspec.json.decode((file.read_bytes() if file.exists() else b"") or b"{}", type=dict[str, str])
+
+
+class Stages:
+    """The last stage that a rank began, in memory and in a file that outlives the process."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.last = (Stage.BUILD, 0)
+        self._file = os.open(folder / f"rank{rank}.stage", os.O_WRONLY | os.O_CREAT)
+        self(*self.last)
+
+    def __call__(self, stage: Stage, step: int) -> None:
+        """Records that `stage` of `step` begins."""
+        self.last = (stage, step)
+        os.pwrite(self._file, f"{stage} {step}".ljust(STAGE_WIDTH).encode(), 0)
+
+
+def stage(folder: Path, rank: int) -> tuple[Stage, int]:
+    """The last stage that a rank began, with its step.
+
+    The first stage where the rank left none, as on a full disk.
+    """
+    file = folder / f"rank{rank}.stage"
+    name, _, step = (file.read_text().strip() if file.exists() else "").partition(" ")
+    return Stage(name or Stage.BUILD), int(step or 0)
+
+
+def log_file(folder: Path, rank: int) -> Path:
+    """The file that a rank's standard output and standard error go to."""
+    return folder / f"rank{rank}.err"
+
+
+def log(folder: Path, rank: int) -> str:
+    """The last `LOG_BYTES` of a rank's log; empty where it has none."""
+    file = log_file(folder, rank)
+    if not file.exists():
+        return ""
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - LOG_BYTES))
+        return opened.read().decode(errors="replace")
