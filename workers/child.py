@@ -21,7 +21,8 @@ import torch
 
 from difftest import installed, plugins
 from difftest.cases.case import Case
-from difftest.judge.outcome import Failure, Stage, Trace
+from difftest.judge.outcome import Failure, Trace
+from difftest.judge.stage import Stage
 from workers import exceptions, faults
 from workers.isolate import native_frames, run_folder
 from workers.isolate.run_folder import Stages

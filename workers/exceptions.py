@@ -13,7 +13,8 @@ from pathlib import Path
 
 import torch
 
-from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
 from workers.cards import ON_CARDS, PLATFORMS
 
 OURS = Path(__file__).parent

@@ -17,7 +17,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
-from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
+from difftest.judge.stage import Stage
 from workers.cluster.environments import Environment
 from workers.isolate import sandbox
 from workers.isolate.ranks import Share

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from difftest.errors import InfrastructureError, UsageError
-from difftest.judge.outcome import Outcome, Stage
+from difftest.judge.outcome import Outcome
+from difftest.judge.stage import Stage
 from difftest.records import traces
 
 MACHINE_STATUS = 75
