@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from difftest import __version__, plugins
+from difftest import __version__, commands, plugins
 from difftest.errors import InfrastructureError, UsageError
 
 COMMANDS = "difftest.commands"
@@ -31,8 +31,7 @@ class Commands(click.Group):
         del ctx
         if cmd_name not in plugins.names(COMMANDS):
             return None
-        command: click.Command = plugins.load(COMMANDS, cmd_name).command
-        return command
+        return commands.load(cmd_name)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

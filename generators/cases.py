@@ -11,7 +11,7 @@ import itertools
 import random
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
@@ -23,10 +23,8 @@ from difftest.errors import UsageError
 from generators.explore import BLOCK, POOL, Walk
 from generators.models import grouped
 from generators.options import kernels, replications, starts
-from generators.training import batches, dtypes, ignored_shares, purposes, regimes, trainings, wired
-
-if TYPE_CHECKING:
-    from generators.paths import Path
+from generators.paths import load
+from generators.training import batches, dtypes, ignored_shares, regimes, trainings, wired
 
 PATHS = "generators.paths"
 MOST_SEED = 2**63 - 1
@@ -43,9 +41,9 @@ _DRAWING = threading.RLock()
 def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
     """Cases on one of `paths` (of all when None) with at most `max_world_size` ranks."""
     name = draw(st.sampled_from(_chosen(paths)))
-    path = cast("Path", plugins.load(PATHS, name))
+    path = load(name)
     mesh = draw(path.meshes(max_world_size=max_world_size))
-    purpose = draw(getattr(path, "purposes", purposes)(mesh=mesh))
+    purpose = draw(path.purposes(mesh=mesh))
     model = draw(path.models(mesh=mesh, purpose=purpose))
     layout = draw(path.layouts(model=model, mesh=mesh))
     dtype = draw(dtypes(purpose=purpose))

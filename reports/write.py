@@ -2,15 +2,11 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
-from difftest import plugins
 from difftest.errors import UsageError
 from difftest.records.disk import replace_file
+from reports.formats import load
 from reports.report import build
-
-if TYPE_CHECKING:
-    from reports.formats import Format
 
 FORMATS = "reports.formats"
 DEFAULT_FORMATS = ("parquet", "summary", "markdown", "html")
@@ -21,7 +17,7 @@ def write(out: Path, formats: Iterable[str] = DEFAULT_FORMATS) -> list[Path]:
 
     `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder that cannot be written.
     """
-    chosen = [cast("Format", plugins.load(FORMATS, name)) for name in dict.fromkeys(formats)]
+    chosen = [load(name) for name in dict.fromkeys(formats)]
     report = build(out)
     return [_put(out / kind.FILENAME, kind.render(report)) for kind in chosen]
 

@@ -14,6 +14,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"campaign": ("difftest.campaign",)},
     {"findings": ("difftest.findings",), "reduce": ("difftest.reduce",), "selftest": ("difftest.selftest",)},
     {"generators": ("generators",), "workers": ("workers",), "reports": ("reports",)},
-    {"commands": ("difftest.commands",), "door": ("difftest.cli", "difftest.__main__")},
+    {"commands": ("difftest.commands",)},
+    {"door": ("difftest.cli", "difftest.__main__")},
 )
 """The rooms, lowest floor first, with their modules. Imports point to a lower floor or stay inside a room."""

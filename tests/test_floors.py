@@ -78,6 +78,17 @@ def test_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
             )
 
 
+FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings")}
+"""What a package does not import although it lies below: a worker runs cases, and knows nothing of how they are judged."""
+
+
+@files
+def test_workers_import_no_checks_and_no_ablations(file: Path) -> None:
+    forbidden = FORBIDDEN.get(module(file).partition(".")[0], ())
+    wrong = {name for name in imports(file) for entry in forbidden if f"{name}.".startswith(f"{entry}.")}
+    assert not wrong
+
+
 @files
 def test_a_heavy_dependency_is_used_by_its_packages_only(file: Path) -> None:
     package = module(file).partition(".")[0]

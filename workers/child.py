@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 import torch
 
-from difftest import installed, plugins
+from difftest import installed
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Trace
 from difftest.judge.stage import Stage
-from workers import exceptions, faults
+from workers import backends, exceptions, faults
 from workers.isolate import native_frames, run_folder
 from workers.isolate.run_folder import Stages
 from workers.pjrt_clients import Clients
@@ -93,7 +93,7 @@ def _use_loopback() -> None:
 
 def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | Failure:
     case = Case.from_json(request["case"])
-    backend = plugins.load("workers.backends", request["backend"])
+    backend = backends.load(request["backend"])
     rendezvous = request.get("rendezvous", f"file://{request['folder']}/rendezvous")
     clients = Clients(rank, lambda: stages.last)
 

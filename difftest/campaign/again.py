@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from difftest.campaign.campaign import ORACLE, Campaign, run_backend
 from difftest.campaign.case_run import compare_all
 from difftest.cases.case import Case
+from difftest.judge import checks
 from difftest.judge.comparator import Comparison
 from difftest.judge.fingerprint import Fingerprint
 
@@ -16,8 +17,8 @@ AGREES = "agrees"
 
 
 def takes_two(check: str) -> bool:
-    """Whether this check needs two runs of the same case."""
-    return check == "determinism"
+    """Whether this check needs two runs; False for a name that is not a check's (any more)."""
+    return check in checks.load_all() and checks.load(check).TAKES_TWO_RUNS
 
 
 def rerun(

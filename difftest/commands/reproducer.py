@@ -38,6 +38,8 @@ def command(
     target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, as_json: bool
 ) -> int:
     """Write one self-contained script that shows a finding; exit status 1, and no script, when none does."""
+    from workers.backends import profile
+
     what = read_finding(target)
     check_ranks(what.case)
     made = reproduce(what.finding, what.case)
@@ -46,7 +48,7 @@ def command(
     if made.reason is None and made.script:
         write_text(file, made.script.text)
         write_text(file.with_name(OUTPUT), made.script.output)
-        if artifacts and what.finding.divergence.side == "xla":
+        if artifacts and profile(what.finding.divergence.backend).on_pjrt:
             kept = keep_graphs(made.script.text, what.folder / ARTIFACTS)
     elif out is None:
         for stale in (SCRIPT, OUTPUT):

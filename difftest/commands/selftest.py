@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -35,6 +34,7 @@ from difftest.selftest.rates import (
 )
 
 if TYPE_CHECKING:
+    from workers.backends import Backend
     from workers.cluster.dispatch import Pool
     from workers.faults import PlantedFault
 
@@ -49,18 +49,6 @@ PLANTED_DEADLINES = 0.5
 
 NULL_DEADLINES = 4.0
 """Correct runs never hang; one that is slow on a busy machine must not look as if it did."""
-
-VARIANTS = {
-    "torch": (("again", {}), ("threads", {"DIFFTEST_THREADS": "2"}), ("kernels", {"DIFFTEST_MKLDNN": "0"})),
-    "xla": (
-        ("again", {}),
-        (
-            "unoptimised",
-            {"XLA_FLAGS": "--xla_allow_excess_precision=false --xla_backend_optimization_level=0"},
-        ),
-    ),
-}
-"""Legal ways of running the same thing, as environment variables: fresh processes, more threads, other kernels, other code."""
 
 
 @click.command("selftest")
@@ -105,9 +93,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
             )
             told["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if options["part"] != "planted":
+            units = [name for name, backend in backends.items() if backend.PROFILE.cost_unit]
             numbered = enumerate(_cases(options["seed"], options["cases"] or NULL_CASES))
             held = list(_told(threads.map(partial(_null, pool, backends, read_ledger()), numbered)))
-            told["null"] = null_summary(list(itertools.chain.from_iterable(rows for rows, _ in held)))
+            told["null"] = null_summary(list(itertools.chain.from_iterable(rows for rows, _ in held)), units)
             told["sweep"] = detection_curve(itertools.chain.from_iterable(curve for _, curve in held))
         told["environment"] = dict(pool.execute(_case(options["seed"], 0), ORACLE).environment)
     if options["out"]:
@@ -177,7 +166,7 @@ def _told(held: Iterable[tuple[list[Null], T]]) -> Iterator[tuple[list[Null], T]
 
 
 def _null(
-    pool: "Pool", backends: Mapping[str, ModuleType], ledger: Ledger, numbered: tuple[int, Case]
+    pool: "Pool", backends: Mapping[str, "Backend"], ledger: Ledger, numbered: tuple[int, Case]
 ) -> tuple[list[Null], list[tuple[float, bool]]]:
     """One case on a backend of either side, against the oracle and against one of its own legal variants, in turn; and the sweep."""
     index, case = numbered
@@ -186,7 +175,8 @@ def _null(
         return [], []
     ran: dict[str, tuple[Outcome, Mapping[str, Outcome], float]] = {}
     for name in _held(backends, case):
-        word, options = VARIANTS[backends[name].SIDE][index % len(VARIANTS[backends[name].SIDE])]
+        variants = backends[name].PROFILE.variants
+        word, options = variants[index % len(variants)]
         plain, seconds = _timed(pool, case, name)
         ran[name] = plain, {word: pool.execute(case, name, options)}, seconds
 
@@ -214,10 +204,10 @@ def _null(
     return rows, list(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed))
 
 
-def _held(backends: Mapping[str, ModuleType], case: Case) -> list[str]:
+def _held(backends: Mapping[str, "Backend"], case: Case) -> list[str]:
     """One backend a side of those that support the case, by its seed: many cases on some backends show more than few on all."""
     able = [(backend.SIDE, name) for name, backend in backends.items() if not backend.unsupported(case)]
-    sides = [[name for side, name in able if side == one] for one in VARIANTS]
+    sides = [[name for side, name in able if side == one] for one in sorted({side for side, _ in able})]
     return [names[case.seed % len(names)] for names in sides if names]
 
 

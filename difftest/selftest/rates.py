@@ -5,7 +5,7 @@ Pure functions over outcomes; `difftest.commands.selftest` runs the workers.
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
-from difftest.judge import noise
+from difftest.judge import checks, noise
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Floats, Key, beyond, measure
@@ -150,8 +150,11 @@ def _told_apart(planted: Mapping[str, Any] | None) -> bool:
     )
 
 
-def null_summary(results: Sequence[Null]) -> dict[str, Any]:
-    """How many runs were held against their variants, and what would wrongly have been reported."""
+def null_summary(results: Sequence[Null], cost_units: Collection[str] = ()) -> dict[str, Any]:
+    """How many runs were held against their variants, and what would wrongly have been reported.
+
+    The oracle's cost is given in units of the runs of the backends in `cost_units`.
+    """
     ratios = sorted(r.ratio for r in results) or [0.0]
     return {
         "cases": len({r.case for r in results}),
@@ -160,18 +163,19 @@ def null_summary(results: Sequence[Null]) -> dict[str, Any]:
         "greatest_ratio": ratios[-1],
         "beyond": {size: sum(ratio > size for ratio in ratios) / len(ratios) for size in SWEPT},
         "ratio_quantiles": {str(q): float(np.quantile(ratios, q)) for q in (0.5, 0.9, 0.99, 0.999)},
-        "oracle_cost": _oracle_cost(results),
+        "oracle_cost": _oracle_cost(results, cost_units),
         "not_deterministic": sum(not r.deterministic for r in results),
         "upstream_faults": dict(Counter(r.own for r in results if r.own)),
         "by_false_finding": [asdict(r) for r in results if r.false],
     }
 
 
-def _oracle_cost(results: Sequence[Null]) -> float | None:
-    """The oracle's wall time, noise floor included, in units of the XLA run of the same case: the median; None without such a run."""
-    ratios = [
-        r.oracle_seconds / r.seconds for r in results if r.backend == "xla_spmd" and r.seconds and not r.own
-    ]
+def _oracle_cost(results: Sequence[Null], units: Collection[str]) -> float | None:
+    """The oracle's wall time, noise floor included, relative to the run of the same case on one of `units`.
+
+    The median over all such runs; None without any.
+    """
+    ratios = [r.oracle_seconds / r.seconds for r in results if r.backend in units and r.seconds and not r.own]
     return statistics.median(ratios) if ratios else None
 
 
@@ -260,7 +264,7 @@ def _own_fault(seen: Comparison, known: Known) -> str:
         (
             d.fingerprint
             for d in first
-            if d.check == "completion" or (d.ratio or 0.0) >= REAL_FLOORS or known(d)
+            if checks.load(d.check).RUN_FAILED or (d.ratio or 0.0) >= REAL_FLOORS or known(d)
         ),
         "",
     )

@@ -1,7 +1,7 @@
-"""Parallelism paths, one file each: what is sharded over which mesh axis, never how a backend gets there.
+"""The parallelism paths, one file each: what is sharded over which mesh axis, never how a backend gets there.
 
-To add a path, add a file here whose functions satisfy `Path`; there is no list to extend. Its name, without `.py`, is what `--paths`
-takes. A path without wishes for its models returns `generators.models.models(purpose=purpose)`; one that can only shard
+To add a path, add a file here that satisfies `Path`; there is no list to extend. Its name, without `.py`, is what `--paths`
+takes. A path that works with every model returns `generators.models.models(purpose=purpose)`; one that can only shard
 certain layers builds models that have them.
 """
 
@@ -9,13 +9,17 @@ from typing import Protocol
 
 from hypothesis.strategies import SearchStrategy
 
+from difftest import plugins
 from difftest.cases.layout import Layout, Mesh
 from difftest.cases.model import Model
 from generators.models import Purpose
 
 
 class Path(Protocol):
-    """What a module in this folder offers."""
+    """What a file in this folder declares."""
+
+    def purposes(self, *, mesh: Mesh) -> SearchStrategy[Purpose]:
+        """What a case on `mesh` may be for; `generators.training.purposes` but for a path that cannot serve each of them."""
 
     def meshes(self, *, max_world_size: int) -> SearchStrategy[Mesh]:
         """Meshes of 2 to `max_world_size` ranks with the path's axes."""
@@ -25,3 +29,9 @@ class Path(Protocol):
 
     def layouts(self, *, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
         """Layouts of `model` over all of `mesh`; the batch is sharded along dim 0 or not at all."""
+
+
+def load(name: str) -> Path:
+    """The path called `name`; `UsageError` when there is none."""
+    path: Path = plugins.load(__name__, name)
+    return path

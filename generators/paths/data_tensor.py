@@ -7,9 +7,12 @@ from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from generators import layouts as places
 from generators import models as shapes
+from generators import training
 from generators.chances import mixed, sometimes
 from generators.layouts import ByParameter, Placement
 from generators.models import Purpose
+
+purposes = training.purposes
 
 AXES = ((2, ("dp", "tp")), (2, ("dp_shard", "tp")), (1, ("dp_replicate", "dp_shard", "tp")))
 

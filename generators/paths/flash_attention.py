@@ -15,10 +15,13 @@ from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from generators import layouts as places
 from generators import models as shapes
+from generators import training
 from generators.chances import mixed, sometimes, weighted
 from generators.layouts import ByParameter, Placement
 from generators.models import Purpose
 from generators.training import MOST_SCORES
+
+purposes = training.purposes
 
 AXES = ((3, ("dp",)), (2, ("dp_shard",)), (2, ("tp",)), (3, ("dp", "tp")), (1, ("dp_shard", "tp")))
 TENSOR = "tp"

@@ -6,7 +6,10 @@ from difftest.cases.layout import Layout, Mesh, Replicate
 from difftest.cases.model import Model
 from generators import layouts as places
 from generators import models as shapes
+from generators import training
 from generators.models import Purpose
+
+purposes = training.purposes
 
 
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:

@@ -6,18 +6,18 @@ used is a template, `reports/templates/reproducers/<backend>.py.jinja`, and ther
 
 import ast
 import re
-from collections.abc import Mapping
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
 
 from difftest.cases.case import Case
+from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
+from difftest.judge.outcome import Failure, Outcome, Stage
 from difftest.plugins import IN
 from reports.reproducer import spelling
-from reports.reproducer.script import Fault, Kind, Plan, Script
+from reports.reproducer.script import Fault, Plan, Script
 
 FOLDER, SUFFIX = "reproducers", ".py.jinja"
 LEAST_NEEDLE = 6
@@ -32,20 +32,6 @@ _GONE = "\0"
 _VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
 """What a message says of this case and this machine alone: numbers, addresses, folders, DTensor's argument lists."""
 
-_KINDS: Mapping[tuple[str, Symptom], Kind] = {
-    ("completion", Symptom.EXCEPTION): "raises",
-    ("completion", Symptom.CAPABILITY): "raises",
-    ("completion", Symptom.CRASH): "crash",
-    ("completion", Symptom.HANG): "hang",
-    ("finite", Symptom.NONFINITE): "nonfinite",
-    ("replicas", Symptom.MISMATCH): "replicas",
-    ("shape", Symptom.MISMATCH): "shape",
-    ("loss", Symptom.MISMATCH): "numbers",
-    ("gradients", Symptom.MISMATCH): "numbers",
-    ("parameters", Symptom.MISMATCH): "numbers",
-    ("convergence", Symptom.MISMATCH): "numbers",
-}
-
 
 def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | None) -> Fault | None:
     """What a reproducer of `divergence` must show, seen in a run that ended in `outcome`; None where one script cannot show such a thing.
@@ -53,7 +39,8 @@ def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | N
     `measurement` is that of the diverging tensor at its step. The tolerance lies half way, in orders of magnitude, between rounding and the
     error.
     """
-    kind = _KINDS.get((divergence.check, divergence.symptom))
+    check = checks.load_all().get(divergence.check)
+    kind = check.SCRIPTS.get(divergence.symptom) if check else None
     if kind is None:
         return None
     known = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)
@@ -119,13 +106,23 @@ def refusal(case: Case, backend: str) -> str | None:
     if backend not in backends():
         return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
     flash = set(case.model.flash_attentions.values())
-    if flash and not backend.startswith("torch"):
+    if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs its Pallas kernels, which a CPU runs by an interpreter that is too long for a script"
     if len(flash) > 1:
         return "the case has several kinds of flash attention, and the templates spell out one"
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
         return f"the case accumulates by {case.start.accumulation!r}, which no template spells out yet"
     return None
+
+
+@cache
+def _declares(backend: str, name: str) -> bool:
+    """Whether a backend's template declares `name`, by `{% set name = true %}`."""
+    loader = _environment().loader
+    assert loader is not None  # noqa: S101  `_environment` gives it one
+    source, _, _ = loader.get_source(_environment(), f"{FOLDER}/{backend}{SUFFIX}")
+    declared = _environment().parse(source).find_all(nodes.Assign)
+    return any(isinstance(one.target, nodes.Name) and one.target.name == name for one in declared)
 
 
 def render(  # noqa: PLR0913  a case, who shows what of it, and how
@@ -137,7 +134,12 @@ def render(  # noqa: PLR0913  a case, who shows what of it, and how
     on the case's own.
     """
     script = Script(
-        case=case, backend=backend, fault=shown, title=spelling.docstring(title), plan=plan or {}, plain=plain
+        case=case,
+        moves=_declares(backend, "moves_activations"),
+        fault=shown,
+        title=spelling.docstring(title),
+        plan=plan or {},
+        plain=plain,
     )
     text = _environment().get_template(f"{FOLDER}/{backend}{SUFFIX}").render(it=script, Stage=Stage)
     return re.sub(r"\n{4,}", "\n\n\n", _pruned(text)).strip("\n") + "\n"

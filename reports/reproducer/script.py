@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from difftest.cases import layers as data
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
-from difftest.judge.outcome import Stage
+from difftest.judge.checks import ScriptKind
+from difftest.judge.stage import Stage
 from reports.reproducer import literals, spelling
 
-Kind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "raises", "crash", "hang"]
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
 """The style of `parallelize_module` for every layer's path: split by `columns`, `rows` or `whole`; takes, and gives, local pieces."""
 
@@ -26,7 +26,7 @@ class Fault:
     without numbers, empty where it has none.
     """
 
-    kind: Kind
+    kind: ScriptKind
     stage: Stage
     step: int
     tensor: str = ""
@@ -40,11 +40,12 @@ class Script:
     """What a template asks of a case: every property is a number, a flag, or a piece of Python."""
 
     case: Case
-    backend: str
     fault: Fault
     title: str
     plan: Plan
     plain: bool = False
+    moves: bool = False
+    """Whether the backend's activations have placements that layers can change."""
 
     @property
     def fails(self) -> bool:
@@ -138,8 +139,7 @@ class Script:
     @property
     def doors(self) -> tuple[str, ...]:
         """How activations change their placements, on a backend whose activations have any."""
-        moves = self.backend.endswith("_dtensor")
-        walked = data.walk(self.case.model.layers) if moves else ()
+        walked = data.walk(self.case.model.layers) if self.moves else ()
         return tuple(sorted({layer.by for _, layer in walked if isinstance(layer, data.Redistribute)}))
 
     @property

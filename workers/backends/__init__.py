@@ -1,36 +1,84 @@
-"""The backends: each file says how to get what a layout says. `workers.training.session.Backend` is what a file here must offer.
+"""The backends, one file each: how to get what a layout says.
 
-A backend is listed, and asked what it supports, on machines without its framework: it imports the framework inside the
-functions that join it, never at the top of its file.
+To add a backend, add a file here that satisfies `Backend`; there is no list to extend. A backend is listed, and asked what it
+supports, on machines without its framework: it imports the framework inside the functions that join it, never at the top
+of its file.
 """
 
 import re
-from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from difftest import plugins
 from difftest.campaign.campaign import ORACLE
+from difftest.cases.case import Case
 from difftest.errors import UsageError
+from workers.sides import Profile
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from workers.training.session import Session
 
 
-def candidates(wanted: tuple[str, ...] = ()) -> dict[str, ModuleType]:
-    """The backends in `wanted`, or the usual ones, by name; the oracle is not one of them. `UsageError` for an unknown name.
+class Backend(Protocol):
+    """What a file in this folder declares. Only `session` may import the framework, inside the function."""
 
-    A name may end in an environment, as `xla_spmd@2.8` (`workers.cluster.environments`). A backend whose file names extras of this package in
-    `ON_REQUEST` needs others than the usual ones, and runs only where it is named.
-    """  # noqa: E501
+    SIDE: str
+    """`torch` or `xla`, the side that a divergence is blamed on; `oracle` for the oracle."""
+
+    FRAMEWORK: str
+    """The package that brings the work to the side's devices, as `torch_xla` or `torchax` to XLA; empty for the oracle.
+
+    Another framework of the side that is right narrows the blame.
+    """
+
+    PROFILE: Profile
+    """What commands need to know of the backend, see `workers.sides`."""
+
+    PRELOAD: tuple[str, ...]
+    """Modules that the forkserver imports once, before any run."""
+
+    def unsupported(self, case: Case) -> str | None:
+        """Why this backend cannot express `case`, or None. Where it needs certain versions, the worker's own answer counts."""
+
+    def processes(self, case: Case) -> int:
+        """How many processes a run of `case` takes."""
+
+    def environment(self, case: Case) -> dict[str, str]:
+        """Environment variables that the child processes start with."""
+
+    def session(self, case: Case, rank: int, rendezvous: str) -> "AbstractContextManager[Session]":
+        """Joins as process `rank` of `processes(case)`; `rendezvous` is a file URL that the processes of this run share."""
+
+
+def load(name: str) -> Backend:
+    """The backend called `name`, the oracle included, in whatever environment; `UsageError` when there is none."""
+    backend: Backend = plugins.load(__name__, name)
+    return backend
+
+
+def profile(name: str) -> Profile:
+    """The profile of the backend called `name`; an empty one for a backend that exists elsewhere only, as a bundle's may."""
+    return load(name).PROFILE if plugins.plain(name) in plugins.names(__name__) else Profile()
+
+
+def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
+    """The backends in `wanted`, or the usual ones, by name, without the oracle. `UsageError` for an unknown name.
+
+    A name may end in an environment, as `xla_spmd@2.8` (`workers.cluster.environments`). A backend whose profile names `extras`
+    needs others than the usual ones, and is among the candidates only where it is named.
+    """
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
-    plugins.require(__name__, map(_plain, wanted), allowed)
-    chosen = wanted or allowed
-    loaded = {name: plugins.load(__name__, name) for name in chosen}
-    return {
-        name: backend for name, backend in loaded.items() if wanted or not getattr(backend, "ON_REQUEST", "")
-    }
+    plugins.require(__name__, map(_without_environment, wanted), allowed)
+    loaded = {name: load(name) for name in wanted or allowed}
+    return {name: backend for name, backend in loaded.items() if wanted or not backend.PROFILE.extras}
 
 
-def _plain(name: str) -> str:
-    """A backend's name without its environment's; `UsageError` for one that cannot be."""
+def _without_environment(name: str) -> str:
+    """A backend's name without that of its environment; `UsageError` for an environment's name that is not allowed."""
     backend, at, environment = name.partition(plugins.IN)
     if at and not re.fullmatch(plugins.ENVIRONMENT, environment):
-        msg = f"backend {name!r} names the environment {environment!r}; allowed: 1 to 30 letters, digits, '.' and '_'"
+        allowed = "1 to 30 letters, digits, '.' and '_'"
+        msg = f"backend {name!r} names the environment {environment!r}; allowed: {allowed}"
         raise UsageError(msg)
     return backend

@@ -11,6 +11,7 @@ from difftest.cases.layout import Placements, replicated
 from difftest.judge.events import Events
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
+from workers.sides import Profile
 from workers.torch import process_groups
 from workers.training.pieces import sharded
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from workers.training.session import Session
 
 SIDE = "oracle"
+FRAMEWORK = ""
+PROFILE = Profile()
 PRELOAD = process_groups.PRELOAD
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from difftest.cases.layout import Shard
 from difftest.cases.options import Replication
+from workers import sides
 from workers.torch import process_groups
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 SIDE = "torch"
 FRAMEWORK = "torch"
+PROFILE = sides.TORCH
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Shard, replicated
+from workers import sides
 from workers.torch import process_groups
 from workers.training import redistribution
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SIDE = "torch"
 FRAMEWORK = "torch"
+PROFILE = replace(sides.TORCH, stands_for_side=True)
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment

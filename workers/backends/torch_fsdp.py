@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from difftest.cases import layers as data
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate, Shard, ways
+from workers import sides
 from workers.torch import process_groups
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SIDE = "torch"
 FRAMEWORK = "torch"
+PROFILE = sides.TORCH
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment

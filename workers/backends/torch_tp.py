@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from difftest.cases import layers as data
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Replicate
+from workers import sides
 from workers.backends import torch_fsdp
 from workers.torch import process_groups
 from workers.training import tp_plan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SIDE = "torch"
 FRAMEWORK = "torch"
+PROFILE = sides.TORCH
 PRELOAD = process_groups.PRELOAD
 processes = process_groups.processes
 environment = process_groups.environment

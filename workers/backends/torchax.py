@@ -9,7 +9,7 @@ the same, and has been run on CPUs only.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from difftest.cases.flags import SAME_PRECISION
 from difftest.cases.layers import Collective, Redistribute, walk
 from difftest.cases.layout import Placements, ways
 from difftest.judge.outcome import Sharded
+from workers import sides
 from workers.cards import ON_CARDS, PLATFORMS, cards
 from workers.training.pieces import sharded
 from workers.xla import devices, sharding
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torchax"
-ON_REQUEST = "torchax"
-PRELOAD = ("torch", "torch._dynamo", "flax", "torchax", "torchax.interop")
+PROFILE = replace(sides.XLA, extras="torchax")
+PRELOAD: tuple[str, ...] = ("torch", "torch._dynamo", "flax", "torchax", "torchax.interop")
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 

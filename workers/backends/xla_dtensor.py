@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from workers import sides
 from workers.training import redistribution
 from workers.xla import sharding, spmd
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
+PROFILE = sides.XLA
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate, Shard
+from workers import sides
 from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
+PROFILE = sides.XLA
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

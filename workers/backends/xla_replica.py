@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.judge.outcome import Stage
+from workers import sides
 from workers.backends import torch_ddp
 from workers.xla import devices, replicas
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
+PROFILE = sides.XLA
 PRELOAD = devices.PRELOAD
 unsupported = replicas.unsupported
 processes = replicas.processes

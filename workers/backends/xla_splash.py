@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from workers import sides
 from workers.backends import xla_spmd
 from workers.xla import splash
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
-ON_REQUEST = "xla,torchax"
+PROFILE = replace(sides.XLA, extras="xla,torchax")
 PRELOAD = xla_spmd.PRELOAD
 processes = xla_spmd.processes
 environment = xla_spmd.environment

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from workers import sides
 from workers.xla import flash, scan, sharding, spmd, start
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
+PROFILE = replace(sides.XLA, stands_for_side=True, cost_unit=True)
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

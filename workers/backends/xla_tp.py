@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate
+from workers import sides
 from workers.training import tp_plan
 from workers.xla import sharding, spmd
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
+PROFILE = sides.XLA
 PRELOAD = spmd.PRELOAD
 processes = spmd.processes
 environment = spmd.environment

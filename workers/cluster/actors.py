@@ -14,11 +14,11 @@ import ray
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.judge.stage import Stage
+from workers import backends
 from workers.cluster.environments import Environment
 from workers.isolate import sandbox
 from workers.isolate.ranks import Share
@@ -61,7 +61,7 @@ class Runner:
         Raises `UnsupportedError` where this node's packages cannot run it.
         """
         parsed = Case.from_json(case)
-        if reason := plugins.load("workers.backends", backend).unsupported(parsed):
+        if reason := backends.load(backend).unsupported(parsed):
             raise UnsupportedError(reason)
         return sandbox.run(parsed, backend, deadline=deadline, options=options, share=share)
 
@@ -105,7 +105,7 @@ class Crew:
 
         Raises `InfrastructureError` where the members do not meet.
         """
-        module = plugins.load("workers.backends", backend)
+        module = backends.load(backend)
         shares = _shares(module.processes(Case.from_json(case)), len(self._members))
         if len(shares) == 1:
             outcome: Outcome = _results([self._members[0].run.remote(case, backend, deadline, options)])[0]

@@ -12,11 +12,11 @@ from typing import Any
 
 import ray
 
-from difftest import plugins
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
+from workers import backends
 from workers.cluster import environments
 from workers.cluster.environments import Environment
 from workers.cluster.team import Team, nodes_resources
@@ -62,12 +62,12 @@ class Pool:
 
     def require(self, backend: str) -> None:
         """Raises `InfrastructureError` at once when the workers lack a package that `backend` needs."""
-        module = plugins.load("workers.backends", backend)
+        module = backends.load(backend)
         doing = "looked for the packages of"
         missing = self._call(backend, doing, self._deadline, "missing_modules", module.PRELOAD)
         if missing:
             packages = ", ".join(sorted({name.partition(".")[0] for name in missing}))
-            install = INSTALL.format(extras=getattr(module, "ON_REQUEST", EXTRAS))
+            install = INSTALL.format(extras=module.PROFILE.extras or EXTRAS)
             msg = f"backend {backend!r} needs {packages}, which the workers do not have: {install}"
             raise InfrastructureError(msg)
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 
-from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Failure, Outcome, Trace
+from workers import backends
 from workers.isolate import limits, run_folder
 from workers.isolate.failures import failure_of
 from workers.isolate.limits import Limits
@@ -54,7 +54,7 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
 def _run(
     case: Case, backend: str, options: Mapping[str, str], allowed: Limits, share: Share | None
 ) -> Outcome:
-    module = plugins.load("workers.backends", backend)
+    module = backends.load(backend)
     zygote = zygote_with(module.PRELOAD)
     with tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True) as name:
         folder = Path(name)

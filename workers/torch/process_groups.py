@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
-PRELOAD = (
+PRELOAD: tuple[str, ...] = (
     "torch",
     "torch._dynamo",
     "torch.distributed.fsdp",

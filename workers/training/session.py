@@ -7,12 +7,11 @@ XLA's single-controller SPMD.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from difftest.cases.case import Case
 from difftest.cases.layout import Placements
 from difftest.judge.events import Events
 from difftest.judge.outcome import Sharded, Stage, Trace
@@ -66,28 +65,3 @@ class Session:
     replay: "Callable[[Callable[[Session], Trace], Session], Trace]" = lambda train, session: train(session)
     events: Callable[[], Events] = Events
     after: Callable[[Stage, int, nn.Module, torch.optim.Optimizer], None] = lambda *_: None
-
-
-class Backend(Protocol):
-    """What a module in `workers.backends` offers. Only `session` may import the framework (inside the function)."""
-
-    SIDE: str
-    """`oracle`, `torch` or `xla`: whom a divergence is blamed on."""
-
-    FRAMEWORK: str
-    """Which package brings the work to the side's devices, as `torch_xla` or `torchax` to XLA: another that is right narrows the blame."""
-
-    PRELOAD: tuple[str, ...]
-    """Modules the forkserver imports once, before any run."""
-
-    def unsupported(self, case: Case) -> str | None:
-        """Why this backend cannot express `case`, or None. Where it needs certain versions, the worker's own answer counts."""
-
-    def processes(self, case: Case) -> int:
-        """How many processes a run of `case` takes."""
-
-    def environment(self, case: Case) -> dict[str, str]:
-        """Environment variables the child processes start with."""
-
-    def session(self, case: Case, rank: int, rendezvous: str) -> AbstractContextManager[Session]:
-        """Joins as process `rank` of `processes(case)`; `rendezvous` is a file URL the processes of this run share."""

@@ -3,17 +3,20 @@
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute
 from difftest.records.corpus import Corpus
+
+if TYPE_CHECKING:
+    from workers.backends import Backend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """A cluster that has been joined. `execute` may be called from up to `workers` threads at a time."""
 
-    backends: Mapping[str, ModuleType]
+    backends: "Mapping[str, Backend]"
     execute: Execute
     workers: int
 
@@ -44,7 +47,7 @@ class Cluster:
 
 @contextmanager
 def on_cluster(
-    backends: Mapping[str, ModuleType],
+    backends: "Mapping[str, Backend]",
     *,
     workers: int | None,
     address: str | None = None,

@@ -48,6 +48,8 @@ def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
 
     The latter need not be what ran, and their names say so.
     """
+    from workers.backends import profile
+
     run = "in the run" if case.id == finding.case else "in the original case's run"
     reported = tuple(
         (f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip()
@@ -57,7 +59,8 @@ def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
         for name in installed.COMPUTING
         if name not in finding.environment
     )
-    device = finding.environment.get("device") if finding.divergence.side == "xla" else None
+    on_pjrt = profile(finding.divergence.backend).on_pjrt
+    device = finding.environment.get("device") if on_pjrt else None
     return (*reported, *here, *((("PJRT device", device),) if device else ()))
 
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE, Campaign, Execute
@@ -19,20 +18,18 @@ from difftest.records.finding import Finding
 from difftest.selftest.rates import Planted
 
 if TYPE_CHECKING:
+    from workers.backends import Backend
     from workers.faults import PlantedFault
 
 FURTHER_CASES = 3
 """How many more cases are run once a defect was found, to see whether its fingerprint is one."""
-
-HEALTHY = {"torch": "xla_spmd", "xla": "torch_dtensor"}
-"""Who stands for the other side of a backend with a planted defect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planting:
     """What every search for a planted defect shares. `cases` gives them anew each time; `execute` runs the defect, `correct` the rest."""
 
-    backends: Mapping[str, ModuleType]
+    backends: Mapping[str, "Backend"]
     cases: Callable[[], Iterator[Case]]
     most: int
     execute: Execute
@@ -71,7 +68,7 @@ class Planting:
                 return self.execute(case, backend, {**options, VARIABLE: fault.name})
             return self.correct(case, backend, options)
 
-        sides = {backend: self.backends[backend] for backend in (name, HEALTHY[self.backends[name].SIDE])}
+        sides = {backend: self.backends[backend] for backend in (name, *self._others(name))}
         with tempfile.TemporaryDirectory() as folder:
             corpus = Corpus(Path(folder))
             corpus.prepare()
@@ -80,7 +77,16 @@ class Planting:
                 self._reached(fault, sides[name], name),
             )
 
-    def _reached(self, fault: "PlantedFault", backend: ModuleType, name: str) -> Iterator[tuple[int, Case]]:
+    def _others(self, name: str) -> list[str]:
+        """The backends that stand for the other sides, on which nothing is planted."""
+        own = self.backends[name].SIDE
+        return [
+            other
+            for other, backend in self.backends.items()
+            if backend.PROFILE.stands_for_side and own != backend.SIDE
+        ]
+
+    def _reached(self, fault: "PlantedFault", backend: "Backend", name: str) -> Iterator[tuple[int, Case]]:
         """The cases that can show the defect, and that the backend computes rightly without it: upstream's own faults must not hide it."""
         for index, case in enumerate(self.cases()):
             if not backend.unsupported(case) and fault.reaches(case):

@@ -9,6 +9,7 @@ from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.commands.service.scripts import ScriptRun, run_script
+from difftest.judge import checks
 from difftest.judge.comparator import divergences_in_order
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Failure
@@ -16,9 +17,6 @@ from difftest.records.finding import Finding
 
 if TYPE_CHECKING:
     from reports.reproducer.script import Fault
-
-NO_NUMBERS = ("annotation", "determinism", "recompile", "runtime_init")
-"""The checks whose findings no script can show: they compare runs, or look at something other than a run's numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +69,8 @@ def _refusal(finding: Finding, case: Case) -> str | None:
     """Why there can be no script, as far as that is certain before anything is run; None where there can be one."""
     from reports.reproducer import reproducer
 
-    if finding.divergence.check in NO_NUMBERS:
+    check = checks.load_all().get(finding.divergence.check)
+    if check is not None and not check.SCRIPTS:
         return _no_script_shows(finding.divergence.check)
     return reproducer.refusal(case, finding.divergence.backend)
 

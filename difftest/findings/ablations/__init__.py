@@ -1,7 +1,8 @@
-"""Ablations, a file a subject: a case with one thing changed, to see what a finding depends on.
+"""The ablations, one file a subject: a case with one thing changed, to see what a finding depends on.
 
-To add one, add it to the file of its subject, or add a file; there is no list to extend. A name goes on where "the finding disappears when"
-leaves off. A known benign cause is an ablation too, one that takes the cause away and names it: what then disappears was that.
+To add an ablation, add it to the file of its subject, or add a file that satisfies `Subject`; there is no list to extend.
+An ablation's name completes the sentence "the finding disappears when". A known benign cause is an ablation too, one that
+takes the cause away and names it: a finding that then disappears was that.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from difftest.cases.case import Case
 class Asked:
     """What is ablated: `case` on `backend`, which is on `side` by `framework`; `siblings` are that side's other backends.
 
-    `environment` is what the backend's runs start with.
+    `environment` holds the variables that the backend's runs start with.
     """
 
     case: Case
@@ -53,7 +54,8 @@ class Asked:
 class Ablation:
     """One thing changed, in words, and what to run: `case` on `backend` with `options` as environment variables.
 
-    `benign` names the known benign cause that it takes away; empty for most. `reason` says why it cannot be run here; empty where it can.
+    `benign` names the known benign cause that it takes away; empty for most. `reason` says why it cannot be run here; empty
+    where it can.
     """
 
     name: str
@@ -65,21 +67,22 @@ class Ablation:
 
 
 class Subject(Protocol):
-    """What a module in this folder offers."""
+    """What a file in this folder declares."""
 
     ORDER: int
-    """Subjects with small numbers are told first."""
+    """Subjects with small numbers come first."""
 
     def ablations(self, asked: Asked) -> Iterator[Ablation]:
-        """Those that make sense of what is asked."""
+        """The ablations of this subject that make sense for what is ablated."""
 
 
 @cache
-def _subjects() -> tuple[Subject, ...]:
-    loaded = (plugins.load(__name__, name) for name in plugins.names(__name__))
-    return tuple(sorted(loaded, key=lambda subject: subject.ORDER))
+def load_all() -> tuple[Subject, ...]:
+    """All subjects, by `ORDER` and then by name."""
+    subjects: list[Subject] = [plugins.load(__name__, name) for name in plugins.names(__name__)]
+    return tuple(sorted(subjects, key=lambda subject: subject.ORDER))
 
 
 def ablations(asked: Asked) -> Iterator[Ablation]:
     """All of them, subject by subject."""
-    return (ablation for subject in _subjects() for ablation in subject.ablations(asked))
+    return (ablation for subject in load_all() for ablation in subject.ablations(asked))

@@ -12,18 +12,22 @@ from difftest.reduce.candidate import Simplification
 
 
 class Subject(Protocol):
-    """What a module in this folder offers."""
+    """What a file in this folder declares."""
 
     ORDER: int
     """Subjects with small numbers come first: big steps before small ones."""
 
     SIMPLIFICATIONS: tuple[Simplification, ...]
+    """The functions of the file, big steps first."""
 
 
 @cache
+def load_all() -> tuple[Subject, ...]:
+    """All subjects, by `ORDER` and then by name."""
+    subjects: list[Subject] = [plugins.load(__name__, name) for name in plugins.names(__name__)]
+    return tuple(sorted(subjects, key=lambda subject: subject.ORDER))
+
+
 def simplifications() -> tuple[Simplification, ...]:
     """All of them, big steps first."""
-    subjects = sorted(
-        (plugins.load(__name__, name) for name in plugins.names(__name__)), key=lambda subject: subject.ORDER
-    )
-    return tuple(simplification for subject in subjects for simplification in subject.SIMPLIFICATIONS)
+    return tuple(simplification for subject in load_all() for simplification in subject.SIMPLIFICATIONS)

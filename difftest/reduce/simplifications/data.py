@@ -8,7 +8,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layout import ways
-from difftest.reduce.candidate import Candidate, smaller, tried
+from difftest.reduce.candidate import Candidate, Simplification, smaller, tried
 from difftest.reduce.measure import simpler
 
 ORDER = 5
@@ -55,7 +55,13 @@ def even_rows(case: Case) -> Iterator[Candidate]:
         yield from simpler(case, tried(words, partial(_fed, case, batch=(rows + -rows % ranks) * parts)))
 
 
-SIMPLIFICATIONS = (normal_numbers, nothing_ignored, nothing_to_learn, fewer_rows, even_rows)
+SIMPLIFICATIONS: tuple[Simplification, ...] = (
+    normal_numbers,
+    nothing_ignored,
+    nothing_to_learn,
+    fewer_rows,
+    even_rows,
+)
 
 
 def _ranks(case: Case) -> int:

@@ -23,7 +23,7 @@ from difftest.cases.layers import (
     RMSNorm,
     walk,
 )
-from difftest.reduce.candidate import Candidate, by_parts
+from difftest.reduce.candidate import Candidate, Simplification, by_parts
 from difftest.reduce.placed import Placed, edited
 
 ORDER = 1
@@ -78,7 +78,13 @@ def fewer_features(case: Case) -> Iterator[Candidate]:
     yield from by_parts(parts, partial(_changed, case))
 
 
-SIMPLIFICATIONS = (fewer_layers, unwrapped, fewer_inner_layers, plainer_layers, fewer_features)
+SIMPLIFICATIONS: tuple[Simplification, ...] = (
+    fewer_layers,
+    unwrapped,
+    fewer_inner_layers,
+    plainer_layers,
+    fewer_features,
+)
 
 
 def _kind(layer: Layer) -> str:

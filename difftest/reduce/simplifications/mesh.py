@@ -9,7 +9,7 @@ import msgspec
 from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import Collective, Layer, Redistribute, walk
 from difftest.cases.layout import Mesh, Placements
-from difftest.reduce.candidate import Candidate, tried
+from difftest.reduce.candidate import Candidate, Simplification, tried
 from difftest.reduce.placed import Placed, edited
 from difftest.reduce.simplifications.sizes import made_odd
 
@@ -49,7 +49,7 @@ def smaller_axes(case: Case) -> Iterator[Candidate]:
                 yield from _evenly_or_not(f"{size} ranks along {name}", case, {**sizes, axis: few})
 
 
-SIMPLIFICATIONS = (one_device, two_ranks, fewer_axes, smaller_axes)
+SIMPLIFICATIONS: tuple[Simplification, ...] = (one_device, two_ranks, fewer_axes, smaller_axes)
 
 
 def on_axes(case: Case, sizes: Mapping[int, int]) -> Case:

@@ -7,7 +7,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.options import Replication, Start
-from difftest.reduce.candidate import Candidate, by_parts
+from difftest.reduce.candidate import Candidate, Simplification, by_parts
 
 ORDER = 6
 
@@ -29,7 +29,7 @@ def any_kernel(case: Case) -> Iterator[Candidate]:
         yield f"sdpa {case.sdpa}", msgspec.structs.replace(case, sdpa=msgspec.UNSET)
 
 
-SIMPLIFICATIONS = (default_options, any_kernel)
+SIMPLIFICATIONS: tuple[Simplification, ...] = (default_options, any_kernel)
 
 
 def _set(case: Case) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.cases.layers import Collective, walk
 from difftest.cases.layout import Placements, Replicate, Shard
-from difftest.reduce.candidate import Candidate, by_parts
+from difftest.reduce.candidate import Candidate, Simplification, by_parts
 
 ORDER = 4
 
@@ -36,7 +36,7 @@ def whole_batch(case: Case) -> Iterator[Candidate]:
     yield from by_parts(cuts, partial(_uncut, case))
 
 
-SIMPLIFICATIONS = (whole_parameters, whole_batch)
+SIMPLIFICATIONS: tuple[Simplification, ...] = (whole_parameters, whole_batch)
 
 
 def _without(case: Case, cuts: Sequence[tuple[str, int]]) -> Case:

@@ -10,7 +10,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layers import Attention, Conv, Embedding, FlashAttention, Layer, Linear, walk
-from difftest.reduce.candidate import Candidate, smaller, tried
+from difftest.reduce.candidate import Candidate, Simplification, smaller, tried
 from difftest.reduce.measure import simpler
 from difftest.reduce.placed import Placed, edited, put_together, taken_apart
 
@@ -87,7 +87,14 @@ def shorter(case: Case) -> Iterator[Candidate]:
         )
 
 
-SIMPLIFICATIONS = (shorter, narrower, fewer_words, smaller_kernels, fewer_heads, even_sizes)
+SIMPLIFICATIONS: tuple[Simplification, ...] = (
+    shorter,
+    narrower,
+    fewer_words,
+    smaller_kernels,
+    fewer_heads,
+    even_sizes,
+)
 
 _WIDTHS = ("inputs", "outputs", "width")
 

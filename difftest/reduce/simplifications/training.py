@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.reduce.candidate import Candidate, smaller, tried
+from difftest.reduce.candidate import Candidate, Simplification, smaller, tried
 from difftest.reduce.measure import OPTIMIZERS
 
 ORDER = 2
@@ -63,7 +63,7 @@ def no_checkpointing(case: Case) -> Iterator[Candidate]:
         yield from tried("checkpointing", partial(_trained, case, checkpointing=False))
 
 
-SIMPLIFICATIONS = (
+SIMPLIFICATIONS: tuple[Simplification, ...] = (
     fewer_steps,
     plainer_optimizer,
     no_clipping,

@@ -1,0 +1,50 @@
+"""What a backend is to the commands, apart from how it runs a case; with what the backends of one side have in common.
+
+A new backend of a known side takes that side's profile. A backend of a new side writes its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from difftest.cases.flags import SAME_PRECISION
+
+Variant: TypeAlias = tuple[str, Mapping[str, str]]
+"""A name, and the environment variables that make the variant."""
+
+AGAIN: Variant = ("again", {})
+"""The same in fresh processes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What commands need to know of a backend.
+
+    * `extras`: the extras of this package that bring what the backend needs, comma-separated, where those are not the usual
+      ones. Such a backend runs only where it is named.
+    * `variants`: legal ways of running the same thing, which the self-test's null campaign compares.
+    * `stands_for_side`: whether the backend stands for its side where the self-test plants a fault into another side's backend.
+    * `cost_unit`: whether the self-test gives the oracle's cost in units of this backend's run.
+    * `on_pjrt`: whether it runs on a PJRT device, whose compiled graphs a reproducer can keep.
+    """
+
+    extras: str = ""
+    variants: tuple[Variant, ...] = field(default=(AGAIN,))
+    stands_for_side: bool = False
+    cost_unit: bool = False
+    on_pjrt: bool = False
+
+
+TORCH = Profile(
+    variants=(AGAIN, ("threads", {"DIFFTEST_THREADS": "2"}), ("kernels", {"DIFFTEST_MKLDNN": "0"}))
+)
+"""More threads, and other kernels, are legal."""
+
+XLA = Profile(
+    variants=(
+        AGAIN,
+        ("unoptimised", {"XLA_FLAGS": f"{SAME_PRECISION} --xla_backend_optimization_level=0"}),
+    ),
+    on_pjrt=True,
+)
+"""Machine code that is not optimised is legal."""
