@@ -78,7 +78,7 @@ def test_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
             )
 
 
-FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings")}
+FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings.ablations")}
 """What a package does not import although it lies below: a worker runs cases, and knows nothing of how they are judged."""
 
 
