@@ -3,9 +3,10 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from click.testing import CliRunner, Result
@@ -16,14 +17,15 @@ from difftest.campaign.campaign import Campaign
 from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
 from difftest.cases.case import Case
-from difftest.commands import nightly
+from difftest.commands.service.generated_cases import define
+from difftest.commands.service.request import CampaignRequest
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Outcome, Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation
-from difftest.records.resume import Recorded, resumed
+from difftest.records.resume import resumed
 
 Wrong: TypeAlias = Callable[[Case], bool]
 
@@ -151,21 +153,18 @@ class FakeCluster:
         self.machine = Machine(spmd=sharded)
         self.killed = False
 
-    def on_a_cluster(
-        self, corpus: Corpus, ledger: Ledger, options: Mapping[str, Any], recorded: Recorded
-    ) -> nightly.Night:
-        """Replaces the function that starts a cluster for a nightly run."""
-        campaign = a_campaign(corpus.root, self.machine, name=nightly.definition(options).name)
-        night = nightly.nightly(campaign, ledger, options, recorded)
+    @contextmanager
+    def campaign(self, request: CampaignRequest, corpus: Corpus, _ledger: Ledger) -> Iterator[Campaign]:
+        """Replaces `campaign_on_cluster` for a nightly run."""
+        yield a_campaign(corpus.root, self.machine, name=define(request).name)
         if self.killed:
             raise KeyboardInterrupt
-        return night
 
     @staticmethod
-    def cases(options: Mapping[str, Any]) -> Iterator[tuple[int, Case]]:
+    def cases(request: CampaignRequest) -> Iterator[tuple[int, Case]]:
         """The cases of a nightly run."""
         return (
-            (index, tensor_parallel_case(seed=options["seed"] % 10**4 * 100 + index))
+            (index, tensor_parallel_case(seed=request.seed % 10**4 * 100 + index))
             for index in range(CASES_A_NIGHT)
         )
 

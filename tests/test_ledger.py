@@ -15,7 +15,10 @@ from difftest.campaign.recording import Progress
 from difftest.cases.case import Data, Training
 from difftest.cases.layers import Activation, Conv, Linear, RMSNorm
 from difftest.cases.layout import Replicate, Shard
-from difftest.commands.run import Tally, conclude, known_upstream
+from difftest.commands.service.conclusion import conclude
+from difftest.commands.service.request import FailOn, Request
+from difftest.commands.service.storage import Output
+from difftest.commands.service.tally import Tally
 from difftest.errors import UsageError
 from difftest.findings.ledger import FACTS, LEDGER_FILE, Entry, Ledger, facts, guarded, read_ledger
 from difftest.judge.comparator import Comparison
@@ -205,6 +208,11 @@ def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards(
     assert told[1].upstream.endswith("162692")
 
 
+def concluded(out: Path, tally: Tally, ledger: Ledger | None = None, fail_on: FailOn = "new") -> int:
+    request = Request(out=out, ledger=LEDGER_FILE, fail_on=fail_on, as_json=False)
+    return conclude(request, Output(out, str(out)), tally, ledger or Ledger())
+
+
 def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_cover_how_it_was_seen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,7 +220,6 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
     corpus.prepare()
     corpus.save(FINDING, UNEVEN)
     entry = msgspec.structs.replace(ENTRY, expires=date.max, where={"cuts": "uneven"})
-    options = {"out": tmp_path, "as_json": False, "fail_on": "new"}
     for seen, status in ((UNEVEN, 0), (EVEN, 1)):
         progress = Progress(
             result=CaseResult(
@@ -223,9 +230,9 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
                 },
             )
         )
-        tally = Tally(known={FINDING.fingerprint: corpus.finding(FINDING.fingerprint)})
+        tally = Tally(recurring={FINDING.fingerprint: corpus.finding(FINDING.fingerprint)})
         tally.count(progress)
-        assert conclude(options, tally, known_upstream(corpus, Ledger(known=(entry,)), tally)) == status
+        assert concluded(tmp_path, tally, Ledger(known=(entry,))) == status
         assert ("known upstream" in capsys.readouterr().out) == (status == 0)
 
 
@@ -238,27 +245,25 @@ def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(
     corpus.prepare()
     corpus.save(late, EVEN)
     tally = Tally(cases=1, runs=2, compared=1, new={late.fingerprint: late})
-    assert conclude({"out": tmp_path, "as_json": False, "fail_on": "new"}, tally, {}) == status
+    assert concluded(tmp_path, tally) == status
 
 
 def test_a_campaign_that_compared_nothing_is_not_green(tmp_path: Path) -> None:
     Corpus(tmp_path / "corpus").prepare()
-    options = {"out": tmp_path, "as_json": False, "fail_on": "new"}
-    with pytest.raises(UsageError, match="nothing was compared: no backend takes any of the 2 cases"):
-        conclude(options, Tally(cases=2, runs=2), {})
+    with pytest.raises(UsageError, match="nothing was compared: no backend supports any of the 2 cases"):
+        concluded(tmp_path, Tally(cases=2, runs=2))
 
 
 @pytest.mark.parametrize(
     ("known", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)]
 )
 def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, known: bool, fail_on: str, status: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, known: bool, fail_on: FailOn, status: int
 ) -> None:
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(FINDING, EVEN)
     tally = Tally(cases=1, runs=2, compared=1, new={FINDING.fingerprint: FINDING})
     ledger = Ledger(known=(msgspec.structs.replace(ENTRY, expires=date.max),) if known else ())
-    options = {"out": tmp_path, "as_json": False, "fail_on": fail_on}
-    assert conclude(options, tally, known_upstream(corpus, ledger, tally)) == status
+    assert concluded(tmp_path, tally, ledger, fail_on) == status
     assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == known

@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -17,8 +19,9 @@ from click.testing import CliRunner
 from machines import CASES_A_NIGHT, FIRST_NIGHT, FakeCluster, Machine, never, nightly_run, sharded
 
 from difftest import cli
-from difftest.campaign.campaign import TRIES
+from difftest.campaign.campaign import TRIES, Campaign
 from difftest.commands import nightly
+from difftest.commands.service import generated_cases, night
 from difftest.errors import UsageError
 from difftest.findings.ledger import read_ledger
 from difftest.records.corpus import Corpus
@@ -27,8 +30,8 @@ from difftest.records.corpus import Corpus
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster()
-    monkeypatch.setattr(nightly, "_on_a_cluster", cluster.on_a_cluster)
-    monkeypatch.setattr("difftest.commands.run._cases", cluster.cases)
+    monkeypatch.setattr(nightly, "campaign_on_cluster", cluster.campaign)
+    monkeypatch.setattr(generated_cases, "generated_cases", cluster.cases)
     return cluster
 
 
@@ -52,7 +55,7 @@ def test_a_night_runs_new_cases_and_is_red_for_what_is_new(cluster: FakeCluster,
     assert (done.exception, done.return_value) == (None, 1)
     assert done.stdout.splitlines()[0] == "seed 20261121"
     assert "1 new findings, 0 known" in done.stdout
-    assert "replayed 0 findings: none" in done.stdout
+    assert "ran 0 earlier findings again: none" in done.stdout
     assert junit(tmp_path)["failure"] == 1
     assert {"summary.md", "summary.json", "junit.xml", "table.parquet"} < {
         file.name for file in tmp_path.iterdir()
@@ -128,7 +131,7 @@ def test_replays_leave_half_of_the_budget_for_new_cases(
 ) -> None:
     cluster.machine = Machine(spmd=sharded, ddp=lambda case: sharded(case) and case.seed % 2 == 0)
     nightly_run(tmp_path)
-    monkeypatch.setattr(nightly, "REPLAYED_SHARE", 0.0)
+    monkeypatch.setattr(night, "RECHECK_SHARE", 0.0)
     done = told(tmp_path, date="2026-11-22")
     assert (len(done["replayed"]), done["left"], done["cases"]) == (1, 1, CASES_A_NIGHT)
     first = set(done["replayed"])
@@ -184,9 +187,10 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from machines import FakeCluster, nightly_run
-from difftest.commands import nightly, run
+from difftest.commands import nightly
+from difftest.commands.service import generated_cases
 cluster = FakeCluster()
-nightly._on_a_cluster, run._cases = cluster.on_a_cluster, cluster.cases
+nightly.campaign_on_cluster, generated_cases.generated_cases = cluster.campaign, cluster.cases
 print(nightly_run(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
 """
 
@@ -194,12 +198,12 @@ print(nightly_run(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
 def test_the_same_night_twice_at_once_is_refused(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def meanwhile(*words: Any) -> nightly.Night:  # noqa: ANN401
+    def meanwhile(*words: Any) -> AbstractContextManager[Campaign]:  # noqa: ANN401
         with pytest.raises(UsageError, match="is being run on"):
             raise nightly_run(tmp_path).exception or AssertionError
-        return cluster.on_a_cluster(*words)
+        return cluster.campaign(*words)
 
-    monkeypatch.setattr(nightly, "_on_a_cluster", meanwhile)
+    monkeypatch.setattr(nightly, "campaign_on_cluster", meanwhile)
     assert nightly_run(tmp_path).return_value == 1
 
 
@@ -244,14 +248,15 @@ def test_a_killed_night_s_runs_are_in_storage_soon(
     monkeypatch.setattr("difftest.commands.service.storage.EVERY_SECONDS", 0.01)
     there = []
 
-    def slow(*words: Any) -> nightly.Night:  # noqa: ANN401
-        done = cluster.on_a_cluster(*words)
+    @contextmanager
+    def slow(*words: Any) -> Iterator[Campaign]:  # noqa: ANN401
+        with cluster.campaign(*words) as campaign:
+            yield campaign
         while not list(tmp_path.glob("kept/corpus/observations/*.jsonl")):
             time.sleep(0.01)
         there.append(len(list(Corpus(tmp_path / "kept" / "corpus").observations())))
-        return done
 
-    monkeypatch.setattr(nightly, "_on_a_cluster", slow)
+    monkeypatch.setattr(nightly, "campaign_on_cluster", slow)
     out: Any = f"file://{tmp_path}/kept"
     assert nightly_run(out).return_value == 1
     assert there

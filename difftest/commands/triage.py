@@ -1,4 +1,4 @@
-"""`difftest triage`: every finding again, and what has become of it."""
+"""`difftest triage`: every finding run again, and its status."""
 
 from collections import Counter
 from pathlib import Path
@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from difftest import plugins
-from difftest.campaign.campaign import Campaign
-from difftest.commands.service.options import json_option
+from difftest.commands.service.cluster import on_cluster
+from difftest.commands.service.options import json_option, ledger_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_ranks, most_ranks
-from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.ledger import LEDGER_FILE, Entry, read_ledger, utc_today
+from difftest.commands.service.targets import read_corpus
+from difftest.errors import InfrastructureError
+from difftest.findings.ledger import Entry, Ledger, read_ledger, utc_today
 from difftest.findings.triage import TIMES, Status, Triaged, triage
 from difftest.records.corpus import Corpus
 
@@ -24,113 +25,86 @@ from difftest.records.corpus import Corpus
     type=click.IntRange(min=1),
     default=TIMES,
     show_default=True,
-    help="How often each is run again.",
+    help="How often to run each finding again.",
 )
-@click.option(
-    "--known",
-    "ledger",
-    type=click.Path(path_type=Path),
-    default=LEDGER_FILE,
-    help="The ledger.  [default: the project's]",
-)
-@click.option("--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the CPUs]")
+@ledger_option
+@workers_option
 @json_option
 def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_json: bool) -> int:
-    """Run a campaign's findings again; exit status 1 when the ledger is out of date: an entry expired, or its fault is gone."""
-    entries, today = read_ledger(ledger), utc_today()
-    corpus = _corpus(folder)
-    found: list[Triaged] = []
-    if corpus.fingerprints():
-        from workers.backends import candidates
-        from workers.cluster import dispatch, start
+    """Run a campaign's findings again.
 
-        with start.cluster(None, workers) as count:
-            pool = dispatch.Pool(count)
-            backends = candidates(_backends(corpus))
-            campaign = Campaign(
-                name="triage", backends=backends, execute=pool.execute, corpus=corpus, workers=count
-            )
-            for one in triage(campaign, entries, today, times, most_ranks=most_ranks()):
-                found.append(one)
-                click.echo(_line(one), err=as_json)
-    if found and all(one.finding.status == Status.ERROR for one in found):
-        msg = f"no finding could be run again: {found[0].trouble}"
-        raise InfrastructureError(msg)
-    return _conclude(found, entries.expired(today), as_json=as_json)
-
-
-def _corpus(folder: Path) -> Corpus:
-    """The corpus in a campaign's folder, or the folder itself. `UsageError` when there is none, or it cannot be read."""
-    root = folder / "corpus" if (folder / "corpus").is_dir() else folder
-    if not root.is_dir():
-        msg = f"{str(folder)!r} holds no findings; give the folder of a campaign, such as runs/first"
-        raise UsageError(msg)
-    corpus = Corpus(root)
-    corpus.require_readable()
+    Exit status 1 when the ledger is out of date: an entry has expired, or the fault of an entry is gone.
+    """
+    known_faults, corpus = read_ledger(ledger), read_corpus(folder)
+    expired = known_faults.expired(utc_today())
     for fingerprint in corpus.fingerprints():
         check_ranks(corpus.simplest(fingerprint))
-    return corpus
-
-
-def _backends(corpus: Corpus) -> tuple[str, ...]:
-    """Those that the corpus has findings of and that there still are, also the ones that run on request only."""
-    there = plugins.names("workers.backends")
-    return tuple(
-        sorted(
-            {
-                finding.divergence.backend
-                for finding in corpus.findings()
-                if plugins.plain(finding.divergence.backend) in there
-            }
-        )
-    )
-
-
-def _conclude(found: list[Triaged], expired: tuple[Entry, ...], *, as_json: bool) -> int:
-    passing = [one for one in found if one.passes]
+    triaged = _triage(corpus, known_faults, times, workers, as_json=as_json) if corpus.fingerprints() else []
+    if triaged and all(one.finding.status == Status.ERROR for one in triaged):
+        msg = f"no finding could be run again: {triaged[0].trouble}"
+        raise InfrastructureError(msg)
+    passing = [one for one in triaged if one.passes]
     if as_json:
-        told = [_described(one) for one in found]
-        print_json(
-            {
-                "findings": told,
-                "expired": [_named(e) for e in expired],
-                "passing": [one.finding.fingerprint for one in passing],
-            }
-        )
+        _print_json(triaged, passing, expired)
     else:
-        counts = Counter(one.finding.status for one in found)
-        click.echo(
-            f"{len(found)} findings: "
-            + (", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run")
-        )
-        for one in passing:
-            click.echo(
-                f"passes unexpectedly: {one.finding.fingerprint}, which the ledger knows as {_of(one.entry)}"
-            )
-        for entry in expired:
-            click.echo(f"expired on {entry.expires}: {entry.fingerprint}, {_of(entry)}")
+        _print(triaged, passing, expired)
     return int(bool(passing or expired))
 
 
-def _of(entry: Entry | None) -> str:
+def _triage(
+    corpus: Corpus, ledger: Ledger, times: int, workers: int | None, *, as_json: bool
+) -> list[Triaged]:
+    """Runs every finding of the corpus again, and prints a line for each as it ends."""
+    from workers.backends import candidates
+
+    triaged = []
+    # A backend that lacks a package fails with its own findings, and not the whole triage: hence none is required.
+    with on_cluster(candidates(_backends(corpus)), workers=workers, required=()) as cluster:
+        campaign = cluster.campaign("triage", corpus)
+        for one in triage(campaign, ledger, utc_today(), times, most_ranks=most_ranks()):
+            triaged.append(one)
+            click.echo(_line(one), err=as_json)
+    return triaged
+
+
+def _backends(corpus: Corpus) -> tuple[str, ...]:
+    """The backends of the corpus's findings that still exist, including those that run on request only."""
+    existing = plugins.names("workers.backends")
+    backends = {finding.divergence.backend for finding in corpus.findings()}
+    return tuple(sorted(backend for backend in backends if plugins.plain(backend) in existing))
+
+
+def _print_json(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...]) -> None:
+    print_json(
+        {
+            "findings": [_described(one) for one in triaged],
+            "expired": [_described_entry(entry) for entry in expired],
+            "passing": [one.finding.fingerprint for one in passing],
+        }
+    )
+
+
+def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...]) -> None:
+    counts = Counter(one.finding.status for one in triaged)
+    statuses = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"
+    click.echo(f"{len(triaged)} findings: {statuses}")
+    for one in passing:
+        reason = _reason(one.entry)
+        click.echo(f"passes unexpectedly: {one.finding.fingerprint}, which the ledger knows as {reason}")
+    for entry in expired:
+        click.echo(f"expired on {entry.expires}: {entry.fingerprint}, {_reason(entry)}")
+
+
+def _reason(entry: Entry | None) -> str:
     return f"{entry.reason} ({entry.upstream})" if entry else ""
-
-
-def _named(entry: Entry) -> dict[str, str]:
-    return {
-        "fingerprint": entry.fingerprint,
-        "upstream": entry.upstream,
-        "reason": entry.reason,
-        "expires": str(entry.expires),
-    }
 
 
 def _line(one: Triaged) -> str:
     finding = one.finding
     back, times = finding.returned
-    told = [f"known: {one.entry.upstream}"] if one.entry else []
-    told += [f"now {name}" for name in one.now_shows] + ([one.trouble] if one.trouble else [])
-    return f"{finding.status:<10} {back}/{times}  {finding.fingerprint}  {'; '.join(told)}".rstrip()
+    notes = [f"known: {one.entry.upstream}"] if one.entry else []
+    notes += [f"now {name}" for name in one.now_shows] + ([one.trouble] if one.trouble else [])
+    return f"{finding.status:<10} {back}/{times}  {finding.fingerprint}  {'; '.join(notes)}".rstrip()
 
 
 def _described(one: Triaged) -> dict[str, Any]:
@@ -144,4 +118,13 @@ def _described(one: Triaged) -> dict[str, Any]:
         "known": one.entry.upstream if one.entry else None,
         "now_shows": list(one.now_shows),
         "trouble": one.trouble,
+    }
+
+
+def _described_entry(entry: Entry) -> dict[str, str]:
+    return {
+        "fingerprint": entry.fingerprint,
+        "upstream": entry.upstream,
+        "reason": entry.reason,
+        "expires": str(entry.expires),
     }

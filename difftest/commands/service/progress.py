@@ -1,4 +1,4 @@
-"""How far a campaign is: a bar on a terminal, one plain line every few seconds elsewhere. On standard error."""
+"""The progress of a campaign, on standard error: a bar on a terminal, one plain line every few seconds elsewhere."""
 
 import sys
 import time
@@ -11,14 +11,15 @@ from tqdm import tqdm
 from difftest.campaign.recording import Progress
 
 EVERY_SECONDS = 10.0
+"""How often a plain line is printed."""
 
 
 class Meter:
-    """Counts cases and findings as they come. `cases` is None when only the budget (in seconds) ends the campaign."""
+    """Counts cases and new findings. `cases` is None when only the budget, in seconds, ends the campaign."""
 
     def __init__(self, cases: int | None, budget: float | None) -> None:
         self._cases, self._budget = cases, budget
-        self._start = self._told = time.monotonic()
+        self._start = self._printed = time.monotonic()
         self._done = self._findings = 0
         self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
 
@@ -30,20 +31,17 @@ class Meter:
     ) -> None:
         self._bar.close()
 
-    def saw(self, progress: Progress) -> None:
-        """Counts one more case."""
+    def count(self, progress: Progress) -> None:
+        """Counts one more case and shows it."""
         self._done += 1
         self._findings += len(progress.new)
-        self._bar.set_postfix_str(
-            f"{self._findings} new findings{self._left()}"
-            if self._budget
-            else f"{self._findings} new findings"
-        )
+        left = self._left() if self._budget else ""  # tqdm itself estimates the time for a number of cases
+        self._bar.set_postfix_str(f"{self._findings} new findings{left}")
         self._bar.update()
         for finding in progress.new:
             self._bar.write(f"new finding {finding.fingerprint}: {finding.blame}", file=sys.stderr)
-        if self._bar.disable and time.monotonic() - self._told > EVERY_SECONDS:
-            self._told = time.monotonic()
+        if self._bar.disable and time.monotonic() - self._printed > EVERY_SECONDS:
+            self._printed = time.monotonic()
             click.echo(self._line(), err=True)
 
     def _line(self) -> str:
@@ -52,7 +50,7 @@ class Meter:
         return f"{self._done}{total} cases, {rate:.1f} a minute, {self._findings} new findings{self._left()}"
 
     def _left(self) -> str:
-        """The time until cases or budget run out, whichever is first."""
+        """The time until the cases are done or the budget is spent, whichever comes first; empty when there is neither limit."""
         elapsed = time.monotonic() - self._start
         left = [elapsed * (self._cases / self._done - 1)] if self._cases else []
         left += [self._budget - elapsed] if self._budget else []

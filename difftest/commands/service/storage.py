@@ -1,8 +1,8 @@
-"""Where a campaign's files go: a folder that is still there when the campaign has ended, or storage that has an address.
+"""Where a campaign writes: a folder that outlives the campaign, or storage with an address such as s3://bucket/runs.
 
-Storage is worked on in a folder of this machine, which is filled from it at the start and copied to it every minute and at the end: what a
-killed campaign had recorded is there, but for the last minute. Nothing keeps two machines from using one address at once: who runs
-several campaigns gives each its own.
+For storage, the campaign works in a temporary folder of this machine. The folder is filled from the storage at the start, and copied to
+it every minute and at the end. A campaign that is killed loses at most its last minute. Nothing stops two machines from using one address
+at once: give every campaign an address of its own.
 """
 
 import importlib
@@ -11,29 +11,52 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
 
+from difftest.commands.service.targets import campaign_corpus
 from difftest.errors import InfrastructureError, UsageError
+from difftest.records.corpus import Corpus
 
 COPIES = "working_dir_files"
 """Ray unpacks a job's working directory below a folder of this name, and removes it some time after the job."""
 
 EVERY_SECONDS = 60.0
-"""How often storage is brought up to date."""
+"""How often changed files are copied to storage."""
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command writes: `folder` on this machine; `name` is what the user called it, a folder or an address."""
+
+    folder: Path
+    name: str
+
+    @property
+    def corpus(self) -> Corpus:
+        """The campaign's corpus."""
+        return campaign_corpus(self.folder)
+
+    def prepared_corpus(self) -> Corpus:
+        """The corpus, after making sure that all of it can be read and that it can be written; `UsageError` if not."""
+        corpus = self.corpus
+        corpus.prepare()
+        corpus.require_readable()
+        return corpus
+
+
 class Out(click.ParamType[Path | str]):
-    """A folder, or an address that fsspec knows. A relative folder inside a Ray job's copy of its working directory is refused."""
+    """A folder, or an address that fsspec supports. A folder inside a Ray job's copy of its working directory is refused."""
 
     name = "folder"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:  # noqa: ANN401
-        """The folder or the address; wrong usage for a folder that will not stay."""
+        """The folder or the address; wrong usage for a folder that Ray would remove."""
         if _ADDRESS.match(str(value)):
             return str(value)
         out = Path(value)
@@ -48,16 +71,17 @@ class Out(click.ParamType[Path | str]):
 
 
 @contextmanager
-def placed(out: Path | str) -> Iterator[Path]:
-    """The folder to work in: `out` itself, or for an address a folder that is copied from and to it.
+def opened(out: Path | str) -> Iterator[Output]:
+    """Where to write: the folder `out` itself, or for an address a temporary folder that is copied from and to it.
 
-    `UsageError` for an address that cannot be used here, `InfrastructureError` when what is there cannot be read, or the end not be copied.
+    `UsageError` for an address that cannot be used here, `InfrastructureError` when the storage cannot be read, or cannot be written at
+    the end.
     """
     if isinstance(out, Path):
-        yield out
+        yield Output(out, str(out))
         return
     with tempfile.TemporaryDirectory() as above:
-        folder = Path(above) / (PurePosixPath(out).name or "runs")  # reports are called after it
+        folder = Path(above) / (PurePosixPath(out).name or "runs")  # the reports' title is the folder's name
         folder.mkdir()
         storage = _Storage(out, folder)
         storage.fetch()
@@ -65,7 +89,7 @@ def placed(out: Path | str) -> Iterator[Path]:
         thread = threading.Thread(target=storage.keep, args=(ended,), daemon=True)
         thread.start()
         try:
-            yield folder
+            yield Output(folder, out)
         finally:
             ended.set()
             thread.join()
@@ -74,7 +98,7 @@ def placed(out: Path | str) -> Iterator[Path]:
 
 
 class _Storage:
-    """An address, and the folder of this machine that stands for it."""
+    """An address, and the folder of this machine that mirrors it."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self._address, self._folder = address, folder
@@ -87,7 +111,7 @@ class _Storage:
         self._root = root.rstrip("/")
 
     def fetch(self) -> None:
-        """Fills the folder with what is there."""
+        """Copies all files of the storage into the folder; `InfrastructureError` when they cannot be read."""
         try:
             for name in self._files.find(self._root) if self._files.exists(self._root) else ():
                 within = PurePosixPath(name.removeprefix(self._root).lstrip("/"))
@@ -100,7 +124,10 @@ class _Storage:
             raise InfrastructureError(msg) from error
 
     def keep(self, ended: threading.Event) -> None:
-        """Sends what is new now and then; what could not be sent is tried again, and is an error only at the end."""
+        """Copies changed files to the storage every minute, until `ended`.
+
+        A failure is only printed, because the next copy, or the one at the end, tries again.
+        """
         while not ended.wait(EVERY_SECONDS):
             try:
                 self.send()
@@ -108,7 +135,10 @@ class _Storage:
                 click.echo(f"difftest: {error}", err=True)
 
     def send(self) -> None:
-        """Copies every file that changed since it was copied last; those that are being written have a dot before their names."""
+        """Copies every file that changed since its last copy; `InfrastructureError` when that fails.
+
+        Files whose names begin with a dot are left out: they are still being written.
+        """
         try:
             for file in sorted(self._folder.rglob("*")):
                 if file.name.startswith(".") or not file.is_file():

@@ -1,0 +1,106 @@
+"""How a campaign's command ends: the reports, the printed result or JSON object, and the exit status."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from difftest.commands.service.output import print_json
+from difftest.commands.service.request import Request
+from difftest.commands.service.storage import Output
+from difftest.commands.service.tally import Tally, known_upstream
+from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.ledger import Entry, Ledger
+from difftest.judge.outcome import Symptom
+from difftest.records import resume
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
+
+
+def conclude(
+    request: Request, output: Output, tally: Tally, ledger: Ledger, entries: Mapping[str, Any] | None = None
+) -> int:
+    """Writes the reports, prints the result and returns the exit status. What `ledger` knows counts as not new.
+
+    The JSON object has `entries` too. The new findings are announced hereby, and are not new to the next command.
+    `InfrastructureError` when no case could be run, `UsageError` when no backend supports any of them.
+    """
+    upstream = known_upstream(output.corpus, ledger, tally)
+    unknown = _keep_upstream(output.corpus, tally, upstream)
+    files = _write_reports(request, output)
+    if request.as_json:
+        print_json(_summary(request, output, tally, upstream) | dict(entries or {}))
+    else:
+        _print(tally, files, upstream)
+    _require_compared(tally)
+    resume.mark_announced(output.corpus, tally.new)
+    failures = {"new": unknown, "any": tally.findings, "infra": tally.trouble, "never": ()}
+    return int(bool(failures[request.fail_on]))
+
+
+def _keep_upstream(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> set[str]:
+    """Keeps with each finding its entry's issue; returns the fingerprints of those that count as new.
+
+    A finding whose entry no longer counts is new again. A hang that came back in none of its repetitions is not: a busy machine causes
+    those too.
+    """
+    unknown = tally.new.keys() - upstream.keys()
+    for name, finding in tally.findings.items():
+        issue = upstream[name].upstream if name in upstream else ""
+        if finding.upstream != issue:
+            corpus.amend(name, upstream=issue)
+            unknown |= {name} - upstream.keys()
+    return unknown - {name for name, finding in tally.new.items() if _hung_once(finding)}
+
+
+def _hung_once(finding: Finding) -> bool:
+    return finding.divergence.symptom is Symptom.HANG and not finding.stable[0]
+
+
+def _write_reports(request: Request, output: Output) -> list[str]:
+    """Writes the reports; returns their names for the user."""
+    from reports.write import DEFAULT_FORMATS, write
+
+    files = write(output.folder, (*DEFAULT_FORMATS, *request.formats))
+    return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
+
+
+def _require_compared(tally: Tally) -> None:
+    """`InfrastructureError` when no case could be run, `UsageError` when no backend supports any of them."""
+    if tally.trouble and not tally.runs:
+        msg = f"no case could be run: {tally.trouble[0]}"
+        raise InfrastructureError(msg)
+    if tally.runs and not (tally.compared or tally.resumed):
+        msg = (
+            f"nothing was compared: no backend supports any of the {tally.cases} cases "
+            "(`difftest support` shows which backend supports which path)"
+        )
+        raise UsageError(msg)
+
+
+def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[str, Entry]) -> dict[str, Any]:
+    return {
+        "seed": request.seed,
+        "cases": tally.cases,
+        "resumed": tally.resumed,
+        "runs": tally.runs,
+        "new": sorted(tally.new),
+        "known": sorted(tally.recurring),
+        "trouble": tally.trouble,
+        "seconds": round(tally.seconds, 1),
+        "out": output.name,
+        "upstream": {name: entry.upstream for name, entry in sorted(upstream.items())},
+    }
+
+
+def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) -> None:
+    before = f" after {tally.resumed} recorded before" if tally.resumed else ""
+    head = f"{tally.cases} cases, {tally.runs} runs{before} in {tally.seconds:.0f} s"
+    click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
+    for mark, findings in (("new", tally.new), ("known", tally.recurring)):
+        for name, finding in sorted(findings.items()):
+            issue = f"known upstream: {upstream[name].upstream}; " if name in upstream else ""
+            click.echo(f"  {mark:<5} {name}  {finding.blame}; {issue}{finding.divergence.detail}")
+    for problem in dict.fromkeys(tally.trouble):
+        click.echo(f"  infrastructure: {problem}")
+    click.echo(f"reports: {', '.join(files)}")

@@ -1,0 +1,83 @@
+"""A campaign of generated cases: what defines it, its machine and backends, and the loop over its cases with a progress meter."""
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from difftest import plugins
+from difftest.campaign.campaign import Campaign
+from difftest.campaign.run import run
+from difftest.cases.case import Case
+from difftest.commands.service.cluster import on_cluster
+from difftest.commands.service.progress import Meter
+from difftest.commands.service.request import CampaignRequest
+from difftest.commands.service.tally import Tally
+from difftest.findings.ledger import Ledger, guarded, utc_today
+from difftest.records.corpus import Corpus
+from difftest.records.definition import Definition, versions
+from difftest.records.resume import Recorded
+
+
+def define(request: CampaignRequest) -> Definition:
+    """What defines the requested campaign: an equal definition continues it."""
+    from workers.backends import candidates
+    from workers.cluster import environments
+
+    backends = tuple(sorted(candidates(request.backends)))
+    return Definition(
+        seed=request.seed,
+        paths=tuple(sorted(request.paths or plugins.names("generators.paths"))),
+        backends=backends,
+        max_world_size=request.max_world_size,
+        twice_every=request.twice_every,
+        versions=versions(),
+        where=environments.chosen(backends),
+    )
+
+
+@contextmanager
+def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger) -> Iterator[Campaign]:
+    """The requested campaign on a cluster, without the cases that `ledger` keeps from its backends."""
+    from workers.backends import candidates
+
+    backends = candidates(request.backends)
+    with on_cluster(backends, workers=request.workers, address=request.address) as cluster:
+        yield cluster.campaign(
+            define(request).name,
+            corpus,
+            backends=guarded(backends, ledger, utc_today()),
+            twice_every=request.twice_every,
+        )
+
+
+def run_cases(campaign: Campaign, request: CampaignRequest, recorded: Recorded) -> Tally:
+    """Runs the requested cases that are not `recorded`, and shows the progress on standard error."""
+    present = set(campaign.corpus.fingerprints())
+    recurring = {name: campaign.corpus.finding(name) for name in recorded.sightings if name in present}
+    tally, began = Tally(resumed=len(recorded.cases), recurring=recurring), time.monotonic()
+    if recorded.cases:
+        click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
+    most = request.most_cases
+    left = None if most is None else most - sum(index < most for index, _ in recorded.cases)
+    with Meter(left, request.budget) as meter:
+        for progress in run(campaign, generated_cases(request), recorded):
+            tally.count(progress)
+            meter.count(progress)
+    tally.seconds = time.monotonic() - began
+    return tally
+
+
+def generated_cases(request: CampaignRequest) -> Iterator[tuple[int, Case]]:
+    """The requested cases with their indices, drawn as they are needed, until their number or the budget is reached."""
+    from generators.cases import case_at
+
+    end = time.monotonic() + request.budget if request.budget else float("inf")
+    most = request.most_cases
+    paths = request.paths or None
+    for index in itertools.count() if most is None else range(most):
+        if time.monotonic() > end:
+            return
+        yield index, case_at(request.seed, index, paths=paths, max_world_size=request.max_world_size)

@@ -1,0 +1,101 @@
+"""One night: earlier findings are run again, then new cases while there is time, then the new findings again."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+
+from difftest.campaign.campaign import Campaign
+from difftest.commands.service.generated_cases import run_cases
+from difftest.commands.service.ranks import most_ranks
+from difftest.commands.service.request import CampaignRequest
+from difftest.commands.service.tally import Tally
+from difftest.findings.ledger import Ledger, utc_today
+from difftest.findings.triage import Status, Triaged, triage
+from difftest.records.finding import Finding
+from difftest.records.resume import Recorded
+
+RECHECK_SHARE = 0.5
+"""The largest share of the budget for earlier findings; those that it does not reach are the first of the next night."""
+
+RECHECKS = 1
+"""How often an earlier finding is run again; a new one is run as often as by `difftest triage`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Night:
+    """The results of a night: earlier findings that were `rechecked`, the number `left`, the new cases, and the new findings' triage."""
+
+    rechecked: list[Triaged] = field(default_factory=list)
+    left: int = 0
+    tally: Tally = field(default_factory=Tally)
+    triaged: list[Triaged] = field(default_factory=list)
+
+    @property
+    def trouble(self) -> list[str]:
+        """What infrastructure failed: cases, and findings that could not be run again."""
+        findings = (*self.rechecked, *self.triaged)
+        return self.tally.trouble + [one.trouble for one in findings if one.finding.status == Status.ERROR]
+
+    def entries(self) -> dict[str, Any]:
+        """The night's entries of the JSON object."""
+        return {
+            "replayed": _statuses(self.rechecked),
+            "left": self.left,
+            "triaged": _statuses(self.triaged),
+            "passing": [one.finding.fingerprint for one in self.rechecked if one.passes],
+            "trouble": self.trouble,
+        }
+
+    def summary(self) -> str:
+        """What became of the earlier findings, in one line."""
+        counts = Counter(one.finding.status for one in self.rechecked)
+        statuses = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status]) or "none"
+        left = f"; {self.left} left for the next night" if self.left else ""
+        return f"ran {len(self.rechecked)} earlier findings again: {statuses}{left}"
+
+
+def run_night(campaign: Campaign, ledger: Ledger, request: CampaignRequest, recorded: Recorded) -> Night:
+    """One night on the campaign's machine and corpus, within the request's budget."""
+    budget = request.budget or 0.0
+    began, night = time.monotonic(), Night()
+    due = _due(campaign)
+    for one in triage(campaign, ledger, utc_today(), RECHECKS, due, most_ranks=most_ranks()):
+        night.rechecked.append(one)
+        click.echo(_line("again", one), err=request.as_json)
+        if time.monotonic() - began > RECHECK_SHARE * budget:
+            break
+    night.left = len(due) - len(night.rechecked)
+    rest = max(1.0, budget - (time.monotonic() - began))
+    night.tally = run_cases(campaign, replace(request, budget=rest), recorded)
+    new = night.tally.new.values()
+    for one in triage(campaign, ledger, utc_today(), findings=new, most_ranks=most_ranks()):
+        night.triaged.append(one)
+        night.tally.new[one.finding.fingerprint] = one.finding
+        click.echo(_line("new", one), err=request.as_json)
+    return night
+
+
+def _due(campaign: Campaign) -> list[Finding]:
+    """The findings that can be run again here, those whose last check is the oldest first."""
+    findings = (finding for finding in campaign.corpus.findings() if _runs_here(campaign, finding))
+    return sorted(findings, key=lambda finding: (finding.checked, finding.fingerprint))
+
+
+def _runs_here(campaign: Campaign, finding: Finding) -> bool:
+    """Whether the finding's backend is among the night's and supports its case, which is not quarantined and not too large."""
+    case = campaign.corpus.simplest(finding.fingerprint)
+    backend = campaign.backends.get(finding.divergence.backend)
+    return backend is not None and case.world_size <= most_ranks() and not backend.unsupported(case)
+
+
+def _statuses(triaged: Iterable[Triaged]) -> dict[str, str]:
+    return {one.finding.fingerprint: one.finding.status for one in triaged}
+
+
+def _line(mark: str, one: Triaged) -> str:
+    back, times = one.finding.returned
+    return f"  {mark:<5} {one.finding.status:<10} {back}/{times}  {one.finding.fingerprint}"

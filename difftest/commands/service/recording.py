@@ -1,0 +1,91 @@
+"""Recording a bundle: every run of a campaign is kept before it is compared, and its cases run unsharded as well."""
+
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.run import run
+from difftest.cases.case import Case
+from difftest.errors import InfrastructureError
+from difftest.judge.outcome import Outcome
+from difftest.records.bundle import EVIDENCE, Recorder, Who
+from difftest.records.corpus import Corpus
+
+
+class Recording:
+    """Runs cases in child processes of this one, at most `workers` at a time in all threads together, and keeps every outcome.
+
+    `cases` and `runs` count what was recorded; `trouble` says which runs infrastructure failed.
+    """
+
+    def __init__(self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int) -> None:
+        self._free, self._lock = threading.BoundedSemaphore(workers), threading.Lock()
+        self._recorder, self._backends, self._workers = recorder, backends, workers
+        self._indices: dict[str, int] = {}
+        self._executed: set[tuple[str, str]] = set()
+        self._done: list[tuple[Case, str]] = []
+        self.trouble: list[str] = []
+        self.cases = self.runs = 0
+
+    def record(self, cases: Iterable[tuple[int, Case]]) -> None:
+        """Runs all cases beside the oracle, as a campaign does, and then each of them on one device."""
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = Corpus(Path(folder))
+            corpus.prepare()
+            campaign = Campaign(
+                name="record",
+                backends=self._backends,
+                execute=self._execute,
+                corpus=corpus,
+                workers=self._workers,
+            )
+            for progress in run(campaign, self._numbered(cases)):
+                self._count(progress.result)
+        with ThreadPoolExecutor(self._workers) as threads:
+            list(threads.map(self._run_unsharded, self._done))
+
+    def _numbered(self, cases: Iterable[tuple[int, Case]]) -> Iterator[tuple[int, Case]]:
+        """The cases, whose indices are remembered: cases with an index are the campaign's own."""
+        for index, case in cases:
+            self._indices[case.id] = index
+            yield index, case
+
+    def _count(self, result: CaseResult) -> None:
+        """Counts a case that ran on the backends which support it, except for the runs that infrastructure failed."""
+        if result.trouble:
+            self.trouble.append(f"case {result.case.id}: {result.trouble}")
+        if result.runs:
+            self.cases += 1
+            self._done += [(result.case, name) for name in result.runs if name != ORACLE]
+
+    def _execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """One run, kept before it is compared with anything."""
+        from workers.isolate import sandbox
+
+        with self._free:
+            outcome = sandbox.run(case, backend, options=options)
+        index = self._indices.get(case.id, EVIDENCE)
+        self._recorder.keep(index, case, self._traits(backend), options, outcome)
+        with self._lock:
+            self._executed.add((case.id, backend))
+            self.runs += 1
+        return outcome
+
+    def _traits(self, backend: str) -> Who:
+        traits = self._backends.get(backend)
+        return (backend, traits.SIDE, traits.FRAMEWORK) if traits else (ORACLE, ORACLE, "")
+
+    def _run_unsharded(self, done: tuple[Case, str]) -> None:
+        """Runs a case on one device, once on each backend: the blame of another machine's findings needs it."""
+        single, backend = done[0].unsharded(), done[1]
+        for name in (ORACLE, backend):
+            supported = name == ORACLE or not self._backends[name].unsupported(single)
+            if supported and (single.id, name) not in self._executed:
+                try:
+                    self._execute(single, name, {})
+                except InfrastructureError as error:
+                    self.trouble.append(f"case {single.id} on {name}: {error}")

@@ -1,0 +1,58 @@
+"""What a command was given, as typed data: the options that all commands with a campaign share.
+
+The fields have the names of click's parameters, so that a command makes its request of them directly. A command with other options has a
+request of its own in its file.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+CASES = 40
+"""How many cases a campaign has when neither a number nor a budget is given."""
+
+TWICE_EVERY = 8
+"""How often a case is run twice: a second run shows nondeterminism, and costs as much as the first."""
+
+FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A campaign with reports: where they go, which faults are known, and what makes the exit status 1.
+
+    `out` is a folder or an address (`difftest.commands.service.storage`). `formats` are written in addition to the usual ones. `seed` is
+    None for runs that were not generated here.
+    """
+
+    out: Path | str
+    ledger: Path
+    fail_on: FailOn
+    as_json: bool
+    formats: tuple[str, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRequest(Request):
+    """A campaign of generated cases. `budget` is in seconds; empty `paths` and `backends` mean all of them.
+
+    `workers` and `address` are None for this machine's CPUs, and for a cluster that is started on it. Every `twice_every`th case is run
+    twice, none if 0. `fresh` runs every case again.
+    """
+
+    seed: int
+    cases: int | None = None
+    budget: float | None = None
+    paths: tuple[str, ...] = ()
+    backends: tuple[str, ...] = ()
+    max_world_size: int
+    workers: int | None = None
+    address: str | None = None
+    twice_every: int
+    fresh: bool = False
+
+    @property
+    def most_cases(self) -> int | None:
+        """The largest number of cases; None if only the budget limits it."""
+        return self.cases or (None if self.budget else CASES)
