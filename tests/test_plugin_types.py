@@ -1,0 +1,121 @@
+"""mypy holds every plug-in to its folder's Protocol, and refuses one that breaks it.
+
+Runs mypy with the project's configuration: once over an assignment of every plug-in, and once over copies that were broken.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rooms import PACKAGES, ROOT
+
+from difftest import plugins
+
+pytestmark = pytest.mark.slow
+
+LOADS = "plugins.load(__name__"
+"""What the loader of a plug-in folder calls."""
+
+PLANTED = "workers.faults"
+"""A file there holds decorated functions instead of a module's names: it has no Protocol, its decorator is typed."""
+
+BROKEN = {
+    "order": ("difftest.judge.checks", "loss", r"ORDER = 4", 'ORDER = "four"'),
+    "script": ("difftest.judge.checks", "finite", r'"nonfinite"}', '"infinite"}'),
+    "traits": ("difftest.judge.checks", "replicas", r"COMPARES_RANKS = True\n", ""),
+    "ablations": ("difftest.findings.ablations", "dtype", r"asked: Asked", "asked: int"),
+    "simplifications": ("difftest.reduce.simplifications", "mesh", r"\(one_device, ", "(1, "),
+    "command": ("difftest.commands", "support", r"def command\(", "def support("),
+    "path": ("generators.paths", "data_parallel", r"mesh: Mesh, purpose", "grid: Mesh, purpose"),
+    "backend": ("workers.backends", "oracle", r"PROFILE = .*\n", ""),
+    "processes": (
+        "workers.backends",
+        "oracle",
+        r"-> int:\n(.*)\n    return 1",
+        r'-> str:\n\1\n    return "1"',
+    ),
+    "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
+    "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
+}
+"""Folder, plug-in, and what is replaced in a copy of it."""
+
+
+def folders() -> dict[str, str]:
+    """Every plug-in folder with its Protocol; a folder is one when its loader finds plug-ins beside itself."""
+    found = {}
+    for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")):
+        text = file.read_text()
+        if LOADS in text:
+            package = ".".join(file.parent.relative_to(ROOT).parts)
+            protocols = re.findall(r"^class (\w+)\(Protocol\)", text, re.MULTILINE)
+            assert len(protocols) == (package != PLANTED), (
+                f"{file} has the Protocols {protocols}; expected one"
+            )
+            found[package] = protocols[0] if protocols else ""
+    return found
+
+
+def assignments(package: str, protocol: str, name: str, module: str) -> Iterator[str]:
+    """The lines that assign one plug-in, imported as `module`, to its Protocol."""
+    yield f"import {package}\nimport {module}"
+    if protocol:
+        yield f"{name}: {package}.{protocol} = {module}"
+        return
+    tree = ast.parse(plugins.file(package, name).read_text())
+    planted = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
+    assert planted or name.startswith("_"), f"{name} plants nothing"
+    for fault in planted:
+        yield f"{name}_{fault}: {package}.PlantedFault = {module}.{fault}"
+
+
+def errors(*files: Path) -> list[str]:
+    """The lines of mypy that name an error in `files` or in what they import."""
+    command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode in {0, 1}, done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if " error: " in line]
+
+
+def test_every_folder_with_plugins_has_a_protocol_and_a_broken_copy() -> None:
+    assert set(folders()) == {package for package, *_ in BROKEN.values()}
+
+
+def test_every_plugin_satisfies_its_folders_protocol(tmp_path: Path) -> None:
+    files = []
+    for package, protocol in folders().items():
+        assert plugins.names(package)
+        lines = [
+            line
+            for name in plugins.names(package)
+            for line in assignments(package, protocol, name, f"{package}.{name}")
+        ]
+        files.append(tmp_path / f"all_{package.replace('.', '_')}.py")
+        files[-1].write_text("\n".join(lines) + "\n")
+    assert not errors(*files)
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The errors in copies of plug-ins, each broken in one place but for the first, which is a copy as it is."""
+    folder = tmp_path_factory.mktemp("broken")
+    copies = {"intact": ("difftest.judge.checks", "loss", r"\A", ""), **BROKEN}
+    for copy, (package, name, pattern, replacement) in copies.items():
+        text, times = re.subn(pattern, replacement, plugins.file(package, name).read_text(), count=1)
+        assert times == 1, f"{name} in {package} has no {pattern!r} any more"
+        (folder / f"copy_{copy}.py").write_text(text)
+        lines = assignments(package, folders()[package], name, f"copy_{copy}")
+        (folder / f"use_{copy}.py").write_text("\n".join(lines) + "\n")
+    return errors(*sorted(folder.iterdir()))
+
+
+@pytest.mark.parametrize("copy", BROKEN)
+def test_a_broken_plugin_is_refused(copy: str, refused: list[str]) -> None:
+    assert [line for line in refused if re.search(rf"(use|copy)_{copy}\.py:", line)]
+
+
+def test_an_intact_copy_is_not_refused(refused: list[str]) -> None:
+    assert not [line for line in refused if "_intact.py" in line]
