@@ -4,22 +4,13 @@ The one idea: most bugs need two things at once, so a case is worth the pairs of
 afresh every `BLOCK` cases: what is chosen at an index then depends on its block alone, whoever asks and whatever was asked before.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from difftest.cases.case import Case
-from difftest.cases.layers import (
-    Activation,
-    Attention,
-    Collective,
-    FlashAttention,
-    Linear,
-    Redistribute,
-    walk,
-)
-from difftest.cases.layout import Placements, Shard, uneven_axes
+from difftest.cases.layers import walk
+from difftest.cases.layout import uneven_axes
 
 BLOCK = 100
 POOL = 8
@@ -78,7 +69,7 @@ def _layout_features(case: Case) -> Iterator[str]:
         yield f"placed {' '.join(map(str, placements))}"
     if _cuts_unevenly(case):
         yield "uneven parameters"
-    if case.data.batch % max(1, len(layout.batch_axes) and _ranks(layout.batch, case)):
+    if case.data.batch % layout.data_ranks:
         yield "uneven batch"
 
 
@@ -89,51 +80,10 @@ def _cuts_unevenly(case: Case) -> bool:
     )
 
 
-def _ranks(placements: Placements, case: Case) -> int:
-    """Into how many pieces `placements` cut."""
-    product = 1
-    for placement, parts in zip(placements, case.layout.mesh.shape, strict=True):
-        product *= parts if isinstance(placement, Shard) else 1
-    return product
-
-
 def _model_features(case: Case) -> Iterator[str]:
     for _, layer in walk(case.model.layers):
         yield type(layer).__name__
-        match layer:
-            case Activation():
-                yield layer.function
-            case Linear(tied=True):
-                yield "tied"
-            case Attention():
-                yield "causal" if layer.causal else "not causal"
-                yield f"{'grouped' if layer.kv_heads < layer.heads else 'equal'} heads"
-                yield f"segments {layer.segments}"
-            case FlashAttention():
-                yield from _flash_features(layer)
-            case Collective():
-                yield from _collective_features(layer)
-            case Redistribute():
-                yield f"moved by {layer.by}"
-                yield f"moved to {' '.join(map(str, layer.dims))}"
-            case _:
-                continue
-
-
-def _flash_features(layer: FlashAttention) -> Iterator[str]:
-    yield f"flash causal {layer.causal}"
-    yield f"flash segments {layer.segments}"
-    yield f"flash bias {layer.bias}"
-    yield f"flash scale {'given' if layer.scale else 'usual'}"
-    yield f"flash length {layer.length}, {'as many' if layer.keys == layer.length else 'fewer'} keys"
-    yield f"flash head_dim {layer.head_dim}"
-
-
-def _collective_features(layer: Collective) -> Iterator[str]:
-    yield f"{layer.operation} {layer.form}"
-    yield f"{layer.operation} {layer.reduction}"
-    yield f"factor {layer.factor:g}"
-    yield "groups" if layer.ranks < math.prod(layer.mesh) else "all ranks"
+        yield from layer.features()
 
 
 def _training_features(case: Case) -> Iterator[str]:

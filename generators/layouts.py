@@ -12,17 +12,14 @@ from typing import Literal, TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.cases.layers import (
-    Activation,
-    Attention,
-    Conv,
-    Embedding,
-    Layer,
-    Linear,
-    Residual,
-    shapes,
-    walk,
-)
+from difftest.cases.layer import Layer
+from difftest.cases.layers import walk
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError
@@ -120,8 +117,8 @@ def _others(draw: st.DrawFn, *, model: Model, size: int, cuts: Mapping[str, Cut]
 
 def _own_placements(*, layer: Layer, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """What the parameters of one layer itself get, by torch's names."""
-    whole: ByParameter = dict.fromkeys(shapes(layer), Replicate())
-    by_dim0: ByParameter = dict.fromkeys(shapes(layer), Shard(0))
+    whole: ByParameter = dict.fromkeys(layer.shapes(), Replicate())
+    by_dim0: ByParameter = dict.fromkeys(layer.shapes(), Shard(0))
     match layer:
         case Linear():
             by_rows = {**whole, "weight": Shard(1)} if "weight" in whole else whole

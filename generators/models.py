@@ -12,23 +12,20 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.cases.layers import (
-    Activation,
-    Attention,
-    Conv,
-    Dropout,
-    Embedding,
-    FlashAttention,
-    Layer,
-    LayerNorm,
-    Linear,
-    Redistribute,
-    Residual,
-    RMSNorm,
-    width_out,
-)
+from difftest.cases.layer import Layer
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.dropout import Dropout
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Mesh
-from difftest.cases.model import Model
+from difftest.cases.model import Model, width_out
 from generators.chances import mixed, sometimes, weighted
 
 MOST_PARAMETERS = 20_000

@@ -16,17 +16,8 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case, DType, Regime, Training
 from difftest.cases.exactness import inexact
-from difftest.cases.layers import (
-    Attention,
-    Collective,
-    Conv,
-    FlashAttention,
-    LayerNorm,
-    Linear,
-    Residual,
-    RMSNorm,
-    walk,
-)
+from difftest.cases.layers import walk
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Layout, Mesh, chunk
 from difftest.cases.model import Model
 from generators.chances import sometimes, weighted
@@ -90,7 +81,7 @@ def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[R
         return st.just("exact")
     if purpose == "learnable":
         return st.just("normal")
-    attends = any(isinstance(layer, Attention | FlashAttention) for _, layer in walk(model.layers))
+    attends = any(layer.ATTENTION_QUERIES for _, layer in walk(model.layers))
     if model.tokens:
         return st.just("normal")
     sharp: tuple[tuple[int, Regime], ...] = ((4, "sharp"),) if attends and dtype != "float16" else ()
@@ -105,12 +96,10 @@ def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[R
 
 def keeps_large_finite(model: Model) -> bool:
     """Whether large inputs stay far from overflow: a norm rescales them, or few layers multiply them and no softmax is fed."""
-    kinds = [type(layer) for _, layer in walk(model.layers)]
-    growing = sum(kind in (Linear, Conv) for kind in kinds)
-    return (
-        LayerNorm in kinds
-        or RMSNorm in kinds
-        or (not {Attention, FlashAttention} & set(kinds) and growing <= MOST_LAYERS_UNNORMED)
+    layers = [layer for _, layer in walk(model.layers)]
+    growing = sum(layer.MAGNITUDE == "grows" for layer in layers)
+    return any(layer.MAGNITUDE == "rescales" for layer in layers) or (
+        not any(layer.ATTENTION_QUERIES for layer in layers) and growing <= MOST_LAYERS_UNNORMED
     )
 
 
@@ -137,7 +126,7 @@ def trainings(draw: st.DrawFn, *, model: Model, purpose: Purpose, dtype: DType, 
 
 def has_blocks(*, model: Model) -> bool:
     """Whether there is something to be computed again in the backward pass."""
-    return any(isinstance(layer, Residual) for layer in model.layers)
+    return any(layer.held is not None for layer in model.layers)
 
 
 @st.composite
@@ -214,8 +203,8 @@ def batches(*, model: Model, layout: Layout, training: Training, exact: bool = F
         if exact
         else min(MOST_ROWS, MOST_SCORES // max(1, training.steps * scores(model=model)))
     )
-    collective = any(isinstance(layer, Collective) for layer in model.layers)
-    return batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not collective).map(
+    between = any(layer.BETWEEN_RANKS for layer in model.layers)
+    return batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not between).map(
         lambda rows: rows * accumulation
     )
 

@@ -4,7 +4,9 @@ from real_runs import greatest_relative_error
 from samples import a_case
 
 from difftest.cases.case import Case, Data, DType, Training
-from difftest.cases.layers import FlashAttention, Linear, Residual
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Placements, Replicate, Shard
 from difftest.judge.outcome import Outcome
 

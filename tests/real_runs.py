@@ -5,7 +5,7 @@ import psutil
 
 from difftest import plugins
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import Linear
+from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.judge.comparator import compare

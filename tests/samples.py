@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from difftest.cases import numbers
 from difftest.cases.case import Case, Data, DType, Training
-from difftest.cases.layers import Activation, Layer, Linear
+from difftest.cases.layer import Layer
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
 from difftest.cases.model import Model
 from difftest.judge.events import Events

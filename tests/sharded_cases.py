@@ -1,7 +1,14 @@
 """Cases on the layouts that XLA's backends are tested with."""
 
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import Activation, Attention, Conv, Embedding, LayerNorm, Linear, Residual, RMSNorm
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
 

@@ -14,7 +14,8 @@ from samples import DEEP, a_case, a_failure, candidate, oracle, tensor_parallel_
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case, Training
 from difftest.cases.flags import SAME_PRECISION
-from difftest.cases.layers import FlashAttention, Linear
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.linear import Linear
 from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from samples import a_case
 
-from difftest.cases.layers import Collective
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Shard
 from difftest.judge.outcome import Stage, Symptom
 from generators.cases import case_at

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from samples import DEEP, a_case, tensor_parallel_case
 
 from difftest.cases.case import SCHEMA, Case, Data, Training
-from difftest.cases.layers import Attention, Conv, Embedding, Layer, LayerNorm, Linear, Residual, RMSNorm
+from difftest.cases.layer import Layer
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import AXIS_NAMES, Replicate, Shard
 from difftest.errors import UsageError
 

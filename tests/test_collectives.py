@@ -10,7 +10,8 @@ from samples import a_case
 
 from difftest.cases.case import Case, Data
 from difftest.cases.exactness import inexact
-from difftest.cases.layers import Collective, Linear
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh, Shard
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from workers.backends import torch_dtensor, torch_fsdp, torch_tp, xla_dtensor, xla_tp

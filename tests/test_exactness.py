@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 from samples import DEEP, EXACT, a_case, train
 
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.exactness import Range, inexact
-from difftest.cases.layers import Activation, Collective, Embedding, Layer, LayerNorm, Linear, Redistribute
+from difftest.cases.exactness import inexact
+from difftest.cases.layer import Layer
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Shard
+from difftest.cases.ranges import Range
 
 RELU = Activation(function="relu")
 SUMMED = Collective(operation="all_reduce", width=4, mesh=(2,), factor=0.5)

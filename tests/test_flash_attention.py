@@ -12,7 +12,11 @@ from samples import a_case
 
 from difftest import installed
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import Embedding, FlashAttention, LayerNorm, Linear, Residual
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import TORCH_KERNELS, SdpaKernel
 from difftest.judge.comparator import compare

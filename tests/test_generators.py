@@ -19,7 +19,10 @@ from difftest import plugins
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
-from difftest.cases.layers import Attention, Conv, Linear, walk
+from difftest.cases.layers import walk
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import MOST_RANKS, Shard, local_slices
 from difftest.errors import UsageError
 from generators import cases as generated

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from difftest.cases.layers import Attention, Layer, Linear, RMSNorm
+from difftest.cases.layer import Layer
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Mesh, Shard, local_slices
 from difftest.cases.model import Model
 from generators import training

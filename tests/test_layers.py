@@ -5,7 +5,12 @@ import pytest
 from samples import a_case
 
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import Collective, Dropout, FlashAttention, Layer, Linear, Redistribute, shapes
+from difftest.cases.layer import Layer
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.dropout import Dropout
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Layout, Mesh, Shard, replicated
 from difftest.cases.model import Model
 from difftest.cases.numbers import batch
@@ -32,7 +37,7 @@ def with_layers(*layers: Layer, rows: int = 8, **options: object) -> Case:
 
 
 def test_flash_attention_owns_projections_to_its_heads_and_a_bias_for_every_pair_of_positions() -> None:
-    assert shapes(FLASH) == {
+    assert FLASH.shapes() == {
         "q.weight": (256, 16),
         "k.weight": (256, 16),
         "v.weight": (256, 16),

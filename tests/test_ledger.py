@@ -13,7 +13,10 @@ from difftest import plugins
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Data, Training
-from difftest.cases.layers import Activation, Conv, Linear, RMSNorm
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.request import FailOn, Request

@@ -14,7 +14,10 @@ from samples import oracle as truth
 
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
-from difftest.cases.layers import Activation, Attention, Linear, Residual
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.findings.localise import MODULE, VARIABLE, called, first_beyond, locate
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Outcome, Sharded, Stage, Trace

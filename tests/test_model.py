@@ -2,21 +2,18 @@
 
 import pytest
 
-from difftest.cases.layers import (
-    Activation,
-    Attention,
-    Conv,
-    Embedding,
-    Layer,
-    LayerNorm,
-    Linear,
-    Residual,
-    RMSNorm,
-    fan_in,
-    shapes,
-    walk,
-)
+from difftest.cases.layer import Layer
+from difftest.cases.layers import walk
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.model import Model
+from difftest.cases.numbers import fan_in
 
 ATTENTION = Attention(width=8, heads=4, kv_heads=2)
 BLOCK = Model(
@@ -62,8 +59,8 @@ def test_walk_gives_a_block_before_what_it_holds() -> None:
 
 
 def test_layers_that_hold_others_have_no_parameters_of_their_own() -> None:
-    assert shapes(Residual(layers=(Linear(inputs=2, outputs=2),))) == {}
-    assert shapes(Activation(function="gelu")) == {}
+    assert Residual(layers=(Linear(inputs=2, outputs=2),)).shapes() == {}
+    assert Activation(function="gelu").shapes() == {}
 
 
 def test_fan_in_counts_the_inputs_of_one_output() -> None:

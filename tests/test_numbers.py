@@ -9,7 +9,10 @@ from samples import DEEP, a_case
 
 from difftest.cases import numbers
 from difftest.cases.case import Case, Data, DType, Training
-from difftest.cases.layers import Activation, Attention, Embedding, Linear
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.linear import Linear
 from difftest.cases.numbers import IGNORE_INDEX, batch, digest, round_to, weights
 
 TOKENS = (

@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
-from difftest.cases.layers import (
-    Activation,
-    Attention,
-    Collective,
-    Linear,
-    Redistribute,
-    Residual,
-    RMSNorm,
-    walk,
-)
+from difftest.cases.layers import walk
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError

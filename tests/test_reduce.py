@@ -10,22 +10,20 @@ from hypothesis import HealthCheck, given, settings
 from samples import a_case, tensor_parallel_case
 
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import (
-    Activation,
-    Attention,
-    Collective,
-    Conv,
-    Dropout,
-    Embedding,
-    FlashAttention,
-    Layer,
-    LayerNorm,
-    Linear,
-    Redistribute,
-    Residual,
-    RMSNorm,
-    walk,
-)
+from difftest.cases.layer import Layer
+from difftest.cases.layers import walk
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.dropout import Dropout
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Replication, Start
 from difftest.errors import InfrastructureError, UsageError

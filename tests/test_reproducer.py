@@ -20,7 +20,12 @@ from samples import DEEP, a_case, tensor_parallel_case
 
 from difftest.cases import numbers
 from difftest.cases.case import Case, Data, DType, Regime, Training
-from difftest.cases.layers import Collective, Embedding, FlashAttention, Linear, Redistribute, Residual
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
+from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Shard
 from difftest.cases.options import Replication, Start
 from difftest.commands.reproducer import command

@@ -8,7 +8,8 @@ import pytest
 from samples import a_case
 
 from difftest.cases.case import Case, Data
-from difftest.cases.layers import Collective, Linear
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Replicate, Shard
 from difftest.judge.comparator import compare
 from generators.cases import case_at

@@ -15,7 +15,7 @@ from samples import a_case, a_failure, tensor_parallel_case
 from difftest.campaign.again import AGREES, UNDECIDED
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
-from difftest.cases.layers import Linear
+from difftest.cases.layers.linear import Linear
 from difftest.commands import minimize
 from difftest.commands.service.reduction import Task, keep, read_task, search
 from difftest.commands.triage import _backends

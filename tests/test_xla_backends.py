@@ -8,7 +8,7 @@ from real_runs import greatest_relative_error
 from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
-from difftest.cases.layers import Linear
+from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh, replica_groups
 from difftest.cases.model import Model
 from difftest.judge.events import Misplaced

@@ -7,7 +7,10 @@ from real_runs import greatest_relative_error
 from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
-from difftest.cases.layers import Activation, Dropout, Linear, Redistribute
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.dropout import Dropout
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
 from difftest.judge.outcome import Failure, Stage

@@ -12,7 +12,12 @@ from samples import a_case, tensor_parallel_case
 
 from difftest import installed, plugins
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers import Activation, Attention, Embedding, LayerNorm, Linear, Residual
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Replication
 from difftest.judge.comparator import Comparison, compare

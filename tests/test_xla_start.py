@@ -10,7 +10,9 @@ from real_runs import greatest_relative_error
 from sharded_cases import CASES, a_sharded_case
 
 from difftest.cases.case import Case, Training
-from difftest.cases.layers import Activation, Linear, Residual
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.model import Model
 from difftest.cases.options import ACTS, Start
 from difftest.judge.comparator import Comparison, compare

@@ -10,8 +10,8 @@ from typing import Literal, Self, TypeAlias
 
 import msgspec
 
-from difftest.cases.layers import Collective, Redistribute, walk
-from difftest.cases.layout import Layout, Mesh, Replicate, Shard, replicated, uneven_axes
+from difftest.cases.layers import walk
+from difftest.cases.layout import Layout, Mesh, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
 from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, put_back
 from difftest.errors import UsageError
@@ -109,17 +109,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _check_layers(self) -> None:
         """Layers that speak of the mesh speak of this one; on one device they keep what they were made for."""
-        shape, rows = self.layout.mesh.shape, self.data.batch // self.training.accumulation
+        rows = self.data.batch // self.training.accumulation
         for path, layer in walk(self.model.layers):
-            if isinstance(layer, Collective) and (
-                layer.mesh != shape or set(self.layout.batch) != {Shard(0)} or rows % self.world_size
-            ):
-                msg = f"layer {path} is a collective over the mesh {layer.mesh}; the mesh {shape} must be that, and cut {rows} rows evenly"
-                raise ValueError(msg)
-            if isinstance(layer, Redistribute) and len(layer.dims) != len(shape):
-                msg = (
-                    f"layer {path} redistributes over {len(layer.dims)} mesh axes; the mesh has {len(shape)}"
-                )
+            if reason := layer.disagreement(self.layout, rows):
+                msg = f"layer {path} {reason}"
                 raise ValueError(msg)
 
     @property

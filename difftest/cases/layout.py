@@ -114,6 +114,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ValueError(msg)
 
     @property
+    def data_ranks(self) -> int:
+        """How many ranks have rows of their own: into how many pieces the batch is cut along dim 0."""
+        return ways(0, self.batch, self.mesh)
+
+    @property
     def batch_axes(self) -> tuple[str, ...]:
         """The mesh axes that cut the batch along dim 0: what data parallelism averages gradients over."""
         pairs = zip(self.mesh.names, self.batch, strict=True)

@@ -8,24 +8,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from difftest.cases.layers import (
-    MOST_WIDTH,
-    Attention,
-    Collective,
-    Conv,
-    Dropout,
-    Embedding,
-    FlashAttention,
-    Layer,
-    Linear,
-    Parameters,
-    Residual,
-    check_sizes,
-    shapes,
-    walk,
-    width_in,
-    width_out,
-)
+from difftest.cases.layer import MOST_WIDTH, Layer, Parameters
+from difftest.cases.layers import AnyLayer, walk
+from difftest.cases.layers.flash_attention import FlashAttention
 
 MOST_LAYERS = 64
 
@@ -37,7 +22,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     one another, a layer cannot stand where it does, or a size is out of range.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[AnyLayer, ...]
     sequence: int = 0
 
     def __post_init__(self) -> None:
@@ -48,48 +33,24 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             msg = f"model has sequence {self.sequence}; allowed: 0 to {MOST_WIDTH}"
             raise ValueError(msg)
         for path, layer in walk(self.layers):
-            check_sizes(path, layer)
-        self._check_places()
+            _check_sizes(path, layer)
+        for path, layer in walk(self.layers):
+            if reason := layer.misplaced(path, self.sequence, self.layers[0]):
+                msg = f"layer {path} {reason}"
+                raise ValueError(msg)
         _check_widths(self.layers, self.inputs)
         if not self.parameters():
             msg = "model has no parameter; at least one is needed"
             raise ValueError(msg)
 
-    def _check_places(self) -> None:
-        for path, layer in walk(self.layers):
-            if isinstance(layer, Embedding) and path != "0":
-                msg = f"layer {path} is an embedding; only layer 0 may be one"
-                raise ValueError(msg)
-            if isinstance(layer, Collective) and (path != "0" or self.sequence):
-                msg = f"layer {path} is a collective; only layer 0 may be one, of a model without a sequence"
-                raise ValueError(msg)
-            if isinstance(layer, Embedding | Conv | Attention | FlashAttention) and self.sequence < 1:
-                msg = f"layer {path} needs a sequence; the model's sequence is {self.sequence}"
-                raise ValueError(msg)
-            if isinstance(layer, FlashAttention) and layer.length != self.sequence:
-                msg = f"layer {path} has length {layer.length}; the model's sequence is {self.sequence}"
-                raise ValueError(msg)
-            if (
-                isinstance(layer, Linear)
-                and layer.tied
-                and self._embedding_shape() != (layer.outputs, layer.inputs)
-            ):
-                msg = f"layer {path} is tied to layer 0, which is no embedding of ({layer.outputs}, {layer.inputs})"
-                raise ValueError(msg)
-
-    def _embedding_shape(self) -> tuple[int, int] | None:
-        first = self.layers[0]
-        return (first.vocabulary, first.width) if isinstance(first, Embedding) else None
-
     @property
     def tokens(self) -> int:
-        """The vocabulary when the model takes token ids, else 0."""
-        first = self.layers[0]
-        return first.vocabulary if isinstance(first, Embedding) else 0
+        """The vocabulary if the model takes token ids, else 0."""
+        return self.layers[0].tokens
 
     @property
     def inputs(self) -> int:
-        """The width of the model's float inputs (of the embedding when it takes token ids)."""
+        """The width of the model's float inputs (of the embedding if it takes token ids)."""
         return width_in(self.layers) or 1
 
     @property
@@ -100,38 +61,67 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def segments(self) -> bool:
         """Whether any layer reads segment ids."""
-        return any(
-            isinstance(layer, Attention | FlashAttention) and layer.segments for _, layer in walk(self.layers)
-        )
+        return any(layer.reads_segments for _, layer in walk(self.layers))
 
     @property
-    def dropouts(self) -> Mapping[str, Dropout]:
+    def masked(self) -> Mapping[str, Layer]:
         """The layers that read a mask, by path."""
-        return {path: layer for path, layer in walk(self.layers) if isinstance(layer, Dropout)}
+        return {path: layer for path, layer in walk(self.layers) if layer.reads_mask}
 
     @property
     def flash_attentions(self) -> Mapping[str, FlashAttention]:
         """The layers that attend by a kernel, by path."""
         return {path: layer for path, layer in walk(self.layers) if isinstance(layer, FlashAttention)}
 
+    @property
+    def attention_queries(self) -> frozenset[str]:
+        """The names of the parameters that make the queries of attention."""
+        return frozenset(
+            f"{path}.{name}" for path, layer in walk(self.layers) for name in layer.ATTENTION_QUERIES
+        )
+
     def parameters(self) -> Parameters:
         """Every parameter's shape by name, in torch's order; a tied weight appears once."""
         return {
             f"{path}.{name}": shape
             for path, layer in walk(self.layers)
-            for name, shape in shapes(layer).items()
+            for name, shape in layer.shapes().items()
         }
 
 
-def _check_widths(layers: tuple[Layer, ...], width: int, prefix: str = "") -> None:
-    for index, layer in enumerate(layers):
-        needed = width_in((layer,))
-        if needed and needed != width and not isinstance(layer, Embedding):
-            msg = f"layer {prefix}{index} takes width {needed}; it is given {width}"
+def width_in(layers: tuple[Layer, ...]) -> int | None:
+    """The width that the first layer takes that does not take any; None if there is no such layer."""
+    return next((layer.takes for layer in layers if layer.takes is not None), None)
+
+
+def width_out(layers: tuple[Layer, ...], width: int) -> int:
+    """The width of the last dim after `layers`, given `width`."""
+    for layer in layers:
+        width = layer.gives(width)
+    return width
+
+
+def _check_sizes(path: str, layer: Layer) -> None:
+    """`ValueError` if a size of the layer at `path` is out of range, or its fields contradict each other."""
+    for field, size in layer.sizes().items():
+        if not 1 <= size <= MOST_WIDTH:
+            msg = f"layer {path} has {field} {size}; allowed: 1 to {MOST_WIDTH}"
             raise ValueError(msg)
-        if isinstance(layer, Residual):
-            _check_widths(layer.layers, width, f"{prefix}{index}.")
-            if width_out(layer.layers, width) != width:
-                msg = f"residual layer {prefix}{index} ends at width {width_out(layer.layers, width)}; it must end at {width}"
+    if reason := layer.contradiction():
+        msg = f"layer {path} has {reason}"
+        raise ValueError(msg)
+
+
+def _check_widths(layers: tuple[Layer, ...], width: int, prefix: str = "") -> None:
+    """`ValueError` if a layer is given a width that it does not take, or a container does not end at the width it begins with."""
+    for index, layer in enumerate(layers):
+        if layer.takes and layer.takes != width:
+            msg = f"layer {prefix}{index} takes width {layer.takes}; it is given {width}"
+            raise ValueError(msg)
+        if layer.held is not None:
+            _check_widths(layer.held, width, f"{prefix}{index}.")
+            end = width_out(layer.held, width)
+            if end != width:
+                msg = f"{layer.kind} layer {prefix}{index} ends at width {end}; it must end at {width}"
                 raise ValueError(msg)
-        width = width_out((layer,), width)
+        width = layer.gives(width)

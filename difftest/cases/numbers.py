@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from difftest.cases.case import Case, DType, Regime
-from difftest.cases.layers import Dropout, fan_in
+from difftest.cases.layer import Layer
 
 IGNORE_INDEX = -100
 EXACT_WEIGHTS = 1
@@ -37,7 +37,7 @@ class Batch:
     `inputs` are (rows, width), (rows, sequence, width) or token ids (rows, sequence). `targets` have the output's shape for mse, and are
     class ids without the last dim for cross_entropy, `IGNORE_INDEX` where there is none. `count` is what the summed loss is divided by: the
     number of target values that count. `extras` are what single layers read, by name: `segments` (rows, sequence), and `mask PATH` for
-    every dropout, in the shape of what it multiplies.
+    every layer that reads a mask, in the shape of what it multiplies.
     """
 
     inputs: Floats | Integers
@@ -70,7 +70,7 @@ def batch(case: Case, step: int) -> Batch:
         else targets.size
     )
     extras: dict[str, Floats | Integers] = {"segments": _segments(case, rng)} if case.model.segments else {}
-    extras |= {f"mask {path}": _mask(case, layer, step) for path, layer in case.model.dropouts.items()}
+    extras |= {f"mask {path}": _mask(case, layer, step) for path, layer in case.model.masked.items()}
     return Batch(inputs=inputs, targets=targets, count=count, extras=extras)
 
 
@@ -106,7 +106,7 @@ def _weight(case: Case, name: str, shape: tuple[int, ...]) -> Floats:
     if len(shape) == 1:
         ones = 1.0 if name.endswith("weight") else 0.0
         return ones + rng.uniform(-0.25, 0.25, shape)
-    sharp = SHARPNESS if case.data.regime == "sharp" and name.endswith("q.weight") else 1.0
+    sharp = SHARPNESS if case.data.regime == "sharp" and name in case.model.attention_queries else 1.0
     return rng.uniform(-1.0, 1.0, shape) * (sharp * math.sqrt(3.0 / fan_in(shape)))
 
 
@@ -182,8 +182,12 @@ def _segments(case: Case, rng: np.random.Generator) -> Integers:
     return np.cumsum(steps, axis=1)
 
 
-def _mask(case: Case, layer: Dropout, step: int) -> Floats:
-    """What a dropout multiplies by: 0 with its probability, else what keeps the mean; another mask every step."""
-    shape = (case.data.batch, *((case.model.sequence,) if case.model.sequence else ()), layer.width)
-    kept = _random(case, f"dropout {step}").random(shape) >= layer.share
-    return round_to(case.dtype, kept / (1.0 - layer.share))
+def fan_in(shape: tuple[int, ...]) -> int:
+    """How many inputs feed one output of a weight of `shape` (outputs, inputs, ...)."""
+    return math.prod(shape[1:])
+
+
+def _mask(case: Case, layer: Layer, step: int) -> Floats:
+    """What `layer` multiplies its input by: another mask every step, but the same random numbers for every layer."""
+    lead = (case.data.batch, *((case.model.sequence,) if case.model.sequence else ()))
+    return round_to(case.dtype, layer.mask(lead, _random(case, f"dropout {step}")))

@@ -15,7 +15,7 @@ import msgspec
 
 from difftest.campaign.campaign import BackendTraits
 from difftest.cases.case import Case, uneven_cuts
-from difftest.cases.layers import Attention, Conv, walk
+from difftest.cases.layers import walk
 from difftest.cases.layout import Shard
 from difftest.errors import UsageError
 from difftest.judge.fingerprint import Fingerprint, backend_pattern
@@ -156,9 +156,9 @@ def facts(case: Case) -> Mapping[str, str]:
     """
     parameters = case.layout.parameters
     kernels = [
-        parameters[f"{path}.weight"] for path, layer in walk(case.model.layers) if isinstance(layer, Conv)
+        parameters[f"{path}.{name}"] for path, layer in walk(case.model.layers) for name in layer.KERNELS
     ]
-    masks = sum(isinstance(layer, Attention) for _, layer in walk(case.model.layers))
+    buffers = sum(layer.BUFFERS for _, layer in walk(case.model.layers))
     return {
         "path": case.path,
         "mesh": str(case.layout.mesh),
@@ -171,7 +171,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "cuts": "uneven" if uneven_cuts(case) else "even",
         "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
-        "lone_tensor": "yes" if 1 in {masks, len(parameters)} else "no",
+        "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
     }
 
 

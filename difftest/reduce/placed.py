@@ -4,7 +4,6 @@ The one idea: parameters are named by their layer's index, so a layer that goes 
 placements are one thing; put together, names and widths follow from what is left.
 """
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -12,20 +11,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.cases.layers import (
-    Attention,
-    Collective,
-    Conv,
-    Embedding,
-    Layer,
-    Linear,
-    Residual,
-    shapes,
-    width_in,
-    width_out,
-)
+from difftest.cases.layer import Layer
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, replicated
-from difftest.cases.model import Model
+from difftest.cases.model import Model, width_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +41,9 @@ def _apart(case: Case, layers: Iterable[Layer], prefix: str) -> tuple[Placed, ..
     parameters = case.layout.parameters
 
     def one(path: str, layer: Layer) -> Placed:
-        own = {name: parameters[f"{path}.{name}"] for name in shapes(layer)}
-        borrowed = {"weight": parameters["0.weight"]} if isinstance(layer, Linear) and layer.tied else {}
-        inner = _apart(case, layer.layers, f"{path}.") if isinstance(layer, Residual) else ()
+        own = {name: parameters[f"{path}.{name}"] for name in layer.shapes()}
+        borrowed = {name: parameters[source] for name, source in layer.borrows().items()}
+        inner = _apart(case, layer.held, f"{path}.") if layer.held else ()
         return Placed(layer=layer, placements=own | borrowed, inner=inner)
 
     return tuple(one(f"{prefix}{index}", layer) for index, layer in enumerate(layers))
@@ -93,7 +81,7 @@ def put_together(
     mesh = mesh or case.layout.mesh
     width = width_in(_plain(layers)) or 1
     first = layers[0].layer if layers else None
-    fitted, _ = _fitted(layers, width, first if isinstance(first, Embedding) else None)
+    fitted, _ = _fitted(layers, width, first)
     model = Model(layers=_plain(fitted), sequence=case.model.sequence if sequence is None else sequence)
     placed = _named(fitted, "")
     parameters = {
@@ -105,7 +93,9 @@ def put_together(
 
 
 def _plain(layers: Iterable[Placed]) -> tuple[Layer, ...]:
-    return tuple(Residual(layers=_plain(placed.inner)) if placed.inner else placed.layer for placed in layers)
+    return tuple(
+        placed.layer.holding(_plain(placed.inner)) if placed.inner else placed.layer for placed in layers
+    )
 
 
 def _named(layers: Iterable[Placed], prefix: str) -> dict[str, Placements]:
@@ -123,50 +113,28 @@ def _possible(placements: Placements, shape: tuple[int, ...]) -> Placements:
     return tuple(Replicate() if isinstance(p, Shard) and p.dim >= len(shape) else p for p in placements)
 
 
-def _fitted(
-    layers: tuple[Placed, ...], width: int, embedding: Embedding | None
-) -> tuple[tuple[Placed, ...], int]:
+def _fitted(layers: tuple[Placed, ...], width: int, first: Layer | None) -> tuple[tuple[Placed, ...], int]:
     """The layers with every width following from the one before, and the width they end at."""
     left: list[Placed] = []
     for placed in layers:
         if placed.inner:
-            left.append(replace(placed, inner=_ending_at(placed.inner, width, embedding)))
+            left.append(replace(placed, inner=_ending_at(placed.inner, width, first)))
         else:
-            layer = fit(placed.layer, width, embedding)
+            layer = placed.layer.fitted(width, first)
             left.append(replace(placed, layer=layer))
-            width = width_out((layer,), width)
+            width = layer.gives(width)
     return tuple(left), width
 
 
-def _ending_at(layers: tuple[Placed, ...], width: int, embedding: Embedding | None) -> tuple[Placed, ...]:
+def _ending_at(layers: tuple[Placed, ...], width: int, first: Layer | None) -> tuple[Placed, ...]:
     """What a residual block holds, made to end at the width it begins with: its last layer that changes widths gives it."""
-    fitted, end = _fitted(layers, width, embedding)
+    fitted, end = _fitted(layers, width, first)
     if end == width:
         return fitted
-    last = max(index for index, placed in enumerate(fitted) if isinstance(placed.layer, Linear | Conv))
-    before, (changer, *after) = fitted[:last], fitted[last:]
-    untied = {"tied": False} if isinstance(changer.layer, Linear) else {}
-    changed = replace(changer, layer=msgspec.structs.replace(changer.layer, outputs=width, **untied))
-    return (*before, changed, *_fitted(tuple(after), width, embedding)[0])
-
-
-def fit(layer: Layer, width: int, embedding: Embedding | None) -> Layer:  # noqa: PLR0911  a table, kind by kind
-    """The layer as it is when it is given `width`: fewer heads where they do not divide it, its own weight where none is left to borrow."""
-    match layer:
-        case Linear() if layer.tied and embedding and embedding.width == width:
-            return msgspec.structs.replace(layer, inputs=width, outputs=embedding.vocabulary)
-        case Linear():
-            return msgspec.structs.replace(layer, inputs=width, tied=False)
-        case Conv():
-            return msgspec.structs.replace(layer, inputs=width)
-        case Attention():
-            heads = math.gcd(layer.heads, width)
-            return msgspec.structs.replace(
-                layer, width=width, heads=heads, kv_heads=math.gcd(layer.kv_heads, heads)
-            )
-        case Embedding() | Collective():
-            return layer
-        case _ if "width" in layer.__struct_fields__:
-            return msgspec.structs.replace(layer, width=width)
-        case _:
-            return layer
+    last, layer = max(
+        (index, layer)
+        for index, placed in enumerate(fitted)
+        if (layer := placed.layer.ending_at(width)) is not None
+    )
+    changed = replace(fitted[last], layer=layer)
+    return (*fitted[:last], changed, *_fitted(fitted[last + 1 :], width, first)[0])

@@ -3,18 +3,23 @@
 Mostly exact: a collective moves numbers or adds a few, so what comes out is known to the bit.
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.cases.layers import Activation, Collective, Layer, Linear
+from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from generators import layouts as places
 from generators.chances import mixed, sometimes, weighted
 from generators.models import Purpose
 from generators.training import fits_exact
+
+if TYPE_CHECKING:
+    from difftest.cases.layer import Layer
 
 AXES = ((2, ("dp",)), (1, ("dp_shard",)), (3, ("dp_replicate", "dp_shard")))
 SHARDED = "dp_shard"

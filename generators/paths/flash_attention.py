@@ -10,7 +10,14 @@ import math
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest.cases.layers import Embedding, FlashAttention, Layer, LayerNorm, Linear, Residual, RMSNorm, walk
+from difftest.cases.layer import Layer
+from difftest.cases.layers import walk
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
+from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from generators import layouts as places

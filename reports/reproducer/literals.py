@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from difftest.cases import layers, numbers
+from difftest.cases import numbers
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from reports.reproducer import spelling
 
 MOST, MOST_STEPS = 16, 2
@@ -48,6 +49,8 @@ def plain_weights(case: Case) -> tuple[str, ...]:
         )
     if case.data.regime != "sharp":
         return ()
-    kinds = layers.Attention | layers.FlashAttention
-    found = [path for path, layer in layers.walk(case.model.layers) if isinstance(layer, kinds)]
-    return tuple(f"model{spelling.index(path)}.q.weight.data.mul_({numbers.SHARPNESS})" for path in found)
+    return tuple(
+        f"model{spelling.index(path)}.{name}.data.mul_({numbers.SHARPNESS})"
+        for path, layer in walk(case.model.layers)
+        for name in layer.ATTENTION_QUERIES
+    )

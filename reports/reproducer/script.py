@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TypeAlias
 
-from difftest.cases import layers as data
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.redistribute import SPELLED, Redistribute
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
 from difftest.judge.checks import ScriptKind
@@ -137,22 +141,22 @@ class Script:
         return spelling.sequential(self.case, moves=bool(self.doors))
 
     @property
-    def doors(self) -> tuple[str, ...]:
-        """How activations change their placements, on a backend whose activations have any."""
-        walked = data.walk(self.case.model.layers) if self.moves else ()
-        return tuple(sorted({layer.by for _, layer in walked if isinstance(layer, data.Redistribute)}))
+    def doors(self) -> tuple[tuple[str, str], ...]:
+        """How activations change their placements, on a backend whose activations have any: the function, and the class around it."""
+        walked = walk(self.case.model.layers) if self.moves else ()
+        return tuple(
+            sorted({(layer.by, SPELLED[layer.by]) for _, layer in walked if isinstance(layer, Redistribute)})
+        )
 
     @property
-    def flash(self) -> data.FlashAttention:
+    def flash(self) -> FlashAttention:
         """The model's flash attention, all of which are alike; only where `has("FlashAttention")`."""
         return next(iter(self.case.model.flash_attentions.values()))
 
     @property
-    def collective(self) -> data.Collective:
+    def collective(self) -> Collective:
         """The model's collective, which it has one of; only where `has("Collective")`."""
-        return next(
-            layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.Collective)
-        )
+        return next(layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Collective))
 
     def placed_at(self, name: str) -> str:
         """The placements of the parameter whose name is in the variable `name`."""
@@ -167,20 +171,16 @@ class Script:
     @property
     def ties(self) -> tuple[tuple[str, str], ...]:
         """Tied layers as (layer, embedding) indexed from `model`."""
-        walked = data.walk(self.case.model.layers)
-        return tuple(
-            (spelling.index(path), "[0]")
-            for path, layer in walked
-            if isinstance(layer, data.Linear) and layer.tied
-        )
+        walked = walk(self.case.model.layers)
+        return tuple((spelling.index(path), "[0]") for path, layer in walked if layer.borrows())
 
     def has(self, kind: str) -> bool:
         """Whether any layer is of that class of `difftest.cases.layers`."""
-        return any(type(layer).__name__ == kind for _, layer in data.walk(self.case.model.layers))
+        return any(type(layer).__name__ == kind for _, layer in walk(self.case.model.layers))
 
     def attention(self, flag: str) -> bool:
         """Whether any attention is `causal`, has `segments` or `groups`."""
-        found = [layer for _, layer in data.walk(self.case.model.layers) if isinstance(layer, data.Attention)]
+        found = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Attention)]
         return any(
             layer.heads > layer.kv_heads if flag == "groups" else getattr(layer, flag) for layer in found
         )
@@ -188,7 +188,7 @@ class Script:
     @property
     def extras(self) -> bool:
         """Whether layers read what is fed beside the inputs."""
-        return self.case.model.segments or bool(self.case.model.dropouts)
+        return self.case.model.segments or bool(self.case.model.masked)
 
     @property
     def vectors(self) -> bool:

@@ -7,19 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from difftest.cases import layers as data
 from difftest.cases.case import Case, Training
-from difftest.cases.layout import Placements, Replicate, Shard
+from difftest.cases.layer import Layer
+from difftest.cases.layers import walk
+from difftest.cases.layout import Placements, Shard
 
 MOST_TITLE = 120
-ACTIVATIONS = {"relu": "nn.ReLU()", "gelu": "nn.GELU()", "silu": "nn.SiLU()", "tanh": "nn.Tanh()"}
 _LOGGED = re.compile(r"[\d:. -]*\b[EF] external/\S+\] ")
 LINE = 110
 """A longer list of layers is broken into lines."""
-
-
-DOORS = {"redistribute": "Redistribute", "full_tensor": "ByFullTensor", "to_local": "ByToLocal"}
-"""The modules that move activations, by the door that they take."""
 
 
 def sequential(case: Case, *, moves: bool) -> str:
@@ -36,48 +32,11 @@ def _call(name: str, arguments: list[str], indent: int) -> str:
     return f"{name}(\n" + "".join(f"{inner}{argument},\n" for argument in arguments) + " " * indent + ")"
 
 
-def _layer(layer: data.Layer, path: str, indent: int, *, moves: bool) -> str:
-    match layer:
-        case data.Residual():
-            inner = [
-                _layer(one, f"{path}.{n}", indent + 4, moves=moves) for n, one in enumerate(layer.layers)
-            ]
-            return _call("Residual", inner, indent)
-        case data.Dropout():
-            return f'Dropout("mask {path}")'
-        case data.Attention():
-            flags = [f"{flag}=True" for flag in ("causal", "segments") if getattr(layer, flag)]
-            return (
-                f"Attention({', '.join([str(layer.width), str(layer.heads), str(layer.kv_heads), *flags])})"
-            )
-        case data.Collective() | data.FlashAttention():
-            return f"{type(layer).__name__}()"
-        case data.Redistribute():
-            at = tuple(Replicate() if dim is None else Shard(dim) for dim in layer.dims)
-            return f"{DOORS[layer.by]}({placements(at)})" if moves else "nn.Identity()"
-        case _:
-            return _torch_layer(layer, path)
-
-
-def _torch_layer(layer: data.Layer, path: str) -> str:
-    match layer:
-        case data.Linear():
-            return f"nn.Linear({layer.inputs}, {layer.outputs}{'' if layer.bias else ', bias=False'})"
-        case data.Activation():
-            return ACTIVATIONS[layer.function]
-        case data.LayerNorm():
-            return f"nn.LayerNorm({layer.width})"
-        case data.RMSNorm():
-            return f"nn.RMSNorm({layer.width}, eps=1e-6)"
-        case data.Embedding():
-            return f"nn.Embedding({layer.vocabulary}, {layer.width})"
-        case data.Conv():
-            return (
-                f"SequenceConv({layer.inputs}, {layer.outputs}, {layer.kernel}, padding={layer.kernel // 2})"
-            )
-        case _:
-            msg = f"layer {path} is a {type(layer).__name__}, which cannot be spelled out"
-            raise ValueError(msg)
+def _layer(layer: Layer, path: str, indent: int, *, moves: bool) -> str:
+    if layer.held is None:
+        return layer.spelled(path, moves=moves)
+    inner = [_layer(one, f"{path}.{n}", indent + 4, moves=moves) for n, one in enumerate(layer.held)]
+    return _call(type(layer).__name__, inner, indent)
 
 
 def index(path: str) -> str:
@@ -120,14 +79,6 @@ def batch_spec(case: Case) -> str:
     return partition_spec(case, case.layout.batch, max(dims, default=-1) + 1)
 
 
-def data_ranks(case: Case) -> int:
-    """How many different shares of the batch there are."""
-    ranks = 1
-    for _, size in batch_axes(case):
-        ranks *= size
-    return ranks
-
-
 def batch_axes(case: Case) -> list[tuple[str, int]]:
     """The axes of more than one rank that cut the rows, outermost first."""
     return [
@@ -163,15 +114,15 @@ def _apart(case: Case, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> l
 
 def residuals(case: Case) -> Iterator[str]:
     """The subscripts of the residual blocks that use no tied weight, innermost first: what FSDP gathers one at a time."""
-    walked = list(data.walk(case.model.layers))
-    tied = [path for path, layer in walked if isinstance(layer, data.Linear) and layer.tied]
-    blocks = [path for path, layer in walked if isinstance(layer, data.Residual)]
+    walked = list(walk(case.model.layers))
+    tied = [path for path, layer in walked if layer.borrows()]
+    blocks = [path for path, layer in walked if layer.held is not None]
     return (index(path) for path in reversed(blocks) if not any(one.startswith(f"{path}.") for one in tied))
 
 
 def convolutions(case: Case) -> set[str]:
     """The paths of the convolutions."""
-    return {path for path, layer in data.walk(case.model.layers) if isinstance(layer, data.Conv)}
+    return {path for path, layer in walk(case.model.layers) if not layer.DTENSOR_RULE}
 
 
 def brief(text: str) -> str:

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from difftest.cases import layers as data
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.cases.layout import Replicate, Shard, ways
 from workers import sides
 from workers.torch import process_groups
@@ -96,12 +96,10 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
 
 
 def _blocks(case: Case) -> list[str]:
-    layers = list(data.walk(case.model.layers))
-    tied = [path for path, layer in layers if isinstance(layer, data.Linear) and layer.tied]
+    layers = list(walk(case.model.layers))
+    tied = [path for path, layer in layers if layer.borrows()]
     return [
-        p
-        for p, layer in layers
-        if isinstance(layer, data.Residual) and not any(t.startswith(f"{p}.") for t in tied)
+        p for p, layer in layers if layer.held is not None and not any(t.startswith(f"{p}.") for t in tied)
     ]
 
 

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest.cases import layers as data
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.cases.layout import Mesh, Replicate
 from workers import sides
 from workers.backends import torch_fsdp
@@ -61,7 +61,7 @@ def _no_clipping(case: Case) -> str | None:
 
 
 def _convolutions(case: Case) -> set[str]:
-    return {path for path, layer in data.walk(case.model.layers) if isinstance(layer, data.Conv)}
+    return {path for path, layer in walk(case.model.layers) if not layer.DTENSOR_RULE}
 
 
 def _no_data_parallelism(case: Case) -> str | None:

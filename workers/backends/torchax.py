@@ -19,7 +19,9 @@ import numpy as np
 from difftest import installed
 from difftest.cases.case import Case
 from difftest.cases.flags import SAME_PRECISION
-from difftest.cases.layers import Collective, Redistribute, walk
+from difftest.cases.layers import walk
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Placements, ways
 from difftest.judge.outcome import Sharded
 from workers import sides

@@ -9,18 +9,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from difftest.cases import layers as data
 from difftest.cases.case import Case
+from difftest.cases.layers import attention, walk
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, planted
-from workers.training.build import Attention
+from workers.training.layers.attention import Attention
 from workers.training.session import Session
 
 SEGMENTS_FED = 2
 """The place of segment ids among the tensors fed for a part: inputs, targets, segment ids, the rest."""
 
 
-def _attentions(case: Case) -> list[data.Attention]:
-    return [layer for _, layer in data.walk(case.model.layers) if isinstance(layer, data.Attention)]
+def _attentions(case: Case) -> list[attention.Attention]:
+    return [layer for _, layer in walk(case.model.layers) if isinstance(layer, attention.Attention)]
 
 
 def _last_is_causal(case: Case) -> bool:
@@ -44,7 +44,7 @@ def _with_changed_attention(session: Session, change: Callable[[list[Attention]]
 
 def _with_changed_segments(session: Session, case: Case, feed_ids: Callable[[Tensor], Tensor]) -> Session:
     """The session that feeds segment ids by `feed_ids` instead."""
-    fed, per_part = itertools.count(), 2 + case.model.segments + len(case.model.dropouts)
+    fed, per_part = itertools.count(), 2 + case.model.segments + len(case.model.masked)
 
     def feed(tensor: Tensor) -> Tensor:
         return feed_ids(tensor) if next(fed) % per_part == SEGMENTS_FED else session.feed(tensor)
@@ -78,10 +78,8 @@ def scale_forgotten(session: Session, _case: Case, _rank: int) -> Session:
     """Queries are multiplied by what the scores will be divided by."""
 
     def change(attentions: list[Attention]) -> None:
-        for attention in attentions:
-            attention.q.register_forward_hook(
-                lambda _m, _i, output, root=attention.head_dim**0.5: output * root
-            )
+        for one in attentions:
+            one.q.register_forward_hook(lambda _m, _i, output, root=one.head_dim**0.5: output * root)
 
     return _with_changed_attention(session, change)
 

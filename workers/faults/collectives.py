@@ -7,7 +7,7 @@ import msgspec
 from torch import Tensor
 
 from difftest.cases.case import Case
-from difftest.cases.layers import Collective
+from difftest.cases.layers.collective import Collective
 from workers.faults import SHARDING, planted
 from workers.training.session import Session
 

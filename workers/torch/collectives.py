@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed
 
 from difftest.cases.case import Case
-from difftest.cases.layers import Collective
+from difftest.cases.layers.collective import Collective
 from workers.training import operators
 from workers.training.parcels import packed, unpacked
 

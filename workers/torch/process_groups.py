@@ -51,15 +51,6 @@ class Member:
     mesh: "DeviceMesh"
 
 
-def data_ranks(case: Case) -> int:
-    """How many different shares of the batch there are."""
-    sizes = dict(case.layout.mesh.axes)
-    ranks = 1
-    for axis in case.layout.batch_axes:
-        ranks *= sizes[axis]
-    return ranks
-
-
 def processes(case: Case) -> int:
     """One per rank."""
     return case.world_size
@@ -117,7 +108,7 @@ def local_session(
         place=place,
         feed=partial(_feed, member),
         read=partial(read, member),
-        scale=float(data_ranks(member.case)),
+        scale=float(member.case.layout.data_ranks),
         total=partial(_total, member),
         quiet=quiet,
         operators=replace(

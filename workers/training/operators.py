@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from difftest.cases import layers
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.redistribute import Redistribute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
     return future if foreign is None else foreign | future
 
 
-def collect(tensor: Tensor, spec: layers.Collective) -> Tensor:
+def collect(tensor: Tensor, spec: Collective) -> Tensor:
     """A collective as a function of the whole tensor: its rows are the ranks' rows in the mesh's order."""
     blocks = tensor.reshape(*spec.mesh, -1, tensor.shape[-1])
     group = blocks.movedim(spec.axis, 0)  # (rank in the group, other axes ..., rows, width)
@@ -109,7 +110,7 @@ def collect(tensor: Tensor, spec: layers.Collective) -> Tensor:
     return done.reshape(tensor.shape[0], spec.outputs)
 
 
-def _collected(group: Tensor, spec: layers.Collective) -> Tensor:
+def _collected(group: Tensor, spec: Collective) -> Tensor:
     ranks = spec.ranks
     match spec.operation:
         case "all_reduce":
@@ -131,7 +132,7 @@ def _collected(group: Tensor, spec: layers.Collective) -> Tensor:
             return group[:1].expand_as(group)
 
 
-def reduced(group: Tensor, spec: layers.Collective) -> Tensor:
+def reduced(group: Tensor, spec: Collective) -> Tensor:
     """The group's tensors as one, (1, ...)."""
     match spec.reduction:
         case "sum":
@@ -142,7 +143,7 @@ def reduced(group: Tensor, spec: layers.Collective) -> Tensor:
             return group.amin(0, keepdim=True)
 
 
-def move(tensor: Tensor, _spec: layers.Redistribute) -> Tensor:
+def move(tensor: Tensor, _spec: Redistribute) -> Tensor:
     """The identity: one device has no placements."""
     return tensor
 
@@ -157,7 +158,7 @@ class Operators:
     """How a backend does each of them. `grouped`: its `attend` takes fewer heads of keys and values than of queries."""
 
     attend: Callable[[Tensor, Tensor, Tensor, Scores], Tensor] = attend
-    collect: Callable[[Tensor, layers.Collective], Tensor] = collect
-    move: Callable[[Tensor, layers.Redistribute], Tensor] = move
+    collect: Callable[[Tensor, Collective], Tensor] = collect
+    move: Callable[[Tensor, Redistribute], Tensor] = move
     recompute: Callable[..., Tensor] = recompute
     grouped: bool = False

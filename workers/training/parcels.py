@@ -7,7 +7,7 @@ collective is one along dim 0, and asking for one tensor or for a list of them d
 import torch
 from torch import Tensor
 
-from difftest.cases.layers import Collective
+from difftest.cases.layers.collective import Collective
 
 EXCHANGED = ("reduce_scatter", "all_to_all")
 """Collectives that take a slice for every rank of the group."""

@@ -7,7 +7,8 @@ Its gradient is a replica too, which `to_local` must be told.
 from typing import TYPE_CHECKING, cast
 
 from difftest.cases.case import Case
-from difftest.cases.layers import Collective, Redistribute, walk
+from difftest.cases.layers import walk
+from difftest.cases.layers.redistribute import Redistribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def refusal(case: Case) -> str | None:
     """Why DTensors cannot express `case`, or None."""
-    if case.world_size > 1 and any(isinstance(layer, Collective) for _, layer in walk(case.model.layers)):
+    if case.world_size > 1 and any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers)):
         return "a collective is between the ranks' own tensors; a DTensor is the whole"
     return None
 

@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from difftest.cases import layers as data
 from difftest.cases.case import Case
+from difftest.cases.layer import Layer
+from difftest.cases.layers import walk
 from difftest.cases.layout import Replicate, Shard
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 AXIS = "tp"
-
-BARE = data.Activation | data.Dropout | data.Redistribute | data.Collective
-"""Layers without parameters, which no style names."""
 
 Style: TypeAlias = tuple[Literal["columns", "rows", "whole"], bool, bool]
 """How a layer is split, whether it takes a local piece of the activations, and whether it gives one."""
@@ -27,19 +25,19 @@ def refusal(case: Case) -> str | None:
         return "tensor parallelism needs the mesh axis tp, and last"
     if case.layout.batch[-1] != Replicate():
         return "tensor parallelism replicates the batch over tp; the layout cuts it"
-    found = (_unstyled(case, path, layer) for path, layer in data.walk(case.model.layers))
+    found = (_unstyled(case, path, layer) for path, layer in walk(case.model.layers))
     return next((reason for reason in found if reason), None)
 
 
-def _unstyled(case: Case, path: str, layer: data.Layer) -> str | None:
+def _unstyled(case: Case, path: str, layer: Layer) -> str | None:
     """Why no style gives one layer its placements."""
-    if isinstance(layer, data.FlashAttention) and layer.bias:
-        return "parallelize_module has no style for the bias of flash attention, which belongs to no Linear layer"
-    placements = {name: _on_tp(case, f"{path}.{name}") for name in data.shapes(layer)}
+    if reason := layer.no_style():
+        return reason
+    placements = {name: _on_tp(case, f"{path}.{name}") for name in layer.shapes()}
     sharded = any(isinstance(p, Shard) for p in placements.values())
-    if sharded and not isinstance(layer, data.Linear | data.Embedding | data.Attention | data.FlashAttention):
+    if sharded and layer.TENSOR_PARALLEL == "none":
         return f"parallelize_module has no style that shards a {type(layer).__name__}"
-    if isinstance(layer, data.Linear) and layer.bias:
+    if layer.TENSOR_PARALLEL == "linear" and "bias" in placements:
         columns = _split(case, layer, path) == "columns"
         if placements["bias"] != (Shard(0) if columns else Replicate()):
             return "the styles shard a bias with a weight split by columns, and only then"
@@ -56,29 +54,27 @@ def styles(case: Case) -> "dict[str, ParallelStyle]":
     return {path: _style(style) for path, style in plan(case).items()}
 
 
-def _styles(case: Case, layers: Sequence[data.Layer], prefix: str) -> Iterator[tuple[str, Style]]:
+def _styles(case: Case, layers: Sequence[Layer], prefix: str) -> Iterator[tuple[str, Style]]:
     """Activations stay local between a layer split by columns and the next, split by rows, with only activation functions between."""
     local = False
     for index, layer in enumerate(layers):
         path = f"{prefix}{index}"
-        if isinstance(layer, data.Residual):
-            yield from _styles(case, layer.layers, f"{path}.")
-        elif isinstance(layer, data.Attention | data.FlashAttention):
+        if layer.held is not None:
+            yield from _styles(case, layer.held, f"{path}.")
+        elif layer.TENSOR_PARALLEL == "heads":
             yield from _attention(case, layer, path)
-        elif not isinstance(layer, BARE):
+        elif layer.shapes() or layer.borrows():
             split = _split(case, layer, path)
             gives = (
                 split == "columns"
-                and isinstance(layer, data.Linear)
+                and layer.TENSOR_PARALLEL == "linear"
                 and _meets_rows(case, layers, prefix, index)
             )
             yield path, (split, local, gives)
             local = gives
 
 
-def _attention(
-    case: Case, layer: data.Attention | data.FlashAttention, path: str
-) -> Iterator[tuple[str, Style]]:
+def _attention(case: Case, layer: Layer, path: str) -> Iterator[tuple[str, Style]]:
     """Every rank computes its own heads where they divide; else each projection is made whole again."""
     splits = {name: _split_of(_on_tp(case, f"{path}.{name}.weight")) for name in "qkvo"}
     heads = list(splits.values()) == [
@@ -91,21 +87,20 @@ def _attention(
         yield f"{path}.{name}", (split, heads and name == "o", heads and name != "o")
 
 
-def _meets_rows(case: Case, layers: Sequence[data.Layer], prefix: str, index: int) -> bool:
+def _meets_rows(case: Case, layers: Sequence[Layer], prefix: str, index: int) -> bool:
     """Whether the next layer with parameters is split by rows and the width divides (a local tensor says no global width)."""
     for later in range(index + 1, len(layers)):
         layer = layers[later]
-        if not isinstance(layer, data.Activation):
-            divides = isinstance(layer, data.Linear) and not layer.inputs % _size(case)
+        if not layer.ELEMENTWISE:
+            divides = layer.TENSOR_PARALLEL == "linear" and not (layer.takes or 0) % _size(case)
             return divides and _split(case, layer, f"{prefix}{later}") == "rows"
     return False
 
 
-def _split(case: Case, layer: data.Layer, path: str) -> Literal["columns", "rows", "whole"]:
+def _split(case: Case, layer: Layer, path: str) -> Literal["columns", "rows", "whole"]:
     """By the placement of the weight over tp; an embedding's weight lies the other way round."""
-    tied = isinstance(layer, data.Linear) and layer.tied
-    split = _split_of(_on_tp(case, "0.weight" if tied else f"{path}.weight"))
-    if isinstance(layer, data.Embedding):
+    split = _split_of(_on_tp(case, layer.borrows().get("weight", f"{path}.weight")))
+    if layer.TENSOR_PARALLEL == "embedding":
         return {"columns": "rows", "rows": "columns", "whole": "whole"}[split]  # type: ignore[return-value]
     return split
 

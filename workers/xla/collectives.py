@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from difftest.cases.case import Case
-from difftest.cases.layers import Collective
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Mesh
 from workers.training import operators
 from workers.training.parcels import packed, unpacked

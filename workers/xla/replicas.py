@@ -165,7 +165,7 @@ def session(
         place=lambda module: place(here(), module),
         feed=lambda tensor: here().feed(tensor),
         read=lambda tensor, placements: here().read(tensor, placements),
-        scale=float(process_groups.data_ranks(case)),
+        scale=float(case.layout.data_ranks),
         total=lambda loss: here().total(loss),
         sync=lambda: here().sync(),
         quiet=quiet,

@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
-from workers.torch import process_groups
 from workers.xla import devices, flash, pallas, sharding, start
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def refusal(case: Case) -> str | None:
             "splash attention's wrapper knows two mesh axes that cut the batch",
         ),
         (
-            rows % process_groups.data_ranks(case) > 0,
+            rows % case.layout.data_ranks > 0,
             "splash attention's wrapper asserts that the ranks share the rows evenly",
         ),
         (

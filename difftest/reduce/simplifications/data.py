@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.cases.layout import ways
 from difftest.reduce.candidate import Candidate, Simplification, smaller, tried
 from difftest.reduce.measure import simpler
 
@@ -38,7 +37,7 @@ def nothing_to_learn(case: Case) -> Iterator[Candidate]:
 
 def fewer_rows(case: Case) -> Iterator[Candidate]:
     """Two rows for every rank that has its own, in each part; or one less, which they do not share evenly."""
-    ranks, parts, rows = _ranks(case), case.training.accumulation, case.data.batch
+    ranks, parts, rows = case.layout.data_ranks, case.training.accumulation, case.data.batch
     few = (2 * ranks * parts, (2 * ranks - 1) * parts)
     yield from simpler(
         case,
@@ -48,7 +47,7 @@ def fewer_rows(case: Case) -> Iterator[Candidate]:
 
 def even_rows(case: Case) -> Iterator[Candidate]:
     """So many rows that the ranks share those of a part evenly."""
-    ranks, parts = _ranks(case), case.training.accumulation
+    ranks, parts = case.layout.data_ranks, case.training.accumulation
     rows = case.data.batch // parts
     if rows % ranks:
         words = f"{rows} rows a part, which {ranks} ranks do not share evenly"
@@ -62,11 +61,6 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
     fewer_rows,
     even_rows,
 )
-
-
-def _ranks(case: Case) -> int:
-    """Over how many ranks the rows are cut."""
-    return ways(0, case.layout.batch, case.layout.mesh)
 
 
 def _fed(case: Case, **changes: Any) -> Case:  # noqa: ANN401  fields of `Data`

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from difftest.cases.case import Case, uneven_cuts
-from difftest.cases.layers import Collective, Layer, Redistribute, walk
+from difftest.cases.layers import walk
 from difftest.cases.layout import Mesh, Placements
 from difftest.reduce.candidate import Candidate, Simplification, tried
 from difftest.reduce.placed import Placed, edited
@@ -64,7 +64,7 @@ def on_axes(case: Case, sizes: Mapping[int, int]) -> Case:
 
     def moved(_path: str, placed: Placed) -> tuple[Placed]:
         where = {name: kept(placements) for name, placements in placed.placements.items()}
-        return (replace(placed, layer=_follow(placed.layer, tuple(sizes), mesh), placements=where),)
+        return (replace(placed, layer=placed.layer.on_axes(tuple(sizes), mesh.shape), placements=where),)
 
     return edited(case, moved, mesh=mesh, batch=kept(case.layout.batch), data=_shared(case, mesh))
 
@@ -76,23 +76,9 @@ def _evenly_or_not(words: str, case: Case, sizes: Mapping[int, int]) -> Iterator
         yield from tried(words, lambda: made_odd(on_axes(case, sizes)))
 
 
-def _follow(layer: Layer, kept: tuple[int, ...], mesh: Mesh) -> Layer:
-    """A layer that speaks of the mesh, on the axes that are `kept`; its group's share of the width stays."""
-    match layer:
-        case Redistribute():
-            return msgspec.structs.replace(layer, dims=tuple(layer.dims[axis] for axis in kept))
-        case Collective():
-            axis = kept.index(layer.axis) if layer.axis in kept else 0
-            sliced = layer.operation in ("reduce_scatter", "all_to_all")
-            width = layer.width // layer.ranks * mesh.shape[axis] if sliced else layer.width
-            return msgspec.structs.replace(layer, mesh=mesh.shape, axis=axis, width=width)
-        case _:
-            return layer
-
-
 def _shared(case: Case, mesh: Mesh) -> msgspec.Struct:
     """The data, with rows that all ranks share evenly where a collective needs that."""
-    if not any(isinstance(layer, Collective) for _, layer in walk(case.model.layers)):
+    if not any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers)):
         return case.data
     unit = mesh.world_size * case.training.accumulation
     return msgspec.structs.replace(case.data, batch=max(unit, case.data.batch // unit * unit))

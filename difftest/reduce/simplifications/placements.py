@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.cases.layers import Collective, walk
+from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, Replicate, Shard
 from difftest.reduce.candidate import Candidate, Simplification, by_parts
 
@@ -26,7 +26,7 @@ def whole_parameters(case: Case) -> Iterator[Candidate]:
 
 def whole_batch(case: Case) -> Iterator[Candidate]:
     """The batch replicated over an axis that cuts it; not where a collective needs the cut."""
-    if any(isinstance(layer, Collective) for _, layer in walk(case.model.layers)):
+    if any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers)):
         return
     cuts = [
         (f"the batch cut along dim {placement.dim} over {name}", axis)

@@ -1,0 +1,49 @@
+"""Activation functions."""
+
+from collections.abc import Iterator
+from typing import ClassVar, Literal, TypeAlias
+
+from difftest.cases.layer import Layer
+
+Function: TypeAlias = Literal["relu", "gelu", "silu", "tanh"]
+
+SPELLED: dict[Function, str] = {
+    "relu": "nn.ReLU()",
+    "gelu": "nn.GELU()",
+    "silu": "nn.SiLU()",
+    "tanh": "nn.Tanh()",
+}
+
+
+class Activation(Layer, frozen=True, kw_only=True, tag="activation"):
+    """An elementwise nonlinearity."""
+
+    ELEMENTWISE: ClassVar[bool] = True
+
+    function: Function
+
+    @property
+    def title(self) -> str:
+        """The function's name."""
+        return self.function
+
+    def rounds(self) -> str:
+        """Only relu does not: it chooses between its input and 0."""
+        return "" if self.function == "relu" else super().rounds()
+
+    @property
+    def complexity(self) -> int:
+        """The plainest function is relu."""
+        return 1 + (self.function != "relu")
+
+    def plainer(self) -> "Activation":
+        """Relu."""
+        return Activation(function="relu")
+
+    def features(self) -> Iterator[str]:
+        """The function's name."""
+        yield self.function
+
+    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+        """The module of torch."""
+        return SPELLED[self.function]

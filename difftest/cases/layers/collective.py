@@ -1,0 +1,129 @@
+"""One collective on the ranks' own rows."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from difftest.cases.layer import MOST_FACTOR, Layer, Removable
+from difftest.cases.layout import Layout, Shard
+from difftest.cases.ranges import Range, is_dyadic
+
+Operation: TypeAlias = Literal[
+    "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute", "broadcast"
+]
+
+SLICED: tuple[Operation, ...] = ("reduce_scatter", "all_to_all")
+"""The operations that take a slice of the width for every rank of the group."""
+
+REDUCING: tuple[Operation, ...] = ("all_reduce", "reduce_scatter")
+
+
+class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
+    """One collective over mesh axis number `axis` of `mesh`, whose every axis cuts the batch's rows, outermost first.
+
+    A rank holds (rows, width). `all_gather` puts the group's tensors side by side (width times the group's size), `reduce_scatter` leaves
+    each rank its slice of the reduced width, `all_to_all` exchanges slices of the width; `permute` shifts to the next rank of
+    the group; `broadcast` takes the tensor of the group's first rank. `factor` multiplies the result. `form` is how the
+    framework is asked: for one tensor, or for a list of them (the width's two halves).
+    """
+
+    BETWEEN_RANKS: ClassVar[bool] = True
+
+    operation: Operation
+    width: int
+    mesh: tuple[int, ...]
+    axis: int = 0
+    reduction: Literal["sum", "max", "min"] = "sum"
+    factor: float = 1.0
+    form: Literal["single", "list"] = "single"
+
+    @property
+    def ranks(self) -> int:
+        """The size of a group."""
+        return self.mesh[self.axis]
+
+    @property
+    def outputs(self) -> int:
+        """The width of the result."""
+        sizes = {"all_gather": self.width * self.ranks, "reduce_scatter": self.width // self.ranks}
+        return sizes.get(self.operation, self.width)
+
+    def gives(self, width: int) -> int:  # noqa: ARG002  it has a width of its own
+        """The width of the result."""
+        return self.outputs
+
+    def sizes(self) -> Mapping[str, int]:
+        """The width; the axis is a number."""
+        return {"width": self.width}
+
+    def contradiction(self) -> str:
+        """The axis is one of the mesh's, slices and halves are equally wide, and the factor is moderate."""
+        if not self.mesh or min(self.mesh) < 1 or not 0 <= self.axis < len(self.mesh):
+            return f"axis {self.axis} of a mesh {self.mesh}; allowed: an axis of a mesh with sizes from 1"
+        if self.operation in SLICED and self.width % self.ranks:
+            return f"width {self.width}; {self.operation} over {self.ranks} ranks needs a multiple of them"
+        if not 0.0 < self.factor <= MOST_FACTOR:
+            return f"factor {self.factor}; allowed: above 0, to {MOST_FACTOR}"
+        return (
+            f"width {self.width}; a list is of two halves" if self.form == "list" and self.width % 2 else ""
+        )
+
+    def misplaced(self, path: str, sequence: int, first: Layer) -> str:
+        """It stands on the model's input, (rows, width)."""
+        if path != "0" or sequence:
+            return "is a collective; only layer 0 may be one, of a model without a sequence"
+        return super().misplaced(path, sequence, first)
+
+    def disagreement(self, layout: Layout, rows: int) -> str:
+        """Its mesh is the layout's, every axis of which cuts the rows evenly."""
+        shape = layout.mesh.shape
+        if self.mesh != shape or set(layout.batch) != {Shard(0)} or rows % layout.mesh.world_size:
+            needed = f"the mesh {shape} must be that, and cut {rows} rows evenly"
+            return f"is a collective over the mesh {self.mesh}; {needed}"
+        return ""
+
+    def rounds(self) -> str:
+        """Moving, choosing and adding is exact; multiplying by a power of two is too."""
+        return "" if is_dyadic(self.factor) else "the factor of a collective is no power of two"
+
+    def output_range(self, values: Range, weights: Mapping[str, Range]) -> Range:  # noqa: ARG002  it has none
+        """A sum has as many terms as the group has ranks; every other collective moves or chooses. The factor shifts the range."""
+        adds = self.operation in REDUCING and self.reduction == "sum"
+        return (values.summed(self.ranks) if adds else values).scaled(self.factor)
+
+    @property
+    def complexity(self) -> int:
+        """More than a local layer."""
+        return 2
+
+    def removable(self) -> tuple[Removable, ...]:
+        """A reduction other than the sum, the factor, and the list."""
+        parts: tuple[tuple[bool, Removable], ...] = (
+            (self.reduction != "sum", (f"reduces by {self.reduction}", {"reduction": "sum"})),
+            (self.factor != 1.0, (f"multiplies by {self.factor:g}", {"factor": 1.0})),
+            (self.form != "single", ("is asked for a list", {"form": "single"})),
+        )
+        return tuple(part for present, part in parts if present)
+
+    def fitted(self, width: int, first: Layer | None) -> "Collective":  # noqa: ARG002  it stands first
+        """The same."""
+        return self
+
+    def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> "Collective":
+        """Its axis if that is kept, else the first; each rank's slice of the width stays as wide."""
+        axis = kept.index(self.axis) if self.axis in kept else 0
+        width = self.width // self.ranks * shape[axis] if self.operation in SLICED else self.width
+        return msgspec.structs.replace(self, mesh=shape, axis=axis, width=width)
+
+    def features(self) -> Iterator[str]:
+        """The operation with its form and reduction, the factor, and whether there is more than one group."""
+        yield f"{self.operation} {self.form}"
+        yield f"{self.operation} {self.reduction}"
+        yield f"factor {self.factor:g}"
+        yield "groups" if self.ranks < math.prod(self.mesh) else "all ranks"
+
+    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+        """The script's own class, which has the case's numbers in it."""
+        return "Collective()"

@@ -1,0 +1,61 @@
+"""The embedding of token ids."""
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from difftest.cases.layer import Layer, Parameters
+
+if TYPE_CHECKING:
+    from difftest.cases.layers.linear import Linear
+
+
+class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
+    """Token ids (batch, sequence) to vectors; weight is (vocabulary, width)."""
+
+    NEEDS_SEQUENCE: ClassVar[bool] = True
+    TENSOR_PARALLEL: ClassVar[Literal["embedding"]] = "embedding"
+
+    vocabulary: int
+    width: int
+
+    def gives(self, width: int) -> int:  # noqa: ARG002  ids have no width
+        """The width of the vectors."""
+        return self.width
+
+    @property
+    def tokens(self) -> int:
+        """The vocabulary."""
+        return self.vocabulary
+
+    def shapes(self) -> Parameters:
+        """A vector for every id."""
+        return {"weight": (self.vocabulary, self.width)}
+
+    def misplaced(self, path: str, sequence: int, first: Layer) -> str:
+        """Only layer 0 is given ids."""
+        if path != "0":
+            return "is an embedding; only layer 0 may be one"
+        return super().misplaced(path, sequence, first)
+
+    @property
+    def complexity(self) -> int:
+        """More than a linear layer: its inputs are ids."""
+        return 2
+
+    def plainer(self) -> "Linear":
+        """A linear layer of the same width, fed with floats."""
+        from difftest.cases.layers.linear import Linear  # noqa: PLC0415  linear.py imports this module, to borrow
+
+        return Linear(inputs=self.width, outputs=self.width, bias=False)
+
+    def fitted(self, width: int, first: Layer | None) -> "Embedding":  # noqa: ARG002  ids have no width
+        """The same."""
+        return self
+
+    @property
+    def new_width(self) -> int:
+        """The width of the vectors."""
+        return self.width
+
+    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+        """The module of torch."""
+        return f"nn.Embedding({self.vocabulary}, {self.width})"

@@ -1,0 +1,31 @@
+"""Layer normalisation."""
+
+from typing import ClassVar, Literal
+
+from difftest.cases.layer import Layer, Parameters
+from difftest.cases.layers.rms_norm import RMSNorm
+
+
+class LayerNorm(Layer, frozen=True, kw_only=True, tag="layer_norm"):
+    """Normalises the last dim to mean 0 and variance 1, then scales and shifts."""
+
+    MAGNITUDE: ClassVar[Literal["rescales"]] = "rescales"
+
+    width: int
+
+    def shapes(self) -> Parameters:
+        """A scale and a shift for every column."""
+        return {"weight": (self.width,), "bias": (self.width,)}
+
+    @property
+    def complexity(self) -> int:
+        """One more than `RMSNorm`, which has no mean."""
+        return 3
+
+    def plainer(self) -> RMSNorm:
+        """The norm without a mean."""
+        return RMSNorm(width=self.width)
+
+    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+        """The module of torch."""
+        return f"nn.LayerNorm({self.width})"

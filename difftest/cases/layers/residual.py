@@ -1,0 +1,24 @@
+"""The residual block."""
+
+import difftest.cases.layers  # noqa: TC001  msgspec resolves the annotation below when it first decodes
+from difftest.cases.layer import Layer
+
+
+class Residual(Layer, frozen=True, kw_only=True, tag="residual"):
+    """`x + layers(x)`."""
+
+    layers: tuple["difftest.cases.layers.AnyLayer", ...]
+
+    @property
+    def takes(self) -> int | None:
+        """The width that the first of its layers takes that does not take any."""
+        return next((layer.takes for layer in self.layers if layer.takes is not None), None)
+
+    @property
+    def held(self) -> tuple[Layer, ...]:
+        """Its layers."""
+        return self.layers
+
+    def holding(self, layers: tuple[Layer, ...]) -> "Residual":
+        """A block of these."""
+        return Residual(layers=layers)

@@ -1,0 +1,26 @@
+"""Normalisation by the root mean square."""
+
+from typing import ClassVar, Literal
+
+from difftest.cases.layer import Layer, Parameters
+
+
+class RMSNorm(Layer, frozen=True, kw_only=True, tag="rms_norm"):
+    """Divides the last dim by its root mean square, then scales."""
+
+    MAGNITUDE: ClassVar[Literal["rescales"]] = "rescales"
+
+    width: int
+
+    def shapes(self) -> Parameters:
+        """A scale for every column."""
+        return {"weight": (self.width,)}
+
+    @property
+    def complexity(self) -> int:
+        """More than an elementwise layer."""
+        return 2
+
+    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+        """The module of torch, with the epsilon that the workers use."""
+        return f"nn.RMSNorm({self.width}, eps=1e-6)"

@@ -1,0 +1,37 @@
+"""What every kind of layer computes: a file a kind, found by the kind's name, which makes the kind's torch module."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+from torch import nn
+
+from difftest import plugins
+from difftest.cases.layer import Layer
+from workers.training.operators import Operators
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What layers are built from beside their own data.
+
+    `checkpointing`: residual blocks are computed again in the backward pass.
+    """
+
+    sequence: int
+    operators: Operators
+    checkpointing: bool
+
+
+class Kind(Protocol):
+    """What a module in this folder offers."""
+
+    def module(self, layer: Any, path: str, plan: Plan) -> nn.Module:  # noqa: ANN401  a layer of its own kind
+        """The torch module of the layer at `path`, on the host; parameter names are `layer.shapes()`'s.
+
+        It maps (batch, [sequence,] width) to the same with another width. A `workers.training.modules.Reader` is given the extras too.
+        """
+
+
+def module_of(layer: Layer, path: str, plan: Plan) -> nn.Module:
+    """The torch module of any layer."""
+    return cast("Kind", plugins.load(__name__, layer.kind)).module(layer, path, plan)

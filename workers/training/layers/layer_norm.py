@@ -1,0 +1,11 @@
+"""Layer normalisation in torch."""
+
+from torch import nn
+
+from difftest.cases.layers.layer_norm import LayerNorm
+from workers.training.layers import Plan
+
+
+def module(layer: LayerNorm, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  its own data is enough
+    """Torch's own, with its own epsilon."""
+    return nn.LayerNorm(layer.width)

@@ -1,0 +1,31 @@
+"""The residual block, which can be computed again in the backward pass."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from difftest.cases.layers import residual
+from workers.training.layers import Plan, module_of
+from workers.training.modules import NO_EXTRAS, Chain, Extras, Reader
+
+
+class Residual(Chain, Reader):
+    """The input plus what its layers make of it, computed again in the backward pass by `recompute`, where one is set.
+
+    A block whose input needs no gradient is not: the checkpointing that XLA has (it is reentrant) would cut it off from the loss.
+    """
+
+    recompute: Callable[..., Tensor] | None = None
+
+    def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Tensor:
+        """Same shape out as in."""
+        if self.recompute and inputs.requires_grad:
+            return inputs + self.recompute(super().forward, inputs, extras)
+        return inputs + super().forward(inputs, extras)
+
+
+def module(layer: residual.Residual, path: str, plan: Plan) -> nn.Module:
+    """The block of its layers' modules."""
+    block = Residual(*(module_of(inner, f"{path}.{index}", plan) for index, inner in enumerate(layer.layers)))
+    block.recompute = plan.operators.recompute if plan.checkpointing else None
+    return block
