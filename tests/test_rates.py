@@ -14,7 +14,7 @@ from samples import a_case, candidate, oracle, with_pieces, wrong_at
 
 from difftest import plugins
 from difftest.cases.case import Case
-from difftest.commands.selftest import _chosen
+from difftest.commands.service.planting import chosen_defects
 from difftest.judge.outcome import Failure, Stage, Symptom
 from difftest.selftest.rates import (
     Null,
@@ -217,7 +217,7 @@ def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_nam
     known = (a_fault("plain"), a_fault("on_cards", least_cards=2))
     monkeypatch.setattr(faults, "all_faults", lambda: {fault.name: fault for fault in known})
     monkeypatch.setattr(cards, "cards", lambda: there)
-    assert [(fault.name, backend) for fault, backend in _chosen(names)] == [
+    assert [(fault.name, backend) for fault, backend in chosen_defects(names)] == [
         (name, backend) for name in chosen for backend in ("b", "c")
     ]
 

@@ -1,4 +1,4 @@
-"""Looking for one planted defect: cases that can show it, on a backend that has it, until a campaign finds it and some more."""
+"""Searching for planted defects: cases that can show one run on a backend that has it, until a campaign finds it."""
 
 import tempfile
 import time
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE, Campaign, Execute
 from difftest.campaign.recording import Progress
-from difftest.campaign.run import run as run_campaign
+from difftest.campaign.run import run
 from difftest.cases.case import Case
+from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
@@ -22,12 +23,33 @@ if TYPE_CHECKING:
     from workers.faults import PlantedFault
 
 FURTHER_CASES = 3
-"""How many more cases are run once a defect was found, to see whether its fingerprint is one."""
+"""How many more cases run after a defect was found, to see whether they give the same fingerprint."""
+
+
+def chosen_defects(names: str) -> list[tuple["PlantedFault", str]]:
+    """The defects named in the comma-separated `names`, each with every backend that it is planted into.
+
+    If none is named: all that a case can show with this machine's graphics cards. `UsageError` for an unknown name.
+    """
+    from workers.cards import cards
+    from workers.faults import all_faults
+
+    faults, available = all_faults(), cards()
+    requested = [name.strip() for name in names.split(",") if name.strip()]
+    requested = requested or [name for name, fault in faults.items() if fault.least_cards <= available]
+    for name in requested:
+        if name not in faults:
+            msg = f"unknown defect {name!r}; allowed: {', '.join(sorted(faults))}"
+            raise UsageError(msg)
+    return [(faults[name], backend) for name in requested for backend in faults[name].backends]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planting:
-    """What every search for a planted defect shares. `cases` gives them anew each time; `execute` runs the defect, `correct` the rest."""
+    """What all searches for a planted defect share.
+
+    `cases` starts the same `most` cases anew at each call. `execute` runs a case with a defect, `correct` without one.
+    """
 
     backends: Mapping[str, "Backend"]
     cases: Callable[[], Iterator[Case]]
@@ -36,46 +58,42 @@ class Planting:
     correct: Execute
 
     def find(self, planted: tuple["PlantedFault", str]) -> Planted:
-        """Runs cases with one defect planted into one backend until it is found, and some more for its fingerprint."""
-        fault, name = planted
-        blame = f"{self.backends[name].SIDE} {fault.blame}"
+        """Plants a defect into a backend and runs cases until it is found, then `FURTHER_CASES` more for their fingerprints."""
+        defect, name = planted
+        blame = f"{self.backends[name].SIDE} {defect.blame}"
         missed = Planted(
-            defect=fault.name, backend=name, detected=False, cases=self.most, expected_blame=blame
+            defect=defect.name, backend=name, detected=False, cases=self.most, expected_blame=blame
         )
-        began, first, left = time.monotonic(), None, FURTHER_CASES
+        began, result, left = time.monotonic(), None, FURTHER_CASES
         effects, hits = list[float](), list[tuple[str, str]]()
-        for progress in self._campaign(fault, name):
-            seen = progress.result.comparisons.get(name, Comparison(verdict="inconclusive"))
-            hits += [
-                (progress.result.case.path, divergence.fingerprint) for divergence in seen.divergences[:1]
-            ]
-            if first is None and (
-                found := [finding for finding in progress.new if finding.divergence.backend == name]
-            ):
-                first = replace(
-                    _found(missed, progress.result.index + 1, found[0]), seconds=time.monotonic() - began
-                )
-            elif first and not (left := left - 1):
+        for progress in self._campaign(defect, name):
+            examined = progress.result
+            comparison = examined.comparisons.get(name, Comparison(verdict="inconclusive"))
+            hits += [(examined.case.path, first.fingerprint) for first in comparison.divergences[:1]]
+            new = [finding for finding in progress.new if finding.divergence.backend == name]
+            if result is None and new:
+                seconds = time.monotonic() - began
+                result = replace(_detected(missed, examined.index + 1, new[0]), seconds=seconds)
+            elif result and not (left := left - 1):
                 break
-            effects += [m.ratio for m in seen.measurements]
-        return replace(first or replace(missed, floors=max(effects, default=None)), hits=tuple(hits))
+            effects += [m.ratio for m in comparison.measurements]
+        return replace(result or replace(missed, floors=max(effects, default=None)), hits=tuple(hits))
 
-    def _campaign(self, fault: "PlantedFault", name: str) -> Iterator[Progress]:
+    def _campaign(self, defect: "PlantedFault", name: str) -> Iterator[Progress]:
+        """A campaign with the defect on backend `name` and without it on the other side, in a temporary corpus."""
         from workers.faults import VARIABLE
 
         def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
             if backend == name:
-                return self.execute(case, backend, {**options, VARIABLE: fault.name})
+                return self.execute(case, backend, {**options, VARIABLE: defect.name})
             return self.correct(case, backend, options)
 
         sides = {backend: self.backends[backend] for backend in (name, *self._others(name))}
         with tempfile.TemporaryDirectory() as folder:
             corpus = Corpus(Path(folder))
             corpus.prepare()
-            yield from run_campaign(
-                Campaign(name="planted", backends=sides, execute=execute, corpus=corpus),
-                self._reached(fault, sides[name], name),
-            )
+            campaign = Campaign(name="planted", backends=sides, execute=execute, corpus=corpus)
+            yield from run(campaign, self._showing(defect, name))
 
     def _others(self, name: str) -> list[str]:
         """The backends that stand for the other sides, on which nothing is planted."""
@@ -86,20 +104,22 @@ class Planting:
             if backend.PROFILE.stands_for_side and own != backend.SIDE
         ]
 
-    def _reached(self, fault: "PlantedFault", backend: "Backend", name: str) -> Iterator[tuple[int, Case]]:
-        """The cases that can show the defect, and that the backend computes rightly without it: upstream's own faults must not hide it."""
+    def _showing(self, defect: "PlantedFault", name: str) -> Iterator[tuple[int, Case]]:
+        """The cases that can show the defect, and that the backend computes correctly without it.
+
+        In any other case, a fault of the framework's own could hide the defect.
+        """
+        backend = self.backends[name]
         for index, case in enumerate(self.cases()):
-            if not backend.unsupported(case) and fault.reaches(case):
-                healthy = compare(
-                    case, name, backend.SIDE, self.correct(case, ORACLE, {}), self.correct(case, name, {})
-                )
-                if healthy.verdict == "agree":
+            if not backend.unsupported(case) and defect.reaches(case):
+                truth, healthy = self.correct(case, ORACLE, {}), self.correct(case, name, {})
+                if compare(case, name, backend.SIDE, truth, healthy).verdict == "agree":
                     yield index, case
 
 
-def _found(planted: Planted, cases: int, finding: Finding) -> Planted:
+def _detected(missed: Planted, cases: int, finding: Finding) -> Planted:
     return replace(
-        planted,
+        missed,
         detected=True,
         cases=cases,
         blame=finding.blame,
