@@ -20,7 +20,7 @@ from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNDECIDED, ablate
-from difftest.findings.ablations import Asked, ablations
+from difftest.findings.ablations import Baseline, ablations
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
@@ -39,7 +39,7 @@ def asked(case: Case, side: str, **rest: object) -> dict[str, object]:
         "framework": FRAMEWORKS[side],
         "siblings": (f"{side}_other",),
     }
-    told = ablations(Asked(case=case, **(on | rest)))  # type: ignore[arg-type]
+    told = ablations(Baseline(case=case, **(on | rest)))  # type: ignore[arg-type]
     return {one.name: one for one in told}
 
 

@@ -22,7 +22,8 @@ from difftest.campaign.campaign import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.errors import UsageError
-from difftest.findings.ledger import FACTS, LEDGER_FILE, Ledger, facts, read_ledger
+from difftest.findings.facts import FACTS, facts
+from difftest.findings.ledger import LEDGER_FILE, Ledger, read_ledger
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
 from difftest.records import read_limits, traces
 from difftest.records.bundle import Joined, Recorder

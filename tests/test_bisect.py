@@ -19,7 +19,7 @@ from difftest.commands.service.bisection import ask_version, read_script
 from difftest.commands.service.environments import MADE, Environments
 from difftest.commands.service.scripts import run_script
 from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.bisect import Asked, bisect
+from difftest.findings.bisect import VersionResult, bisect
 from difftest.records.corpus import SCRIPT
 from generators.cases import case_at
 from workers.isolate import sandbox
@@ -34,10 +34,10 @@ def answering(answers: str) -> tuple[list[str], list[str], object]:
     """Versions named by their place, the list of those that were asked, and who answers."""
     versions, asked = [str(place) for place in range(len(answers))], []
 
-    def ask(version: str) -> Asked:
+    def ask(version: str) -> VersionResult:
         asked.append(version)
         shown, absent, times = LETTERS[answers[int(version)]]
-        return Asked(version=version, shown=shown, absent=absent, times=times)
+        return VersionResult(version=version, shown=shown, absent=absent, times=times)
 
     return versions, asked, ask
 
@@ -90,7 +90,7 @@ def test_a_fault_that_came_and_went_again_is_not_called_one_change() -> None:
 def test_two_versions_are_the_least() -> None:
     for versions in (["2.9.0"], [], ["2.9.0", "2.9.0"]):
         with pytest.raises(UsageError, match="at least two"):
-            bisect(versions, lambda version: Asked(version=version))
+            bisect(versions, lambda version: VersionResult(version=version))
 
 
 def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ from difftest.commands.service.request import FailOn, Request
 from difftest.commands.service.storage import Output
 from difftest.commands.service.tally import Tally
 from difftest.errors import UsageError
-from difftest.findings.ledger import FACTS, LEDGER_FILE, Entry, Ledger, facts, guarded, read_ledger
+from difftest.findings.facts import FACTS, facts
+from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, read_ledger
+from difftest.findings.quarantine import with_quarantine
 from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Corpus
@@ -61,11 +63,11 @@ def test_what_is_known_is_known_in_every_environment() -> None:
         quarantine=True,
         where={"path": "data_parallel"},
     )
-    assert Ledger(known=(kept,)).quarantine("xla_spmd@2.8", EVEN, TODAY) == kept
+    assert Ledger(entries=(kept,)).quarantine("xla_spmd@2.8", EVEN, TODAY) == kept
 
 
 def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
-    ledger, tomorrow = Ledger(known=(ENTRY,)), date(2026, 11, 22)
+    ledger, tomorrow = Ledger(entries=(ENTRY,)), date(2026, 11, 22)
     assert (
         ledger.entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY),
         ledger.expired(TODAY),
@@ -82,11 +84,11 @@ def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
 def test_the_first_entry_that_matches_is_the_one() -> None:
     other = msgspec.structs.replace(ENTRY, fingerprint="*", upstream="pytorch/xla#2")
     assert (
-        Ledger(known=(ENTRY, other)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
+        Ledger(entries=(ENTRY, other)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
         == ENTRY
     )
     assert (
-        Ledger(known=(other, ENTRY)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
+        Ledger(entries=(other, ENTRY)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
         == other
     )
 
@@ -117,13 +119,13 @@ def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
         )
         for name in ("xla_spmd", "torch_ddp")
     }
-    kept = guarded(there, Ledger(known=(entry,)), TODAY)
+    kept = with_quarantine(there, Ledger(entries=(entry,)), TODAY)
     assert kept["xla_spmd"].unsupported(UNEVEN) == "quarantined until 2026-11-21: it is wrong (pytorch/xla#1)"
     assert kept["xla_spmd"].unsupported(EVEN) is None
     assert kept["torch_ddp"].unsupported(UNEVEN) is None
     assert kept["xla_spmd"].unsupported(tensor_parallel_case(seed=1)) == "it cannot"
     assert [backend.SIDE for backend in kept.values()] == ["xla", "tor"]
-    later = guarded(there, Ledger(known=(entry,)), date(2027, 1, 1))
+    later = with_quarantine(there, Ledger(entries=(entry,)), date(2027, 1, 1))
     assert later["xla_spmd"].unsupported(UNEVEN) is None
 
 
@@ -162,9 +164,9 @@ def test_a_ledger_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_the_projects_own_ledger_reads_and_names_backends_and_scripts_that_there_are() -> None:
     ledger = read_ledger()
-    assert len(ledger.known) >= 7
+    assert len(ledger.entries) >= 7
     root = LEDGER_FILE.parents[2]
-    for entry in ledger.known:
+    for entry in ledger.entries:
         assert any(
             msgspec.structs.replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name
             for name in backends()
@@ -235,7 +237,7 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
         )
         tally = Tally(recurring={FINDING.fingerprint: corpus.finding(FINDING.fingerprint)})
         tally.count(progress)
-        assert concluded(tmp_path, tally, Ledger(known=(entry,))) == status
+        assert concluded(tmp_path, tally, Ledger(entries=(entry,))) == status
         assert ("known upstream" in capsys.readouterr().out) == (status == 0)
 
 
@@ -267,6 +269,6 @@ def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
     corpus.prepare()
     corpus.save(FINDING, EVEN)
     tally = Tally(cases=1, runs=2, compared=1, new={FINDING.fingerprint: FINDING})
-    ledger = Ledger(known=(msgspec.structs.replace(ENTRY, expires=date.max),) if known else ())
+    ledger = Ledger(entries=(msgspec.structs.replace(ENTRY, expires=date.max),) if known else ())
     assert concluded(tmp_path, tally, ledger, fail_on) == status
     assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == known

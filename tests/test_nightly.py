@@ -214,7 +214,7 @@ def test_what_the_ledger_knows_is_not_red(
     ledger.write_text(
         '[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\nexpires = 2099-01-01\n'
     )
-    assert read_ledger(ledger).known
+    assert read_ledger(ledger).entries
     assert nightly_run(tmp_path / "out", "--known", str(ledger)).return_value == 0
     assert junit(tmp_path / "out") == {"skipped": 1, "system-out": 2}
     assert "known upstream: an <issue> & more" in "".join(

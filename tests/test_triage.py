@@ -98,10 +98,10 @@ def test_a_fault_that_is_gone_is_fixed_and_one_the_ledger_knows_passes(tmp_path:
     machine.wrong = {}
     entry = Entry(fingerprint="spmd-*", upstream="pytorch/xla#1", reason="wrong", expires=TODAY)
     assert not triaged(campaign).passes
-    one = triaged(campaign, Ledger(known=(entry,)))
+    one = triaged(campaign, Ledger(entries=(entry,)))
     assert (one.finding.status, one.finding.returned, one.entry, one.passes) == ("FIXED", (0, 3), entry, True)
     machine.wrong = {"spmd": sharded}
-    assert not triaged(campaign, Ledger(known=(entry,))).passes
+    assert not triaged(campaign, Ledger(entries=(entry,))).passes
 
 
 def test_a_fault_that_shows_otherwise_now_has_changed(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def later_checks(result: CaseResult, divergence: Divergence) -> dict[str, str]:
 
 
 def siblings(campaign: Campaign, result: CaseResult, divergence: Divergence) -> dict[str, str]:
-    """The same side's backends that computed the case correctly or show the same fault, and the layer at fault."""
+    """The side's backends that computed the case correctly or show the same fault, and the layer at fault."""
     wrong_by_name = {
         name: _looks_alike(result.comparisons.get(name), divergence)
         for name in sorted(campaign.siblings(divergence.backend))

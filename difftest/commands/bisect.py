@@ -12,7 +12,7 @@ from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.scripts import SECONDS
 from difftest.commands.service.targets import read_finding
-from difftest.findings.bisect import Asked, Bisected, bisect
+from difftest.findings.bisect import Bisected, VersionResult, bisect
 
 TIMES = 3
 HOME = Path("runs/environments")
@@ -90,17 +90,16 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands o
     text, extra = read_script(target)
     environments = _environments(request, extra)
 
-    def ask(version: str) -> Asked:
-        asked = ask_version(environments, text, version, request.times, request.seconds)
-        shown = f"{asked.shown} of {asked.times} show it"
-        click.echo(f"{request.package} {version}: {asked.answer} ({shown})", err=True)
-        return asked
+    def ask(version: str) -> VersionResult:
+        result = ask_version(environments, text, version, request.times, request.seconds)
+        shown = f"{result.shown} of {result.times} show it"
+        click.echo(f"{request.package} {version}: {result.answer} ({shown})", err=True)
+        return result
 
     versions = [version.strip() for version in request.versions.split(",") if version.strip()]
     result = bisect(versions, ask, everyone=request.every)
     if request.as_json:
-        answers = [asdict(one) | {"answer": one.answer} for one in result.asked]
-        print_json({**asdict(result), "asked": answers, "package": request.package})
+        print_json(_described(request.package, result))
     else:
         _print(request.package, result)
     if target.is_dir() and result.verdict in CONCLUSIVE:
@@ -117,6 +116,20 @@ def _environments(request: Request, extra: tuple[str, ...]) -> Environments:
     return Environments(root=root, package=request.package, companions=companions, python=request.python)
 
 
+def _described(package: str, result: Bisected) -> dict[str, Any]:
+    """The result as JSON. The keys `asked` and `said` are part of the command's interface."""
+    answers = [asdict(one) | {"answer": one.answer, "said": one.output} for one in result.results]
+    for answer in answers:
+        del answer["output"]
+    return {
+        "verdict": result.verdict,
+        "asked": answers,
+        "last": result.last,
+        "first": result.first,
+        "package": package,
+    }
+
+
 def _meaning(result: Bisected) -> str:
     return MEANINGS[result.verdict].format(last=result.last, first=result.first)
 
@@ -129,7 +142,7 @@ def _keep(folder: Path, package: str, result: Bisected) -> None:
 
 
 def _print(package: str, result: Bisected) -> None:
-    for asked in result.asked:
-        last = asked.said.strip().splitlines()[-1:] or [""]
-        click.echo(f"{package} {asked.version}: {asked.answer}; {last[0]}")
+    for one in result.results:
+        last = one.output.strip().splitlines()[-1:] or [""]
+        click.echo(f"{package} {one.version}: {one.answer}; {last[0]}")
     click.echo(f"{result.verdict}: {_meaning(result)}")

@@ -1,1 +1,1 @@
-"""The life of a finding: run again, held against the ledger, ablated, located in the model, and bisected over versions."""
+"""The life of a finding: rerun, matched with the ledger, ablated, located in the model, bisected over versions."""

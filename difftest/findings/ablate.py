@@ -1,19 +1,19 @@
-"""What a finding depends on: its case again with one thing changed at a time, each beside the oracle of the case as changed.
+"""What a finding depends on: its case with one thing changed at a time, compared with the oracle of the same.
 
-The answers are words that begin with `stays`, `disappears`, `changes` or `no telling`, kept with the finding by the ablation's name.
+An answer begins with `stays`, `disappears`, `changes` or `no telling`; `finding.json` keeps it under the
+ablation's name.
 """
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from difftest.campaign.again import rerun
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.findings.ablations import Ablation, Asked, ablations
+from difftest.findings.ablations import Ablation, Baseline, ablations
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.records.finding import Finding
@@ -21,80 +21,102 @@ from difftest.records.finding import Finding
 STAYS, DISAPPEARS, CHANGES, UNDECIDED = "stays", "disappears", "changes", "no telling"
 BENIGN = "a known benign cause"
 UNSTEADY_TRIES = 3
-"""How often an ablation is run before a finding that comes and goes is said to disappear."""
+"""How often an ablation runs before a finding that comes and goes counts as disappeared."""
 
 BENIGN_FLOORS = 1000.0
-"""No rounding reaches this: an error so large has no benign cause, whatever makes it disappear."""
+"""In units of the rounding noise. Rounding never reaches this, so a larger error has no benign cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """The finding's divergence in a run of its unchanged case, on `device`.
+
+    `tries` is how often each ablation may run.
+    """
+
+    divergence: Divergence
+    device: str
+    tries: int
 
 
 def ablate(
     campaign: Campaign, finding: Finding, case: Case, environment: Mapping[str, str]
 ) -> Mapping[str, str] | None:
-    """By every ablation's name, what becomes of the finding; None where `case` does not show it as it is.
+    """By every ablation's name, what becomes of the finding; None if the unchanged `case` does not show it.
 
-    `environment` is what the backend's runs start with. Ablations run a few at a time, beside one oracle where the case is the
-    same. One that the backend cannot express, or that infrastructure spoiled, is answered with the reason.
+    `environment` is what the backend's runs start with. Ablations run a few at a time; those of equal cases
+    share one run of the oracle. An ablation that the backend cannot express, or that the infrastructure
+    spoiled, is answered with the reason.
     """
     campaign = replace(campaign, execute=Memo(campaign.execute, only=ORACLE))
-    tries = 1 if finding.stable[0] == finding.stable[1] else UNSTEADY_TRIES
-    found, device = next(
-        (told for _ in range(tries) if (told := _first(campaign, case, finding))), (None, "")
-    )
-    if found is None:
+    shown = _show(campaign, case, finding)
+    if shown is None:
         return None
-    asked = Asked(
+    backend = finding.divergence.backend
+    baseline = Baseline(
         case=case,
-        backend=finding.divergence.backend,
+        backend=backend,
         side=finding.divergence.side,
-        framework=campaign.backends[finding.divergence.backend].FRAMEWORK,
-        siblings=campaign.siblings(finding.divergence.backend),
+        framework=campaign.backends[backend].FRAMEWORK,
+        siblings=campaign.siblings(backend),
         environment=environment,
     )
-    asking = list(ablations(asked))
+    changed = list(ablations(baseline))
     with ThreadPoolExecutor(campaign.workers) as pool:
-        answers = pool.map(partial(_answer, campaign, found, device, tries), asking)
-        return {one.name: answer for one, answer in zip(asking, answers, strict=True)}
+        answers = pool.map(lambda ablation: _answer(campaign, shown, ablation), changed)
+        return {ablation.name: answer for ablation, answer in zip(changed, answers, strict=True)}
 
 
-def _first(campaign: Campaign, case: Case, finding: Finding) -> tuple[Divergence, str] | None:
-    """The finding's divergence in one run of its case as it is, and the device of that run."""
-    seen = rerun(campaign, case, finding.divergence.backend, check=finding.divergence.check)
-    return next(
-        ((d, seen.device) for d in seen.divergences[:1] if d.fingerprint == finding.fingerprint), None
-    )
+def _show(campaign: Campaign, case: Case, finding: Finding) -> _Shown | None:
+    """The finding in one of a few runs of its unchanged case; None where no run shows it first."""
+    tries = 1 if finding.stable[0] == finding.stable[1] else UNSTEADY_TRIES
+    for _ in range(tries):
+        comparison = rerun(campaign, case, finding.divergence.backend, check=finding.divergence.check)
+        for divergence in comparison.divergences[:1]:
+            if divergence.fingerprint == finding.fingerprint:
+                return _Shown(divergence=divergence, device=comparison.device, tries=tries)
+    return None
 
 
-def _answer(campaign: Campaign, found: Divergence, device: str, tries: int, ablation: Ablation) -> str:
-    """What becomes of a divergence; one that comes and goes is gone only when it stays away in every one of `tries` runs.
+def _answer(campaign: Campaign, shown: _Shown, ablation: Ablation) -> str:
+    """What becomes of a divergence.
 
-    Nothing is told of a run on another `device`, as where fewer ranks than before have GPUs enough.
+    One that comes and goes has disappeared only if none of its tries shows it.
+
+    A run on another device than the finding's decides nothing, for example where fewer ranks than before find
+    a GPU each.
     """
     reason = ablation.reason or campaign.backends[ablation.backend].unsupported(ablation.case)
     if reason:
         return f"{UNDECIDED}: {reason}"
     answer = UNDECIDED
-    for _ in range(tries):
+    for _ in range(shown.tries):
         try:
-            seen = rerun(
-                campaign, ablation.case, ablation.backend, check=found.check, options=ablation.options
+            comparison = rerun(
+                campaign,
+                ablation.case,
+                ablation.backend,
+                check=shown.divergence.check,
+                options=ablation.options,
             )
         except InfrastructureError as error:
             return f"{UNDECIDED}: {error}"
-        if seen.elsewhere(device):
-            return f"{UNDECIDED}: it ran on {seen.device}, the finding on {device}"
-        answer = _told(seen, found, ablation)
+        if comparison.elsewhere(shown.device):
+            return f"{UNDECIDED}: it ran on {comparison.device}, the finding on {shown.device}"
+        answer = _in_words(comparison, shown.divergence, ablation)
         if not answer.startswith(DISAPPEARS):
             break
     return answer
 
 
-def _told(seen: Comparison, found: Divergence, ablation: Ablation) -> str:
-    if seen.verdict == "inconclusive":
-        return f"{UNDECIDED}: {seen.reason}"
-    if not seen.divergences:
-        slight = found.ratio is not None and found.ratio < BENIGN_FLOORS
+def _in_words(comparison: Comparison, divergence: Divergence, ablation: Ablation) -> str:
+    """What one run of an ablation shows of the finding's `divergence`."""
+    if comparison.verdict == "inconclusive":
+        return f"{UNDECIDED}: {comparison.reason}"
+    if not comparison.divergences:
+        slight = divergence.ratio is not None and divergence.ratio < BENIGN_FLOORS
         return f"{DISAPPEARS}: {BENIGN}, {ablation.benign}" if ablation.benign and slight else DISAPPEARS
-    first = seen.divergences[0]
-    if (first.check, first.symptom, first.cause) != (found.check, found.symptom, found.cause):
+    first = comparison.divergences[0]
+    if (first.check, first.symptom, first.cause) != (divergence.check, divergence.symptom, divergence.cause):
         return f"{CHANGES}: {first.fingerprint}, {first.detail}"
-    return STAYS if first.ratio is None else f"{STAYS}, {first.ratio:.3g} noise floors"
+    return STAYS if first.ratio is None else f"{STAYS}, {first.ratio:.3g} x the rounding noise"

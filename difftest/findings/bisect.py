@@ -1,7 +1,8 @@
-"""Between which versions a fault came or went: a binary search that asks each version several times.
+"""Between which versions a fault came or went: a binary search over versions that may answer unreliably.
 
-Nothing here installs or runs anything: who asks a version comes in as a callable, `difftest.commands.bisect` gives one that builds
-environments. A version that cannot tell (nothing to install, a script that fails in some other way) is passed over, and named.
+Nothing here installs or runs anything: the caller passes a function that tests one version
+(`difftest.commands.bisect` passes one that builds environments). A version that gives no answer, because it
+cannot be installed or the script fails in some other way, is skipped and named.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,25 +12,30 @@ from typing import Literal, TypeAlias
 from difftest.errors import UsageError
 
 Answer: TypeAlias = Literal["shown", "absent", "unreliable", "untold"]
+"""What the runs of one version say of the fault; `untold`: nothing."""
+
 Verdict: TypeAlias = Literal["came", "went", "in all", "in none", "unreliable", "untold"]
+"""What the search says; `came` is appeared, `went` disappeared, `untold` that no version gave an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One version: how many of `times` runs showed the fault and how many showed that it is absent; the others told neither.
+class VersionResult:
+    """One version: `shown` of `times` runs showed the fault and `absent` showed that it is absent.
 
-    `said` is the last thing that was printed, or why nothing could be run.
+    The others gave no answer.
+
+    `output` is what the last run printed, or why nothing could run.
     """
 
     version: str
     shown: int = 0
     absent: int = 0
     times: int = 0
-    said: str = ""
+    output: str = ""
 
     @property
     def answer(self) -> Answer:
-        """`untold` as soon as one run told neither."""
+        """The runs' answer; `untold` as soon as one run gave none."""
         if not self.times or self.shown + self.absent < self.times:
             return "untold"
         if self.shown and self.absent:
@@ -37,41 +43,44 @@ class Asked:
         return "shown" if self.shown else "absent"
 
 
-Ask: TypeAlias = Callable[[str], Asked]
+RunVersion: TypeAlias = Callable[[str], VersionResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """What came of it: `last` is the last version of the old kind, `first` the first of the new one, where the fault came or went.
+    """The end of a search: `last` is the last version before the fault came or went, `first` the first one after.
 
-    `asked` has the versions that were asked, in the order given. `in all` and `in none` were asked of both ends only, unless all were.
+    `results` has the versions that were tested, in the order given. For `in all` and `in none` these are the
+    two ends only, unless every version was to be tested.
     """
 
     verdict: Verdict
-    asked: tuple[Asked, ...]
+    results: tuple[VersionResult, ...]
     last: str = ""
     first: str = ""
 
 
-def bisect(versions: Sequence[str], ask: Ask, *, everyone: bool = False) -> Bisected:
-    """Searches `versions`, oldest first; `everyone`: asks each of them, where a fault may have come and gone again.
+def bisect(versions: Sequence[str], run_version: RunVersion, *, everyone: bool = False) -> Bisected:
+    """Searches `versions`, oldest first.
 
+    `everyone` tests each of them, for a fault that may have appeared and disappeared more than once.
     `UsageError` for fewer than two versions, or one named twice.
     """
     if len(set(versions)) != len(versions) or len(versions) < 2:  # noqa: PLR2004  between two is the least
-        msg = f"the versions are {', '.join(versions) or 'none'}; give at least two different ones, oldest first"
+        given = ", ".join(versions) or "none"
+        msg = f"the versions are {given}; give at least two different ones, oldest first"
         raise UsageError(msg)
-    asked: dict[str, Asked] = {}
+    results: dict[str, VersionResult] = {}
 
     def answer(place: int) -> Answer:
         version = versions[place]
-        if version not in asked:
-            asked[version] = ask(version)
-        return asked[version].answer
+        if version not in results:
+            results[version] = run_version(version)
+        return results[version].answer
 
     places = [place for place in range(len(versions)) if everyone and answer(place) != "untold"]
-    low = _first_telling(range(len(versions)), answer)
-    high = _first_telling(reversed(range(len(versions))), answer)
+    low = _first_with_answer(range(len(versions)), answer)
+    high = _first_with_answer(reversed(range(len(versions))), answer)
     if (
         not everyone
         and low is not None
@@ -79,17 +88,22 @@ def bisect(versions: Sequence[str], ask: Ask, *, everyone: bool = False) -> Bise
         and {answer(low), answer(high)} == {"shown", "absent"}
     ):
         low, high = _narrow(low, high, answer)
-    return _concluded(versions, asked, places or [place for place in (low, high) if place is not None])
+    ends = [place for place in (low, high) if place is not None]
+    return _conclude(versions, results, places or ends)
 
 
-def _first_telling(places: Iterable[int], answer: Callable[[int], Answer]) -> int | None:
+def _first_with_answer(places: Iterable[int], answer: Callable[[int], Answer]) -> int | None:
     return next((place for place in places if answer(place) != "untold"), None)
 
 
 def _narrow(low: int, high: int, answer: Callable[[int], Answer]) -> tuple[int, int]:
-    """Halves the way between two ends that answer differently; versions that cannot tell are passed over, nearest to the middle first."""
+    """Halves the range between two ends with different answers.
+
+    Versions without an answer are skipped, starting from the one nearest to the middle. An unreliable one
+    ends the search.
+    """
     while between := sorted(range(low + 1, high), key=lambda place: abs(2 * place - low - high)):
-        middle = _first_telling(between, answer)
+        middle = _first_with_answer(between, answer)
         if middle is None:
             break
         if answer(middle) == "unreliable":
@@ -98,16 +112,19 @@ def _narrow(low: int, high: int, answer: Callable[[int], Answer]) -> tuple[int, 
     return low, high
 
 
-def _concluded(versions: Sequence[str], asked: Mapping[str, Asked], places: Sequence[int]) -> Bisected:
-    """What the answers at `places`, in order, come to."""
-    told = tuple(asked[version] for version in versions if version in asked)
-    answers = [asked[versions[place]].answer for place in places]
+def _conclude(
+    versions: Sequence[str], results: Mapping[str, VersionResult], places: Sequence[int]
+) -> Bisected:
+    """The verdict that follows from the answers at `places`, in order."""
+    tested = tuple(results[version] for version in versions if version in results)
+    answers = [results[versions[place]].answer for place in places]
     if not answers:
-        return Bisected(verdict="untold", asked=told)
+        return Bisected(verdict="untold", results=tested)
     changes = [place for place in range(1, len(answers)) if answers[place] != answers[place - 1]]
     if "unreliable" in answers or len(changes) > 1:
-        return Bisected(verdict="unreliable", asked=told)
+        return Bisected(verdict="unreliable", results=tested)
     if not changes:
-        return Bisected(verdict="in all" if answers[0] == "shown" else "in none", asked=told)
+        return Bisected(verdict="in all" if answers[0] == "shown" else "in none", results=tested)
     last, first = versions[places[changes[0] - 1]], versions[places[changes[0]]]
-    return Bisected(verdict="came" if answers[-1] == "shown" else "went", asked=told, last=last, first=first)
+    verdict: Verdict = "came" if answers[-1] == "shown" else "went"
+    return Bisected(verdict=verdict, results=tested, last=last, first=first)

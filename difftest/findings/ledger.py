@@ -1,23 +1,20 @@
-"""The ledger of known faults: which findings are faults that somebody has reported upstream already.
+"""The ledger of known faults: which findings somebody has reported upstream already.
 
-The one idea: an entry is a claim with a date. Until it expires, what it matches is known and turns nothing red; after that it must be
-looked at again, and a fault that is gone shows as an entry that passes.
+An entry is a claim with a date. Until it expires, the findings that it matches are known and turn no run red.
+After that it must be looked at again, and `difftest triage` shows an entry whose fault is gone.
 """
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 
-from difftest.campaign.campaign import BackendTraits
-from difftest.cases.case import Case, uneven_cuts
-from difftest.cases.layers import walk
-from difftest.cases.layout import Shard
+from difftest.cases.case import Case
 from difftest.errors import UsageError
+from difftest.findings.facts import FACTS, facts
 from difftest.judge.fingerprint import Fingerprint, backend_pattern
 from difftest.plugins import plain
 from difftest.records import read_limits
@@ -25,28 +22,15 @@ from difftest.records import read_limits
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 """The project's own ledger."""
 
-FACTS = (
-    "path",
-    "mesh",
-    "dtype",
-    "optimizer",
-    "loss",
-    "regime",
-    "layers",
-    "clipping",
-    "cuts",
-    "kernels",
-    "bucket_view",
-    "lone_tensor",
-)
-
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known fault. `fingerprint` and `detail` are patterns (`*`, `?`, `[...]`) for those of a finding.
 
-    `where` has patterns for facts of the finding's case (`facts`), for mismatches, whose fingerprints say little of their cause.
-    `upstream` is the issue, or the script that shows a fault nobody has reported yet. `expires` is the last day on which the entry counts.
-    `quarantine`: cases that `where` matches are not launched on the fingerprint's backend, for faults that take a machine down.
+    `where` maps facts of the finding's case (`difftest.findings.facts`) to patterns. It is for mismatches,
+    whose fingerprints say little of their cause. `upstream` is the issue, or the script that shows a fault
+    which nobody has reported yet. `expires` is the last day on which the entry counts. With `quarantine`,
+    cases that `where` matches are not launched on the fingerprint's backend; this is for faults that take a
+    machine down.
     """
 
     fingerprint: str
@@ -67,11 +51,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def backend(self) -> str:
-        """The pattern of the backends it is about: a fingerprint begins with its backend."""
+        """The pattern of the backends that it is about."""
         return backend_pattern(self.fingerprint)
 
     def matches(self, fingerprint: str, detail: str, case: Case) -> bool:
-        """Whether it is about a finding or divergence with this `fingerprint` and `detail`, which `case` showed.
+        """Whether it is about what `case` showed, a finding or divergence with this `fingerprint` and `detail`.
 
         An entry is about a fault in every environment of its backend.
         """
@@ -80,15 +64,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return fnmatchcase(text, self.fingerprint) and fnmatchcase(detail, self.detail) and self.covers(case)
 
     def covers(self, case: Case) -> bool:
-        """Whether the case is such as `where` says."""
-        known = facts(case)
-        return all(fnmatchcase(known[fact], pattern) for fact, pattern in self.where.items())
+        """Whether `where` matches the case's facts."""
+        actual = facts(case)
+        return all(fnmatchcase(actual[fact], pattern) for fact, pattern in self.where.items())
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Known faults, in the order in which they are asked."""
+    """Known faults; where several entries match, the first counts."""
 
-    known: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = msgspec.field(default=(), name="known")
 
     def entry(self, fingerprint: str, detail: str, case: Case, today: date) -> Entry | None:
         """The first entry about a finding or divergence that counts `today`, or None."""
@@ -96,83 +80,20 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return next((entry for entry in counting if entry.matches(fingerprint, detail, case)), None)
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
-        """The entry for which a case is not launched on a backend, or None."""
-        kept = (
+        """The first entry that keeps a case from a backend `today`, or None."""
+        quarantines = (
             entry
             for entry in self._counting(today)
             if entry.quarantine and fnmatchcase(plain(backend), entry.backend)
         )
-        return next((entry for entry in kept if entry.covers(case)), None)
+        return next((entry for entry in quarantines if entry.covers(case)), None)
 
     def expired(self, today: date) -> tuple[Entry, ...]:
-        """The entries that count no more."""
-        return tuple(entry for entry in self.known if entry.expires < today)
+        """The entries that no longer count."""
+        return tuple(entry for entry in self.entries if entry.expires < today)
 
     def _counting(self, today: date) -> tuple[Entry, ...]:
-        return tuple(entry for entry in self.known if entry.expires >= today)
-
-
-@dataclass(slots=True, kw_only=True)
-class Quarantined:
-    """A backend, called `name`, that is not given the cases which the ledger keeps from it."""
-
-    SIDE: str
-    FRAMEWORK: str
-    name: str
-    backend: BackendTraits
-    ledger: Ledger
-    today: date
-
-    def unsupported(self, case: Case) -> str | None:
-        """Why the backend is not given a case: it cannot express it, or it is quarantined."""
-        if reason := self.backend.unsupported(case):
-            return reason
-        entry = self.ledger.quarantine(self.name, case, self.today)
-        return f"quarantined until {entry.expires}: {entry.reason} ({entry.upstream})" if entry else None
-
-
-def guarded(
-    backends: Mapping[str, BackendTraits], ledger: Ledger, today: date
-) -> Mapping[str, BackendTraits]:
-    """The backends, each behind the ledger's quarantine."""
-    return {
-        name: Quarantined(
-            SIDE=backend.SIDE,
-            FRAMEWORK=backend.FRAMEWORK,
-            name=name,
-            backend=backend,
-            ledger=ledger,
-            today=today,
-        )
-        for name, backend in backends.items()
-    }
-
-
-def facts(case: Case) -> Mapping[str, str]:
-    """What an entry may ask of a case: `FACTS`, as words. `layers` are kinds with a space between.
-
-    `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of convolutions `whole` or `cut`.
-    `lone_tensor` is `yes` where the model has a single parameter, or a single buffer, which is an attention's mask.
-    """
-    parameters = case.layout.parameters
-    kernels = [
-        parameters[f"{path}.{name}"] for path, layer in walk(case.model.layers) for name in layer.KERNELS
-    ]
-    buffers = sum(layer.BUFFERS for _, layer in walk(case.model.layers))
-    return {
-        "path": case.path,
-        "mesh": str(case.layout.mesh),
-        "dtype": case.dtype,
-        "optimizer": case.training.optimizer,
-        "loss": case.training.loss,
-        "regime": case.data.regime,
-        "layers": " ".join(type(layer).__name__ for _, layer in walk(case.model.layers)),
-        "clipping": "off" if case.training.clip_norm is None else "on",
-        "cuts": "uneven" if uneven_cuts(case) else "even",
-        "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
-        "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
-        "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
-    }
+        return tuple(entry for entry in self.entries if entry.expires >= today)
 
 
 def read_ledger(file: Path = LEDGER_FILE) -> Ledger:

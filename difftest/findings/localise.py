@@ -1,8 +1,10 @@
-"""Where a finding first shows: the first module whose result, and whose gradient, is beyond rounding, from a run that keeps them all.
+"""Where a finding first shows: the first module whose output, or gradient, is off by more than rounding.
 
-Only a finding pays for it: the oracle, its noise known well, and the candidate run once more with `DIFFTEST_TRACE_MODULES=1`.
-A module is an operator of the model, or a block of them; what a rank holds of an activation that the layout does not speak of (a slice of
-the width, under tensor parallelism) is not compared, and counted.
+The oracle, with more samples of its rounding noise, and the candidate run once more with
+`DIFFTEST_TRACE_MODULES=1`, which keeps every module's tensors; only findings pay for that. A module is an
+operator of the model, or a block of them. The layout does not say how an activation inside of the model is
+sharded: under tensor parallelism a rank holds a slice of its width. Such a tensor is not compared, and
+counted.
 """
 
 from difftest.campaign.campaign import ORACLE, Campaign, run_backend
@@ -14,14 +16,19 @@ from difftest.judge.measured import Key, MeasuredRun, beyond, describe, measure_
 from difftest.judge.outcome import Failure, Stage
 
 VARIABLE = "DIFFTEST_TRACE_MODULES"
-"""The environment variable that makes workers keep every module's results."""
+"""The environment variable that makes workers keep every module's tensors."""
 
 MODULE = "module "
-"""How the names of such tensors begin; the module's path follows, and the accumulation part from the second on."""
+"""How the names of such tensors begin.
+
+The module's path follows, and for later accumulation parts their number.
+"""
 
 
 def locate(campaign: Campaign, case: Case, backend: str) -> tuple[str, ...]:
-    """The first module beyond rounding in the forward and in the backward pass, in words; empty where either run fails.
+    """The first module beyond rounding in the forward and in the backward pass, in words.
+
+    Empty if either run fails.
 
     `InfrastructureError` where a run could not be had.
     """
@@ -35,7 +42,10 @@ def locate(campaign: Campaign, case: Case, backend: str) -> tuple[str, ...]:
 
 
 def first_beyond(run: MeasuredRun, stage: Stage) -> str:
-    """The first module of one stage that is beyond rounding, in the order in which the oracle came to them; empty where none was traced."""
+    """The first module of one stage that is beyond rounding, in the oracle's order, in words.
+
+    Empty if none was traced.
+    """
     traced = [
         (step, at, name)
         for step, tensors in enumerate(run.expected.steps)
@@ -46,24 +56,23 @@ def first_beyond(run: MeasuredRun, stage: Stage) -> str:
     if not keys:
         return ""
     compared = [key for key in keys if key in run.measured]
-    apart = (
-        f"; {len(keys) - len(compared)} of {len(keys)} could not be compared"
-        if len(compared) < len(keys)
-        else ""
-    )
+    missing = len(keys) - len(compared)
+    rest = f"; {missing} of {len(keys)} could not be compared" if missing else ""
     for number, key in enumerate(compared):
         if beyond(run.measured[key]):
-            before = (
-                f"after {called(run.case, compared[number - 1])}, which agrees"
-                if number
-                else "the first of all"
-            )
-            return f"{stage}, step {key[0]}: {called(run.case, key)}, {before}: {describe(run.measured[key])}{apart}"
-    return f"{stage}: no module is beyond rounding{apart}"
+            before = "the first of all"
+            if number:
+                before = f"after {called(run.case, compared[number - 1])}, which agrees"
+            place = f"{called(run.case, key)}, {before}"
+            return f"{stage}, step {key[0]}: {place}: {describe(run.measured[key])}{rest}"
+    return f"{stage}: no module is beyond rounding{rest}"
 
 
 def called(case: Case, key: Key) -> str:
-    """A module with its kind, `module 1.0 (Linear)`; one inside a layer with the layer's, `module 2.q (of Attention)`."""
+    """A module with its kind, `module 1.0 (Linear)`.
+
+    A part of a layer with the layer's, `module 2.q (of Attention)`.
+    """
     name = key[2]
     path = name.removeprefix(MODULE).partition(" ")[0]
     kinds = {at: type(layer).__name__ for at, layer in walk(case.model.layers)}

@@ -1,6 +1,7 @@
 """Triage: what has become of the findings, by running each again.
 
-A finding is believed while it comes back in at least `STABLE_LEAST` of its runs; below that it is unstable, and no report is drafted of it.
+A finding that comes back in at least `STABLE_LEAST` of its runs is reproduced; below that it is unstable, and
+no report is drafted of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,10 @@ from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 
 TIMES = 3
-"""How often a finding is run again, unless told otherwise."""
+"""How often a finding is run again by default."""
 
 STABLE_LEAST = 2 / 3
-"""The least share of runs in which a finding must come back to be called reproduced, and to be worth a report."""
+"""The least share of runs in which a finding must come back to be reproduced, and worth a report."""
 
 
 class Status(StrEnum):
@@ -38,14 +39,17 @@ class Status(StrEnum):
 
 
 GONE = (Status.FIXED, Status.CHANGED)
-"""What is said of a finding only when its own case does not show it."""
+"""Statuses that a finding gets only if its own case, too, does not show it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triaged:
-    """A finding as it was run again. `entry` is what the ledger knows of it; `now_shows` what it shows instead where it changed.
+    """A finding after it ran again.
 
-    `case` is the id of the one that decided; `trouble` says why some runs said nothing, and what else is to be known of the answer.
+    `entry` is the ledger's entry about it.     `now_shows` are other fingerprints that it shows now.
+
+    `case` is the id of the case that decided. `trouble` says why some runs decided nothing, and what limits
+    the answer.
     """
 
     finding: Finding
@@ -56,13 +60,16 @@ class Triaged:
 
     @property
     def passes(self) -> bool:
-        """Whether the ledger knows a fault that is gone."""
+        """Whether the ledger has an entry about it although the fault is gone."""
         return self.entry is not None and self.finding.status == Status.FIXED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ran:
-    """A case that was run again: what each run showed first, and why some say nothing. `refused`: why it was not run at all."""
+class _Reruns:
+    """The runs of one case: what each showed first, and why some decide nothing.
+
+    `refused` says why the case did not run.
+    """
 
     case: Case
     shown: tuple[str, ...] = (UNDECIDED,)
@@ -73,10 +80,10 @@ class _Ran:
         return status(finding.fingerprint, self.shown)
 
 
-_Again: TypeAlias = Callable[[Finding, Case], _Ran]
+_Rerun: TypeAlias = Callable[[Finding, Case], _Reruns]
 
 
-def triage(  # noqa: PLR0913  what is run, what is known of it, and how much
+def triage(  # noqa: PLR0913  a campaign, a ledger, and how much to run
     campaign: Campaign,
     ledger: Ledger,
     today: date,
@@ -85,74 +92,83 @@ def triage(  # noqa: PLR0913  what is run, what is known of it, and how much
     *,
     most_ranks: int = MOST_RANKS,
 ) -> Iterator[Triaged]:
-    """Runs `findings`, or every finding of the campaign's corpus, again, a few at a time, and writes down what became of each; in order.
+    """Runs `findings`, by default all of the corpus, again, and writes what became of each to the corpus.
 
-    No case of more than `most_ranks` ranks is run.
+    A few run at a time; the results come in order. A case of more than `most_ranks` ranks does not run.
     """
     chosen = campaign.corpus.findings() if findings is None else findings
-    again = partial(_runs, campaign, times, most_ranks)
+    rerun_case = partial(_rerun, campaign, times, most_ranks)
     with ThreadPoolExecutor(campaign.workers) as pool:
-        yield from pool.map(partial(_triaged, campaign.corpus, ledger, today, again), list(chosen))
+        yield from pool.map(partial(_triage_one, campaign.corpus, ledger, today, rerun_case), list(chosen))
 
 
 def status(fingerprint: str, shown: Sequence[str]) -> Status:
-    """The status of a finding whose runs showed these fingerprints: `AGREES` for none, `UNDECIDED` for runs that say nothing."""
-    told = [seen for seen in shown if seen != UNDECIDED]
-    back = told.count(fingerprint)
-    if not told:
+    """The status of a finding whose runs showed these fingerprints.
+
+    `AGREES` and `UNDECIDED` stand for none.
+    """
+    decided = [one for one in shown if one != UNDECIDED]
+    back = decided.count(fingerprint)
+    if not decided:
         return Status.ERROR
     if back:
-        return Status.REPRODUCED if back >= STABLE_LEAST * len(told) else Status.UNSTABLE
-    return Status.FIXED if set(told) == {AGREES} else Status.CHANGED
+        return Status.REPRODUCED if back >= STABLE_LEAST * len(decided) else Status.UNSTABLE
+    return Status.FIXED if set(decided) == {AGREES} else Status.CHANGED
 
 
 def steady(finding: Finding) -> bool:
-    """Whether a finding comes back surely enough for a report: in its last triage, else when it was found."""
+    """Whether a finding comes back often enough for a report, in its last triage or else when it was new."""
     back, times = finding.returned if finding.returned[1] else finding.stable
     return times > 0 and back >= STABLE_LEAST * times
 
 
-def _triaged(corpus: Corpus, ledger: Ledger, today: date, again: _Again, finding: Finding) -> Triaged:
-    ran = _decided(corpus, finding, again)
-    told = [fingerprint for fingerprint in ran.shown if fingerprint != UNDECIDED]
+def _triage_one(corpus: Corpus, ledger: Ledger, today: date, rerun_case: _Rerun, finding: Finding) -> Triaged:
+    reruns = _decide(corpus, finding, rerun_case)
+    decided = [fingerprint for fingerprint in reruns.shown if fingerprint != UNDECIDED]
     changes: Mapping[str, object] = {
-        "status": str(ran.status(finding)),
-        "returned": (told.count(finding.fingerprint), len(told)),
+        "status": str(reruns.status(finding)),
+        "returned": (decided.count(finding.fingerprint), len(decided)),
         "checked": utc_now(),
     }
     checked = corpus.amend(finding.fingerprint, **changes)
     entry = ledger.entry(
         finding.fingerprint, finding.divergence.detail, corpus.case(finding.fingerprint), today
     )
-    others = tuple(sorted(set(told) - {finding.fingerprint, AGREES}))
+    others = tuple(sorted(set(decided) - {finding.fingerprint, AGREES}))
     return Triaged(
         finding=checked,
-        case=ran.case.id,
+        case=reruns.case.id,
         entry=entry,
         now_shows=others,
-        trouble="; ".join(dict.fromkeys(ran.trouble)),
+        trouble="; ".join(dict.fromkeys(reruns.trouble)),
     )
 
 
-def _decided(corpus: Corpus, finding: Finding, again: _Again) -> _Ran:
-    """The finding's simplest case, run again; and its own, where the simplest shows the fault no more, which may be live all the same."""
+def _decide(corpus: Corpus, finding: Finding, rerun_case: _Rerun) -> _Reruns:
+    """Runs the finding's simplest case, and its own where the simplest no longer shows the fault.
+
+    The fault may still be there: a reduced case can stop showing it for a reason of its own.
+    """
     simplest, own = corpus.simplest(finding.fingerprint), corpus.case(finding.fingerprint)
-    ran = again(finding, simplest)
-    if simplest == own or ran.status(finding) not in GONE:
-        return ran
-    whole = again(finding, own)
+    reduced = rerun_case(finding, simplest)
+    if simplest == own or reduced.status(finding) not in GONE:
+        return reduced
+    whole = rerun_case(finding, own)
     if whole.refused:
-        return replace(ran, trouble=(*ran.trouble, f"its own case {own.id} was not run: {whole.refused}"))
+        return replace(
+            reduced, trouble=(*reduced.trouble, f"its own case {own.id} was not run: {whole.refused}")
+        )
     if whole.status(finding) not in GONE:
         return replace(
             whole, trouble=(f"the reduced case {simplest.id} does not show it any more", *whole.trouble)
         )
-    return replace(whole, shown=ran.shown + whole.shown, trouble=ran.trouble + whole.trouble)
+    return replace(whole, shown=reduced.shown + whole.shown, trouble=reduced.trouble + whole.trouble)
 
 
-def _runs(campaign: Campaign, times: int, most_ranks: int, finding: Finding, case: Case) -> _Ran:
+def _rerun(campaign: Campaign, times: int, most_ranks: int, finding: Finding, case: Case) -> _Reruns:
+    """Runs a case `times` times, one run after the other."""
     if refused := _refusal(campaign, most_ranks, finding, case):
-        return _Ran(case=case, trouble=(refused,), refused=refused)
+        return _Reruns(case=case, trouble=(refused,), refused=refused)
     shows, trouble = list[str](), list[str]()
     for _ in range(times):
         try:
@@ -163,11 +179,11 @@ def _runs(campaign: Campaign, times: int, most_ranks: int, finding: Finding, cas
         else:
             shows.append(first_fingerprint(comparison))
             trouble += [comparison.reason] if shows[-1] == UNDECIDED else []
-    return _Ran(case=case, shown=tuple(shows), trouble=tuple(trouble))
+    return _Reruns(case=case, shown=tuple(shows), trouble=tuple(trouble))
 
 
 def _refusal(campaign: Campaign, most_ranks: int, finding: Finding, case: Case) -> str:
-    """Why a case cannot be run here; empty where it can."""
+    """Why a case cannot run here; empty where it can."""
     if finding.divergence.backend not in campaign.backends:
         return f"there is no backend {finding.divergence.backend!r} any more"
     if case.world_size > most_ranks:

@@ -118,7 +118,7 @@ class Corpus:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the corpus's lock, so that nobody else writes while a finding is read, changed and written."""
+        """Holds the corpus's lock while a finding is read, changed and written; other processes wait for it."""
         with (self.root / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

@@ -7,7 +7,7 @@ from difftest.commands.service.environments import Environments
 from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import read_finding
 from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.bisect import Asked
+from difftest.findings.bisect import VersionResult
 from difftest.records.corpus import SCRIPT
 
 
@@ -27,7 +27,9 @@ def read_script(target: Path) -> tuple[str, tuple[str, ...]]:
         raise UsageError(msg) from error
 
 
-def ask_version(environments: Environments, text: str, version: str, times: int, seconds: float) -> Asked:
+def ask_version(
+    environments: Environments, text: str, version: str, times: int, seconds: float
+) -> VersionResult:
     """Runs a script `times` times in a version's environment.
 
     A version whose environment cannot be made gives no answer, but the reason.
@@ -35,12 +37,12 @@ def ask_version(environments: Environments, text: str, version: str, times: int,
     try:
         python = environments.interpreter(version)
     except InfrastructureError as error:
-        return Asked(version=version, said=str(error))
+        return VersionResult(version=version, output=str(error))
     runs = [run_script(text, seconds, str(python)) for _ in range(times)]
-    return Asked(
+    return VersionResult(
         version=version,
         shown=sum(run.shown for run in runs),
         absent=sum(run.absent for run in runs),
         times=times,
-        said=runs[-1].output,
+        output=runs[-1].output,
     )

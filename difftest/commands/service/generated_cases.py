@@ -15,7 +15,8 @@ from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.progress import Meter
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
-from difftest.findings.ledger import Ledger, guarded, utc_today
+from difftest.findings.ledger import Ledger, utc_today
+from difftest.findings.quarantine import with_quarantine
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.resume import Recorded
@@ -48,7 +49,7 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
         yield cluster.campaign(
             define(request).name,
             corpus,
-            backends=guarded(backends, ledger, utc_today()),
+            backends=with_quarantine(backends, ledger, utc_today()),
             twice_every=request.twice_every,
         )
 

@@ -1,8 +1,8 @@
-"""The ablations, one file a subject: a case with one thing changed, to see what a finding depends on.
+"""Ablations, one file for each subject: a case with one thing changed, to see what a finding depends on.
 
-To add an ablation, add it to the file of its subject, or add a file that satisfies `Subject`; there is no list to extend.
-An ablation's name completes the sentence "the finding disappears when". A known benign cause is an ablation too, one that
-takes the cause away and names it: a finding that then disappears was that.
+To add an ablation, add it to the file of its subject, or add a file that satisfies `Subject`; there is no list to extend. An
+ablation's name continues the sentence "the finding disappears when ...". A known benign cause is an ablation
+too: it removes the cause and names it, and a finding that then disappears was benign.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,10 +15,11 @@ from difftest.cases.case import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is ablated: `case` on `backend`, which is on `side` by `framework`; `siblings` are that side's other backends.
+class Baseline:
+    """The unchanged run: `case` on `backend`, which is on `side` and uses `framework`.
 
-    `environment` holds the variables that the backend's runs start with.
+    `siblings` are the side's other backends. `environment` are the environment variables that the backend's
+    runs start with.
     """
 
     case: Case
@@ -30,13 +31,13 @@ class Asked:
 
     @property
     def flags(self) -> str:
-        """The `XLA_FLAGS` among it."""
+        """The `XLA_FLAGS` of the environment; empty for none."""
         return self.environment.get("XLA_FLAGS", "")
 
     def changed(
         self, name: str, *, case: Case | None = None, backend: str = "", benign: str = "", **options: str
     ) -> "Ablation":
-        """An ablation of this; `options` are environment variables of the run."""
+        """An ablation of this run; `options` are further environment variables."""
         return Ablation(
             name=name, case=case or self.case, backend=backend or self.backend, options=options, benign=benign
         )
@@ -52,10 +53,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
-    """One thing changed, in words, and what to run: `case` on `backend` with `options` as environment variables.
+    """One thing changed, in words, and what to run: `case` on `backend` with `options`, environment variables.
 
-    `benign` names the known benign cause that it takes away; empty for most. `reason` says why it cannot be run here; empty
-    where it can.
+    `benign` names the known benign cause that it removes; empty for most. `reason` says why it cannot run
+    here; empty where it can.
     """
 
     name: str
@@ -70,10 +71,10 @@ class Subject(Protocol):
     """What a file in this folder declares."""
 
     ORDER: int
-    """Subjects with small numbers come first."""
+    """Subjects with smaller numbers come first."""
 
-    def ablations(self, asked: Asked) -> Iterator[Ablation]:
-        """The ablations of this subject that make sense for what is ablated."""
+    def ablations(self, baseline: Baseline) -> Iterator[Ablation]:
+        """Those that make sense for this run."""
 
 
 @cache
@@ -83,6 +84,6 @@ def load_all() -> tuple[Subject, ...]:
     return tuple(sorted(subjects, key=lambda subject: subject.ORDER))
 
 
-def ablations(asked: Asked) -> Iterator[Ablation]:
+def ablations(baseline: Baseline) -> Iterator[Ablation]:
     """All of them, subject by subject."""
-    return (ablation for subject in load_all() for ablation in subject.ablations(asked))
+    return (ablation for subject in load_all() for ablation in subject.ablations(baseline))

@@ -1,12 +1,12 @@
-"""Another door of the same side: the same layout by another of its APIs."""
+"""Another backend of the same side: the same layout through another API."""
 
 from collections.abc import Iterator
 
-from difftest.findings.ablations import Ablation, Asked
+from difftest.findings.ablations import Ablation, Baseline
 
 ORDER = 10
 
 
-def ablations(asked: Asked) -> Iterator[Ablation]:
-    """A fault that every door has is below them."""
-    return (asked.changed(f"{sibling} runs it", backend=sibling) for sibling in asked.siblings)
+def ablations(baseline: Baseline) -> Iterator[Ablation]:
+    """A fault that all of them have lies below them."""
+    return (baseline.changed(f"{sibling} runs it", backend=sibling) for sibling in baseline.siblings)

@@ -1,4 +1,4 @@
-"""Less sharding: on one device, on a mesh of one rank with every placement kept, with nothing but the batch cut."""
+"""Less sharding: one device, a mesh of one rank with the same placements, or only the batch sharded."""
 
 from collections.abc import Iterator
 
@@ -6,21 +6,21 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Replicate, replicated
-from difftest.findings.ablations import Ablation, Asked
+from difftest.findings.ablations import Ablation, Baseline
 
 ORDER = 0
 
 
-def ablations(asked: Asked) -> Iterator[Ablation]:
-    """A wrapper's own code runs on one rank too, where no collective does anything."""
-    case = asked.case
-    yield asked.changed("it runs on one device, unsharded", case=case.unsharded())
+def ablations(baseline: Baseline) -> Iterator[Ablation]:
+    """On a mesh of one rank a wrapper's own code still runs, but no collective does anything."""
+    case = baseline.case
+    yield baseline.changed("it runs on one device, unsharded", case=case.unsharded())
     if case.world_size > 1:
-        yield asked.changed("every mesh axis has one rank", case=_one_rank(case))
+        yield baseline.changed("every mesh axis has one rank", case=_one_rank(case))
     if any(
         placement != Replicate() for placements in case.layout.parameters.values() for placement in placements
     ):
-        yield asked.changed("every parameter is replicated", case=_replicated(case))
+        yield baseline.changed("every parameter is replicated", case=_replicated(case))
 
 
 def _one_rank(case: Case) -> Case:

@@ -1,25 +1,27 @@
-"""torch_xla below the model: without functionalization, and with the other kind of client."""
+"""torch_xla below the model: without functionalization, or with the other kind of PJRT client."""
 
 from collections.abc import Iterator
 
 import msgspec
 
-from difftest.findings.ablations import Ablation, Asked
+from difftest.findings.ablations import Ablation, Baseline
 
 ORDER = 40
 ASYNCHRONOUS = "PJRT_CPU_ASYNC_CLIENT"
-"""torch_xla's name for it."""
+"""The environment variable with which torch_xla chooses the kind of client."""
 
 
-def ablations(asked: Asked) -> Iterator[Ablation]:
-    """The client is an option of the case, so that a finding's own is kept with it."""
-    if asked.framework != "torch_xla":
+def ablations(baseline: Baseline) -> Iterator[Ablation]:
+    """Those of torch_xla. The kind of client is an option of the case, so a finding keeps its own."""
+    if baseline.framework != "torch_xla":
         return
-    yield asked.changed("functionalization is off", XLA_DISABLE_FUNCTIONALIZATION="1")
-    start = asked.case.start
+    yield baseline.changed("functionalization is off", XLA_DISABLE_FUNCTIONALIZATION="1")
+    start = baseline.case.start
     kind = "synchronous" if start.asynchronous else "asynchronous"
-    if start.asynchronous and asked.environment.get(ASYNCHRONOUS) == "false":
-        yield asked.impossible(f"the client is {kind}", f"that of {asked.backend} always is")
+    if start.asynchronous and baseline.environment.get(ASYNCHRONOUS) == "false":
+        yield baseline.impossible(f"the client is {kind}", f"that of {baseline.backend} always is")
     else:
         other = msgspec.structs.replace(start, asynchronous=not start.asynchronous)
-        yield asked.changed(f"the client is {kind}", case=msgspec.structs.replace(asked.case, start=other))
+        yield baseline.changed(
+            f"the client is {kind}", case=msgspec.structs.replace(baseline.case, start=other)
+        )

@@ -1,0 +1,50 @@
+"""The facts of a case that a ledger's entry may name in `where`, as words."""
+
+from collections.abc import Mapping
+
+from difftest.cases.case import Case, uneven_cuts
+from difftest.cases.layers import walk
+from difftest.cases.layout import Shard
+
+FACTS = (
+    "path",
+    "mesh",
+    "dtype",
+    "optimizer",
+    "loss",
+    "regime",
+    "layers",
+    "clipping",
+    "cuts",
+    "kernels",
+    "bucket_view",
+    "lone_tensor",
+)
+
+
+def facts(case: Case) -> Mapping[str, str]:
+    """The `FACTS` of a case. `layers` are the layers' kinds, separated by a space.
+
+    `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
+    convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
+    single buffer, which is an attention's mask.
+    """
+    parameters = case.layout.parameters
+    kernels = [
+        parameters[f"{path}.{name}"] for path, layer in walk(case.model.layers) for name in layer.KERNELS
+    ]
+    buffers = sum(layer.BUFFERS for _, layer in walk(case.model.layers))
+    return {
+        "path": case.path,
+        "mesh": str(case.layout.mesh),
+        "dtype": case.dtype,
+        "optimizer": case.training.optimizer,
+        "loss": case.training.loss,
+        "regime": case.data.regime,
+        "layers": " ".join(type(layer).__name__ for _, layer in walk(case.model.layers)),
+        "clipping": "off" if case.training.clip_norm is None else "on",
+        "cuts": "uneven" if uneven_cuts(case) else "even",
+        "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
+        "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
+        "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
+    }
