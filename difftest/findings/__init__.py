@@ -1,1 +1,1 @@
-"""The life of a finding: rerun, matched with the ledger, ablated, located in the model, bisected over versions."""
+"""The life of a finding: triaged, matched with the ledger, ablated, located in the model, bisected."""

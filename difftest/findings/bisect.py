@@ -48,7 +48,7 @@ RunVersion: TypeAlias = Callable[[str], VersionResult]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """The end of a search: `last` is the last version before the fault came or went, `first` the first one after.
+    """The end of a search: `last` is the last version before the fault came or went, `first` the next one.
 
     `results` has the versions that were tested, in the order given. For `in all` and `in none` these are the
     two ends only, unless every version was to be tested.

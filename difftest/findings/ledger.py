@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return backend_pattern(self.fingerprint)
 
     def matches(self, fingerprint: str, detail: str, case: Case) -> bool:
-        """Whether it is about what `case` showed, a finding or divergence with this `fingerprint` and `detail`.
+        """Whether it is about what `case` showed: a divergence with this `fingerprint` and `detail`.
 
         An entry is about a fault in every environment of its backend.
         """

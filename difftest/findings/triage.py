@@ -46,7 +46,7 @@ GONE = (Status.FIXED, Status.CHANGED)
 class Triaged:
     """A finding after it ran again.
 
-    `entry` is the ledger's entry about it.     `now_shows` are other fingerprints that it shows now.
+    `entry` is the ledger's entry about it; `now_shows` are other fingerprints that it shows now.
 
     `case` is the id of the case that decided. `trouble` says why some runs decided nothing, and what limits
     the answer.

@@ -118,7 +118,7 @@ class Corpus:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Holds the corpus's lock while a finding is read, changed and written; other processes wait for it."""
+        """Holds the corpus's lock, while a finding is read, changed and written; others wait for it."""
         with (self.root / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

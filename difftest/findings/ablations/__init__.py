@@ -1,8 +1,8 @@
 """Ablations, one file for each subject: a case with one thing changed, to see what a finding depends on.
 
-To add an ablation, add it to the file of its subject, or add a file that satisfies `Subject`; there is no list to extend. An
-ablation's name continues the sentence "the finding disappears when ...". A known benign cause is an ablation
-too: it removes the cause and names it, and a finding that then disappears was benign.
+To add an ablation, add it to the file of its subject, or add a file that satisfies `Subject`; there is no
+list to extend. An ablation's name continues the sentence "the finding disappears when ...". A known benign
+cause is an ablation too: it removes the cause and names it, and a finding that then disappears was benign.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
-    """One thing changed, in words, and what to run: `case` on `backend` with `options`, environment variables.
+    """One thing changed, in words, and what to run: `case` on `backend` with environment variables `options`.
 
     `benign` names the known benign cause that it removes; empty for most. `reason` says why it cannot run
     here; empty where it can.
