@@ -18,3 +18,29 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"door": ("difftest.cli", "difftest.__main__")},
 )
 """The rooms, lowest floor first, with their modules. Imports point to a lower floor or stay inside a room."""
+
+INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
+    "generators": (
+        frozenset({"chances", "explore"}),
+        frozenset({"layouts", "models", "options"}),
+        frozenset({"training"}),
+        frozenset({"paths"}),
+        frozenset({"cases"}),
+    ),
+    "workers": (
+        frozenset({"cards", "isolate", "pjrt_clients", "sides", "training"}),
+        frozenset({"exceptions", "torch"}),
+        frozenset({"cluster", "xla"}),
+        frozenset({"backends", "faults"}),
+        frozenset({"child"}),
+        frozenset({"zygote"}),
+    ),
+    "reports": (
+        frozenset({"cells", "frame", "reproducer", "tables"}),
+        frozenset({"draft", "report"}),
+        frozenset({"page"}),
+        frozenset({"formats"}),
+        frozenset({"write"}),
+    ),
+}
+"""The folders and modules directly inside a package, lowest floor first: the same rule holds for them."""

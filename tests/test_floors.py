@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rooms import FLOORS, PACKAGES, ROOT
+from rooms import FLOORS, INNER_FLOORS, PACKAGES, ROOT
 
 MOST_LINES = 360  # 320 once difftest/commands/run.py and reports/reproducer/script.py are split
 MOST_FUNCTION_LINES = 45
@@ -87,6 +87,36 @@ def test_workers_import_no_checks_and_no_ablations(file: Path) -> None:
     forbidden = FORBIDDEN.get(module(file).partition(".")[0], ())
     wrong = {name for name in imports(file) for entry in forbidden if f"{name}.".startswith(f"{entry}.")}
     assert not wrong
+
+
+def inner_place(name: str) -> tuple[str, int, str] | None:
+    """The package, the floor inside it and the folder or module of what lies below a package in `INNER_FLOORS`."""
+    package, _, rest = name.partition(".")
+    room = rest.partition(".")[0]
+    floors = enumerate(INNER_FLOORS.get(package, ()))
+    return next(((package, number, room) for number, floor in floors if room in floor), None)
+
+
+@files
+def test_inside_a_package_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
+    mine, (package, _, rest) = inner_place(module(file)), module(file).partition(".")
+    if package not in INNER_FLOORS or not rest:
+        return
+    assert mine, f"{module(file)} is on no floor of its package; give it one in INNER_FLOORS"
+    for name in imports(file):
+        theirs = inner_place(name)
+        if theirs and theirs[0] == mine[0]:
+            assert theirs[1] < mine[1] or theirs[2] == mine[2], (
+                f"{module(file)} imports {name}, which is not below it"
+            )
+
+
+def test_the_floors_inside_a_package_have_what_the_package_has() -> None:
+    for package, floors in INNER_FLOORS.items():
+        names = [name for floor in floors for name in floor]
+        assert len(names) == len(set(names))
+        inside = {file.relative_to(ROOT / package).parts[0] for file in (ROOT / package).rglob("*.py")}
+        assert set(names) == {name.removesuffix(".py") for name in inside} - {"__init__"}
 
 
 @files

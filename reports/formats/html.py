@@ -3,16 +3,15 @@
 The markup is in `reports/templates/report.html`; here is only what it shows.
 """
 
-from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from difftest.records.finding import Finding
 from reports import cells, tables
 from reports.page.arbiter import arbitrated
+from reports.page.template import template
 from reports.report import CORPUS, Report, merged
 
 FILENAME = "report.html"
@@ -43,19 +42,6 @@ def render(report: Report) -> bytes:
         )
         .encode()
     )
-
-
-@cache
-def template(name: str) -> Template:
-    """The markup of a page in `reports/templates`; everything it is given is escaped."""
-    pages = Environment(
-        loader=PackageLoader("reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return pages.get_template(name)
 
 
 def _finding(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from difftest.judge.noise import THRESHOLD
-from reports.formats.html import template
+from reports.page.template import template
 
 FILENAME = "selftest.html"
 WIDTH, HEIGHT = 640, 300
