@@ -34,7 +34,7 @@ VARIABLES = (
         values="seconds, from 1 to 86400",
         meaning="How long a run may take before it counts as a hang. Raise it on a slow or busy machine.",
         set_by="user",
-        read_by=("workers.isolate.limits",),
+        read_by=("workers.deadlines",),
     ),
     Variable(
         name="DIFFTEST_DEFECTS",

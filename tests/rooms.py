@@ -28,11 +28,12 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"cases"}),
     ),
     "workers": (
-        frozenset({"cards", "isolate", "pjrt_clients", "sides", "training"}),
+        frozenset({"cards", "deadlines", "pjrt_clients", "sides", "training"}),
         frozenset({"exceptions", "torch"}),
-        frozenset({"cluster", "xla"}),
+        frozenset({"xla"}),
         frozenset({"backends", "faults"}),
-        frozenset({"child"}),
+        frozenset({"isolate"}),
+        frozenset({"child", "cluster"}),
         frozenset({"zygote"}),
     ),
     "reports": (

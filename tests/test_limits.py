@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from difftest.errors import UsageError
 from workers.isolate import limits
 from workers.isolate.limits import Limits
 
@@ -27,25 +26,6 @@ def test_a_process_that_holds_too_much_is_named_with_its_rank(tmp_path: Path) ->
     assert (excess.rank, excess.kind) == (3, "memory limit")
     assert "allowed: 0.125 GiB" in excess.message
     assert roomy is None
-
-
-@pytest.mark.parametrize(
-    ("given", "seconds"),
-    [(None, 60), ("90", 90), ("0.5", None), ("soon", None), ("nan", None), ("86401", None)],
-)
-def test_a_slow_machine_may_give_a_run_longer(
-    monkeypatch: pytest.MonkeyPatch, given: str | None, seconds: float | None
-) -> None:
-    monkeypatch.delenv(limits.DEADLINE_VARIABLE, raising=False)
-    if given is not None:
-        monkeypatch.setenv(limits.DEADLINE_VARIABLE, given)
-    if seconds:
-        assert limits.deadline() == seconds
-    else:
-        with pytest.raises(
-            UsageError, match=f"DIFFTEST_DEADLINE is '{given}'; allowed: a number of seconds from 1 to 86400"
-        ):
-            limits.deadline()
 
 
 def test_a_process_that_is_gone_holds_nothing(tmp_path: Path) -> None:

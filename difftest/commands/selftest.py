@@ -81,14 +81,14 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 def _measure(request: Request) -> dict[str, Any]:
     """The JSON object of the requested parts."""
     from workers.backends import candidates
-    from workers.isolate import limits
+    from workers.deadlines import DEADLINE_SECONDS
 
     result: dict[str, Any] = {"seed": request.seed}
     chosen = chosen_defects(request.defects)
-    deadline = NULL_DEADLINES * limits.DEADLINE_SECONDS
+    deadline = NULL_DEADLINES * DEADLINE_SECONDS
     with on_cluster(candidates(), workers=request.workers, required=(), deadline=deadline) as cluster:
         if request.part != "null":
-            planting = _planting(request, cluster, PLANTED_DEADLINES * limits.DEADLINE_SECONDS)
+            planting = _planting(request, cluster, PLANTED_DEADLINES * DEADLINE_SECONDS)
             with ThreadPoolExecutor(cluster.workers) as threads:
                 result["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if request.part != "planted":

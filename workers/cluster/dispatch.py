@@ -20,7 +20,8 @@ from workers import backends
 from workers.cluster import environments
 from workers.cluster.environments import Environment
 from workers.cluster.team import Team, nodes_resources
-from workers.isolate import limits, sandbox, zygotes
+from workers.deadlines import DEADLINE_SECONDS
+from workers.isolate import limits, zygotes
 
 OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
 """How much longer than its deadline a call may take: a zygote's start and the transfer."""
@@ -41,7 +42,7 @@ class Pool:
         self,
         workers: int,
         *,
-        deadline: float = sandbox.DEADLINE_SECONDS,
+        deadline: float = DEADLINE_SECONDS,
         places: Sequence[Environment] | None = None,
     ) -> None:
         self._deadline, self._workers = deadline, workers

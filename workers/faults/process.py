@@ -11,8 +11,8 @@ from torch import distributed, nn
 
 from difftest.cases.case import Case
 from difftest.judge.outcome import Stage
+from workers.deadlines import MOST_SECONDS
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, planted
-from workers.isolate.limits import MOST_SECONDS
 from workers.training.session import Session
 
 FOREVER_SECONDS = 2 * MOST_SECONDS

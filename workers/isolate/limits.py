@@ -17,35 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from difftest.errors import UsageError
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE
 from difftest.records import traces
+from workers.deadlines import DEADLINE_SECONDS
 
 GIBIBYTE = 2**30
 WATCH_SECONDS = 0.25
 """How often a run is checked."""
-
-MOST_SECONDS = 24 * 3600.0
-DEADLINE_VARIABLE = "DIFFTEST_DEADLINE"
-
-
-def deadline() -> float:
-    """The time limit of a run in seconds: what `DIFFTEST_DEADLINE` says, for slow machines, or 60.
-
-    Raises `UsageError` for anything but a number from 1 to 86400.
-    """
-    given = os.environ.get(DEADLINE_VARIABLE, "60")
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= MOST_SECONDS:
-        msg = f"{DEADLINE_VARIABLE} is {given!r}; allowed: a number of seconds from 1 to {MOST_SECONDS:g}"
-        raise UsageError(msg)
-    return seconds
-
-
-DEADLINE_SECONDS = deadline()
 
 ROOM_BYTES = 2**20
 """With less free space than this, a failure may be due to the disk."""

@@ -15,13 +15,12 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Failure, Outcome, Trace
 from workers import backends
+from workers.deadlines import DEADLINE_SECONDS
 from workers.isolate import limits, run_folder
 from workers.isolate.failures import failure_of
 from workers.isolate.limits import Limits
 from workers.isolate.ranks import Ranks, Share, run_ranks
 from workers.isolate.zygotes import zygote_with
-
-DEADLINE_SECONDS = limits.DEADLINE_SECONDS
 
 
 def run(  # noqa: PLR0913  everything but case and backend has a default

@@ -14,7 +14,7 @@ import numpy as np
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
 from difftest.judge.outcome import Array, Sharded
-from workers.isolate.limits import MOST_SECONDS
+from workers.deadlines import MOST_SECONDS
 from workers.torch import devices
 from workers.training.pieces import global_shape, own_rows, sharded, values
 

@@ -60,10 +60,10 @@ def on_cluster(
     `deadline` seconds, by default the workers' own. `InfrastructureError` when there is no cluster, or a required package is missing.
     """
     from workers.cluster import dispatch, start
-    from workers.isolate import limits
+    from workers.deadlines import DEADLINE_SECONDS
 
     with start.cluster(address, workers) as count:
-        pool = dispatch.Pool(count, deadline=limits.DEADLINE_SECONDS if deadline is None else deadline)
+        pool = dispatch.Pool(count, deadline=DEADLINE_SECONDS if deadline is None else deadline)
         for name in (ORACLE, *backends) if required is None else required:
             pool.require(name)
         yield Cluster(backends=backends, execute=pool.execute, workers=count)

@@ -22,9 +22,10 @@ def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) 
     smaller share of it. `UsageError` for a backend that runs in an environment of its own.
     """
     from workers.backends import candidates
+    from workers.deadlines import DEADLINE_SECONDS
     from workers.isolate import sandbox
 
-    deadline = sandbox.DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))
+    deadline = DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))
     names = backends or ((what.finding.divergence.backend,) if what.finding else ())
     if elsewhere := [name for name in names if IN in name]:
         msg = (
