@@ -1,23 +1,25 @@
-"""Who is at fault: {one device, the case's layout} on the guilty side and on the other, beside the oracle.
+"""Who is at fault: {one device, the case's layout} on the guilty side and on another, beside the oracle.
 
-A divergence says that a candidate left the oracle. Whether the same backend leaves it without any sharding, and whether the
-other side leaves it too, tells a backend's fault from a sharding fault, a fault shared by both sides, and an oracle in doubt.
+A divergence says that a candidate differs from the oracle. Whether the same backend also differs without any
+sharding, and whether another side differs too, tells apart a backend's fault, a sharding fault, a fault
+shared by both sides, and an oracle in doubt.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 LAYER = "layer"
-"""What the evidence calls the words of `layer`."""
+"""The key of `layer`'s text in a finding's evidence."""
 
 _ALIKE = "is wrong alike"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoByTwo:
-    """What the 2 x 2 showed; True where that run parts from the oracle too, None where it could not be had.
+    """The results of the 2 x 2: True where a run differs from the oracle too, None where there was no run.
 
-    `single`: the guilty backend on one device. `other`: the other side at the case's layout. `other_single`: the other side on one device.
+    `single`: the guilty backend on one device. `other`: the other side at the case's layout. `other_single`:
+    the other side on one device.
     """
 
     single: bool | None
@@ -26,11 +28,11 @@ class TwoByTwo:
 
 
 def verdict(side: str, placed: TwoByTwo, *, stable: tuple[int, int]) -> str:
-    """The verdict on a divergence of `side` that came back `stable` (k of n) times, in words that reports and tables use."""
-    back, repeats = stable
+    """The verdict on a divergence of `side` that was reproduced `stable` (k of n) times, as text."""
+    reproduced, repeats = stable
     if not repeats:
         return "inconclusive: it could not be run again"
-    if not back:
+    if not reproduced:
         return "inconclusive: it did not come back"
     if placed.single is None:
         return f"{side} fault"
@@ -42,10 +44,11 @@ def verdict(side: str, placed: TwoByTwo, *, stable: tuple[int, int]) -> str:
 
 
 def layer(side: str, framework: str, right: Collection[str], wrong: Collection[str]) -> str:
-    """Which layer of `side` is at fault: its `framework` or what its frameworks share; empty where no other framework ran the case.
+    """Which layer of `side` is at fault: its `framework`, or what its frameworks share; empty if unknown.
 
-    `right` and `wrong` are the frameworks of the side's other backends that computed the case rightly, and that show the same fault. One
-    that is not known (empty, as older bundles have it) may be the same and tells nothing.
+    `right` and `wrong` are the frameworks of the side's other backends that computed the case correctly, and
+    that show the same fault. An unknown one (empty, as in older bundles) may be the same framework and is
+    ignored. Without another framework that ran the case there is no answer.
     """
     if not framework:
         return ""
@@ -57,5 +60,5 @@ def layer(side: str, framework: str, right: Collection[str], wrong: Collection[s
 
 
 def beneath(evidence: Mapping[str, str]) -> bool:
-    """Whether the evidence says that the fault lies beneath the side's frameworks, in what they share."""
+    """Whether the evidence says that the fault lies in what the side's frameworks share."""
     return evidence.get(LAYER, "").endswith(_ALIKE)

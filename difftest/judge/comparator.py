@@ -33,9 +33,10 @@ LEAST_DENSITY = 0.02
 class Comparison:
     """The result of comparing one run with the oracle's.
 
-    `verdict` is `agree`, `diverge` or `inconclusive`, the latter with its `reason`. `divergences` are in the order of the run: the first is
-    the cause, the rest may be its consequences. `measurements` hold every tensor at the step where it was farthest off. `device` is what
-    the run was on; empty where it ended before it recorded that.
+    `verdict` is `agree`, `diverge` or `inconclusive`, the latter with its `reason`. `divergences` are in the
+    order of the run: the first is the cause, the rest may be its consequences. `measurements` hold every
+    tensor at the step where it was farthest off. `device` is what the run was on; empty where it ended before
+    it recorded that.
     """
 
     verdict: str
@@ -93,7 +94,7 @@ def _numbers(outcome: Outcome) -> str | None:
 
 
 def divergences_in_order(run: MeasuredRun) -> tuple[Divergence, ...]:
-    """The divergences of all checks, in the order of the run; at one step and stage, in the order of the checks."""
+    """The divergences of all checks by step and stage; at one step and stage in the order of the checks."""
     loaded = checks.load_all()
     reported = [divergence for check in loaded.values() for divergence in check.check(run)]
     ranks_part = {divergence.step for divergence in reported if loaded[divergence.check].COMPARES_RANKS}
@@ -108,7 +109,7 @@ def divergences_in_order(run: MeasuredRun) -> tuple[Divergence, ...]:
 
 
 def _with_context(divergence: Divergence, *, ranks_part: bool) -> Divergence:
-    """A mismatch whose nature also says whether ranks part in the same step, and whether the first step was right."""
+    """A mismatch whose nature also says whether ranks part, and whether the first step was right."""
     if divergence.symptom is not Symptom.MISMATCH:
         return divergence
     late = divergence.step > 0
@@ -127,7 +128,7 @@ def worst(measurements: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
 
 def with_arbiter(comparisons: Mapping[str, Comparison], sides: Mapping[str, str]) -> dict[str, Comparison]:
-    """The comparisons of one case by backend, each measurement with the other sides' least error on the same tensor."""
+    """The comparisons of one case by backend, with the other sides' least error beside each measurement."""
     errors: dict[tuple[str, str], dict[str, float]] = {}
     for backend, comparison in comparisons.items():
         for m in comparison.measurements:
@@ -151,7 +152,7 @@ def _arbitrated(
 
 
 def _nothing_varies(run: MeasuredRun) -> str:
-    """Why agreement would mean nothing, or an empty string: at some stage the oracle has only constants and zeros."""
+    """Why agreement would mean nothing: at some stage the oracle has only constants and zeros. Or empty."""
     stages = dict.fromkeys(stage for step in run.expected.steps for stage, _ in step)
     for stage in stages:
         tensors = [tensor for step in run.expected.steps for (at, _), tensor in step.items() if at is stage]
@@ -167,7 +168,7 @@ def _varies(values: Array) -> bool:
 
 
 def _wide_band(run: MeasuredRun) -> str:
-    """Why a loss curve inside its Monte Carlo band does not show convergence: the band ends as wide as the curve is high."""
+    """Why an agreeing loss shows no convergence: its Monte Carlo band is as wide as it is high. Or empty."""
     loss = run.measured.get((run.case.training.steps - 1, Stage.FORWARD, "loss"))
     if not run.case.data.learnable or loss is None or THRESHOLD * loss.floor <= loss.scale:
         return ""
@@ -176,7 +177,7 @@ def _wide_band(run: MeasuredRun) -> str:
 
 
 def _nothing_compared(measurements: Iterable[Measurement]) -> str:
-    """Why agreement would mean nothing, or an empty string: all zero, or a stage whose rounding noise hides the values."""
+    """Why agreement would mean nothing: all is zero, or noise hides all values of a stage. Or empty."""
     compared = [m for m in measurements if m.scale > 0.0]
     if not compared:
         return "every tensor compared is zero"
@@ -186,7 +187,10 @@ def _nothing_compared(measurements: Iterable[Measurement]) -> str:
 
 
 def _untrusted(expected: Trace, dtype: str) -> str:
-    """Why the floor may be too high: a fault of torch's own kernels on the CPU raises every floor, and no other noise explains it."""
+    """Why the floor may be too high, or empty.
+
+    A fault of torch's own kernels on the CPU raises every floor, and simulated rounding does not explain it.
+    """
     native = expected.events.native
     if native <= NATIVE_MOST:
         return ""

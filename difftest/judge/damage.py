@@ -1,7 +1,8 @@
-"""What a mismatch looks like, in a few words without numbers: part of its identity, and the first thing that its reader sees.
+"""What a mismatch looks like, in a few words without numbers: its nature, which is part of its identity.
 
-Two faults on one path that both spoil the gradients are told apart where their damage is: a sum that should be a mean is off by a constant,
-a lost minus by its sign. Words are few, and none is said unless every element fits it, so that one fault keeps one word from case to case.
+Two faults on one path that both spoil the gradients are distinguished by their damage: a sum that should be a
+mean is off by a constant, a lost minus by its sign. There are few words, and a word is used only where every
+element fits it, so that one fault keeps one word from case to case.
 """
 
 import itertools
@@ -28,27 +29,33 @@ MOVED = "a parameter's elements changed places"
 LONELY = "wrong on one rank alone"
 
 COARSEST, FINEST = 2.0**-6, 2.0**-11
-"""Between these shares of the greatest value lies the greatest error of what was kept in bfloat16 on its way."""
+"""The greatest error of a tensor that was kept in bfloat16 on its way lies between these shares of its
+greatest value.
+"""
 
 PERMUTED = 0.1
-"""Sorted values that are nearer than this share of the unsorted ones' distance are the same values in other places."""
+"""Values are the same in other places if their sorted distance is less than this share of their distance."""
 
 DISPLACED = 2.0
-"""Times as far as its update a parameter's values are where they are in other places."""
+"""A parameter counts as moved when it is off by more than this many times its correct update."""
 
 SEQUENCES = 3
-"""The dims of a sequence's tensor."""
+"""How many dims a tensor of sequences has."""
 
 NEARLY_ALL = 0.95
+"""The share of wrong elements from which a tensor counts as wrong nearly everywhere."""
+
 CLOSE = 1e-3
-"""How near a ratio must be to a whole number of ranks."""
+"""The relative distance at which a ratio counts as a whole number of ranks."""
 
 
 def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output: bool) -> str:
-    """The word for what became of `truth`, whose rounding is within `floors`; empty where none fits.
+    """The word for the damage to a tensor: the oracle has `truth`, the candidate `actual`; empty if none fits.
 
-    `actual` has no `misfits`. An `output` is asked where it is right and how coarse, a gradient or a parameter what the truth was
-    multiplied by: what spoils an output mixes with what follows, and a parameter's pieces are no part of the batch.
+    `truth` and `floors`, its rounding noise, are whole tensors of one shape, `actual` one of that shape
+    without `misfits`. For an `output` the word says where it is right and how coarse it is; for a gradient or
+    a parameter, by what the truth was multiplied. The errors of an output mix with those of the layers that
+    follow, and a parameter's pieces do not correspond to parts of the batch.
     """
     value = actual.full(mesh)
     if not np.isfinite(value).all():
@@ -60,10 +67,10 @@ def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output
 
 
 def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
-    """Whether a parameter was laid down with elements in each other's places, seen after its first update, which should be `truth`.
+    """Whether a parameter was placed with its elements permuted; its first update should give `truth`.
 
-    Its sorted values are still near the initial ones and the values are not, by more than an update moves them: among many values, moves
-    of any kind leave the sorted ones nearly where they were.
+    Then its sorted values are near the sorted initial ones, while the values are off by more than an update
+    moves them. Among many values, an update of any kind leaves the sorted ones nearly where they were.
     """
     distance = np.abs(updated - initial).max(initial=0.0)
     sorts = np.abs(np.sort(updated, None) - np.sort(initial, None)).max(initial=0.0)
@@ -73,7 +80,7 @@ def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
 
 
 def wrong_ranks(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> set[int]:
-    """The ranks whose own piece of a tensor without `misfits` is not `truth`'s."""
+    """The ranks whose piece of a tensor without `misfits` differs from `truth` by more than rounding."""
     places = {rank: local_slices(actual.shape, actual.placements, mesh, rank) for rank in actual.pieces}
     return {
         rank
@@ -83,7 +90,7 @@ def wrong_ranks(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> s
 
 
 def _multiple(truth: Floats, floors: Floats, value: Floats, mesh: Mesh) -> str:
-    """Whether the value is the truth times a constant, and which; of one number alone nothing can be said."""
+    """The word for a value that is the truth times a constant; empty for fewer than 2 numbers."""
     if np.count_nonzero(truth) < 2 or np.count_nonzero(value) < 2:  # noqa: PLR2004
         return ""
     ratio = float((truth * value).sum() / (truth * truth).sum())
@@ -95,7 +102,7 @@ def _multiple(truth: Floats, floors: Floats, value: Floats, mesh: Mesh) -> str:
 
 
 def _counts(mesh: Mesh) -> set[float]:
-    """The ranks of some of the mesh's axes, and one over them."""
+    """The number of ranks of every choice of the mesh's axes, and the inverses of these numbers."""
     sizes = [size for size in mesh.shape if size > 1]
     some = {
         math.prod(chosen) for n in range(1, len(sizes) + 1) for chosen in itertools.combinations(sizes, n)
@@ -104,7 +111,7 @@ def _counts(mesh: Mesh) -> set[float]:
 
 
 def _alone(right: Bools, actual: Sharded, mesh: Mesh) -> str:
-    """Whether the first rank's piece is right, and no other's is."""
+    """The word for a tensor of which only the first rank's piece is right."""
     places = [
         local_slices(actual.shape, actual.placements, mesh, ranks[0])
         for ranks in replica_groups(actual.placements, mesh)
@@ -114,7 +121,10 @@ def _alone(right: Bools, actual: Sharded, mesh: Mesh) -> str:
 
 
 def _unmasked(right: Bools) -> str:
-    """Whether of a sequence (batch x positions x features) the last position alone is right: no causal mask hides anything from it."""
+    """The word for a tensor (batch x positions x features) that is right at the last position alone.
+
+    A causal mask hides nothing from the last position, so a lost mask leaves it right.
+    """
     if right.ndim != SEQUENCES or right.shape[1] < 2:  # noqa: PLR2004
         return ""
     positions = np.asarray(right.all(axis=(0, 2)))
@@ -122,7 +132,7 @@ def _unmasked(right: Bools) -> str:
 
 
 def _coarse(truth: Floats, value: Floats, right: Bools) -> str:
-    """Whether nearly every element is off by what bfloat16 rounds."""
+    """The word for a tensor of which nearly every element is off by as much as bfloat16 rounds."""
     error = np.abs(value - truth)
     share = error.max() / max(np.abs(truth).max(), np.finfo(np.float64).tiny)
     return COARSE if FINEST <= share <= COARSEST and 1.0 - right.mean() >= NEARLY_ALL else ""

@@ -1,8 +1,8 @@
-"""A divergence, what identifies it, and the finding that collects every case it was seen in.
+"""A divergence, and what identifies it.
 
-The one idea: identity is free of numbers. A failure is the same wherever its type, its message without digits and the
-framework's frame are the same, whatever layout led to it; a mismatch is the same where backend, path, check and stage
-are, and the damage looks alike.
+The one idea: identity is free of numbers. Two failures are the same if their type, their message without
+digits and the framework's frame are the same, whatever layout led to them. Two mismatches are the same if
+backend, path, check and stage are the same and the damage looks alike.
 """
 
 import re
@@ -20,16 +20,17 @@ Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _NUMBER = re.compile(r"-?0x[0-9a-fA-F]+|-?\d+(\.\d+)?(e[+-]?\d+)?")
 _NUMBERS = re.compile(r"[\[(]?\s*#(\s*[,x]\s*#)*,?\s*[\])]?")
 ARGUMENTS = r"args_schema=.*|\(\[?Spec\(.*"
-"""DTensor's messages list an operator's arguments (newer torch without that name), shapes, placements and all: they differ by case."""
+"""The arguments of an operator in DTensor's messages (newer torch lists them without that name).
+
+They have the case's shapes and placements, so they differ from case to case.
+"""
 
 _WORDS = (
     (re.compile(ARGUMENTS), "args"),
     (re.compile(r"(/[\w.+-]+)+/"), ""),  # folders
     (re.compile(r"\bdifftest-\w+"), "difftest"),  # a run's own folder, where it is the last word
-    (
-        re.compile(r"\bbf(?=16\[)"),
-        "f",
-    ),  # XLA gives a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type
+    # XLA writes a shape with its type, as `bf16[4,8]` or `f32[4,8]`: the same fault in another type
+    (re.compile(r"\bbf(?=16\[)"), "f"),
     (re.compile(r"\bbfloat(?=16\b)"), "float"),
     (re.compile(r"\bBFloat16\b"), "Half"),
     (re.compile(r"(?<=\d)\[\]"), "[0]"),  # the shape of a number
@@ -39,16 +40,18 @@ _WORDS = (
         "placements",
     ),
 )
-"""What cases write in their own way where the fault is the same: places, types, meshes, layouts."""
+"""What differs from case to case in the messages of one fault, such as folders, types, meshes and layouts,
+with what replaces it.
+"""
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """One place where a candidate parts from the oracle.
+    """One place where a candidate differs from the oracle.
 
-    `cause` identifies the fault beyond backend, path, check, symptom and stage: a failure's `identity`, empty for a mismatch, which has its
-    `nature` (`difftest.judge.damage`) instead where there is a word for it.
-    `ratio` is the greatest error in units of the noise floor, None where nothing was measured. `detail` is for people and never
-    identifies.
+    `cause` identifies the fault beyond backend, path, check, symptom and stage: the `identity` of a failure,
+    or a text without numbers. A mismatch of numbers has no cause; its `nature` (`difftest.judge.damage`)
+    identifies it where there is a word for it. `ratio` is the greatest error in units of the noise floor,
+    None where nothing was measured. `detail` is for people and is no part of the identity.
     """
 
     backend: str
@@ -67,18 +70,20 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fingerprint(self) -> str:
-        """`backend-check-symptom-hash`: equal for equal faults, the hash in every environment of a backend.
+        """`backend-check-symptom-digest`: equal for equal faults.
 
-        Failures do not depend on the path they were met on.
+        The digest does not depend on the backend's environment. The fingerprint of a divergence with a
+        `cause` does not depend on the path.
         """
         identifying = (self.cause,) if self.cause else filter(None, (self.path, self.stage, self.nature))
         return str(Fingerprint.of(self.backend, self.check, self.symptom, identifying))
 
 
 def identity(failure: Failure) -> str:
-    """What makes two failures the same one: kind, message and frame, without numbers, folders or addresses; a crash's stage too.
+    """What identifies a failure: kind, message and frame, without numbers, folders or addresses.
 
-    A hang has no message of its own: which ranks had ended, when time was up, is chance.
+    The stage of a crash identifies it too. The message of a hang is left out, because which ranks had ended
+    when time was up is chance.
     """
     where = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
     message = "" if failure.symptom is Symptom.HANG else without_numbers(failure.message)
@@ -86,7 +91,7 @@ def identity(failure: Failure) -> str:
 
 
 def without_numbers(text: str) -> str:
-    """`text` without numbers, lists of numbers, and what else two cases write in their own way."""
+    """`text` without numbers, lists of numbers, and whatever else differs from case to case."""
     for pattern, word in _WORDS:
         text = pattern.sub(word, text)
     return _NUMBERS.sub("#", _NUMBER.sub("#", text)).strip()

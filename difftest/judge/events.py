@@ -1,6 +1,7 @@
-"""What a run reports besides tensors: the range of its values, graphs compiled, PJRT clients, annotations, fallbacks.
+"""What a run reports besides tensors: range of values, compiled graphs, PJRT clients, annotations, fallbacks.
 
-The judge reads these fields, so a bundle from elsewhere is checked against their types before a check sees them.
+The judge reads these fields, so a bundle from elsewhere is checked against their types before a check sees
+them.
 """
 
 from itertools import accumulate, pairwise, zip_longest
@@ -20,9 +21,10 @@ SETTLED_STEP = 3
 class Client(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A PJRT client that a process created.
 
-    `library` is `torch_xla` or `jax`, `platform` the library's name for the device. `stage` and `step` say when it was created, `caller` by
-    whom (`file:function`; empty where unknown). `guarded`: the environment told the TPU's runtime to skip its discovery. `process` is
-    the first rank of the process; files from before it was recorded have 0.
+    `library` is `torch_xla` or `jax`, `platform` the library's name for the device. `stage` and `step` say
+    when it was created, `caller` by whom (`file:function`; empty where unknown). `guarded`: the environment
+    told the TPU's runtime to skip its discovery. `process` is the first rank of the process; files from
+    before it was recorded have 0.
     """
 
     library: str
@@ -35,7 +37,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Misplaced(msgspec.Struct, frozen=True, array_like=True):
-    """A parameter that is annotated otherwise than the layout says: the number of pieces of each dim, as held and as requested."""
+    """A parameter annotated otherwise than the layout says: pieces of each dim, as held and as requested."""
 
     held: tuple[Count, ...]
     requested: tuple[Count, ...]
@@ -46,8 +48,10 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     * `in_range` (oracle): whether every value stays well inside what the case's dtype can hold.
     * `greatest` (oracle): the largest finite magnitude that any operator produced under simulated rounding.
-    * `native` (oracle): how far the run in the case's own dtype is from float64, in units of the simulated rounding noise.
-    * `graphs` (XLA): how many graphs had been compiled by the end of each step, counted from the start of the run.
+    * `native` (oracle): how far the run in the case's own dtype is from float64, in units of the simulated
+      rounding noise.
+    * `graphs` (XLA): how many graphs had been compiled by the end of each step, counted from the start of the
+      run.
     * `clients`: the PJRT clients, in the order in which their processes created them.
     * `misplaced` (XLA): by parameter name, the annotations that differ from the layout.
     * `fallbacks` (XLA): the operators that ran on the CPU instead, by torch_xla's counter names.
@@ -66,8 +70,9 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def merged(self, other: "Events") -> "Events":
         """The events of two processes of one run as one.
 
-        Each process has its own runtime and its own counter of graphs. A step has as many new graphs as the process with the most, so that
-        a process that compiles is noticed whatever the counters of the others are.
+        Each process has its own runtime and its own counter of graphs. A step has as many new graphs as the
+        process with the most, so that a process that compiles is noticed whatever the counters of the others
+        are.
         """
         new = zip_longest(_increases(self.graphs), _increases(other.graphs), fillvalue=0)
         return self._merged(other, graphs=tuple(accumulate(max(pair) for pair in new)))
@@ -75,7 +80,8 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def merged_with_thread(self, other: "Events") -> "Events":
         """The events of two threads of one process as one: they share the runtime and its counter of graphs.
 
-        A thread may read the counter before another thread compiles the same step; the greater number is then the step's.
+        A thread may read the counter before another thread compiles the same step; the greater number is then
+        the step's.
         """
         pairs = zip_longest(self.graphs, other.graphs, fillvalue=0)
         return self._merged(other, graphs=tuple(max(pair) for pair in pairs))
@@ -99,7 +105,7 @@ def _increases(counts: tuple[int, ...]) -> list[int]:
 
 
 def _clients(one: tuple[Client, ...], other: tuple[Client, ...]) -> tuple[Client, ...]:
-    """The clients of both. Threads of one process report the same list; the longer one is then the later and complete one."""
+    """The clients of both; of two lists that threads of one process report, the longer is complete."""
     lists: dict[int, tuple[Client, ...]] = {}
     for clients in (one, other):
         for process in dict.fromkeys(client.process for client in clients):

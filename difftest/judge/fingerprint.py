@@ -1,7 +1,7 @@
 """The fingerprint of a fault: the one place that builds its text and reads it.
 
-The text is `backend-check-symptom-digest`, such as `xla_spmd-gradients-mismatch-0a1b2c3d`. The backend may be in an environment of
-its own, `xla_spmd@2.8`. Findings' folders, ledgers and observations hold the text.
+The text is `backend-check-symptom-digest`, such as `xla_spmd-gradients-mismatch-0a1b2c3d`. The backend may be
+in an environment of its own, `xla_spmd@2.8`. Findings' folders, ledgers and observations hold the text.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, backend: str, check: str, symptom: str, identity: Iterable[str]) -> Self:
-        """The fingerprint of a fault that `identity` tells apart from others of the same backend, check and symptom.
+        """The fingerprint of a fault that `identity` distinguishes within its backend, check and symptom.
 
         The digest does not depend on the backend's environment.
         """
@@ -55,5 +55,5 @@ class Fingerprint:
 
 
 def backend_pattern(pattern: str) -> str:
-    """The part of a pattern for fingerprints that is about the backend: what stands before the first separator."""
+    """The backend's part of a pattern for fingerprints: the text before the first separator."""
     return pattern.partition(SEPARATOR)[0]

@@ -26,10 +26,11 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """How far one tensor of one run was from the oracle, at the step where it was farthest.
 
-    Of `elements`, `differing` are off by more than rounding. `error` is the root mean square of (actual - expected), `greatest`
-    the largest absolute difference, `scale` the root mean square of the expected values, `floor` that of the rounding noise.
-    `ratio` is the greatest error in units of the floor, element by element. `other_error` is the least `error` of another
-    side for the same tensor (the arbiter), None where no other side ran. `exact`: the tolerance was zero.
+    Of `elements`, `differing` are off by more than rounding. `error` is the root mean square of (actual -
+    expected), `greatest` the largest absolute difference, `scale` the root mean square of the expected
+    values, `floor` that of the rounding noise. `ratio` is the greatest error in units of the floor, element
+    by element. `other_error` is the least `error` of another side for the same tensor (the arbiter), None
+    where no other side ran. `exact`: the tolerance was zero.
     """
 
     stage: str
@@ -50,8 +51,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 class MeasuredRun:
     """One run of a candidate, measured against the oracle's trace of the same case.
 
-    `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the candidate failed.
-    `again` is a second run of the candidate in fresh processes, None where there was none.
+    `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the
+    candidate failed. `again` is a second run of the candidate in fresh processes, None where there was none.
     """
 
     case: Case
@@ -170,7 +171,7 @@ def _wrong_ranks(run: MeasuredRun, step: int) -> set[int]:
 
 
 def beyond(measurement: Measurement) -> bool:
-    """Whether an error cannot be rounding: any error where sums are exact, else one of more floors than the threshold."""
+    """Whether an error cannot be rounding: any error where sums are exact, else one above the threshold."""
     return measurement.ratio > (0.0 if measurement.exact else noise.THRESHOLD)
 
 
@@ -210,7 +211,7 @@ def _measure(case: Case, expected: Trace, actual: Trace, *, exact: bool) -> Iter
 
 
 def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: bool = False) -> Measurement:
-    """How far `value` is from `truth` where rounding deviates by `deviation`; the three have one shape, any shape.
+    """How far `value` is from `truth` where rounding deviates by `deviation`; all have one shape.
 
     `at` names the tensor. `exact`: any difference counts as differing.
     """

@@ -1,11 +1,13 @@
-"""The noise floor: how far apart rounding alone may put two correct computations of a tensor.
+"""The noise floor: how far rounding alone may separate two correct computations of a tensor.
 
-The oracle is run `SAMPLES` more times with every operation's rounding simulated (`workers.training.perturb`), and once in the case's own
-dtype. The root mean square deviation of the simulated runs from the float64 one, and the deviation of the real one beside it,
-make each element's floor; errors are counted in floors.
+The oracle runs `SAMPLES` more times with every operation's rounding simulated (`workers.training.perturb`),
+and once in the case's own dtype. The root mean square deviation of the simulated runs from the float64 run,
+and the deviation of the run in the dtype, make the floor of each element. Errors are measured in units of
+their floor.
 
-The real one is needed because rounding to nearest is not random: over many steps its errors can add up in one direction, where
-simulated ones cancel. (A 24-step run was 45 simulated floors off on every backend alike.)
+The run in the dtype is needed because rounding to nearest is not random: over many steps its errors can add
+up in one direction, where simulated ones cancel. (A run of 24 steps was 45 simulated floors off, on every
+backend alike.)
 """
 
 from collections.abc import Sequence
@@ -17,32 +19,35 @@ import numpy.typing as npt
 from difftest.judge.outcome import Sharded, Tensors, Trace
 
 SAMPLES = 8
+"""How many runs with simulated rounding an oracle's floor is made of."""
+
 SAMPLES_WHEN_IN_DOUBT = 128
-"""So many before a mismatch is believed: an optimizer step that changes sign with the rounding may hide from a few samples."""
+"""The number before a mismatch is believed: few samples may miss an update whose sign depends on rounding."""
 
 SAMPLES_VARIABLE = "DIFFTEST_SAMPLES"
-"""The environment variable of the oracle's process that sets how many."""
+"""The environment variable of the oracle's process that sets the number of samples."""
 
 SHARED_WEIGHT = 4.0
-"""How many samples' worth of belief the tensor-wide floor has against an element's own: few samples can miss an element's noise."""
+"""The weight of the tensor-wide floor, in samples: few samples can miss an element's own noise."""
 
 UNIFORM = 3.0
-"""The variance of a number drawn evenly from [-1, 1] is one over this."""
+"""The inverse of the variance of a number drawn uniformly from [-1, 1]."""
 
 THRESHOLD = 10.0
 """The greatest error, in floors, that is still called rounding."""
 
 FLOORS_MOST = 1e30
-"""Stands for infinity and NaN in measurements: "infinitely many floors" in files, which know no infinity."""
+"""Stands for infinity and NaN in measurements, because JSON has neither."""
 
 
 def spread(
     truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float
 ) -> tuple[tuple[Tensors, ...], float]:
-    """Per step and tensor, how far rounding moves each element of `truth`; and how far `native` is, in floors of `samples` alone.
+    """By step and tensor, how far rounding moves each element of `truth`; and how far `native` is off.
 
-    `samples` are runs with simulated rounding, `native` one run in the dtype under test; all have the steps and tensors of `truth`.
-    `roundoff` is the dtype's unit roundoff: no element's deviation is less than that of representing it.
+    `samples` are runs with simulated rounding, `native` is one run in the dtype under test; all have the
+    steps and tensors of `truth`. `roundoff` is the dtype's unit roundoff: no element's deviation is less than
+    that of representing it. The second result is in units of the floor that `samples` alone give.
     """
     steps, greatest = list[Tensors](), 0.0
     for step, tensors in enumerate(truth.steps):
@@ -67,7 +72,10 @@ def finite(trace: Trace) -> bool:
 
 
 def floor(deviation: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The floor of every element: its own deviation, drawn towards the whole tensor's root mean square; infinite where that is."""
+    """The floor of every element: its own deviation, drawn towards the root mean square of the whole tensor.
+
+    Infinite where a deviation is infinite or NaN.
+    """
     with np.errstate(over="ignore"):
         square = np.nan_to_num(deviation, nan=np.inf) ** 2
     shared = square.mean() if square.size else 0.0
@@ -75,7 +83,7 @@ def floor(deviation: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def in_floors(error: npt.NDArray[np.float64], floors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Absolute errors in units of the floor; where the floor is 0 (nothing rounds), any error is infinitely many."""
+    """Absolute errors in units of the floor; where the floor is 0 (nothing rounds), any error is infinite."""
     magnitude = np.abs(error)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where((magnitude == 0) | np.isinf(floors), 0.0, magnitude / floors)
@@ -87,7 +95,7 @@ def _farthest(off: npt.NDArray[np.float64], simulated: npt.NDArray[np.float64]) 
 
 
 def _simulated(truth: Sharded, samples: Sequence[Sharded], roundoff: float) -> npt.NDArray[np.float64]:
-    """The variance of every element over the simulated runs, with that of representing it."""
+    """The variance of every element over the simulated runs, plus that of representing it."""
     exact = truth.pieces[0]
     moved = sum((sample.pieces[0] - exact) ** 2 for sample in samples) / len(samples)
     return np.asarray(moved + (roundoff * exact) ** 2 / UNIFORM)

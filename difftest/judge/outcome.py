@@ -1,7 +1,7 @@
 """The outcome of one run: a `Trace` of every tensor that a rank held, or a `Failure`.
 
-A trace keeps the *pieces*, rank by rank, rather than gathered tensors: putting them together is then plain numpy, the same
-for every backend, and copies that should be equal can be compared with each other.
+A trace keeps the *pieces*, rank by rank, rather than gathered tensors: putting them together is then plain
+numpy, the same for every backend, and copies that should be equal can be compared with each other.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ Array: TypeAlias = npt.NDArray[Any]
 Environment: TypeAlias = Mapping[str, str]
 
 PARTLY_DETERMINISTIC = "where it can be"
-"""The value of `deterministic` in a run's environment where a kernel had to be used that is not deterministic."""
+"""The value of `deterministic` in the environment of a run that had to use a nondeterministic kernel."""
 
 
 class Symptom(StrEnum):
@@ -40,9 +40,9 @@ class Symptom(StrEnum):
 class Sharded:
     """One tensor as the ranks held it.
 
-    `shape` is the global shape, `dtype` torch's name of the type observed, `placements` those observed. `pieces` maps a rank
-    to its local part, in float64, float32, float16 or an integer type (numpy has no bfloat16: those values come as
-    float32, losslessly).
+    `shape` is the global shape, `dtype` torch's name of the type observed, `placements` those observed.
+    `pieces` maps a rank to its local part, in float64, float32, float16 or an integer type (numpy has no
+    bfloat16: those values come as float32, losslessly).
     """
 
     shape: tuple[int, ...]
@@ -51,7 +51,7 @@ class Sharded:
     pieces: Mapping[int, Array]
 
     def misfits(self, mesh: Mesh) -> list[str]:
-        """The ranks whose piece is missing or has another shape than the placements give it, one message each.
+        """One message for each rank whose piece is missing or has another shape than the placements give it.
 
         Placements that do not fit the tensor or the mesh are reported instead, as one message.
         """
@@ -68,14 +68,14 @@ class Sharded:
         return messages
 
     def full(self, mesh: Mesh, copy: int = 0) -> npt.NDArray[np.float64]:
-        """The whole tensor in float64, from rank number `copy` of each of its replica groups; only without `misfits`."""
+        """The whole tensor in float64, from rank `copy` of each replica group; only without `misfits`."""
         whole = np.full(self.shape, np.nan)
         for ranks in replica_groups(self.placements, mesh):
             whole[local_slices(self.shape, self.placements, mesh, ranks[copy])] = self.pieces[ranks[copy]]
         return whole
 
     def copies(self, mesh: Mesh) -> Iterator[npt.NDArray[np.float64]]:
-        """The whole tensor as each rank of its replica groups holds it; copies equal to the first are left out."""
+        """The whole tensor as each rank of its replica groups holds it, without copies equal to the first."""
         groups = list(replica_groups(self.placements, mesh))
         yield self.full(mesh)
         for copy in range(1, len(groups[0])):
@@ -97,9 +97,9 @@ Tensors: TypeAlias = Mapping[tuple[Stage, str], Sharded]
 class Trace:
     """A run that finished: per step, the tensors by stage and name.
 
-    Forward: `loss`, and `output` of each accumulation part (`output`, `output.1`, ...). Backward: gradients by parameter name,
-    before clipping. Update: parameters by name. `noise` is the oracle's: the deviation that rounding causes in each tensor,
-    in the same order as `steps`.
+    Forward: `loss`, and `output` of each accumulation part (`output`, `output.1`, ...). Backward: gradients
+    by parameter name, before clipping. Update: parameters by name. `noise` is the oracle's: the deviation
+    that rounding causes in each tensor, in the same order as `steps`.
     """
 
     steps: tuple[Tensors, ...]
@@ -125,9 +125,9 @@ class Trace:
 class Failure:
     """A run that did not finish.
 
-    `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status N`. `message` is
-    the last line that the failure gave, `log` the tail of standard error, `frame` the innermost frame of the framework as
-    `file:function`; empty where the innermost is this project's own.
+    `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status
+    N`. `message` is the last line that the failure gave, `log` the tail of standard error, `frame` the
+    innermost frame of the framework as `file:function`; empty where the innermost is this project's own.
     """
 
     symptom: Symptom

@@ -1,7 +1,7 @@
-"""The checks, one file each: what every candidate run must satisfy. A check is a function that yields divergences.
+"""The checks, one file each: what every candidate run must satisfy, as functions that yield divergences.
 
-To add a check, add a file here that satisfies `Check`; there is no list to extend. Its name, without `.py`, is the name of its
-divergences and part of their fingerprints.
+To add a check, add a file here that satisfies `Check`; there is no list to extend. Its name, without `.py`,
+is the name of its divergences and part of their fingerprints.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +21,13 @@ class Check(Protocol):
     """What a file in this folder declares."""
 
     ORDER: int
-    """Settles which of several divergences at one step and stage comes first: the lower, the nearer to a cause."""
+    """Settles which of several divergences at one step and stage comes first: lower is nearer to a cause."""
 
     USES_NUMBERS: bool
-    """Whether it compares values with the oracle's. What it reports is ignored where values leave the range of the dtype."""
+    """Whether it compares values, so that it is ignored where values leave the range of the dtype."""
 
     COMPARES_RANKS: bool
-    """Whether it reports ranks that disagree. Other mismatches in the same step then say so in their nature."""
+    """Whether it reports ranks that disagree; the nature of other mismatches in that step then says so."""
 
     TAKES_TWO_RUNS: bool
     """Whether it needs a second run of the same case on the same backend."""

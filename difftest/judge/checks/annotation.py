@@ -1,4 +1,6 @@
-"""A parameter is annotated as the layout shards it, before the first step. What the compiler makes of that later is not checked.
+"""A parameter is annotated as the layout shards it, before the first step.
+
+What the compiler makes of it later is not checked.
 
 Fewer pieces than requested give the same numbers, but every device then holds more than it should.
 """
@@ -29,6 +31,6 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             stage=Stage.PLACE,
             tensor=name,
             cause="a parameter is cut into other pieces than asked for",
-            detail=f"step 0, place, {name}: its dims are annotated to be cut into {list(pieces.held)} pieces, "
-            f"expected {list(pieces.requested)}",
+            detail=f"step 0, place, {name}: its dims are annotated to be cut into "
+            f"{list(pieces.held)} pieces, expected {list(pieces.requested)}",
         )

@@ -18,10 +18,10 @@ SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
-    """One divergence for each tensor whose bits differ in the second run, or one for a second run that failed.
+    """One divergence for each tensor that differs in the second run, or one for a second run that failed.
 
-    Nothing where there is no second run, where the first one failed (the completion check reports that), or where the backend had to use
-    kernels that are not deterministic.
+    Nothing where there is no second run, where the first one failed (the completion check reports that), or
+    where the backend had to use kernels that are not deterministic.
     """
     if isinstance(run.actual, Failure) or run.again is None:
         return

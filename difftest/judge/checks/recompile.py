@@ -1,8 +1,9 @@
 """A program whose shapes do not change is compiled in its first steps and then never again.
 
-XLA's lazy tensors settle with the second step: what the first one leaves behind (updated parameters, optimizer state) enters the
-next as plain inputs. `DistributedDataParallel` reorders its buckets after the first step, and settles with the third.
-A program that compiles a new graph at every step trains as well, and a hundred times slower.
+XLA's lazy tensors settle with the second step: what the first one leaves behind (updated parameters,
+optimizer state) enters the next as plain inputs. `DistributedDataParallel` reorders its buckets after the
+first step, and settles with the third. A program that compiles a new graph at every step trains as well, and
+a hundred times slower.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
 """Every process has one PJRT client a library and platform, and JAX's clients beside torch_xla's are guarded.
 
-On a machine with one slice a second discovery of the devices does not change the numbers; with several slices it waits for the
-first one forever.
+On a machine with one slice a second discovery of the devices does not change the numbers; with several slices
+it waits for the first one forever.
 """
 
 from collections import Counter
@@ -24,7 +24,8 @@ SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 def check(run: MeasuredRun) -> Iterator[Divergence]:
     """One divergence for each process, library and platform with a second or an unguarded client.
 
-    Several processes may have a client each. Nothing is reported of a run that failed: its clients are not recorded.
+    Several processes may have a client each. Nothing is reported of a run that failed: its clients are not
+    recorded.
     """
     if isinstance(run.actual, Failure):
         return
@@ -34,7 +35,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
 
 
 def _of_process(run: MeasuredRun, clients: list[Client]) -> Iterator[Divergence]:
-    """The divergences of one process. Those without the guard come first, for such a client may be a second one too."""
+    """The divergences of one process. An unguarded client comes first: it may be a second one too."""
     if any(client.library == "torch_xla" for client in clients):
         yield from (
             _divergence(run, client, f"jax creates a {client.platform} client without the guard")

@@ -17,7 +17,7 @@ SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "shape"}
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
-    """One divergence for each tensor that is missing, has another shape, dtype or placement, or whose pieces do not make it up."""
+    """One divergence for each tensor that is missing or has a wrong shape, dtype, placement or piece."""
     actual = dict(run.tensors())
     for step, tensors in enumerate(() if isinstance(run.actual, Failure) else run.expected.steps):
         for (stage, name), truth in tensors.items():
