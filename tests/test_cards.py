@@ -179,7 +179,7 @@ def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.Mon
         Collective(operation="permute", mesh=(2,), axis=0, width=4),
     )
     with pytest.raises(NotImplementedError, match=r"permute \(single\) over gloo is not supported"):
-        collectives._asked([on_a_card], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001
+        collectives._dispatch([on_a_card], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_two_ranks_run_where_they_share_the_cards_out_evenly(
 
 def test_replicas_are_refused_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
-    assert "a process a card" in (replicas.unsupported(a_case()) or "")
+    assert "a process per GPU" in (replicas.unsupported(a_case()) or "")
 
 
 CLIENT = "import torch_xla; from workers.xla import plugin; plugin.register(); print(torch_xla.device())"

@@ -65,7 +65,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Session") -> Trace:
     """The float64 trace, with the deviation of the perturbed runs and of one run in the case's own dtype.
 
-    The perturbed runs round at random; the run in the dtype rounds to nearest, whose errors may add up over many steps.
+    The perturbed runs round at random; the run in the dtype rounds to nearest, whose errors may add up over
+    many steps.
     """
     import torch
 

@@ -26,17 +26,17 @@ environment = process_groups.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Layouts with a sharded parameter, or a batch that is cut along another dim than its rows."""
+    """Why the layout is not replication of the parameters over rows of the batch, or None."""
     if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):
         return "DistributedDataParallel keeps every parameter whole; the layout shards one"
     if not process_groups.cuts_rows_only(case):
-        return "DistributedDataParallel is fed rows; the layout cuts the batch along the sequence"
+        return "DistributedDataParallel takes whole rows; the layout cuts the batch along the sequence"
     return None
 
 
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
-    """Wraps the module; all ranks are one group."""
+    """Joins the process group and wraps the module; all ranks are one group."""
     with process_groups.joined(case, rank, rendezvous) as member:
         yield process_groups.local_session(member, partial(_place, member), partial(quiet, case.replication))
 
@@ -49,7 +49,7 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
 def wrap(
     options: Replication, module: "nn.Module", devices: "list[torch.device] | None" = None
 ) -> "nn.Module":
-    """`DistributedDataParallel` around a module on its device."""
+    """`DistributedDataParallel` around a module that is on its device already."""
     from torch.nn.parallel import DistributedDataParallel
 
     return DistributedDataParallel(
@@ -64,7 +64,10 @@ def wrap(
 
 
 def start(case: Case, rank: int, module: "nn.Module") -> "nn.Module":
-    """The module on the host as `rank` starts with it: with weights of its own where the case says so, which rank 0's must replace."""
+    """The module on the host as `rank` starts with it.
+
+    Where the case says so the rank has weights of its own, which rank 0's must replace.
+    """
     import torch
 
     if case.replication.own_weights:
@@ -74,8 +77,12 @@ def start(case: Case, rank: int, module: "nn.Module") -> "nn.Module":
     return module
 
 
-def quiet(options: Replication, module: "nn.Module", last: bool) -> AbstractContextManager[None]:  # noqa: FBT001  the session's signature
-    """Gradients are reduced in the last accumulation part only, unless the options say in each."""
+def quiet(
+    options: Replication,
+    module: "nn.Module",
+    last: bool,  # noqa: FBT001  the session's signature
+) -> AbstractContextManager[None]:
+    """Reduces gradients in the last accumulation part only, unless the options request every part."""
     from torch.nn.parallel import DistributedDataParallel
 
     assert isinstance(module, DistributedDataParallel)  # noqa: S101  placed above

@@ -1,4 +1,7 @@
-"""DTensor itself: `distribute_tensor` for every parameter and for the batch, and torch's rules decide the rest."""
+"""DTensor: `distribute_tensor` for every parameter and for the batch.
+
+DTensor's rules for operators decide the rest.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from difftest.cases.layout import Placements, Shard, replicated
+from difftest.cases.layout import Placements, replicated
 from workers import sides
 from workers.torch import process_groups
 from workers.training import redistribution
+from workers.training.pieces import dtensor_placements
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-    from torch.distributed.tensor import Placement
 
     from workers.training.session import Session
 
@@ -27,13 +30,17 @@ environment = process_groups.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Every layout can be written as DTensor placements; where an operator has no rule, that is a result. Not so collectives."""
+    """Why DTensors cannot express `case`, or None.
+
+    Every layout can be written as DTensor placements, and an operator without a rule is a result of the run.
+    Only collectives are not for DTensors.
+    """
     return redistribution.refusal(case)
 
 
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
-    """Parameters, buffers and batch become DTensors on the layout's mesh; losses and gradients are global then."""
+    """Joins and makes DTensors of parameters, buffers and batch, so that losses and gradients are global."""
     from workers.torch import flash
     from workers.training.session import Session
 
@@ -50,15 +57,8 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
         )
 
 
-def theirs(placements: Placements) -> "list[Placement]":
-    """Our placements as DTensor's."""
-    from torch.distributed import tensor as distributed
-
-    return [distributed.Shard(p.dim) if isinstance(p, Shard) else distributed.Replicate() for p in placements]
-
-
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
-    """Replaces every parameter once, wherever it is used (a tied weight stays one), and every buffer."""
+    """Replaces every buffer, and every parameter once: a tied weight stays one parameter."""
     from torch import nn
 
     layout, placed = member.case.layout, {}
@@ -77,7 +77,7 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
 def _distributed(member: process_groups.Member, tensor: "Tensor", placements: Placements) -> "Tensor":
     from torch.distributed.tensor import distribute_tensor
 
-    return distribute_tensor(tensor.to(member.device), member.mesh, theirs(placements))
+    return distribute_tensor(tensor.to(member.device), member.mesh, dtensor_placements(placements))
 
 
 def _total(loss: "Tensor") -> "Tensor":

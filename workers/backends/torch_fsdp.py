@@ -1,4 +1,7 @@
-"""FSDP2, `fully_shard`: every parameter sharded over one mesh axis, residual blocks gathered one at a time."""
+"""FSDP2, `fully_shard`: every parameter is sharded over one mesh axis.
+
+Residual blocks are gathered one at a time.
+"""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -28,21 +31,21 @@ environment = process_groups.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Layouts in which some parameter is not sharded over the last axis, or is sharded over another one."""
+    """Why some parameter is not sharded over the last mesh axis alone, or the batch not by rows; or None."""
     if not process_groups.cuts_rows_only(case):
-        return "fully_shard is fed rows; the layout cuts the batch along the sequence"
+        return "fully_shard takes whole rows; the layout cuts the batch along the sequence"
     if case.world_size == 1:
         return None
     axes = case.layout.mesh.names
     if len(axes) > 2:  # noqa: PLR2004  one to replicate over, one to shard over
-        return "fully_shard takes one axis to shard over and one to replicate over; the mesh has more"
+        return "fully_shard shards over one axis and replicates over one; the mesh has more"
     return refusal(case, axes)
 
 
 def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
-    """Why `fully_shard` cannot give the parameters their placements on `axes`: the last must shard, the others replicate.
+    """Why `fully_shard` cannot give the parameters their placements on `axes`, or None.
 
-    An axis of one rank is as good sharded as replicated.
+    The last axis must shard, the others must replicate. On an axis of one rank the two are equal.
     """
     for name, shape in case.model.parameters().items():
         placements = by_axis(case, name)
@@ -62,7 +65,7 @@ def by_axis(case: Case, name: str) -> dict[str, Shard | Replicate]:
 
 
 def _uneven(case: Case, placements: dict[str, Shard | Replicate], shape: tuple[int, ...], dim: int) -> bool:
-    """Whether the axes that cut `dim`, that of tensor parallelism among them, leave a remainder."""
+    """Whether the axes that cut `dim`, the axis of tensor parallelism among them, leave a remainder."""
     return bool(
         shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh)
     )
@@ -70,7 +73,7 @@ def _uneven(case: Case, placements: dict[str, Shard | Replicate], shape: tuple[i
 
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
-    """Shards over the layout's mesh, one axis or two."""
+    """Joins the process group and shards over the layout's mesh, of one axis or two."""
     with process_groups.joined(case, rank, rendezvous) as member:
         yield process_groups.local_session(
             member, lambda module: shard(case, module.to(member.device), member.mesh), quiet
@@ -78,9 +81,10 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
 
 
 def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
-    """`fully_shard` of the residual blocks and then of the rest, each parameter along the dim that the layout says.
+    """`fully_shard` of the residual blocks and then of the rest, each parameter along the layout's dim.
 
-    A block that uses a tied weight belongs to the rest: FSDP2 wants modules that share a parameter in one group.
+    A block that uses a tied weight belongs to the rest, because FSDP2 requires modules that share a parameter
+    in one group.
     """
     from torch.distributed.fsdp import fully_shard
 
@@ -104,7 +108,7 @@ def _blocks(case: Case) -> list[str]:
 
 
 def _dim(case: Case, name: str, axis: str) -> int:
-    """The dim that `axis` shards; the first for an axis that the layout does not know."""
+    """The dim that `axis` shards; the first dim for an axis that the layout does not have."""
     placement = by_axis(case, name).get(axis)
     return placement.dim if isinstance(placement, Shard) else 0
 
@@ -115,7 +119,10 @@ def _placement(dims: "dict[nn.Parameter, int]", parameter: "nn.Parameter") -> "T
     return TorchShard(dims[parameter])
 
 
-def quiet(module: "nn.Module", last: bool) -> AbstractContextManager[None]:  # noqa: FBT001  the session's signature
-    """Gradients are reduced in the last accumulation part only."""
+def quiet(
+    module: "nn.Module",
+    last: bool,  # noqa: FBT001  the session's signature
+) -> AbstractContextManager[None]:
+    """Reduces gradients in the last accumulation part only."""
     cast("FSDPModule", module).set_requires_gradient_sync(last)
     return nullcontext()

@@ -1,7 +1,10 @@
-"""`parallelize_module` over the axis `tp`, with the plan that the parameters' placements imply; `fully_shard` over the other axes.
+"""`parallelize_module` over the axis `tp`, and `fully_shard` over the other axes.
 
-The order is torchtitan's: tensor parallelism first, then data parallelism over what each rank holds. Replication beside tensor
-parallelism is hybrid sharding over one rank, because `DistributedDataParallel` localises DTensors behind the optimizer's back.
+The plan of `parallelize_module` follows from the parameters' placements.
+
+The order is torchtitan's: tensor parallelism first, then data parallelism over what each rank holds.
+Replication beside tensor parallelism is hybrid sharding over one rank, because `DistributedDataParallel`
+replaces DTensors by their local tensors without the optimizer's knowledge.
 """
 
 from collections.abc import Iterator
@@ -30,19 +33,19 @@ processes = process_groups.processes
 environment = process_groups.environment
 
 ALONE = "dp_shard"
-"""The axis of one rank beside which a data axis only replicates."""
+"""The axis of one rank that stands beside a data axis which only replicates."""
 
 
 def unsupported(case: Case) -> str | None:
-    """Layouts that no plan of `parallelize_module` and no order of `fully_shard` expresses."""
+    """Why no plan of `parallelize_module` with `fully_shard` expresses the layout, or None."""
     if not process_groups.cuts_rows_only(case):
-        return "parallelize_module is fed rows; the layout cuts the batch along the sequence"
+        return "parallelize_module takes whole rows; the layout cuts the batch along the sequence"
     return tp_plan.refusal(case) or _no_clipping(case) or _no_data_parallelism(case)
 
 
 @contextmanager
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
-    """Joins with a mesh that has an axis of one rank to shard over where the layout only replicates."""
+    """Joins; where the layout only replicates, its mesh has one more axis, of one rank, to shard over."""
     with process_groups.joined(case, rank, rendezvous, _mesh(case)) as member:
         yield process_groups.local_session(
             member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always
@@ -54,9 +57,13 @@ def _always(_module: "nn.Module", _last: bool) -> AbstractContextManager[None]: 
 
 
 def _no_clipping(case: Case) -> str | None:
-    """DTensor has no rule for a convolution along a sequence, so `parallelize_module` must leave it alone, with plain parameters."""
+    """Why a convolution and clipping exclude each other, or None.
+
+    DTensor has no rule for a convolution along a sequence, so `parallelize_module` must leave its parameters
+    plain.
+    """
     if case.training.clip_norm is not None and _convolutions(case):
-        return "clip_grad_norm_ takes no mixture of DTensors and the plain parameters of a convolution"
+        return "clip_grad_norm_ takes no mixture of DTensors and plain parameters, which a convolution has"
     return None
 
 

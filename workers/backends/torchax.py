@@ -1,9 +1,10 @@
-"""torchax: the same module on JAX arrays, every rank a device, partitioned by JAX's own partitioner (Shardy) instead of torch_xla's.
+"""torchax: the same module on JAX arrays, every rank a device.
 
-A second way to XLA. Where torch_xla is wrong and torchax is right on the same layout, torch_xla's lowering is to blame; where both are
-wrong, XLA is. torchax has no autograd of torch's: `jax.value_and_grad` differentiates the module's forward, compiled as one program a
-part, and torch's optimizer then updates the arrays operator by operator. On GPUs it needs `jax[cuda12]`, on TPUs `jax[tpu]`; the code is
-the same, and has been run on CPUs only.
+JAX's own partitioner (Shardy) partitions it, not torch_xla's: a second way to XLA. Where torch_xla is wrong
+and torchax is right on the same layout, torch_xla's lowering is to blame; where both are wrong, XLA is.
+torchax does not use torch's autograd: `jax.value_and_grad` differentiates the module's forward, compiled as
+one program for each accumulation part, and torch's optimizer then updates the arrays operator by operator. On
+GPUs it needs `jax[cuda12]`, on TPUs `jax[tpu]`; the code is the same, and has been run on CPUs only.
 """
 
 import os
@@ -27,7 +28,7 @@ from difftest.judge.outcome import Sharded
 from workers import sides
 from workers.cards import ON_CARDS, PLATFORMS, cards
 from workers.training.pieces import sharded
-from workers.xla import devices, sharding
+from workers.xla import devices, sharding, spmd
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -39,18 +40,21 @@ SIDE = "xla"
 FRAMEWORK = "torchax"
 PROFILE = replace(sides.XLA, extras="torchax")
 PRELOAD: tuple[str, ...] = ("torch", "torch._dynamo", "flax", "torchax", "torchax.interop")
+processes = spmd.processes
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 
-NO_DOOR = (Collective, Redistribute)
-"""Layers that ask for a framework's own operator, which torchax has not or not on every device."""
+WITHOUT_OPERATOR = (Collective, Redistribute)
+"""Layers that need a framework's own operator, which torchax lacks, or lacks on some device."""
 
 
 def unsupported(case: Case) -> str | None:
-    """JAX puts arrays on devices in equal pieces only, and the layers are those that need no operator of a framework's own."""
-    strange = [type(layer).__name__ for _, layer in walk(case.model.layers) if isinstance(layer, NO_DOOR)]
-    if strange:
-        return f"torchax has no {strange[0]} of its own"
+    """Why a layer, an uneven shard or checkpointing excludes `case`, or None."""
+    lacking = [
+        type(layer).__name__ for _, layer in walk(case.model.layers) if isinstance(layer, WITHOUT_OPERATOR)
+    ]
+    if lacking:
+        return f"torchax has no {lacking[0]} of its own"
     if _uneven(case):
         return "JAX puts arrays on devices in equal pieces only"
     return "torch's checkpointing does not go through jax.grad" if case.training.checkpointing else None
@@ -70,15 +74,14 @@ def _uneven(case: Case) -> bool:
     )
 
 
-def processes(_case: Case) -> int:
-    """One: it drives all devices."""
-    return 1
-
-
 def environment(case: Case) -> dict[str, str]:
-    """GPUs where there is one a rank and JAX has its plugin, else TPU chips where there are as many, else one virtual CPU device a rank.
+    """The variables for GPUs, TPU chips or the CPU.
 
-    On a GPU JAX takes memory as it needs it (by default 75 % of the card at once), and XLA is deterministic.
+    GPUs where every rank can have one and JAX has its plugin, else TPU chips where there are as many, else
+    one virtual CPU device per rank.
+
+    On a GPU JAX takes memory as it needs it (by default 75 % of the GPU's memory at once), and XLA is
+    deterministic.
     """
     if cards() >= case.world_size and any(map(find_spec, PLUGINS)):
         return {
@@ -103,7 +106,7 @@ class _World:
     env: Any
 
     def put(self, tensor: "Tensor", placements: Placements) -> "Tensor":
-        """A host tensor on the devices, cut."""
+        """A host tensor on the devices, cut as `placements` say."""
         import jax
 
         moved: Any = tensor.to("jax")
@@ -112,7 +115,7 @@ class _World:
         return cut
 
     def sharding(self, dims: int, placements: Placements) -> Any:  # noqa: ANN401  JAX's
-        """JAX's name for placements."""
+        """Placements of a tensor of `dims` dims as JAX has them."""
         from jax.sharding import NamedSharding, PartitionSpec
 
         return NamedSharding(
@@ -122,7 +125,7 @@ class _World:
 
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
-    """One process over all devices; `accumulate` does forward and backward, because autograd is JAX's."""
+    """One process over all devices; `accumulate` does forward and backward, because JAX differentiates."""
     import jax
     import torch
     import torchax
@@ -131,7 +134,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     from workers.training.session import Session
 
     jax.config.update("jax_platforms", os.environ[PLATFORMS])  # JAX was imported before the variable was set
-    torchax.enable_accuracy_mode()  # torch's result types, and products at their most precise, unless an ablation asks for less
+    # torch's result types, and products at their most precise unless an ablation requests less.
+    torchax.enable_accuracy_mode()
     jax.config.update("jax_default_matmul_precision", os.environ.get(devices.MATMUL_PRECISION, "highest"))
     chips = np.array(jax.devices()[: case.world_size]).reshape(case.layout.mesh.shape)
     world = _World(case, jax.sharding.Mesh(chips, case.layout.mesh.names), torchax.default_env())
@@ -148,7 +152,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
 
 def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -> "Tensor":
-    """Torch's operator, as torchax has it of JAX: there is no flash kernel outside TPUs."""
+    """Torch's operator as torchax implements it in JAX: there is no flash kernel outside TPUs."""
     from torch.nn.functional import scaled_dot_product_attention
 
     from workers.torch.flash import allowed
@@ -179,14 +183,15 @@ def _device_put(where: Any) -> Any:  # noqa: ANN401
 def _differentiate(
     world: _World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
 ) -> "tuple[list[Tensor], Tensor]":
-    """Outputs and the loss of all parts; gradients are left on the parameters, as `backward` does."""
+    """The outputs and the loss of all parts; gradients are left in the parameters, as by `backward`."""
     from torch.nn.utils import stateless
     from torchax import interop
 
     held = dict(module.named_parameters())
 
     def loss(weights: "dict[str, Tensor]", part: "Sequence[Tensor]") -> "tuple[Tensor, Tensor]":
-        with stateless._reparametrize_module(module, weights, tie_weights=True):  # noqa: SLF001  what functional_call does
+        # What functional_call does.
+        with stateless._reparametrize_module(module, weights, tie_weights=True):  # noqa: SLF001
             output, loss = forward(*part)
         return loss, output
 
@@ -202,7 +207,7 @@ def _differentiate(
 
 
 def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
-    """Every rank's piece, from the shard on its own device where that holds it."""
+    """Every rank's piece, taken from the shard on its own device where that holds it."""
     array: Any = tensor.jax()  # type: ignore[attr-defined]
     held = {
         shard.device.id: (shard.index, shard.replica_id, np.asarray(shard.data).astype(np.float32))

@@ -1,8 +1,10 @@
-"""DTensor's `distribute_tensor` on XLA for its annotation alone: the module keeps its plain parameters, which are sharded in place.
+"""DTensor's `distribute_tensor` on XLA for its annotation alone.
 
-`xla_dtensor` puts the result of the same call in the parameter's place, `xla_tp` lets `parallelize_module` do it: what fails
-there works here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them alone: the numbers are the same,
-and the check of annotations reports it.
+The module keeps its plain parameters, which are sharded in place.
+
+`xla_dtensor` puts the result of the same call in the parameter's place, `xla_tp` lets `parallelize_module` do
+it: what fails there works here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them
+alone: the numbers are the same, and the check of annotations reports it.
 """
 
 from collections.abc import Iterator
@@ -27,7 +29,10 @@ environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Every layout can be annotated; but a kernel needs its sharding as an argument, which is another backend's way."""
+    """Why an annotation does not do, or None.
+
+    A kernel needs its sharding as an argument, which `xla_spmd` gives.
+    """
     if case.model.flash_attentions:
         return "an annotation does not reach into a Pallas kernel; xla_spmd names its partition_spec"
     return None

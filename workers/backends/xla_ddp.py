@@ -1,4 +1,9 @@
-"""`DistributedDataParallel` on XLA: torch's wrapper over the process group `xla`, a replica a device, with the options of the case."""
+"""`DistributedDataParallel` on XLA: torch's wrapper over the process group `xla`.
+
+It has the options of the case.
+
+Every device holds one replica.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +28,14 @@ unsupported = replicas.unsupported
 processes = replicas.processes
 
 STORELESS = {"TORCH_DIST_INIT_BARRIER": "0", "XLA_USE_DUMMY_STORE": "1"}
-"""torch_xla's own switches: the store of its process group is for a barrier as that is made, and listens on every interface."""
+"""torch_xla's own switches against the store of its process group.
+
+The store serves only a barrier as the group is made, and listens on every network interface.
+"""
 
 
 def environment(case: Case) -> dict[str, str]:
-    """As all replicas'; where they are one process there is nobody to meet at a store."""
+    """As all replicas'; where they are one process no store is needed."""
     return replicas.environment(case) | (STORELESS if processes(case) == 1 else {})
 
 

@@ -1,7 +1,10 @@
-"""DTensor on XLA as its documentation has it: `distribute_tensor` over an "xla" mesh for every parameter and batch.
+"""DTensor on XLA as its documentation has it: `distribute_tensor` over an "xla" mesh.
 
-The parameters are *replaced* by its results, as `parallelize_module` and `distribute_module` do on every other device. With
-torch_xla 2.9.0 such a module cannot run (pytorch/xla#8534, #9472). The service must find that, so nothing here works around it.
+Every parameter and every batch goes through it.
+
+The parameters are *replaced* by its results, as `parallelize_module` and `distribute_module` do on every
+other device. With torch_xla 2.9.0 such a module cannot run (pytorch/xla#8534, #9472). The service must find
+that, so nothing here works around it.
 """
 
 from collections.abc import Iterator
@@ -27,7 +30,10 @@ environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Every layout is a list of DTensor placements; only collectives are not for DTensors."""
+    """Why DTensors cannot express `case`, or None.
+
+    Every layout can be written as placements; a collective cannot.
+    """
     return redistribution.refusal(case)
 
 

@@ -1,10 +1,13 @@
-"""`SpmdFullyShardedDataParallel`: torch_xla's FSDP under SPMD, which shards each parameter's largest dim over a mesh axis named "fsdp".
+"""`SpmdFullyShardedDataParallel`: torch_xla's FSDP under SPMD.
 
-The wrapper knows the layout's last axis by that name; an axis before it is the wrapper's `extra_data_axis`, over which the batch
-is cut too.
+It shards each parameter's largest dim over a mesh axis named "fsdp".
 
-The other FSDP of torch_xla, `XlaFullyShardedDataParallel` over replicas, has no backend: its graph depends on the rank, so that
-on the CPU, where replicas must share one compiled program, it waits for itself forever, and on a TPU it has not been tried.
+The wrapper knows the layout's last axis by that name; an axis before it is the wrapper's `extra_data_axis`,
+over which the batch is cut too.
+
+The other FSDP of torch_xla, `XlaFullyShardedDataParallel` over replicas, has no backend: its graph depends on
+the rank, so that on the CPU, where replicas must share one compiled program, it waits for itself forever, and
+on a TPU it has not been tried.
 """
 
 from collections.abc import Iterator
@@ -34,25 +37,34 @@ MOST_AXES = 2
 
 
 def unsupported(case: Case) -> str | None:
-    """Layouts in which the last axis does not shard every parameter as the wrapper does, or another axis shards one."""
+    """Why the layout is not the one that the wrapper gives to the parameters and the batch, or None."""
     if case.model.flash_attentions:
         return "the wrapper does not reach into a Pallas kernel; xla_spmd names its partition_spec"
     if case.world_size == 1:
         return None
     if len(case.layout.mesh.axes) > MOST_AXES or set(case.layout.batch) != {Shard(0)}:
-        return "SpmdFullyShardedDataParallel cuts the rows of the batch over one or two axes, which are all; the layout has others"
+        return (
+            "SpmdFullyShardedDataParallel cuts the rows of the batch over all axes, one or two; "
+            "the layout does not"
+        )
     shapes = case.model.parameters()
     for name, (*before, last) in case.layout.parameters.items():
         if any(placement != Replicate() for placement in before):
-            return "SpmdFullyShardedDataParallel shards over one axis; the layout shards a parameter over another"
+            return (
+                "SpmdFullyShardedDataParallel shards over one axis; "
+                "the layout shards a parameter over another"
+            )
         if last != Shard(shapes[name].index(max(shapes[name]))):
-            return "SpmdFullyShardedDataParallel shards every parameter along its largest dim; the layout places one otherwise"
+            return (
+                "SpmdFullyShardedDataParallel shards every parameter along its largest dim; "
+                "the layout places one differently"
+            )
     return None
 
 
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
-    """Wraps the whole module; the batch is annotated as it is fed."""
+    """Wraps the whole module, and annotates every batch as it is fed."""
     world = sharding.join(case)
     yield spmd.session(world, partial(_place, world))
 

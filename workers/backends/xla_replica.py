@@ -1,4 +1,7 @@
-"""Replicas on XLA without a wrapper: rank 0's parameters broadcast once, then gradients reduced as `xm.optimizer_step` reduces them."""
+"""Replicas on XLA without a wrapper.
+
+Rank 0's parameters are broadcast once, and then gradients are reduced as `xm.optimizer_step` reduces them.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,13 +30,16 @@ environment = replicas.environment
 
 @contextmanager
 def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
-    """Gradients are reduced once a step, when all accumulation parts are in."""
+    """Reduces gradients once a step, after all accumulation parts."""
     with replicas.session(case, rank, _place, after=_after) as joined:
         yield joined
 
 
 def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
-    """What `xm.broadcast_master_param` does, with layouts not pinned: XLA has no pinned all-reduce of bfloat16 on the CPU."""
+    """Broadcasts as `xm.broadcast_master_param` does, but does not pin layouts.
+
+    XLA has no pinned all-reduce of bfloat16 on the CPU.
+    """
     import torch_xla
     from torch_xla.core import xla_model
 

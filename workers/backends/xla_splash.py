@@ -1,4 +1,7 @@
-"""XLA SPMD with torch_xla's splash attention where a model attends by a kernel; everything else is `xla_spmd`'s."""
+"""XLA SPMD with torch_xla's splash attention where a model attends by a kernel.
+
+Everything else is `xla_spmd`'s.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,5 +27,5 @@ unsupported = splash.refusal
 
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
-    """As `xla_spmd`, by other kernels."""
+    """As `xla_spmd`, with other kernels."""
     yield xla_spmd.with_kernels(case, splash.operators)

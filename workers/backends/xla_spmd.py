@@ -1,4 +1,7 @@
-"""XLA SPMD: one process, every rank a device, `mark_sharding` on every parameter and batch; the compiler does the rest."""
+"""XLA SPMD: one process, every rank a device, `mark_sharding` on every parameter and batch.
+
+The compiler does the rest.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +30,7 @@ environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Every layout can be annotated; flash attention needs kernels that can run here."""
+    """Why the kernels of flash attention cannot run here, or None: every layout can be annotated."""
     return flash.refusal(case)
 
 
@@ -40,7 +43,10 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 def with_kernels(
     case: Case, operators_of: "Callable[[sharding.World], tuple[Operators, dict[str, str]]]"
 ) -> "Session":
-    """Joins with the operators that `operators_of(world)` gives, whose second result goes into the run's environment."""
+    """Joins with the operators that `operators_of(world)` gives.
+
+    Its second result describes the kernels and goes into the run's environment.
+    """
     world = sharding.join(case)
     operators, kernels = operators_of(world)
     session = spmd.session(world, partial(_place, world), operators=operators)
@@ -53,7 +59,10 @@ def with_kernels(
 
 
 def _place(world: sharding.World, module: "nn.Module") -> "nn.Module":
-    """The module on the devices, its parameters annotated before or after the move, as the case's start has it."""
+    """The module on the devices.
+
+    Its parameters are annotated before or after the move, as the case's start says.
+    """
     from torch import nn
 
     case = world.case

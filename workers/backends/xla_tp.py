@@ -1,8 +1,8 @@
-"""Tensor parallelism on XLA as torch's tutorial has it: `parallelize_module` over the axis "tp" of an "xla" mesh.
+"""Tensor parallelism on XLA: `parallelize_module` over the axis "tp" of an "xla" mesh.
 
-The plan is the one that the same layout gives on the other side. Over data axes the batch is annotated, which is all that SPMD
-needs. With torch_xla 2.9.0 `parallelize_module` cannot run (pytorch/xla#8528, #8534). The service must find that, so nothing
-here works around it.
+This is what torch's tutorial does. The plan is the one that the same layout gives on the other side. Over
+data axes the batch is annotated, which is all that SPMD needs. With torch_xla 2.9.0 `parallelize_module`
+cannot run (pytorch/xla#8528, #8534). The service must find that, so nothing here works around it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Layouts that no plan of `parallelize_module` expresses."""
+    """Why no plan of `parallelize_module` expresses the layout, or None."""
     data_axes = range(len(case.layout.mesh.axes) - 1)
     if any(
         placements[axis] != Replicate()
@@ -37,7 +37,7 @@ def unsupported(case: Case) -> str | None:
         for axis in data_axes
     ):
         return (
-            "parallelize_module shards parameters over tp alone; the layout shards them over another axis too"
+            "parallelize_module shards parameters over tp only; the layout shards one over another axis too"
         )
     return tp_plan.refusal(case)
 

@@ -1,8 +1,10 @@
-"""Planted faults: real faults put into a real worker, each with the blame it must get. The service measures itself by them.
+"""Planted faults: real faults put into a real worker, each with the blame it must get.
 
-Each file here holds planted faults: functions `(session, case, rank) -> session` that spoil a joined session, decorated with
-`@planted(...)`. A planted fault is called by the name of its function. The environment variable `DIFFTEST_FAULT` names it to
-a child process; no case and no file from elsewhere can name one.
+The service measures itself by them.
+
+Each file here holds planted faults: functions `(session, case, rank) -> session` that spoil a joined session,
+decorated with `@planted(...)`. A planted fault is called by the name of its function. The environment
+variable `DIFFTEST_FAULT` names it to a child process; no case and no file from elsewhere can name one.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,8 +45,8 @@ class PlantedFault:
     * `backends`: those that it can be planted into.
     * `blame`: `SHARDING` or `BACKEND`.
     * `reaches(case)`: whether a case can show it.
-    * `least_cards`: with fewer GPUs than these no generated case can show it, and it is planted only where it is named.
-      Without any GPU `all_faults` leaves it out.
+    * `least_cards`: with fewer GPUs than these no generated case can show it, and it is planted only where it
+      is named. Without any GPU `all_faults` leaves it out.
     * `plant(session, case, rank)`: the spoiled session.
     """
 
@@ -83,7 +85,10 @@ def planted(
 
 @cache
 def all_faults() -> Mapping[str, PlantedFault]:
-    """The planted faults of this machine by name, in the order of the files and in them. `ValueError` for a name given twice."""
+    """The planted faults of this machine by name, in the order of the files and in them.
+
+    `ValueError` where two have the same name.
+    """
     faults: dict[str, PlantedFault] = {}
     for module in plugins.names(__name__):
         for fault in vars(plugins.load(__name__, module)).values():

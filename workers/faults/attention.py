@@ -108,7 +108,10 @@ def softmax_without_maximum(session: Session, _case: Case, _rank: int) -> Sessio
     reaches=_packed,
 )
 def segments_not_sharded(session: Session, case: Case, _rank: int) -> Session:
-    """Every rank gets the ids of the first rows, as many as it has: ids that are not sharded with the batch."""
+    """Every rank gets the ids of the first rows, as many as it has rows.
+
+    This is what happens when ids are not sharded with the batch.
+    """
 
     def first_rows(ids: Tensor) -> Tensor:
         placed = session.feed(ids)

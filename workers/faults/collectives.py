@@ -1,4 +1,7 @@
-"""Planted faults of collectives: the wrong group, and a factor that is lost. They spoil the session's `collect`."""
+"""Planted faults of collectives: the wrong group, and a factor that is lost.
+
+They spoil the session's `collect`.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,7 +21,7 @@ REAL = ("torch_ddp", "xla_replica")
 def _with_changed_collectives(
     session: Session, case: Case, change: Callable[[Collective], Collective]
 ) -> Session:
-    """The session that carries out `change(spec)` for every `spec`; on one device there is nothing to change."""
+    """The session that carries out `change(spec)` for every `spec`, except on one device."""
 
     def collect(tensor: Tensor, spec: Collective) -> Tensor:
         return session.operators.collect(tensor, change(spec) if case.world_size > 1 else spec)

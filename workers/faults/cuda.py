@@ -1,4 +1,7 @@
-"""Planted faults that only a GPU shows: a kernel that fails at launch or while it runs, and memory that runs out."""
+"""Planted faults that only a GPU shows: kernels that fail, and memory that runs out.
+
+One kernel fails at its launch, another while it runs.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -55,7 +58,10 @@ def device_assertion(session: Session, _case: Case, _rank: int) -> Session:
     least_cards=LEAST_CARDS,
 )
 def device_launch(session: Session, _case: Case, _rank: int) -> Session:
-    """Requests a block of four times the threads that any GPU has: the launch fails, and the CUDA context stays usable."""
+    """Requests a block of four times the threads that any GPU allows.
+
+    The launch fails, and the CUDA context stays usable.
+    """
 
     def launch_too_many_threads() -> None:
         source = 'extern "C" __global__ void nothing() {}'
@@ -73,7 +79,10 @@ def device_launch(session: Session, _case: Case, _rank: int) -> Session:
     least_cards=LEAST_CARDS,
 )
 def device_memory(session: Session, _case: Case, _rank: int) -> Session:
-    """Requests twice the GPU's memory in pieces that fit, so that the process holds most of it when it runs out."""
+    """Requests twice the GPU's memory in pieces that fit.
+
+    So the process holds most of the memory when it runs out.
+    """
 
     def take_all_memory() -> None:
         total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory

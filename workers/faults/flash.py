@@ -1,7 +1,9 @@
-"""Planted faults of flash attention's segment ids, as its wrapper had them under sharding before torch_xla 2.7 (pytorch/xla#8334).
+"""Planted faults of flash attention's segment ids under sharding.
 
-The wrapper cuts its operands by one list of specs for the forward kernel and one for the backward kernels. A planted fault
-spoils the specs; the kernels stay as they are.
+torch_xla's wrapper had them before torch_xla 2.7 (pytorch/xla#8334).
+
+The wrapper cuts its operands by one list of specs for the forward kernel and one for the backward kernels. A
+planted fault spoils the specs; the kernels stay as they are.
 """
 
 import math
@@ -55,7 +57,10 @@ def _parts(case: Case, dim: int) -> int:
 
 
 def _turnable(case: Case) -> int | None:
-    """The dim whose axes would cut every sequence into whole blocks; a bias, as wide as all keys, would not fit."""
+    """The dim whose axes would cut every sequence into whole blocks, or None.
+
+    A bias, as wide as all keys, would not fit.
+    """
     layers = case.model.flash_attentions.values()
     dims = [
         dim
@@ -88,7 +93,9 @@ def flash_ids_not_sharded(session: Session, _case: Case, _rank: int) -> Session:
     reaches=lambda case: _turnable(case) is not None,
 )
 def flash_keys_cut_like_queries(session: Session, case: Case, _rank: int) -> Session:
-    """What the review of #8333 found: where queries and their ids are cut along the sequence, keys and theirs must not be.
+    """What the review of #8333 found: keys and their ids must not be cut along the sequence.
+
+    Queries and their ids may be.
 
     What cut the batch, or else the heads, cuts the sequence.
     """
@@ -114,7 +121,10 @@ def flash_keys_cut_like_queries(session: Session, case: Case, _rank: int) -> Ses
     reaches=_packed,
 )
 def flash_backward_ids_not_sharded(session: Session, _case: Case, _rank: int) -> Session:
-    """What #8425 calls the tricky part: ids are saved whole for backward kernels made for a shard, which read the first rows."""
+    """What #8425 calls the tricky part: ids are saved whole for the backward pass.
+
+    Its kernels are made for a shard, and read the first rows.
+    """
 
     def change(local: Local, operands: Specs, results: Specs) -> tuple[Local, Specs, Specs]:
         if len(operands) == FORWARD_OPERANDS:

@@ -1,4 +1,4 @@
-"""Planted faults that end or stop a process: aborts, segmentation faults, hangs, and a rank that waits for the others in vain."""
+"""Planted faults that end or stop a process: aborts, segmentation faults, hangs, deadlocks."""
 
 import ctypes
 import os

@@ -81,8 +81,8 @@ def parameter_left_out(session: Session, _case: Case, _rank: int) -> Session:
     """DDP ignores the first parameter."""
 
     def place(module: nn.Module) -> nn.Module:
-        name = next(iter(parameters(module)))
-        nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, [name])  # noqa: SLF001
+        first, ddp = next(iter(parameters(module))), nn.parallel.DistributedDataParallel
+        ddp._set_params_and_buffers_to_ignore_for_model(module, [first])  # noqa: SLF001
         return session.place(module)
 
     return replace(session, place=place)

@@ -24,7 +24,10 @@ def _has_jax(_case: Case) -> bool:
 
 
 def _discovering(session: Session, times: int, guard: Callable[[], AbstractContextManager[None]]) -> Session:
-    """The session in which JAX discovers the devices `times` times, within `guard`, after the first backward."""
+    """The session in which JAX discovers the devices, `times` times, after the first backward.
+
+    `guard` gives the context in which it does.
+    """
 
     def after(stage: Stage, step: int, _module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
         if (stage, step) == (Stage.BACKWARD, 0):

@@ -1,4 +1,4 @@
-"""Planted faults of sharding: pieces that are swapped, cut short, placed elsewhere, or paired with the wrong rows."""
+"""Planted faults of sharding: pieces swapped, cut short, placed elsewhere or paired with the wrong rows."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -219,7 +219,10 @@ def momentum_not_sharded_alike(session: Session, case: Case, _rank: int) -> Sess
     reaches=lambda case: _late_bias(case) is not None,
 )
 def bias_on_every_rank(session: Session, case: Case, _rank: int) -> Session:
-    """A replicated bias is added once for every rank of the tensor axis, as when it is added before the reduction."""
+    """A replicated bias is added once for every rank of the tensor axis.
+
+    This is what happens when it is added before the reduction.
+    """
     name = _late_bias(case)
 
     def place(module: nn.Module) -> nn.Module:

@@ -1,8 +1,9 @@
-"""Collectives by torch's process groups, each asked for as `torch.distributed` offers it: for one tensor, or for a list of them.
+"""Collectives by torch's process groups, for one tensor or for a list, as `torch.distributed` offers.
 
-gloo has all of them but `all_to_all` over lists, which says so itself; for the tensors of GPUs that ranks share it lacks more (`LACKING`).
-`_broadcast_coalesced` is the list form that `DistributedDataParallel` equalises its replicas by; there is no public one. torch has no
-factor on a reduction: it multiplies the result.
+gloo has all of them except `all_to_all` over lists, for which it raises an error; for the tensors of GPUs
+that ranks share it lacks more (`LACKING`). `_broadcast_coalesced` is the list form by which
+`DistributedDataParallel` equalises its replicas; there is no public one. torch has no factor on a reduction:
+the result is multiplied.
 """
 
 from collections.abc import Callable
@@ -20,25 +21,28 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 BUFFER_BYTES = 2**20
-"""What `_broadcast_coalesced` sends at once; DDP's own buffers hold 250 MiB."""
+"""How much `_broadcast_coalesced` sends at once; DDP's own buffers hold 250 MiB."""
 
 LACKING = {("all_reduce", "list"), ("permute", "single"), ("permute", "list")}
-"""What gloo does not do with CUDA's tensors, and does not say: torch 2.9's `ProcessGroupGloo` takes the address for one of the host's."""
+"""What gloo does not do with CUDA tensors, without raising an error.
+
+torch 2.9's `ProcessGroupGloo` treats their address as one of the host's.
+"""
 
 
 def collect(case: Case, mesh: "DeviceMesh") -> Callable[[Tensor, Collective], Tensor]:
-    """One rank's side of every collective over the axes of `mesh`; on one device, what a collective means."""
+    """One rank's side of every collective over the axes of `mesh`; on one device, its definition."""
     if case.world_size == 1:
         return operators.collect
 
-    def asked(tensor: Tensor, spec: Collective) -> Tensor:
-        with torch.no_grad():  # of the batch: nothing before it learns
-            return unpacked(_asked(packed(tensor, spec), spec, mesh.get_group(spec.axis))) * spec.factor
+    def carry_out(tensor: Tensor, spec: Collective) -> Tensor:
+        with torch.no_grad():  # on the batch: nothing before it learns
+            return unpacked(_dispatch(packed(tensor, spec), spec, mesh.get_group(spec.axis))) * spec.factor
 
-    return asked
+    return carry_out
 
 
-def _asked(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
+def _dispatch(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
     if (
         (spec.operation, spec.form) in LACKING
         and spec.ranks > 1
@@ -80,7 +84,8 @@ def _all_reduce(parcels: list[Tensor], spec: Collective, group: distributed.Proc
 
 def _broadcast(parcels: list[Tensor], spec: Collective, group: distributed.ProcessGroup) -> list[Tensor]:
     if spec.form == "list":
-        distributed._broadcast_coalesced(group, parcels, BUFFER_BYTES, 0)  # type: ignore[attr-defined]  # noqa: SLF001
+        coalesced = distributed._broadcast_coalesced  # type: ignore[attr-defined]  # noqa: SLF001
+        coalesced(group, parcels, BUFFER_BYTES, 0)
     else:
         distributed.broadcast(parcels[0], group=group, group_src=0)
     return parcels
@@ -114,7 +119,10 @@ def _all_to_all(parcel: Tensor, spec: Collective, group: distributed.ProcessGrou
 
 
 def _permute(parcels: list[Tensor], ranks: int, group: distributed.ProcessGroup) -> list[Tensor]:
-    """From the rank before to the rank after, all parcels as one batch; a rank that is alone keeps its own."""
+    """Sends all parcels to the next rank and receives those of the previous one, as one batch.
+
+    A rank that is alone keeps its own.
+    """
     if ranks == 1:
         return parcels
     rank, received = group.rank(), [torch.empty_like(parcel) for parcel in parcels]

@@ -1,7 +1,7 @@
-"""The device and the transport of torch's ranks: found, not named.
+"""The device and the transport of torch's ranks: detected, not named.
 
-NCCL and one GPU a rank where there are enough of them, else gloo on the CPU, or over the tensors of shared GPUs. What a GPU's numbers
-depend on is set here, and told with the run.
+They are NCCL and one GPU for each rank where there are enough GPUs, else gloo on the CPU, or gloo over the
+tensors of shared GPUs. What a GPU's numbers depend on is set here and recorded with the run.
 """
 
 import os
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     import torch
 
 SHARE_VARIABLE = "DIFFTEST_SHARE_GPUS"
-"""The environment variable that, at 1, lets ranks share GPUs where there are fewer; gloo lacks some collectives for CUDA's tensors."""
+"""The environment variable that, at 1, lets ranks share GPUs where there are fewer GPUs than ranks.
+
+gloo lacks some collectives for CUDA tensors.
+"""
 
 
 def find(case: Case, rank: int) -> "torch.device":
-    """A GPU of its own where every rank of this node can have one, or a shared one, else the CPU."""
+    """A GPU for this rank alone where every rank of the node can have one, or a shared GPU, else the CPU."""
     import torch
 
     rank, here = (
@@ -35,11 +38,13 @@ def find(case: Case, rank: int) -> "torch.device":
 
 
 def equalise(case: Case) -> None:
-    """On a GPU: products in full precision, half types summed in float32, and everything deterministic; what cannot be says so and fails.
+    """Makes products on a GPU full precision, sums of half types float32, and algorithms deterministic.
 
-    Only a case that names cuDNN's attention, which is refused then, has attention's backward passes as they are. cuBLAS is deterministic
-    with a workspace of its own, which it takes from the environment at its first call (NVIDIA's cuBLAS manual, "Results reproducibility").
-    Memory stays uninitialised, as in a user's program.
+    torch raises an error for an operator that has no deterministic algorithm. Only a case that names cuDNN's
+    attention gets a warning instead, because torch would refuse that kernel; its backward passes stay as they
+    are. cuBLAS is deterministic with a workspace of its own, which it takes from the environment at its first
+    call (NVIDIA's cuBLAS manual, "Results reproducibility"). Memory stays uninitialised, as in a user's
+    program.
     """
     import torch
 
@@ -53,7 +58,7 @@ def equalise(case: Case) -> None:
 
 
 def transport(case: Case, device: "torch.device") -> str:
-    """NCCL takes one rank a GPU; gloo carries the tensors of ranks that share one, and the CPU's."""
+    """NCCL where each rank has a GPU, else gloo: for ranks that share a GPU, and for the CPU."""
     import torch
 
     here = int(os.environ.get("LOCAL_WORLD_SIZE", case.world_size))
@@ -61,15 +66,16 @@ def transport(case: Case, device: "torch.device") -> str:
 
 
 def groups(device: "torch.device", over: str, axes: tuple[str, ...]) -> dict[str, Any]:
-    """What `init_device_mesh` is told of the groups along `axes`, whose transport is `over`.
+    """The arguments of `init_device_mesh` about the groups along `axes`, whose transport is `over`.
 
-    Where ranks share GPUs, torch 2.9 would give a mesh of one axis NCCL, which refuses them, in whatever group it is made.
+    Where ranks share GPUs, torch 2.9 would give a mesh of one axis NCCL, which refuses shared GPUs, whatever
+    the transport of the group in which the mesh is made.
     """
     return {"backend_override": dict.fromkeys(axes, over)} if device.type == "cuda" and over == "gloo" else {}
 
 
 def describe(device: "torch.device") -> dict[str, str]:
-    """What the numbers of a device may depend on."""
+    """What the numbers of a device may depend on, by name."""
     import torch
 
     unused = cards() if device.type == "cpu" else 0
@@ -94,7 +100,7 @@ def _determinism() -> str:
 
 
 def _card(device: "torch.device") -> dict[str, str]:
-    """What else the numbers of a GPU may depend on."""
+    """What else the numbers of a GPU may depend on, by name."""
     import torch
 
     matmul, (major, minor) = torch.backends.cuda.matmul, torch.cuda.get_device_capability(device)

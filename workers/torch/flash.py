@@ -1,11 +1,16 @@
-"""Flash attention on torch's side: `scaled_dot_product_attention` with one kernel allowed, and the run's environment says which.
+"""Flash attention on torch's side: `scaled_dot_product_attention` with one kernel allowed.
 
-That is the kernel that the case names, where the device has it and it takes the tensors; else the first that does of flash,
-memory-efficient and math. On the CPU there are flash, masks included, and math, which alone gives a mask its gradient (a learned bias) and
-has rules for DTensors. On CUDA torch itself is asked: flash takes half types and no mask, cuDNN half types, memory-efficient most. DTensor
-has rules for a mask in math alone there too (`tests/upstream/masked_attention_of_dtensors.py`). On CUDA float32 goes to math: since sm80
-the memory-efficient kernel makes a product of float32 from three of TF32, whatever torch's switches say (`OpMultiplyAddFastF32` in torch's
-mem_eff_attention/gemm_kernel_utils.h), and no noise floor of float32 knows that.
+The run's environment names the kernel. The kernel is the one that the case names, where the device has it and
+it takes the tensors; else the first of flash, memory-efficient and math that does.
+
+* On the CPU there are flash, with or without a mask, and math. Only math gives a mask its gradient (a learned
+  bias) and has rules for DTensors.
+* On CUDA torch itself says what a kernel takes: flash takes half types and no mask, cuDNN takes half types,
+  memory-efficient takes most. There too DTensor has rules for a mask only in math
+  (`tests/upstream/masked_attention_of_dtensors.py`).
+* On CUDA float32 goes to math: since sm80 the memory-efficient kernel makes a product of float32 from three
+  of TF32, whatever torch's switches say (`OpMultiplyAddFastF32` in torch's
+  mem_eff_attention/gemm_kernel_utils.h), and the measured rounding noise of float32 does not include that.
 """
 
 from dataclasses import dataclass
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def operators(case: Case, environment: dict[str, str]) -> "Operators":
-    """The operators of a backend of torch's side; what they used is written into `environment`."""
+    """The operators of a backend of torch's side; they write the kernels they used into `environment`."""
     from workers.training.operators import Operators
 
     return Operators(attend=_Attention(case, environment), grouped=True)
@@ -29,7 +34,7 @@ def operators(case: Case, environment: dict[str, str]) -> "Operators":
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
-    """Attends by the first wanted kernel that takes the tensors, and notes which those were."""
+    """Attends by the first wanted kernel that takes the tensors, and records its name."""
 
     case: Case
     environment: dict[str, str]
@@ -41,9 +46,11 @@ class _Attention:
 
         mask = allowed(query, key, scores)
         causal, grouped = scores.causal and mask is None, query.shape[1] != key.shape[1]
-        asked: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
+        operands: Any = cuda.SDPAParams(query, key, value, mask, 0.0, causal, grouped)
         chosen = next(
-            kernel for name in self._wanted(asked) if takes(kernel := SDPBackend.__members__[name], asked)
+            kernel
+            for name in self._wanted(operands)
+            if takes(kernel := SDPBackend.__members__[name], operands)
         )
         self.environment["sdpa"] = " ".join(
             sorted({*self.environment.get("sdpa", "").split(), chosen.name.lower()})
@@ -53,17 +60,20 @@ class _Attention:
                 query, key, value, attn_mask=mask, is_causal=causal, scale=scores.scale, enable_gqa=grouped
             )
 
-    def _wanted(self, asked: Any) -> tuple[str, ...]:  # noqa: ANN401
-        """The kernels' names, the first first. Where DTensors have a mask the usual one is math: DTensor has no rule for others."""
+    def _wanted(self, operands: Any) -> tuple[str, ...]:  # noqa: ANN401
+        """The kernels' names in the order of preference.
+
+        Where DTensors have a mask the second choice is math, because DTensor has no rule for others.
+        """
         from torch.distributed.tensor import DTensor
 
         named, *others = self.case.sdpa_kernels
-        masked = asked.attn_mask is not None and isinstance(asked.query, DTensor)
+        masked = operands.attn_mask is not None and isinstance(operands.query, DTensor)
         return (named, *others[-1:]) if masked else (named, *others)
 
 
 def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None":
-    """None where the kernel's own causal mask says it all; else which keys are seen, or what is added to the scores."""
+    """None where the kernel's own causal mask suffices, else the visible keys, or addends of the scores."""
     from workers.training.operators import forbidden
 
     if scores.segments is None and scores.ab is None:
@@ -74,8 +84,8 @@ def allowed(query: "Tensor", key: "Tensor", scores: "Scores") -> "Tensor | None"
     return scores.ab if hidden is None else scores.ab.masked_fill(hidden, float("-inf"))
 
 
-def takes(kernel: "SDPBackend", asked: Any) -> bool:  # noqa: ANN401  torch declares no type for them
-    """Whether the device has `kernel`, and it takes what is asked: torch's `SDPAParams`."""
+def takes(kernel: "SDPBackend", operands: Any) -> bool:  # noqa: ANN401  torch declares no type for them
+    """Whether the device has `kernel`, and the kernel takes `operands`, torch's `SDPAParams`."""
     import torch
     from torch.backends import cuda
     from torch.distributed.tensor import DTensor
@@ -83,14 +93,16 @@ def takes(kernel: "SDPBackend", asked: Any) -> bool:  # noqa: ANN401  torch decl
 
     if kernel is SDPBackend.MATH:
         return True
-    if asked.query.device.type == "cpu":
-        learned = asked.attn_mask is not None and asked.attn_mask.requires_grad
-        return kernel is SDPBackend.FLASH_ATTENTION and not learned and not isinstance(asked.query, DTensor)
-    if kernel is SDPBackend.EFFICIENT_ATTENTION and asked.query.dtype is torch.float32:
+    if operands.query.device.type == "cpu":
+        learned = operands.attn_mask is not None and operands.attn_mask.requires_grad
+        return (
+            kernel is SDPBackend.FLASH_ATTENTION and not learned and not isinstance(operands.query, DTensor)
+        )
+    if kernel is SDPBackend.EFFICIENT_ATTENTION and operands.query.dtype is torch.float32:
         return False
     can = {
         SDPBackend.FLASH_ATTENTION: cuda.can_use_flash_attention,
         SDPBackend.EFFICIENT_ATTENTION: cuda.can_use_efficient_attention,
         SDPBackend.CUDNN_ATTENTION: cuda.can_use_cudnn_attention,
     }
-    return can[kernel](asked)
+    return can[kernel](operands)

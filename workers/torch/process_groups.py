@@ -1,6 +1,6 @@
 """What the backends over torch's own process groups share: joining, cutting the batch, reading the pieces.
 
-The framework is imported inside functions, because backends are listed on machines that have none.
+torch is imported inside functions, because backends are listed on machines that have no torch.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,10 +35,13 @@ PRELOAD: tuple[str, ...] = (
     "torch.distributed.tensor.parallel",
     "torch.nn.parallel",
 )
-"""What the runs import sooner or later; one tuple for all backends of this side, so that one zygote serves them."""
+"""What the runs import sooner or later.
+
+It is one tuple for all backends of this side, so that one zygote serves them all.
+"""
 
 COLLECTIVE_TIMEOUT_SECONDS = 2 * MOST_SECONDS
-"""Above every deadline of a run, so that a deadlock is seen as a hang and not as an exception."""
+"""Above every deadline of a run, so that a deadlock is reported as a hang and not as an exception."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,15 +65,16 @@ def environment(_case: Case) -> dict[str, str]:
 
 
 def cuts_rows_only(case: Case) -> bool:
-    """Whether the batch is cut along dim 0 alone: what a wrapper around a local module can be fed."""
+    """Whether the batch is cut along dim 0 only, as a wrapper around a local module needs it."""
     return all(placement in (Shard(0), Replicate()) for placement in case.layout.batch)
 
 
 @contextmanager
 def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> Iterator[Member]:
-    """Joins the process group as `rank`, with torch's mesh of the layout's shape (or `mesh`'s).
+    """Joins the process group as `rank`, with torch's mesh of `mesh`'s shape, by default the layout's.
 
-    The group is left in order only after a run that succeeded: a rank that raised must not wait for the others.
+    The group is left properly only after a run that succeeded: a rank that raised must not wait for the
+    others.
     """
     from datetime import timedelta
 
@@ -98,7 +102,7 @@ def local_session(
     place: "Callable[[nn.Module], nn.Module]",
     quiet: "Callable[[nn.Module, bool], AbstractContextManager[None]]" = lambda _module, _last: nullcontext(),
 ) -> "Session":
-    """A session of a wrapper: it is fed this rank's rows, and averages gradients over the shares of the batch."""
+    """A session of a wrapper, fed this rank's rows; gradients are averaged over the shares of the batch."""
     from workers.torch import collectives, flash
     from workers.training.session import Session
 
@@ -126,7 +130,7 @@ def dtype_of(case: Case) -> "torch.dtype":
 
 
 def describe(member: Member) -> dict[str, str]:
-    """What the numbers may depend on and the case does not say."""
+    """What the numbers may depend on and the case does not say: versions, transport, threads, device."""
     import torch
 
     return {
@@ -140,7 +144,10 @@ def describe(member: Member) -> dict[str, str]:
 
 
 def read(member: Member, tensor: "Tensor", placements: Placements) -> Sharded:
-    """The piece that this rank holds of a tensor expected at `placements`; of a DTensor, at the placements it says it has."""
+    """The piece that this rank holds of a tensor expected at `placements`.
+
+    A DTensor is read at the placements that it reports.
+    """
     import torch
     from torch.distributed.tensor import DTensor
 
@@ -157,7 +164,7 @@ def _feed(member: Member, tensor: "Tensor") -> "Tensor":
 
 
 def _total(member: Member, loss: "Tensor") -> "Tensor":
-    """The sum over the shares of the batch; axes along which it is replicated have no say."""
+    """The sum over the shares of the batch; axes along which the batch is replicated do not count."""
     from torch import distributed
 
     loss = loss.clone()
@@ -167,7 +174,10 @@ def _total(member: Member, loss: "Tensor") -> "Tensor":
 
 
 def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[Array, Placements]:
-    """The local part with its placements; what our layouts cannot say (partial sums, strided shards) is made whole and cut."""
+    """The local part with its placements.
+
+    What our layouts cannot express (partial sums, strided shards) is gathered and then cut as expected.
+    """
     from torch.distributed import tensor as distributed
     from torch.distributed.tensor.placement_types import _StridedShard
 
@@ -180,7 +190,10 @@ def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[A
 
 
 def _gathered(tensor: "DTensor") -> Array:
-    """The whole of a strided tensor, piece by piece: `full_tensor` of torch 2.9 mixes up its rows when the pieces are uneven."""
+    """A whole strided tensor, gathered piece by piece.
+
+    `full_tensor` of torch 2.9 confuses the rows of a strided tensor when the pieces are uneven.
+    """
     from torch import distributed
 
     mesh = tensor.device_mesh
@@ -193,7 +206,10 @@ def _gathered(tensor: "DTensor") -> Array:
 
 
 def _inside_out(tensor: "DTensor", rank: int) -> tuple[slice, ...]:
-    """What `rank` holds where strided placements cut what the others had cut before, the reverse of mesh axis order."""
+    """What `rank` holds where strided placements cut what the other axes had cut before.
+
+    That is the reverse of mesh axis order.
+    """
     from torch.distributed.tensor.placement_types import _StridedShard
 
     mesh = Mesh(tuple(zip(tensor.device_mesh.mesh_dim_names or (), tensor.device_mesh.shape, strict=True)))
@@ -208,7 +224,11 @@ def _inside_out(tensor: "DTensor", rank: int) -> tuple[slice, ...]:
 
 
 def _observed(mesh: Mesh, tensor: "DTensor", expected: Placements) -> Placements:
-    """The placements a DTensor says it has, by axis name; on axes that it does not know it is a replica, and one rank holds all anyway."""
+    """The placements that a DTensor reports, by axis name.
+
+    On an axis that it lacks it is a replica. An axis of one rank holds everything, and keeps the expected
+    placement.
+    """
     observed = dict(zip(tensor.device_mesh.mesh_dim_names or (), tensor.placements, strict=True))
     return tuple(
         ours if size == 1 else _ours(observed.get(name), tensor.dim())

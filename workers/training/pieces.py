@@ -1,4 +1,4 @@
-"""What ranks hold of a tensor, as data: numpy arrays for the pieces, and torch's name for the type.
+"""What ranks hold of a tensor, as data: pieces as numpy arrays, torch's name for the type, and placements.
 
 Frameworks are imported inside functions, because backends are listed on machines that have none.
 """
@@ -12,6 +12,7 @@ from difftest.judge.outcome import Array, Sharded
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed.tensor import Placement
 
 
 def sharded(
@@ -47,3 +48,10 @@ def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[i
     shape = tuple(local.shape)
     rows = case.data.batch // case.training.accumulation
     return (rows, *shape[1:]) if Shard(0) in placements else shape
+
+
+def dtensor_placements(placements: Placements) -> "list[Placement]":
+    """The placements as DTensor has them."""
+    from torch.distributed import tensor as distributed
+
+    return [distributed.Shard(p.dim) if isinstance(p, Shard) else distributed.Replicate() for p in placements]

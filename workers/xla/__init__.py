@@ -1,1 +1,1 @@
-"""What the backends on XLA share: one module for each thing that they do alike, SPMD or replicas."""
+"""What several backends on XLA do, under SPMD or with replicas: a module for each thing."""

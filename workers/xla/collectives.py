@@ -1,7 +1,8 @@
-"""Collectives between XLA's replicas: `torch_xla.core.xla_model`'s, over groups of ordinals, with its factor where it has one.
+"""Collectives between XLA's replicas: those of `torch_xla.core.xla_model`, over groups of ordinals.
 
-Layouts are not pinned: `all_gather` with pinned layouts is an all-reduce of what each rank pads by itself, a graph of its own for every
-rank. Where `xla_model` takes no lists (`all_to_all`, `collective_permute`) each tensor of a list is asked for alone.
+Where `xla_model` has a factor, it is used. Layouts are not pinned: `all_gather` with pinned layouts is an
+all-reduce of what each rank pads by itself, a different graph for every rank. Where `xla_model` takes no
+lists (`all_to_all`, `collective_permute`) each tensor of a list has its own call.
 """
 
 from collections.abc import Callable
@@ -22,28 +23,33 @@ SCALED = ("all_reduce", "reduce_scatter")
 
 
 def collect(case: Case, rank: Callable[[], int]) -> Callable[[Tensor, Collective], Tensor]:
-    """One replica's side of every collective, that of the `rank` whose thread asks; on one device, what a collective means."""
+    """One replica's side of every collective; on one device, its definition.
+
+    `rank()` is the rank of the calling thread.
+    """
     if case.world_size == 1:
         return operators.collect
 
-    def asked(tensor: Tensor, spec: Collective) -> Tensor:
+    def carry_out(tensor: Tensor, spec: Collective) -> Tensor:
         with torch.no_grad():
-            done = unpacked(_asked(packed(tensor, spec), spec, groups(case.layout.mesh, spec.axis), rank()))
+            done = unpacked(
+                _dispatch(packed(tensor, spec), spec, groups(case.layout.mesh, spec.axis), rank())
+            )
             return done if spec.operation in SCALED else done * spec.factor
 
-    return asked
+    return carry_out
 
 
 def groups(mesh: Mesh, axis: int) -> Groups:
-    """The ranks that differ along mesh axis number `axis` alone, group by group."""
-    found: dict[tuple[int, ...], list[int]] = {}
+    """The ranks that differ only along mesh axis number `axis`, group by group."""
+    members: dict[tuple[int, ...], list[int]] = {}
     for rank in range(mesh.world_size):
         coordinate = mesh.coordinate(rank)
-        found.setdefault(coordinate[:axis] + coordinate[axis + 1 :], []).append(rank)
-    return list(found.values())
+        members.setdefault(coordinate[:axis] + coordinate[axis + 1 :], []).append(rank)
+    return list(members.values())
 
 
-def _asked(parcels: list[Tensor], spec: Collective, within: Groups, rank: int) -> list[Tensor]:
+def _dispatch(parcels: list[Tensor], spec: Collective, within: Groups, rank: int) -> list[Tensor]:
     from torch_xla.core import xla_model as xm
 
     match spec.operation:
@@ -78,8 +84,8 @@ def _asked(parcels: list[Tensor], spec: Collective, within: Groups, rank: int) -
 
 
 def _each(
-    parcels: list[Tensor], spec: Collective, ask: Callable[[list[Tensor] | Tensor], list[Tensor] | Tensor]
+    parcels: list[Tensor], spec: Collective, call: Callable[[list[Tensor] | Tensor], list[Tensor] | Tensor]
 ) -> list[Tensor]:
-    """Asks for a list at once, or for one tensor."""
-    answer = ask(parcels if spec.form == "list" else parcels[0])
-    return [answer] if isinstance(answer, Tensor) else list(answer)
+    """Calls with the whole list, or with the one tensor."""
+    result = call(parcels if spec.form == "list" else parcels[0])
+    return [result] if isinstance(result, Tensor) else list(result)

@@ -1,4 +1,4 @@
-"""The devices that XLA runs on: of which kind, how many, and how exact.
+"""The devices that XLA runs on: their kind, their number and their precision.
 
 What a run's numbers depend on is set here, the same on both sides, and recorded.
 """
@@ -18,18 +18,22 @@ THREADS_AT_LEAST = 16
 TPU_DEVICE_FILES = ("accel[0-9]*", "vfio/[0-9]*")
 
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
-"""Else XLA on a GPU measures which kernel is fastest, which may choose another in another process, and adds in an order that changes.
+"""Makes XLA on a GPU deterministic (openxla.org/xla/determinism).
 
-(openxla.org/xla/determinism)
+Otherwise XLA measures which kernel is fastest, which may be another kernel in another process, and adds in an
+order that changes.
 """
 
 
 MATMUL_PRECISION = "DIFFTEST_MATMUL_PRECISION"
-"""Names another precision of products (`default`, `high`) for a whole run; without it they are at their most precise."""
+"""Names a lower precision of products (`default`, `high`) for a whole run.
+
+Without it they are at their most precise.
+"""
 
 
 def kind() -> str:
-    """The PJRT device to run on: what the user named, else a TPU where there is one, else the CPU."""
+    """The PJRT device to run on: the one that the user named, else a TPU where there is one, else the CPU."""
     return os.environ.get("PJRT_DEVICE") or ("TPU" if chips() and find_spec("libtpu") else "CPU")
 
 
@@ -39,9 +43,10 @@ def chips() -> int:
 
 
 def fitting(case: Case) -> str:
-    """The PJRT device of a case under SPMD: `kind()`, but the CPU where the ranks do not share its chips or cards out evenly.
+    """The PJRT device of a case under SPMD.
 
-    `UsageError` where the user names CUDA and there is no plugin for it.
+    It is `kind()`, or the CPU where the ranks do not divide the TPU chips or GPUs evenly. `UsageError` where
+    the user names CUDA and there is no plugin for it.
     """
     chosen = kind()
     if chosen == plugin.DEVICE:
@@ -50,9 +55,10 @@ def fitting(case: Case) -> str:
 
 
 def _preload() -> tuple[str, ...]:
-    """Modules that import without touching a device; `mark_sharding` looks for jax at its first call, which takes two seconds.
+    """Modules that import without touching a device.
 
-    jax prepares the environment for a TPU as it is imported, so there it is left for torch_xla to import in its own time.
+    jax is among them because `mark_sharding` looks for it at its first call, which takes two seconds. jax
+    prepares the environment for a TPU as it is imported, so on a TPU torch_xla imports it when it needs it.
     """
     lazily = (
         "torch_xla.runtime",
@@ -68,9 +74,11 @@ PRELOAD = _preload()
 
 
 def environment(case: Case, at: str = "") -> dict[str, str]:
-    """The device kind, `at` or what fits, and, on the CPU, one virtual device a rank.
+    """The variables of a run: the device kind, and on the CPU one virtual device per rank.
 
-    No side keeps more precision than the dtype between operators. `UsageError` as by `fitting`.
+    `at` is the device kind, by default `fitting(case)`.
+
+    No side keeps more precision than the dtype between operators. `UsageError` as for `fitting`.
     """
     at = at or fitting(case)
     flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
@@ -88,15 +96,16 @@ def environment(case: Case, at: str = "") -> dict[str, str]:
 
 
 def multiply_precisely() -> None:
-    """Sets the precision of matrix products; on the CPU all are the same."""
+    """Sets the precision of matrix products; on the CPU all precisions are the same."""
     import torch_xla
 
     precision = os.environ.get(MATMUL_PRECISION, "highest")
-    torch_xla._XLAC._xla_set_mat_mul_precision(precision)  # noqa: SLF001  what torch_xla.backends calls, without its warning
+    # What torch_xla.backends calls, without its warning.
+    torch_xla._XLAC._xla_set_mat_mul_precision(precision)  # noqa: SLF001
 
 
 def describe() -> dict[str, str]:
-    """The device and what its numbers depend on, once the runtime has started."""
+    """The device and what its numbers depend on, by name, once the runtime has started."""
     import torch
     import torch_xla
     from torch_xla import runtime
@@ -115,7 +124,7 @@ def describe() -> dict[str, str]:
 
 
 def unused_chips() -> dict[str, str]:
-    """How many TPU chips a run on the CPU left alone, and why that may be; nothing where there are none."""
+    """The number of TPU chips that a run on the CPU left unused, with possible reasons; empty without any."""
     there = chips() if kind() == "CPU" else 0
     return (
         {"unused_chips": f"{there}: not shared out evenly by the ranks, without libtpu, or not asked for"}

@@ -1,7 +1,8 @@
-"""Flash attention on XLA: torch_xla's own wrapper over its Pallas kernels, told by `partition_spec` what the layout says.
+"""Flash attention on XLA: torch_xla's own wrapper over its Pallas kernels.
 
-The axes that cut the batch shard dim 0 of queries, keys and values, and those which cut every layer's projections by columns shard the
-heads, dim 1, where they divide them: that is what a user of the wrapper would write. What is placed otherwise, the compiler moves there.
+Its `partition_spec` follows from the layout. The axes that cut the batch shard dim 0 of queries, keys and
+values. The axes that cut every layer's projections by columns shard the heads, dim 1, where they divide them.
+This is what a user of the wrapper would write. What is placed otherwise, the compiler moves there.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ def refusal(case: Case) -> str | None:
 
 
 def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
-    """The operators of a case with flash attention, and what its environment says of the kernels; of another case, the usual ones.
+    """The operators for `case` with flash attention, and a description of the kernels for its environment.
+
+    A case without flash attention gets the usual operators.
 
     `NotImplementedError` where the kernels cannot run.
     """
@@ -53,7 +56,7 @@ class _Wrapper:
 
         ids = [None, None] if scores.segments is None else [side.to(torch.int32) for side in scores.segments]
         scale, ab, where = scores.scale, scores.ab, {"partition_spec": self.spec, "mesh": self.mesh}
-        if ab is not None:  # the kernel adds it and then scales; a case, like SDPA, adds it to what is scaled
+        if ab is not None:  # the kernel adds it before it scales; a case, like SDPA, adds it afterwards
             query, scale, ab = query * scale, 1.0, ab.expand(len(query), -1, -1, -1)
         mixed: Tensor = flash_attention(query, key, value, scores.causal, *ids, scale, ab=ab, **where)
         return mixed
@@ -65,21 +68,24 @@ def partition_spec(case: Case) -> sharding.Spec:
 
 
 def _placements(case: Case) -> Placements:
-    """Of queries, keys and values: dim 0 with the batch, dim 1 with the heads."""
-    found: list[Shard | Replicate] = []
+    """The placements of queries, keys and values: dim 0 as the batch, dim 1 as the heads."""
+    placements: list[Shard | Replicate] = []
     parts = 1
     for axis, size in enumerate(case.layout.mesh.shape):
         if case.layout.batch[axis] == Shard(0):
-            found.append(Shard(0))
+            placements.append(Shard(0))
             continue
         by_heads = _cuts_heads(case, axis, parts * size)
         parts *= size if by_heads else 1
-        found.append(Shard(1) if by_heads else Replicate())
-    return tuple(found)
+        placements.append(Shard(1) if by_heads else Replicate())
+    return tuple(placements)
 
 
 def _cuts_heads(case: Case, axis: int, parts: int) -> bool:
-    """Whether mesh axis number `axis` cuts every projection of flash attention by columns, and `parts` divide its heads."""
+    """Whether a mesh axis cuts every projection of flash attention by columns, and `parts` divide its heads.
+
+    `axis` is the axis's number.
+    """
     flash, placed = case.model.flash_attentions, case.layout.parameters
     return all(
         placed[f"{path}.q.weight"][axis] == Shard(0) and layer.key_heads % parts == 0

@@ -1,13 +1,15 @@
 """The compile gate, without which replicas on XLA:CPU wait for each other until XLA aborts.
 
-All ranks are threads of one process there, and a collective's rendezvous is keyed by the compiled module: ranks that compile the
-same graph separately never meet. Behind the gate rank 0 compiles and the others find its program in the cache. The gate stands wherever
-a graph is run: in `torch_xla.sync`, and after `ProcessGroupXla.broadcast`, whose result `DistributedDataParallel` reads at once. The
-wrapper's check that all ranks have the same shapes cannot pass a gate, as its graph depends on the rank, and is left out: ours have. What
-is traced, and with which collectives, stays torch's and torch_xla's own.
+All ranks are threads of one process there, and a collective's rendezvous is keyed by the compiled module:
+ranks that compile the same graph separately never meet. Behind the gate rank 0 compiles and the others find
+its program in the cache. The gate stands wherever a graph is run: in `torch_xla.sync`, and after
+`ProcessGroupXla.broadcast`, whose result `DistributedDataParallel` reads at once. The wrapper's check that
+all ranks have the same shapes cannot pass a gate, as its graph depends on the rank, and is skipped: ours have
+the same shapes. What is traced, and with which collectives, is left to torch and torch_xla.
 
-Before the replicas start, the gate also makes the entries of the tokens that order collectives, or their threads would race for them
-(`tests/upstream/first_collectives_race_on_xla.py`; one run in 400 failed of it).
+Before the replicas start, the gate also creates the entries of the tokens that order collectives, for which
+their threads would race otherwise (`tests/upstream/first_collectives_race_on_xla.py`; one run in 400 failed
+for this reason).
 """
 
 import threading
@@ -23,11 +25,17 @@ from difftest import installed
 POLL_SECONDS = 0.0005
 
 GATED_SINCE = (2, 9)
-"""The first torch_xla in which the gate is known to hold. In 2.5.1 it does not: every replica's run has an id of its own."""
+"""The first torch_xla with which the gate is known to work.
+
+It does not work with 2.5.1: there every replica's run has its own id.
+"""
 
 
 def missing() -> str | None:
-    """Why the torch_xla that is installed cannot be gated, or None; where none is installed the workers' own will say."""
+    """Why the installed torch_xla cannot be gated, or None.
+
+    Where none is installed here, the one of the workers decides.
+    """
     torch_xla = installed.version("torch_xla")
     if not torch_xla or tuple(int(part) for part in torch_xla.split(".")[:2]) >= GATED_SINCE:
         return None
@@ -46,29 +54,33 @@ def ordinal() -> int:
 class Gate:
     """Lets rank 0 compile a graph and the others run it once that is done.
 
-    They do not wait until rank 0's `run` returns: it may first free a buffer that its own collective still holds. `compiled` counts the
-    graphs compiled and those found compiled, and `known` the programs in the cache.
+    The others do not wait until rank 0's `run` returns: it may first free a buffer that its own collective
+    still holds. `compiled()` gives the number of graphs compiled and of graphs found in the cache, `cached()`
+    the number of programs in the cache.
     """
 
     run: Callable[..., None]
     compiled: Callable[[], tuple[int, int]]
-    known: Callable[[], int]
+    cached: Callable[[], int]
     barrier: threading.Barrier
     returned: threading.Event = field(default_factory=threading.Event)
 
     def sync(self, *_: object, **__: object) -> None:
-        """`torch_xla.sync` for one replica's thread: runs what it has traced, and waits until every rank's is done.
+        """`torch_xla.sync` for one replica's thread.
 
-        `RuntimeError` when a rank compiled a graph of its own: its collectives and those of rank 0 would wait for each other forever.
+        Runs what the thread has traced, and waits until every rank has run its graph.
+
+        `RuntimeError` when a rank compiled another graph than rank 0: their collectives would wait for each
+        other forever.
         """
         from torch_xla.core import xla_model
 
-        compiled, found, known = *self.compiled(), self.known()
+        compiled, hits, cached = *self.compiled(), self.cached()
         self.barrier.wait()
         if ordinal() == 0:
             self._lead()
         else:
-            while not self.returned.is_set() and self.known() == known and self.compiled()[1] == found:
+            while not self.returned.is_set() and self.cached() == cached and self.compiled()[1] == hits:
                 time.sleep(POLL_SECONDS)
             self.run()
         self.barrier.wait()
@@ -89,17 +101,19 @@ class Gate:
 def _run(sync: Callable[[], None]) -> None:
     """Runs what this thread has traced.
 
-    The token that orders collectives keeps their graph alive, with buffers that a running collective holds. `sync` forgets it last, with
-    the interpreter locked, and no other rank would reach the collective: here it is forgotten first, which changes no graph.
+    The token that orders collectives keeps their graph alive, with buffers that a running collective holds.
+    `sync` drops it last, with the interpreter locked, so that no other rank would reach the collective. Here
+    it is dropped first, which changes no graph.
     """
     import torch_xla
 
-    torch_xla._XLAC._set_all_reduce_token(str(torch_xla.device()), None)  # noqa: SLF001  what `sync` itself calls
+    # What `sync` itself calls.
+    torch_xla._XLAC._set_all_reduce_token(str(torch_xla.device()), None)  # noqa: SLF001
     sync()
 
 
 def _compiled() -> tuple[int, int]:
-    """How many graphs this process has compiled, and how many it has found compiled."""
+    """How many graphs this process has compiled, and how many it has found in the cache."""
     from torch_xla.debug import metrics
 
     return metrics.counter_value("UncachedCompile") or 0, metrics.counter_value("CachedCompile") or 0
@@ -111,7 +125,7 @@ def gated(replicas: int) -> Iterator[threading.Barrier]:
     barrier = threading.Barrier(replicas)
     with ExitStack() as stack:
         try:
-            _make_room_for_tokens()
+            _create_token_entries()
             for place in _places(barrier):
                 stack.enter_context(place)
         except AttributeError as error:
@@ -120,11 +134,11 @@ def gated(replicas: int) -> Iterator[threading.Barrier]:
         yield barrier
 
 
-def _make_room_for_tokens() -> None:
-    """Makes every device's entry among the tokens that order collectives, while there is one thread.
+def _create_token_entries() -> None:
+    """Creates every device's entry among the tokens that order collectives, while there is only one thread.
 
-    torch_xla keeps them in an `unordered_map` without a lock. Threads that make entries at once end in a segmentation fault, or with a
-    graph that holds another rank's collective.
+    torch_xla keeps them in an `unordered_map` without a lock. Threads that create entries at the same time
+    end in a segmentation fault, or with a graph that holds another rank's collective.
     """
     import torch_xla
     from torch_xla.core import xla_model
@@ -134,14 +148,17 @@ def _make_room_for_tokens() -> None:
 
 
 def _places(barrier: threading.Barrier) -> "Iterator[AbstractContextManager[object]]":
-    """Where the gate stands. `AttributeError` where there is no such place."""
+    """The patches by which the gate stands in torch and torch_xla.
+
+    `AttributeError` where one of them has no such place.
+    """
     import torch_xla
     from torch.nn.parallel import distributed
     from torch_xla.distributed.xla_backend import ProcessGroupXla
 
-    known = torch_xla._XLAC._xla_get_num_cached_compilation_graph  # noqa: SLF001  no public way to ask
+    cached = torch_xla._XLAC._xla_get_num_cached_compilation_graph  # noqa: SLF001  no public equivalent
     gate, broadcast = (
-        Gate(run=partial(_run, torch_xla.sync), compiled=_compiled, known=known, barrier=barrier),
+        Gate(run=partial(_run, torch_xla.sync), compiled=_compiled, cached=cached, barrier=barrier),
         ProcessGroupXla.broadcast,
     )
 

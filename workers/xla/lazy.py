@@ -1,7 +1,7 @@
 """Lazy tensors: their values are read once they are computed, and the graphs compiled until then are counted.
 
-Reading must not cut the graph that a user's program would compile: what is read before it has been computed is only noted,
-and fetched when the step is synchronised.
+Reading must not cut the graph that a user's program would compile: what is read before it has been computed
+is only noted, and fetched when the step is synchronised.
 """
 
 import sys
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Reads the pieces that `fetch(tensor, placements)` gives of a computed tensor, those of lazy tensors at the next `sync`.
+    """Reads the pieces of tensors, those of lazy tensors at the next `sync`.
+
+    `fetch(tensor, placements)` gives the pieces of a computed tensor.
 
     `graphs` counts the graphs that this process has compiled until the end of each `sync`.
     """
@@ -34,7 +36,8 @@ class Reader:
         import torch_xla
 
         pieces: dict[int, Array] = {}
-        if any(torch_xla._XLAC._check_tensor_need_materialization([tensor])):  # noqa: SLF001  no public way to ask
+        is_lazy = torch_xla._XLAC._check_tensor_need_materialization  # noqa: SLF001  no public equivalent
+        if any(is_lazy([tensor])):
             self.noted.append((tensor.clone(), placements, pieces))
         else:
             pieces.update(self.fetch(tensor, placements))
@@ -52,7 +55,7 @@ class Reader:
         self.noted.clear()
 
     def events(self, syncs_a_step: Callable[[int], int]) -> Events:
-        """Graphs compiled until the end of each step, operators that fell back to the CPU, JAX's own backends.
+        """Graphs compiled until the end of each step, operators that ran on the CPU, JAX's own backends.
 
         `syncs_a_step` gives the number of syncs of one step from that of all.
         """

@@ -1,11 +1,13 @@
-"""Pallas kernels on devices that are no TPU: torch_xla's own wrappers, with the real kernels interpreted by JAX.
+"""Pallas kernels on devices other than a TPU: the real kernels, interpreted by JAX.
 
-torch_xla has one door to a Pallas kernel: `trace_pallas` makes a payload of it, `_xla_tpu_custom_call` runs a payload. On a TPU both stay
-as they are. Elsewhere the payload becomes the traced `pallas_call` itself, and the custom call becomes that equation bound with
-`interpret=True`: the kernel's own body, block by block over its own grid, as an HLO loop that XLA compiles. Everything
-around it (the wrapper, its autograd function, manual sharding, the partitioner) is untouched.
+torch_xla's own wrappers call them. torch_xla reaches a Pallas kernel by two functions: `trace_pallas` makes a
+payload of it, `_xla_tpu_custom_call` runs a payload. On a TPU both stay as they are. Elsewhere the payload
+becomes the traced `pallas_call` itself, and the custom call becomes that equation bound with
+`interpret=True`: the kernel's own body, block by block over its own grid, as an HLO loop that XLA compiles.
+Everything around it (the wrapper, its autograd function, manual sharding, the partitioner) is unchanged.
 
-A kernel is traced where torch_xla traces it, behind its import guard, so that JAX starts when and how it does on a TPU.
+A kernel is traced where torch_xla traces it, behind its import guard, so that JAX starts when and how it does
+on a TPU.
 """
 
 import inspect
@@ -26,11 +28,14 @@ Kernel: TypeAlias = Callable[..., Any]
 """A `pallas_call` as a function of its operands."""
 
 _kernels: dict[Hashable, Kernel] = {}
-"""By what they were traced from: a function traced again would be another computation, and the next step another graph."""
+"""By the arguments of their trace.
+
+A function traced again would be another computation, and the next step another graph.
+"""
 
 
 def install(device: str) -> str:
-    """Makes Pallas kernels run on `device`; how they do, in a word: `compiled` or `interpreted`.
+    """Makes Pallas kernels run on `device`; the result says how: `compiled` or `interpreted`.
 
     `NotImplementedError` with the reason where the interpretation cannot be installed.
     """
@@ -42,13 +47,14 @@ def install(device: str) -> str:
     from torch_xla._internal.jax_workarounds import requires_jax
     from torch_xla.experimental import custom_kernel
 
-    door = getattr(custom_kernel, "trace_pallas", None)
+    trace = getattr(custom_kernel, "trace_pallas", None)
     if (
-        door is None
+        trace is None
         or not hasattr(torch_xla._XLAC, "_xla_tpu_custom_call")  # noqa: SLF001
-        or _arguments(door) != TRACE_ARGUMENTS
+        or _arguments(trace) != TRACE_ARGUMENTS
     ):
-        msg = f"torch_xla {torch_xla.__version__} traces Pallas kernels by another door than trace_pallas({', '.join(TRACE_ARGUMENTS)})"
+        signature = f"trace_pallas({', '.join(TRACE_ARGUMENTS)})"
+        msg = f"torch_xla {torch_xla.__version__} traces Pallas kernels by another door than {signature}"
         raise NotImplementedError(msg)
     custom_kernel.trace_pallas = requires_jax(_trace)
     torch_xla._XLAC._xla_tpu_custom_call = _call  # noqa: SLF001
@@ -56,9 +62,10 @@ def install(device: str) -> str:
 
 
 def refusal(device: str) -> str | None:
-    """Why Pallas kernels cannot run on `device` with what is installed here, or None; where torch_xla is not, the workers' own will say.
+    """Why Pallas kernels cannot run on `device` with what is installed here, or None.
 
-    The interpretation is known to hold for the JAX that torch_xla itself asks for, in its extra `pallas`.
+    Where torch_xla is not installed here, that of the workers decides. The interpretation is known to work
+    with the JAX that torch_xla itself requires, in its extra `pallas`.
     """
     if device == NATIVE or not (torch_xla := installed.version("torch_xla")):
         return None
@@ -70,7 +77,10 @@ def refusal(device: str) -> str | None:
     for name in ("jax", "jaxlib"):
         if installed.version(name) != named.get(name, ""):
             has, wants = installed.version(name) or "none", named.get(name, "none that it names")
-            return f"Pallas kernels on {device} are interpreted by the {name} that torch_xla {torch_xla} asks for, {wants}; installed: {has}"  # noqa: E501
+            return (
+                f"Pallas kernels on {device} are interpreted by the {name} that torch_xla {torch_xla} asks "
+                f"for, {wants}; installed: {has}"
+            )
     return None
 
 
@@ -83,10 +93,10 @@ def _trace(
     *args: Any,  # noqa: ANN401  tensors, structures of shapes, and constants
     static_argnums: Sequence[int] | None = None,
     static_argnames: Sequence[str] | None = None,
-    use_cache: bool = False,  # noqa: ARG001  torch_xla's signature; here it is always needed
+    use_cache: bool = False,  # noqa: ARG001  torch_xla's signature; the cache here is always on
     **constants: Any,  # noqa: ANN401
 ) -> "tuple[Kernel, list[Tensor]]":
-    """What `trace_pallas` gives, with the traced call for a payload, and the tensors among the arguments."""
+    """As `trace_pallas`: a payload, which is the traced call here, and the tensors among the arguments."""
     import jax
     import torch
     from torch_xla.experimental.custom_kernel import to_jax_shape_dtype_struct
@@ -108,7 +118,10 @@ def _trace(
 
 
 def _interpreted(jaxpr: Any) -> Kernel:  # noqa: ANN401
-    """The only `pallas_call` in `jaxpr` as a function of its operands; what precedes the call, torch_xla does by itself."""
+    """The only `pallas_call` in `jaxpr` as a function of its operands.
+
+    What precedes the call, torch_xla does by itself.
+    """
     calls = list(_calls(jaxpr))
     if len(calls) != 1 or "interpret" not in calls[0].params:
         msg = f"a Pallas kernel is one pallas_call that can be interpreted; this one has {len(calls)}"
@@ -133,7 +146,10 @@ def _calls(jaxpr: Any) -> Iterator[Any]:  # noqa: ANN401
 def _call(
     operands: "Sequence[Tensor]", kernel: Kernel, shapes: Sequence[Sequence[int]], dtypes: Sequence[Any]
 ) -> "list[Tensor]":
-    """What `_xla_tpu_custom_call` gives. `ValueError` where the kernel's results are not what the caller expects of them."""
+    """As `_xla_tpu_custom_call`.
+
+    `ValueError` where the kernel's results have other shapes or types than the caller expects.
+    """
     from torch_xla.experimental.custom_kernel import to_jax_shape_dtype_struct
 
     results = _computation(kernel, tuple(to_jax_shape_dtype_struct(operand) for operand in operands))(
@@ -148,7 +164,10 @@ def _call(
 
 @cache
 def _computation(kernel: Kernel, operands: tuple[Any, ...]) -> "Callable[[list[Tensor]], list[Tensor]]":
-    """The kernel on operands of these shapes as an XLA computation in torch_xla's graph: `call_jax` without what it needs torchax for."""
+    """The kernel on operands of these shapes as an XLA computation in torch_xla's graph.
+
+    It is `call_jax` without the parts for which that needs torchax.
+    """
     from torch_xla._internal.jax_workarounds import jax_env_context, maybe_get_jax
     from torch_xla.core import xla_builder
 

@@ -1,8 +1,9 @@
-"""torch_xla on CUDA by way of JAX's PJRT plugin: experimental, and asked for by `PJRT_DEVICE=CUDA`.
+"""torch_xla on CUDA by JAX's PJRT plugin: experimental, and requested by `PJRT_DEVICE=CUDA`.
 
-torch_xla has no CUDA client of its own since 2.8, but takes any PJRT plugin; JAX's, from `pip install jax-cuda12-pjrt==0.7.1`, is one. With
-torch_xla 2.9.0 it was loaded, initialised and asked for a client on a machine without a GPU, which ends with "No visible GPU devices.";
-nothing was run on a card. SPMD alone: one process drives all cards.
+torch_xla has no CUDA client of its own since 2.8, but takes any PJRT plugin; JAX's, from `pip install
+jax-cuda12-pjrt==0.7.1`, is one. With torch_xla 2.9.0 it was loaded, initialised and requested to create a
+client on a machine without a GPU, which ends with "No visible GPU devices."; nothing was run on a GPU. It
+serves SPMD only: one process drives all GPUs.
 """
 
 from importlib.util import find_spec
@@ -19,24 +20,27 @@ LIBRARY = "xla_cuda_plugin.so"
 
 
 def library() -> Path:
-    """JAX's plugin, of the newest CUDA there is. `UsageError` where none is installed."""
+    """The library of JAX's plugin for the newest CUDA that is installed. `UsageError` where none is."""
     spec = find_spec(PACKAGE)
     folders = (spec.submodule_search_locations if spec else None) or ()
-    for found in (Path(folder) / version / LIBRARY for version in VERSIONS for folder in folders):
-        if found.exists():
-            return found
-    msg = f"PJRT_DEVICE is {DEVICE} and no PJRT plugin for it is installed; it is in: pip install jax-cuda12-pjrt==0.7.1"
+    for file in (Path(folder) / version / LIBRARY for version in VERSIONS for folder in folders):
+        if file.exists():
+            return file
+    msg = (
+        f"PJRT_DEVICE is {DEVICE} and no PJRT plugin for it is installed; "
+        "it is in: pip install jax-cuda12-pjrt==0.7.1"
+    )
     raise UsageError(msg)
 
 
 def fitting(case: Case) -> str:
-    """CUDA where the ranks share the cards out evenly, else the CPU. `UsageError` where there is no plugin."""
+    """CUDA where the ranks divide the GPUs evenly, else the CPU. `UsageError` where there is no plugin."""
     library()
     return DEVICE if cards() >= case.world_size and cards() % case.world_size == 0 else "CPU"
 
 
 def register() -> None:
-    """Tells torch_xla of the plugin, before a device is touched."""
+    """Registers the plugin with torch_xla, which must happen before a device is touched."""
     from torch_xla.experimental import plugins
 
     class Cuda(plugins.DevicePlugin):  # type: ignore[misc]  # torch_xla has no types
@@ -47,7 +51,10 @@ def register() -> None:
             return str(library())
 
         def client_create_options(self) -> dict[str, Any]:
-            """Every visible card, and memory as it is needed: the plugin takes 75 % of each at once by default."""
+            """Every visible GPU, and memory as it is needed.
+
+            By default the plugin takes 75 % of each GPU's memory at once.
+            """
             return {"preallocate": False}
 
     plugins.use_dynamic_plugins()

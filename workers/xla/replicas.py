@@ -1,7 +1,8 @@
-"""Replicas on XLA: every rank a device with a copy of the model and a graph of its own, as `torch_xla.launch` makes them.
+"""Replicas on XLA: every rank is a device with its own copy of the model and its own graph.
 
-On a TPU a rank is a process; on the CPU all ranks are threads of one process, behind a gate (`workers.xla.gate`). A session of replicas
-speaks for whichever rank's thread asks it, so the training loop runs as it is, once in every thread.
+`torch_xla.launch` does the same. On a TPU a rank is a process; on the CPU all ranks are threads of one
+process, behind a gate (`workers.xla.gate`). A session of replicas speaks for the rank whose thread calls it,
+so the training loop runs unchanged, once in every thread.
 """
 
 import dataclasses
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 
 
 def unsupported(case: Case) -> str | None:
-    """Layouts that no replica can have, and what would give the replicas different graphs."""
+    """Why replicas cannot have the layout, or would have different graphs; or None."""
     if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):
         return "replicas keep every parameter whole; the layout shards one"
     if not process_groups.cuts_rows_only(case):
-        return "replicas are fed rows; the layout cuts the batch along the sequence"
+        return "replicas take whole rows; the layout cuts the batch along the sequence"
     if len(set(_rows_by_rank(case))) > 1:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
     if (kind := fitting(case)) == plugin.DEVICE:
-        return f"replicas on {kind} need a process a card, and the plugin has been told of one process alone"
+        return f"replicas on {kind} need a process per GPU, and the plugin is registered for one process only"
     return gate.missing() if kind == "CPU" else None
 
 
@@ -50,24 +51,26 @@ def _rows_by_rank(case: Case) -> Iterator[int]:
 
 
 def fitting(case: Case) -> str:
-    """The PJRT device of a case: `devices.kind()`, but the CPU where there is another number of TPU chips than ranks.
+    """The PJRT device of a case: `devices.kind()`, but the CPU where TPU chips and ranks differ in number.
 
-    torch_xla lays the processes out over every chip of the machine, and each waits for all the others.
+    torch_xla distributes the processes over every chip of the machine, and each waits for all the others.
     """
     kind = devices.kind()
     return "CPU" if kind == "TPU" and devices.chips() not in (0, case.world_size) else kind
 
 
 def processes(case: Case) -> int:
-    """One on the CPU, whose devices are all in one process; one a rank elsewhere."""
+    """One on the CPU, whose devices are all in one process; one per rank elsewhere."""
     return 1 if fitting(case) == "CPU" else case.world_size
 
 
 def environment(case: Case) -> dict[str, str]:
-    """The device kind; on the CPU one virtual device a rank, a synchronous client, and a rendezvous of the process group on any free port.
+    """The variables of a run: the device kind, and what the CPU needs.
 
-    An asynchronous client runs the replicas' programs on a few threads of its own, and where there are more replicas than cores one in four
-    runs ended with a rank's program waiting for the thread that another's collective had blocked.
+    On the CPU these are one virtual device per rank, a synchronous client, and a rendezvous of the process
+    group on any free port. An asynchronous client runs the replicas' programs on a few threads of its own:
+    with more replicas than cores one in four runs ended with a rank's program waiting for the thread that
+    another rank's collective had blocked.
     """
     there = devices.environment(case, fitting(case))
     return (
@@ -87,7 +90,10 @@ class Replica:
     reader: lazy.Reader
 
     def move(self, module: "nn.Module") -> "nn.Module":
-        """The module on this replica's device; XLA breaks the ties between weights on the way."""
+        """The module on this replica's device.
+
+        XLA breaks the ties between weights on the way, so they are tied again.
+        """
         from workers.training.build import tie
 
         module = module.to(self.device)
@@ -103,7 +109,7 @@ class Replica:
         return self.reader.read(tensor, placements, global_shape(self.case, tensor, placements))
 
     def total(self, loss: "Tensor") -> "Tensor":
-        """The sum over the shares of the batch; axes along which it is replicated have no say."""
+        """The sum over the shares of the batch; axes along which the batch is replicated do not count."""
         from torch_xla.core import xla_model
 
         layout, groups = self.case.layout, dict[tuple[int, ...], list[int]]()
@@ -130,7 +136,7 @@ def _values(tensor: "Tensor") -> Array:
     import torch
 
     with torch.no_grad():
-        # Not of `detach()`: it makes a view anew, where what the optimizer was given may be out of date.
+        # Without `detach()`: it makes a new view, where what the optimizer holds may be out of date.
         return values(tensor.cpu()).copy()
 
 
@@ -155,7 +161,10 @@ def session(
     quiet: Quiet = lambda _module, _last: nullcontext(),
     after: After = lambda *_: None,
 ) -> Iterator["Session"]:
-    """A session in which every replica's thread speaks for its own rank: `replay` runs the loop in each and merges what they saw."""
+    """A session in which every replica's thread speaks for its own rank.
+
+    `replay` runs the loop in each thread and merges the traces.
+    """
     from workers.training.operators import Operators
     from workers.training.session import Session
     from workers.xla import collectives
@@ -184,7 +193,8 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
     with gate.gated(case.world_size) if processes(case) == 1 else nullcontext() as barrier:
         failures: list[Exception] = []
         replica = partial(_attempt, case, barrier, failures, lambda: train(joined))
-        traces = pjrt._run_thread_per_device(process, processes(case), replica, pjrt.initialize_multiprocess)  # noqa: SLF001  `launch` would spawn
+        launch = pjrt._run_thread_per_device  # noqa: SLF001  `torch_xla.launch` would spawn processes
+        traces = launch(process, processes(case), replica, pjrt.initialize_multiprocess)
         if failures:
             raise failures[0]
         runs: list[Trace] = list(traces.values())
@@ -195,7 +205,7 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
 def _attempt(
     case: Case, barrier: threading.Barrier | None, failures: list[Exception], train: Callable[[], Trace]
 ) -> Trace | None:
-    """One replica's run, in its own thread. The first that fails frees the others from the gate."""
+    """One replica's run, in its own thread; the first that fails releases the others from the gate."""
     try:
         _here.replica = _join(case)
         return train()
@@ -207,18 +217,18 @@ def _attempt(
 
 
 def _join(case: Case) -> Replica:
-    """The replica of this thread. `ValueError` when there is another number of devices than the case has ranks."""
+    """The replica of this thread. `ValueError` when the devices are not as many as the case's ranks."""
     import torch
     import torch_xla
     from torch_xla import runtime
 
-    found = runtime.world_size()
-    if found != case.world_size:
-        msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; replicas need as many devices, and there are {found}"
+    actual = runtime.world_size()
+    if actual != case.world_size:
+        ranks = f"the mesh {case.layout.mesh} has {case.world_size} ranks"
+        msg = f"{ranks}; replicas need as many devices, and there are {actual}"
         raise ValueError(msg)
-    torch.autograd.set_multithreading_enabled(
-        False
-    )  # a backward's collectives are then called by the replica's own thread
+    # A backward's collectives are then called by the replica's own thread.
+    torch.autograd.set_multithreading_enabled(False)
     devices.multiply_precisely()
     rank = gate.ordinal()
     reader = lazy.Reader(fetch=lambda tensor, _placements: {rank: _values(tensor)})

@@ -1,6 +1,8 @@
-"""Accumulating gradients by torch_xla's own API: one computation that loops over the parts of a batch, forward and backward, on the device.
+"""Gradient accumulation by torch_xla's own API.
 
-The API gives back the sum of the losses; the outputs are carried through the loop in one tensor, each part writing its own.
+It is one computation on the device that loops over the parts of a batch, forward and backward. The API
+returns the sum of the losses; the outputs are carried through the loop in one tensor, in which each part
+writes its own.
 """
 
 from typing import TYPE_CHECKING
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
 def accumulate(
     world: sharding.World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
 ) -> "tuple[list[Tensor], Tensor]":
-    """Runs `forward` and its backward over `parts` (equal shapes, on the host); every part's output, and the sum of the losses.
+    """Runs `forward` and its backward over `parts` (equal shapes, on the host).
 
-    Gradients are left in the module's parameters. The API divides every loss by the number of parts; here losses are to be added.
+    The results are every part's output, and the sum of the losses; gradients are left in the module's
+    parameters. The API divides every loss by the number of parts, so each is multiplied by it: here losses
+    are to be added.
     """
     import torch
     from torch_xla.experimental.gradient_accumulation import gradient_accumulation
@@ -48,11 +52,11 @@ def accumulate(
 
 
 def _behind_parts(placements: Placements) -> Placements:
-    """The batch's placements when a dim of parts stands before its own."""
+    """The batch's placements when a dim of parts precedes its own dims."""
     return tuple(Shard(p.dim + 1) if isinstance(p, Shard) else Replicate() for p in placements)
 
 
 def _output_shape(world: sharding.World, part: "Sequence[Tensor]") -> tuple[int, ...]:
-    """(rows, [sequence,] outputs) of one part."""
+    """The shape of one part's output: (rows, [sequence,] outputs)."""
     model = world.case.model
     return (len(part[0]), *((model.sequence,) if model.sequence else ()), model.outputs)

@@ -2,9 +2,9 @@
 
 Under SPMD one process speaks for all ranks: rank N is device N.
 
-A piece comes from the shard on its own rank's device, so that copies which differ are visible. XLA cuts a dim that several axes
-shard into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank's own shard lacks is then taken from the
-other devices' shards.
+A piece comes from the shard on its own rank's device, so that copies which differ are visible. XLA cuts a dim
+that several axes shard into `ceil(size / all their ranks)`, where DTensor nests its cuts; what the rank's own
+shard lacks is then taken from the other devices' shards.
 """
 
 import re
@@ -19,7 +19,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replicated, ways
 from difftest.judge.events import Misplaced
 from difftest.judge.outcome import Array
-from workers.training.pieces import values
+from workers.training.pieces import dtensor_placements, values
 from workers.xla import devices, plugin, start
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ Spec: TypeAlias = tuple[str | tuple[str, ...] | None, ...]
 class World:
     """The devices, arranged as the case's mesh.
 
-    Where there are more devices than ranks (`spare` of them a rank), a further innermost axis holds copies: XLA's meshes span all devices.
-    `mesh` is the mesh as torch_xla takes it. `kept` lives as long as the run, as a user's variables do.
+    Where there are more devices than ranks (`spare` of them per rank), one more innermost axis holds copies:
+    XLA's meshes span all devices. `mesh` is the mesh as torch_xla takes it. `kept` lives as long as the run,
+    as a user's variables do.
     """
 
     case: Case
@@ -50,7 +51,10 @@ class World:
         return start.spare(self.case)
 
     def move(self, module: "nn.Module") -> "nn.Module":
-        """The module on the devices; XLA breaks the ties between weights on the way, and they are tied again."""
+        """The module on the devices.
+
+        XLA breaks the ties between weights on the way, so they are tied again.
+        """
         from workers.training.build import tie
 
         module = module.to(self.device)
@@ -71,8 +75,8 @@ class World:
     def send(self, tensor: "Tensor", placements: Placements) -> "Tensor":
         """Moves a host tensor to the devices and cuts it on the way.
 
-        `mark_sharding` refuses tensors on the host ("Expected XLA tensor"). This is what torch_xla's data loader does with
-        batches, and the way to annotate a tensor before it is moved.
+        `mark_sharding` refuses tensors on the host ("Expected XLA tensor"). This is what torch_xla's data
+        loader does with batches, and the way to annotate a tensor before it is moved.
         """
         from torch_xla.core import xla_model
         from torch_xla.distributed import spmd
@@ -86,7 +90,10 @@ class World:
 
 
 def join(case: Case) -> World:
-    """Starts the runtime in SPMD mode by the case's acts. `ValueError` when the case's ranks do not fit the devices."""
+    """Starts the runtime in SPMD mode by the case's acts.
+
+    `ValueError` when the case's ranks do not divide the devices.
+    """
     import torch_xla
 
     if devices.kind() == plugin.DEVICE:
@@ -105,23 +112,27 @@ def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) ->
 
 
 def tiles(tensor: "Tensor") -> tuple[int, ...]:
-    """Into how many pieces every dim of a tensor on the devices is annotated to be cut; asks for no value."""
+    """The number of pieces into which a tensor's annotation cuts each dim; its values are not computed."""
     import torch_xla
 
-    spec = re.match(r"\{devices=\[([\d,]+)\]", torch_xla._XLAC._get_xla_sharding_spec(tensor))  # noqa: SLF001  no public way to ask
-    told = tuple(map(int, spec[1].split(","))) if spec else ()
-    return (*told, *(1 for _ in range(tensor.dim())))[: tensor.dim()]
+    annotation = torch_xla._XLAC._get_xla_sharding_spec(tensor)  # noqa: SLF001  no public equivalent
+    spec = re.match(r"\{devices=\[([\d,]+)\]", annotation)
+    pieces = tuple(map(int, spec[1].split(","))) if spec else ()
+    return (*pieces, *(1 for _ in range(tensor.dim())))[: tensor.dim()]
 
 
 def misplaced(module: "nn.Module", case: Case) -> dict[str, Misplaced]:
-    """By name the parameters annotated otherwise than the layout shards them: the pieces of every dim as they are, and as asked."""
-    mesh, found = case.layout.mesh, {}
+    """The parameters whose annotation differs from the layout, by name."""
+    mesh, different = case.layout.mesh, {}
     for name, parameter in module.named_parameters():
         placements = case.layout.parameters.get(name, replicated(mesh))
-        asked = tuple(ways(dim, placements, mesh) for dim in range(parameter.dim()))
-        if prod(asked) > 1 and (held := tiles(getattr(parameter, "global_tensor", parameter))) != asked:
-            found[name] = Misplaced(held, asked)
-    return found
+        requested = tuple(ways(dim, placements, mesh) for dim in range(parameter.dim()))
+        if (
+            prod(requested) > 1
+            and (held := tiles(getattr(parameter, "global_tensor", parameter))) != requested
+        ):
+            different[name] = Misplaced(held, requested)
+    return different
 
 
 def device_mesh(world: World) -> "DeviceMesh":
@@ -134,12 +145,10 @@ def device_mesh(world: World) -> "DeviceMesh":
 
 def distribute(tensor: "Tensor", mesh: "DeviceMesh", placements: Placements) -> "Tensor":
     """`distribute_tensor` over the mesh's axes; over spare ones the tensor is replicated."""
-    from torch.distributed.tensor import Replicate as Whole
-    from torch.distributed.tensor import Shard as Cut
-    from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor import Replicate, distribute_tensor
 
-    ours = [Cut(p.dim) if isinstance(p, Shard) else Whole() for p in placements]
-    return distribute_tensor(tensor, mesh, ours + [Whole()] * (mesh.ndim - len(ours)))
+    spare = [Replicate() for _ in range(mesh.ndim - len(placements))]
+    return distribute_tensor(tensor, mesh, [*dtensor_placements(placements), *spare])
 
 
 def pieces(world: World, tensor: "Tensor", placements: Placements) -> dict[int, Array]:
@@ -162,7 +171,8 @@ def cut(
 ) -> dict[int, Array]:
     """Every rank's piece of a tensor of `shape`, from its own device's shard where that holds it.
 
-    `shards` are place, replica and values, a shard a device in the devices' order; every rank has `spare` devices.
+    `shards` holds for each device, in their order, the slices of its shard, its replica id and its values.
+    Every rank has `spare` devices.
     """
     pieces = {}
     for rank in range(mesh.world_size):

@@ -1,8 +1,10 @@
-"""Splash attention on XLA: torch_xla's own wrapper over JAX's newer kernels, which knows one mesh axis `data`, one `fsdp`, and no others.
+"""Splash attention on XLA: torch_xla's own wrapper over JAX's newer kernels.
 
-The axes that cut the batch are called so for it, in the mesh's order; one that the case lacks has one rank. Heads are cut as flash
-attention's are. The wrapper has no scale, so queries are scaled before, as its users do. Elsewhere than on a TPU the real kernels are
-interpreted, by the flag that JAX's own tests use, and JAX, whose devices name the mesh, is told of as many as there are ranks.
+The wrapper cuts the batch over mesh axes named `data` and `fsdp` only. The axes that cut the batch get these
+names, in the mesh's order; one that the case lacks has one rank. Heads are cut as those of flash attention.
+The wrapper has no scale, so queries are scaled before, as its users do. Elsewhere than on a TPU the real
+kernels are interpreted, by the flag that JAX's own tests use, and JAX, whose devices form the mesh, gets as
+many CPU devices as there are ranks.
 """
 
 from dataclasses import dataclass
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
     from workers.training.operators import Operators, Scores
 
 CALL_JAX = ("torchax", "flax")
-"""torch_xla's wheel brings torchax, which fails to import without flax."""
+"""torch_xla's wheel contains torchax, which fails to import without flax."""
 
 BATCH_AXES = ("data", "fsdp")
-"""The wrapper's own names, which it asserts the batch to divide by."""
+"""The wrapper's own names; it asserts that the batch divides by their sizes."""
 
 
 def refusal(case: Case) -> str | None:
@@ -38,7 +40,7 @@ def refusal(case: Case) -> str | None:
         ),
         (
             len(case.layout.batch_axes) > len(BATCH_AXES),
-            "splash attention's wrapper knows two mesh axes that cut the batch",
+            "splash attention's wrapper takes at most two mesh axes that cut the batch",
         ),
         (
             rows % case.layout.data_ranks > 0,
@@ -46,7 +48,7 @@ def refusal(case: Case) -> str | None:
         ),
         (
             not all(map(find_spec, CALL_JAX)),
-            f"splash attention reaches JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}",
+            f"splash attention calls JAX by torch_xla's call_jax, which needs {' and '.join(CALL_JAX)}",
         ),
     )
     return next((reason for refused, reason in reasons if refused), None) or pallas.refusal(
@@ -55,7 +57,7 @@ def refusal(case: Case) -> str | None:
 
 
 def operators(world: sharding.World) -> "tuple[Operators, dict[str, str]]":
-    """The operators of a case that `refusal` lets pass, and what its environment says of the kernels."""
+    """The operators for a case without `refusal`, and a description of the kernels for its environment."""
     from workers.training.operators import Operators
 
     how = _install(world.case)
@@ -83,7 +85,7 @@ def _renamed(entry: str | tuple[str, ...] | None, called: dict[str, str]) -> str
 
 
 def _mesh(world: sharding.World, called: dict[str, str]) -> str:
-    """The case's mesh in the wrapper's words; axes that it lacks have one rank and stand last."""
+    """The case's mesh with the wrapper's names; axes that the case lacks have one rank and stand last."""
     import numpy as np
     from torch_xla.distributed import spmd
 
@@ -96,7 +98,7 @@ def _mesh(world: sharding.World, called: dict[str, str]) -> str:
 
 
 def _install(case: Case) -> str:
-    """Makes the kernels run on this device, and JAX see as many: `compiled` or `interpreted`."""
+    """Makes the kernels run on this device, and JAX have one device per rank: `compiled` or `interpreted`."""
     if devices.kind() == pallas.NATIVE:
         return "compiled"
     from torch_xla._internal.jax_workarounds import maybe_get_jax

@@ -1,6 +1,7 @@
 """What SPMD backends of torch_xla share: one process, and a session that speaks for all ranks.
 
-A backend joins (`sharding.join`), says how it places the module and feeds a batch, and yields `session(world, place, feed)`.
+A backend joins (`sharding.join`), says how it places the module and feeds a batch, and yields `session(world,
+place, feed)`.
 """
 
 from dataclasses import replace
@@ -37,8 +38,8 @@ def session(
 ) -> "Session":
     """A session over all ranks. Batches are fed whole, so that losses and gradients are global already.
 
-    `feed` is by default `world.feed`, which annotates the batch. The session's events name the parameters that `place` left
-    with another annotation than the layout's.
+    `feed` is by default `world.feed`, which annotates the batch. The session's events name the parameters
+    that `place` left with another annotation than the layout's.
     """
     import torch
 

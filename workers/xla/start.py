@@ -1,8 +1,9 @@
 """How an SPMD program starts on XLA: its first acts, in the order that the case gives them.
 
-Upstream asks for `use_spmd()` before anything else and takes every other order too, with a warning: existing tensors are "replicated
-across the devices". torch_xla 2.9.0 then ends in a segmentation fault at the first tensor that nobody annotated (pytorch/xla#9735). That is
-for the service to find: nothing here reorders what a case says.
+Upstream recommends `use_spmd()` before anything else and takes every other order too, with a warning:
+existing tensors are "replicated across the devices". torch_xla 2.9.0 then ends in a segmentation fault at the
+first tensor without an annotation (pytorch/xla#9735). The service must find that, so nothing here reorders
+what a case says.
 """
 
 from math import prod
@@ -18,11 +19,14 @@ SPARE_AXIS = "spare"
 MOST_SEED = 2**31
 
 ASYNCHRONOUS = "PJRT_CPU_ASYNC_CLIENT"
-"""torch_xla's name for it; other devices' clients are always asynchronous."""
+"""torch_xla's variable for an asynchronous client on the CPU.
+
+Other devices' clients are always asynchronous.
+"""
 
 
 def act(name: Act, case: Case) -> Any:  # noqa: ANN401  a mesh of torch_xla's, a tensor, or nothing
-    """One of the acts by which a user's program begins, with what it leaves behind."""
+    """Performs one of the acts by which a user's program begins; the result is the mesh, a tensor or None."""
     import torch
     import torch_xla
     from torch_xla import runtime
@@ -41,8 +45,9 @@ def act(name: Act, case: Case) -> Any:  # noqa: ANN401  a mesh of torch_xla's, a
 def mesh(case: Case) -> Any:  # noqa: ANN401  torch_xla has no types
     """The case's mesh as torch_xla takes it, over all devices.
 
-    Always a plain one. `HybridMesh` (slices x chips) refuses every CPU: it asserts a TPU's name and coordinates, and takes a shape over
-    slices only from devices that tell theirs. With all of these made up it puts the devices in the order that a plain mesh has.
+    It is always a plain mesh. `HybridMesh` (slices x chips) refuses every CPU: it asserts a TPU's name and
+    coordinates, and takes a shape over slices only from devices that report their slice. With all of these
+    made up it puts the devices in the order that a plain mesh has.
     """
     from torch_xla.distributed import spmd
 
@@ -51,20 +56,24 @@ def mesh(case: Case) -> Any:  # noqa: ANN401  torch_xla has no types
 
 
 def axes(case: Case) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The sizes and names of the mesh's axes. Where there are more devices than ranks, a further innermost one holds copies."""
+    """The sizes and names of the mesh's axes.
+
+    Where there are more devices than ranks, one more innermost axis holds copies.
+    """
     ours, copies = case.layout.mesh, spare(case)
     more = (copies > 1) * 1
     return (*ours.shape, *(copies,) * more), (*ours.names, *(SPARE_AXIS,) * more)
 
 
 def spare(case: Case) -> int:
-    """How many devices there are a rank. `ValueError` when the case's ranks do not fit the devices."""
+    """The number of devices per rank. `ValueError` when the case's ranks do not divide the devices."""
     from torch_xla import runtime
 
     devices = int(runtime.global_runtime_device_count())
     if devices % case.world_size:
         kind = runtime.device_type()
-        msg = f"the mesh {case.layout.mesh} has {case.world_size} ranks; they do not divide the {devices} {kind} devices"
+        ranks = f"the mesh {case.layout.mesh} has {case.world_size} ranks"
+        msg = f"{ranks}; they do not divide the {devices} {kind} devices"
         raise ValueError(msg)
     return devices // case.world_size
 
