@@ -1,7 +1,7 @@
 """The environment variables that difftest reads, as data: the one table behind the documentation.
 
-The code that reads a variable keeps its name and its default, beside what it does with the value. A test compares
-this table with the names in the source.
+The code that reads a variable keeps its name and its default, beside what it does with the value. A test
+compares this table with the names in the source.
 """
 
 from dataclasses import dataclass
@@ -48,8 +48,10 @@ VARIABLES = (
         name="DIFFTEST_ENVIRONMENTS",
         default="none",
         values="a TOML file",
-        meaning="Gives backends a Python, resources, labels and nodes of a cluster. Without it, all backends run "
-        "under this Python, on the nodes that have their accelerators.",
+        meaning=(
+            "Gives backends a Python, resources, labels and nodes of a cluster. Without it, all "
+            "backends run under this Python, on the nodes that have their accelerators."
+        ),
         set_by="user",
         read_by=("workers.cluster.environments",),
     ),
@@ -65,7 +67,10 @@ VARIABLES = (
         name="DIFFTEST_MATMUL_PRECISION",
         default="highest",
         values="`default`, `high` or `highest`",
-        meaning="The precision of matrix products under torch_xla and torchax, for a whole run. An ablation lowers it.",
+        meaning=(
+            "The precision of matrix products under torch_xla and torchax, for a whole run. An "
+            "ablation lowers it."
+        ),
         set_by="difftest",
         read_by=("workers.xla.devices", "workers.backends.torchax"),
     ),
@@ -81,8 +86,10 @@ VARIABLES = (
         name="DIFFTEST_OTHER_PYTHON",
         default="none",
         values="a Python interpreter",
-        meaning="The Python of an environment with difftest, the same Ray and Python versions and another torch, "
-        "for the test that compares two versions.",
+        meaning=(
+            "The Python of an environment with difftest, the same Ray and Python versions and "
+            "another torch, for the test that compares two versions."
+        ),
         set_by="developer",
         read_by=("tests/test_two_versions.py",),
     ),
@@ -90,8 +97,11 @@ VARIABLES = (
         name="DIFFTEST_SAMPLES",
         default="8",
         values="a number of runs, 1 or more",
-        meaning="How many times the oracle repeats a case with simulated rounding to measure the noise floor. A run "
-        "with more than 8 gets a deadline that is longer by the same factor.",
+        meaning=(
+            "How many times the oracle repeats a case with simulated rounding to measure the "
+            "noise floor. A run with more than 8 gets a deadline that is longer by the same "
+            "factor."
+        ),
         set_by="difftest",
         read_by=("workers.backends.oracle", "workers.isolate.limits"),
     ),
@@ -99,8 +109,10 @@ VARIABLES = (
         name="DIFFTEST_SHARE_GPUS",
         default="0",
         values="0 or 1",
-        meaning="At 1, torch's ranks share GPUs where there are fewer GPUs than ranks, and communicate with gloo. "
-        "Otherwise such a case runs on the CPU.",
+        meaning=(
+            "At 1, torch's ranks share GPUs where there are fewer GPUs than ranks, and "
+            "communicate with gloo. Otherwise such a case runs on the CPU."
+        ),
         set_by="user",
         read_by=("workers.torch.devices", "workers.cluster.environments"),
     ),
@@ -108,7 +120,10 @@ VARIABLES = (
         name="DIFFTEST_THREADS",
         default="1",
         values="a number of threads, 1 or more",
-        meaning="How many threads a torch operator uses on the CPU. Every number is legal and may round differently.",
+        meaning=(
+            "How many threads a torch operator uses on the CPU. Every number is legal and may "
+            "round differently."
+        ),
         set_by="difftest",
         read_by=("workers.child",),
     ),
@@ -116,8 +131,10 @@ VARIABLES = (
         name="DIFFTEST_TRACE_MODULES",
         default="0",
         values="0 or 1",
-        meaning="At 1, a run also records every module's output and the gradient of it, to locate a finding's first "
-        "wrong module.",
+        meaning=(
+            "At 1, a run also records every module's output and the gradient of it, to locate a "
+            "finding's first wrong module."
+        ),
         set_by="difftest",
         read_by=("workers.training.module_traces",),
     ),

@@ -1,4 +1,4 @@
-"""The time limit of a run: 60 seconds, or what the user sets for a slow machine; and the longest that may be set."""
+"""The time limit of a run: 60 seconds, unless the user sets another; and the longest one allowed."""
 
 import os
 

@@ -82,12 +82,12 @@ class Pool:
         outcome: Outcome = self._call(backend, f"ran case {case.id} on", longest, "run", *arguments)
         return outcome
 
-    def _call(self, backend: str, doing: str, deadline: float, method: str, *values: Any) -> Any:  # noqa: ANN401
+    def _call(self, backend: str, doing: str, seconds: float, method: str, *args: Any) -> Any:  # noqa: ANN401
         """What a free actor's method returns. The actor is lost when Ray itself fails."""
         team = self.team(backend)
         actor = team.take()
         try:
-            result = ray.get(getattr(actor, method).remote(*values), timeout=deadline + OVERHEAD_SECONDS)
+            result = ray.get(getattr(actor, method).remote(*args), timeout=seconds + OVERHEAD_SECONDS)
         except ray.exceptions.RayTaskError as error:
             team.give_back(actor)
             raise _cause(error) from error

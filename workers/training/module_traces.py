@@ -1,7 +1,8 @@
-"""What every module gives, and the gradient that comes back to it, beside what a run reads anyway: for findings alone.
+"""Traces of every module's output and of the gradient that comes back to it, for findings alone.
 
-An ordinary run has no hooks. With `DIFFTEST_TRACE_MODULES=1` they are on the placed module, so that a wrapper's own hooks come first, and
-what they keep lives until it is read: under XLA the graph has more results than a user's, and may be compiled otherwise.
+An ordinary run reads less and has no hooks. With `DIFFTEST_TRACE_MODULES=1` they are on the placed module, so
+that a wrapper's own hooks come first. The tensors live until they are read. Under XLA the graph then has more
+results than a user's, and may be compiled differently.
 """
 
 import os
@@ -17,7 +18,7 @@ Tensors = dict[tuple[Stage, str], Tensor]
 
 
 class Watch:
-    """Keeps one tensor a module and direction: of a module that is computed again, the first."""
+    """Keeps one tensor per module and direction; of a module that is computed again, the first."""
 
     def __init__(self, module: nn.Module) -> None:
         self._kept: Tensors = {}
@@ -33,23 +34,27 @@ class Watch:
             output.register_hook(partial(self._keep_gradient, name))
 
     def _keep_gradient(self, name: str, gradient: Tensor) -> None:
-        """Returns nothing: a hook's result would replace the gradient."""
+        """Keeps a gradient. Returns nothing, since a hook's result would replace the gradient."""
         self._kept.setdefault((Stage.BACKWARD, name), gradient.detach())
 
     def read(
         self, read: Callable[[Tensor], Sharded], part: int, scale: float
     ) -> dict[tuple[Stage, str], Sharded]:
-        """What was kept since it was last read, in the order that it came to be; gradients are those of the loss before `scale`."""
+        """The pieces of what was kept since the last call, in the order of its computation.
+
+        `part` is the index of the accumulation part, and part of the names where it is not 0. Gradients are
+        those of the loss before it was multiplied by `scale`.
+        """
         kept, self._kept = self._kept, {}
-        more = f" part {part}" if part else ""
+        suffix = f" part {part}" if part else ""
         return {
-            (at, name + more): read(t / scale if at is Stage.BACKWARD and scale != 1.0 else t)
-            for (at, name), t in kept.items()
+            (stage, name + suffix): read(t / scale if stage is Stage.BACKWARD and scale != 1.0 else t)
+            for (stage, name), t in kept.items()
         }
 
 
 def _inner(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The model's modules as `module 1.0`, without wrappers and the whole."""
+    """The model's modules, named like `module 1.0`, without wrappers and without the model itself."""
     for name, inner in module.named_modules():
         path = name.removeprefix("module").removeprefix("_orig_module").removeprefix(".")
         if path:

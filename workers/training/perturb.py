@@ -1,9 +1,10 @@
-"""Monte Carlo arithmetic on the oracle: every floating result times 1 + u, |u| at most the unit roundoff of the dtype under test.
+"""Monte Carlo arithmetic on the oracle, which simulates the rounding of the dtype under test.
 
-The spread of the perturbed runs *is* the rounding noise of the case, amplified through depth, steps and optimizer as rounding
-itself would be (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997; Verificarlo does the same to compiled code).
-Operators that add many terms have their inputs perturbed too: that models the rounding of partial sums, which cancellation
-would hide from the result.
+Every floating-point result is multiplied by 1 + u, with |u| at most the unit roundoff of that dtype. The
+spread of the perturbed runs *is* the rounding noise of the case, amplified through depth, steps and optimizer
+as rounding itself would be (D. S. Parker, Monte Carlo Arithmetic, UCLA CSD-970002, 1997; Verificarlo does the
+same to compiled code). Operators that add many terms have their inputs perturbed too: that models the
+rounding of partial sums, which cancellation would hide from the result.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,34 +18,47 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from difftest.cases.case import DType
 
 EXACT = frozenset(
-    """abs alias amax as_strided bitwise_and bitwise_not cat clone constant_pad_nd copy_ detach embedding empty empty_like eq expand fill_
-    full full_like gather ge gt index_select isfinite le logical_and logical_not lt masked_fill masked_fill_ max maximum min minimum ne neg
-    new_empty new_zeros ones ones_like permute relu repeat_interleave reshape scalar_tensor select select_backward set_ sign slice
-    slice_backward split squeeze stack t threshold_backward transpose tril triu unsqueeze view where zero_ zeros zeros_like _to_copy
-    _unsafe_view unbind lift_fresh _local_scalar_dense""".split()  # noqa: SIM905  one a line would fill two screens
+    """
+    abs alias amax as_strided bitwise_and bitwise_not cat clone constant_pad_nd copy_ detach embedding
+    empty empty_like eq expand fill_ full full_like gather ge gt index_select isfinite le logical_and
+    logical_not lt masked_fill masked_fill_ max maximum min minimum ne neg new_empty new_zeros ones
+    ones_like permute relu repeat_interleave reshape scalar_tensor select select_backward set_ sign
+    slice slice_backward split squeeze stack t threshold_backward transpose tril triu unsqueeze view
+    where zero_ zeros zeros_like _to_copy _unsafe_view unbind lift_fresh _local_scalar_dense
+    """.split()  # noqa: SIM905  one name per line would fill two screens
 )
-"""Operators whose results are copies or choices of their inputs: no rounding happens in them."""
+"""Operators whose results are copies or selections of their inputs: nothing is rounded in them."""
 
 SUMMING = frozenset(
-    """mm addmm bmm baddbmm sum mean convolution convolution_backward native_layer_norm native_layer_norm_backward _softmax
-    _softmax_backward_data _log_softmax _log_softmax_backward_data embedding_dense_backward linalg_vector_norm scatter_add
-    scatter_add_ index_add cumsum var var_mean _fused_rms_norm _fused_rms_norm_backward""".split()  # noqa: SIM905
+    """
+    mm addmm bmm baddbmm sum mean convolution convolution_backward native_layer_norm
+    native_layer_norm_backward _softmax _softmax_backward_data _log_softmax _log_softmax_backward_data
+    embedding_dense_backward linalg_vector_norm scatter_add scatter_add_ index_add cumsum var var_mean
+    _fused_rms_norm _fused_rms_norm_backward
+    """.split()  # noqa: SIM905  one name per line would fill two screens
 )
 """Operators that add many terms."""
 
 ELEMENTARY = frozenset(
-    """exp log tanh tanh_backward erf sigmoid gelu gelu_backward silu silu_backward _softmax _softmax_backward_data _log_softmax
-    _log_softmax_backward_data rsqrt pow""".split()  # noqa: SIM905
+    """
+    exp log tanh tanh_backward erf sigmoid gelu gelu_backward silu silu_backward _softmax
+    _softmax_backward_data _log_softmax _log_softmax_backward_data rsqrt pow
+    """.split()  # noqa: SIM905  one name per line would fill two screens
 )
-"""Functions that libraries approximate, correct to a few units in the last place and not to half of one."""
+"""Functions that libraries approximate: correct to a few units in the last place, not to half of one."""
 
 ELEMENTARY_ROUNDOFFS = 4.0
-"""Two units in the last place: what the CUDA C++ Programming Guide's table of single precision functions gives for exp, tanh and erf."""
+"""The rounding of those functions, in unit roundoffs: two units in the last place.
+
+The CUDA C++ Programming Guide's table of single-precision functions gives these for exp, tanh and erf.
+"""
 
 WIDE = frozenset({"logsumexp"})
-"""What kernels keep in float32 whatever the dtype: attention's row normalizers."""
+"""Operators whose results kernels keep in float32 whatever the dtype: attention's row normalizers."""
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
+"""The unit roundoff of float32."""
+
 INSIDE: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
     "_log_softmax": lambda _result, inputs, *_: (inputs.abs().amax(-1, keepdim=True),),
     "_log_softmax_backward_data": lambda _result, gradient, output, *_: (
@@ -61,16 +75,20 @@ INSIDE: Mapping[str, Callable[..., tuple[Tensor, ...]]] = {
         _partial_rows(gradient, indices, len(result)),
     ),
 }
-"""Operators with intermediate results, and the size of those for each result: they round, whatever is left of them.
+"""Operators that round intermediate results, with the size of those for each result.
 
-Some subtract inside. Some may add term by term, in the dtype itself (XLA on CPU does; torch adds in pairs, in float32).
-gelu is x (1 + erf) / 2, so far left of 0 it is the error of erf times x."""
+Intermediate results are rounded however little of them is left in the result. Some of these operators
+subtract inside. Some may add term by term in the dtype itself (XLA on CPU does; torch adds in pairs, in
+float32). gelu is x (1 + erf) / 2, so far left of 0 its error is the error of erf times x.
+"""
 
 
 def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
-    """The size of the partial sums over `dim` (everything when None): the root of the sum of their squares, the reduced dims left out.
+    """The size of the partial sums over `dim`, or over all dims when it is None.
 
-    Each rounds once and their errors walk at random: N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2.
+    That is the root of the sum of their squares, without the reduced dims. Each partial sum is rounded once,
+    and the errors do a random walk: N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section
+    4.2.
     """
     dims = [dim] if isinstance(dim, int) else list(dim or range(terms.dim()))
     if not dims:
@@ -80,13 +98,17 @@ def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
 
 
 def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
-    """The size of the partial sums of every row that `gradient`'s rows are added to."""
+    """The size of the partial sums of each of `rows` rows, to which the rows of `gradient` are added."""
     chosen = torch.nn.functional.one_hot(indices.flatten(), rows).to(gradient.dtype).unsqueeze(-1)
     return ((chosen * gradient.flatten(0, -2).unsqueeze(1)).cumsum(0) * chosen).square_().sum(0).sqrt_()
 
 
 def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The variance may be had as E[x^2] - E[x]^2, as XLA does: its relative error is (mean / deviation)^2 roundoffs."""
+    """The sizes for layer normalisation's output, mean and reciprocal standard deviation (`scale`).
+
+    The variance may be computed as E[x^2] - E[x]^2, as XLA does. Its relative error is then (mean /
+    deviation)^2 roundoffs.
+    """
     lost = (mean * scale) ** 2
     return output.abs() * lost, torch.zeros_like(mean), scale * lost
 
@@ -96,11 +118,14 @@ FLUSHED = {
     "bfloat16": torch.finfo(torch.bfloat16).tiny,
     "float16": 2.0**-25,
 }
-"""Absolute error of a result near zero: XLA on CPU flushes subnormals of the wide types; half the least subnormal for float16."""
+"""The absolute error of a result near zero, by dtype.
+
+XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is half the least subnormal.
+"""
 
 
 class Perturb(TorchDispatchMode):
-    """One perturbed run. `greatest` is the largest finite magnitude any operator produced."""
+    """One perturbed run. `greatest` is the largest finite magnitude that any operator produced."""
 
     def __init__(self, dtype: DType, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -111,12 +136,12 @@ class Perturb(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: Any,  # noqa: ANN401  an operator overload, which torch gives no public type
+        func: Any,  # noqa: ANN401  an operator overload, which has no public type in torch
         _types: Sequence[type],
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401
-        name = func._schema.name.removeprefix("aten::")  # noqa: SLF001  there is no public way to an operator's name
+        name = func._schema.name.removeprefix("aten::")  # noqa: SLF001  no public name
         if name in SUMMING:
             args = [self._noisy(a) if isinstance(a, Tensor) else a for a in args]
         result = func(*args, **(kwargs or {}))
@@ -124,12 +149,12 @@ class Perturb(TorchDispatchMode):
             result = self._cancelled(result, INSIDE[name](result, *args, **(kwargs or {})))
         if name in EXACT or func.is_view:
             return result
+        in_place = func._schema.is_mutable  # noqa: SLF001
         if isinstance(result, Tensor):
-            return self._round(result, name, in_place=func._schema.is_mutable)  # noqa: SLF001
+            return self._round(result, name, in_place=in_place)
         if isinstance(result, tuple | list):
             return type(result)(
-                self._round(r, name, in_place=func._schema.is_mutable) if isinstance(r, Tensor) else r  # noqa: SLF001
-                for r in result
+                self._round(r, name, in_place=in_place) if isinstance(r, Tensor) else r for r in result
             )
         return result
 
@@ -141,7 +166,7 @@ class Perturb(TorchDispatchMode):
         return result.copy_(noisy) if in_place else noisy
 
     def _roundoffs(self, name: str) -> float:
-        """How far an operator's result is rounded, in roundoffs of the dtype under test."""
+        """How far an operator's result is rounded, in unit roundoffs of the dtype under test."""
         if name in WIDE:
             return min(1.0, WIDE_ROUNDOFF / self._roundoff)
         return ELEMENTARY_ROUNDOFFS if name in ELEMENTARY else 1.0
@@ -149,23 +174,26 @@ class Perturb(TorchDispatchMode):
     def _cancelled(
         self, result: Tensor | tuple[Tensor, ...], sizes: tuple[Tensor, ...]
     ) -> Tensor | tuple[Tensor, ...]:
-        """The results with absolute errors of so many roundoffs."""
+        """The results with absolute errors of up to one unit roundoff of `sizes`."""
         if isinstance(result, Tensor):
             return result + sizes[0] * self._roundoff * self._draw(result)
         return tuple(r + size * self._roundoff * self._draw(r) for r, size in zip(result, sizes, strict=True))
 
     def _draw(self, like: Tensor) -> Tensor:
-        """Numbers drawn evenly from [-1, 1]."""
+        """Numbers drawn uniformly from [-1, 1), in the shape and dtype of `like`."""
         return torch.rand(like.shape, dtype=like.dtype, generator=self._random).mul_(2.0).sub_(1.0)
 
     def _noisy(self, value: Tensor, roundoffs: float = 1.0) -> Tensor:
-        """`value` (1 + u) + v, |u| at most so many roundoffs: vectorised draws for the relative error, and what flushing takes."""
+        """`value` (1 + u) + v, with |u| at most `roundoffs` unit roundoffs and |v| at most what is flushed.
+
+        u is drawn for every element; the draws for v are those for u with the first dim in reverse order.
+        """
         if value.dtype != torch.float64:
             return value
         relative = self._draw(value)
         absolute = relative.flip(0) if value.dim() else relative
         finite = value.nan_to_num(0.0, 0.0, 0.0)  # a mask's infinity stays what it is
-        most = finite.abs()  # flushing takes a value to zero, never beyond: a square stays positive
+        most = finite.abs()  # flushing takes a value to zero and never beyond: a square stays positive
         return (
             value
             + (finite * relative).mul_(roundoffs * self._roundoff)
@@ -175,11 +203,11 @@ class Perturb(TorchDispatchMode):
 
 @contextmanager
 def perturbed(dtype: DType, seed: int) -> Iterator[Perturb]:
-    """Everything inside is computed with the rounding of `dtype`."""
+    """A context in which every operator computes with the simulated rounding of `dtype`."""
     with Perturb(dtype, seed) as mode:
         yield mode
 
 
 def in_range(dtype: DType, greatest: float) -> bool:
-    """Whether a run that produced `greatest` stays well inside what `dtype` can hold."""
+    """Whether a run whose greatest magnitude is `greatest` stays well inside the range of `dtype`."""
     return greatest < torch.finfo(getattr(torch, dtype)).max / 4

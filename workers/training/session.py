@@ -1,7 +1,7 @@
-"""What a backend hands to the training loop: how to place, feed, step and read back, as plain functions.
+"""What a backend gives to the training loop: how to place, feed, step and read back, as plain functions.
 
-A `Session` lives inside one process and speaks for the ranks that process holds: one for DDP and its like, all of them for
-XLA's single-controller SPMD.
+A `Session` lives inside one process and acts for the ranks of that process: one rank for DDP and its like,
+all of them for XLA's single-controller SPMD.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,12 @@ from difftest.judge.outcome import Sharded, Stage, Trace
 from workers.training.operators import Operators
 
 Forward: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
-"""From one part's tensors to its output and its loss."""
+"""From the tensors of one accumulation part to its output and its loss."""
+
+Accumulate: TypeAlias = Callable[
+    [nn.Module, Sequence[Sequence[Tensor]], Forward], tuple[list[Tensor], Tensor]
+]
+"""From the module, the parts' tensors and the forward function to the parts' outputs and the total loss."""
 
 
 def _nothing() -> None: ...
@@ -33,21 +38,28 @@ class Session:
     """One backend, joined and ready.
 
     * `dtype`: the floating type of weights and inputs (the case's; float64 for the oracle).
-    * `place(module) -> module`: a module made on the host becomes what is trained.
-    * `feed(tensor) -> tensor`: a host tensor of the whole (part of the) batch becomes what the placed module takes: this rank's rows, or a
-      global sharded tensor.
-    * `read(tensor, placements) -> Sharded`: the pieces this process holds of a tensor expected at `placements`.
-    * `scale`: the factor on a local loss that the backend's gradient averaging will divide out again.
+    * `place(module) -> module`: turns a module on the host into the one that is trained.
+    * `feed(tensor) -> tensor`: turns a host tensor of the whole batch, or of a whole part of it, into what
+      the placed module takes: this rank's rows, or a global sharded tensor.
+    * `read(tensor, placements) -> Sharded`: the pieces that this process holds of a tensor expected at
+      `placements`.
+    * `scale`: the factor on a local loss that the backend's gradient averaging divides out again.
     * `total(loss) -> loss`: the global loss from this process's (scaled) share.
     * `sync()`: ends a part of the step (materialises lazy tensors).
-    * `clip(parameters, norm)`: scales gradients to at most this global norm.
-    * `after(stage, step, module, optimizer)`: called once gradients or updated parameters stand, before they are read (planted faults
-      use it).
-    * `replay(train, session) -> trace`: how often the loop runs, and what is kept (the oracle measures its noise by running it again).
-    * `operators`: how the backend attends, communicates and moves (`workers.training.operators`).
-    * `quiet(last)`: a context around every backward; `last` is false for all but the last accumulation part.
-    * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once, where a framework has its own
-      way of accumulating or of differentiating; a part is its tensors on the host, `forward` gives a part's output and loss.
+    * `clip(parameters, norm)`: scales gradients so that their global norm is at most `norm`.
+    * `after(stage, step, module, optimizer)`: called when gradients or updated parameters are complete,
+      before they are read (planted faults use it).
+    * `replay(train, session) -> trace`: runs the loop as often as needed and says what is kept (the oracle
+      measures its noise by running it again).
+    * `operators`: how the backend computes attention, communicates and moves tensors
+      (`workers.training.operators`).
+    * `quiet(module, last)`: a context around every backward; `last` is false for all but the last
+      accumulation part.
+    * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once,
+      where a framework has its own way of accumulating or of differentiating. A part is its tensors on the
+      host; `forward` gives a part's output and loss.
+    * `environment`: what the numbers depend on (versions, device), which the trace records.
+    * `events()`: what the run reports beside tensors.
     """
 
     dtype: torch.dtype
@@ -58,7 +70,7 @@ class Session:
     total: Callable[[Tensor], Tensor] = lambda loss: loss
     sync: Callable[[], None] = _nothing
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
-    accumulate: "Callable[[nn.Module, Sequence[Sequence[Tensor]], Forward], tuple[list[Tensor], Tensor]] | None" = None
+    accumulate: Accumulate | None = None
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
     operators: Operators = field(default_factory=Operators)
     environment: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,7 @@
-"""THE training loop, written once: a backend joins, places, feeds and reads, so a difference can only come from it."""
+"""The training loop, written once for all backends.
+
+A backend only joins, places, feeds and reads, so a difference between two backends can only come from them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +22,11 @@ from workers.training.module_traces import Watch
 from workers.training.session import Session
 
 Report: TypeAlias = Callable[[Stage, int], None]
-"""Told each stage as it begins, so that the parent knows where a process that died was."""
+"""Called with each stage and its step as it begins, so that the parent knows where a process died."""
 
 
 def train(case: Case, session: Session, report: Report) -> Trace:
-    """Runs `case` through a joined backend and returns the pieces this process held."""
+    """Trains `case` in a joined session and returns the trace: the pieces that this process held."""
     report(Stage.BUILD, 0)
     module = build(
         case.model,
@@ -52,11 +55,11 @@ class _Run:
     watch: Watch
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
-        """One update from all parts of the step's batch."""
-        seen = self._forward_backward(step)
+        """One update from all parts of the step's batch: its outputs, loss, gradients and parameters."""
+        results = self._forward_backward(step)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
         gradients = {name: p.grad for name, p in parameters(self.module).items() if p.grad is not None}
-        seen |= self._read(Stage.BACKWARD, gradients)
+        results |= self._read(Stage.BACKWARD, gradients)
         self.report(Stage.UPDATE, step)
         if self.case.training.clip_norm is not None:
             self.session.clip(self.module.parameters(), self.case.training.clip_norm)
@@ -64,7 +67,7 @@ class _Run:
         self.optimizer.zero_grad()
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
-        return seen | self._read(
+        return results | self._read(
             Stage.UPDATE, {name: p.detach() for name, p in parameters(self.module).items()}
         )
 
@@ -74,44 +77,45 @@ class _Run:
             self.report(Stage.FORWARD, step)
             hosts = [self._hosts(part) for part in parts]
             outputs, total = self.session.accumulate(self.module, hosts, partial(self._forward, parts[0]))
-            seen = {
+            results = {
                 (Stage.FORWARD, _output(index)): self.session.read(o, self.case.layout.batch)
                 for index, o in enumerate(outputs)
             }
             self.session.sync()
         else:
-            seen, total = self._loop(step, parts)
-        seen[Stage.FORWARD, "loss"] = self.session.read(total.detach(), replicated(self.case.layout.mesh))
-        return seen
+            results, total = self._loop(step, parts)
+        everywhere = replicated(self.case.layout.mesh)
+        results[Stage.FORWARD, "loss"] = self.session.read(total.detach(), everywhere)
+        return results
 
     def _loop(self, step: int, parts: Sequence[Batch]) -> tuple[dict[tuple[Stage, str], Sharded], Tensor]:
-        """Forward and backward of one part after the other; what was seen, and the loss of all."""
-        seen, losses = {}, []
+        """Forward and backward of one part after another: the tensors read, and the total loss."""
+        results, losses = {}, []
         for index, part in enumerate(parts):
             self.report(Stage.FORWARD, step)
             with self.session.quiet(self.module, index == len(parts) - 1):
                 output, loss = self._forward(part, *map(self.session.feed, self._hosts(part)))
-                seen[Stage.FORWARD, _output(index)] = self.session.read(
+                results[Stage.FORWARD, _output(index)] = self.session.read(
                     output.detach(), self.case.layout.batch
                 )
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
                 (loss * self.session.scale).backward()
-            seen |= self.watch.read(
+            results |= self.watch.read(
                 lambda tensor: self.session.read(tensor, self.case.layout.batch), index, self.session.scale
             )
             self.session.sync()
-        return seen, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
+        return results, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def _forward(
         self, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Output and loss; `part` tells how many targets there are in all, and what the extras are."""
+        """Output and loss; `part` has the batch's number of targets and the names of the extras."""
         output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
         return output, loss_of(self.case, output, targets, part.count)
 
     def _hosts(self, part: Batch) -> list[Tensor]:
-        """Inputs, targets and extras on the host, floats in the session's dtype."""
+        """Inputs, targets and extras on the host, floating-point ones in the session's dtype."""
         tensors = map(torch.from_numpy, (part.inputs, part.targets, *part.extras.values()))
         return [tensor.to(self.session.dtype) if tensor.is_floating_point() else tensor for tensor in tensors]
 
@@ -123,12 +127,12 @@ class _Run:
 
 
 def _output(index: int) -> str:
-    """The name of an accumulation part's output."""
+    """The name of the output of an accumulation part."""
     return f"output.{index}" if index else "output"
 
 
 def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The trained parameters by the model's names: wrappers' prefixes removed."""
+    """The trained parameters by the model's names, without wrappers' prefixes."""
     return {
         name.removeprefix("module.").removeprefix("_orig_module."): parameter
         for name, parameter in module.named_parameters()
@@ -150,7 +154,10 @@ def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:
 
 
 def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
-    """The summed loss over `count`, in float32 or wider, from operators that DTensor has rules for (it has none for `mse_loss`)."""
+    """The summed loss divided by `count`, in float32, or float64 where the output is.
+
+    It uses only operators that DTensor has sharding rules for (there is none for `mse_loss`).
+    """
     output = output if output.dtype == torch.float64 else output.float()
     if case.training.loss == "mse":
         return ((output - targets.to(output.dtype)) ** 2).sum() / count
@@ -161,6 +168,6 @@ def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
 
 
 def split(batch: Batch, parts: int) -> list[Batch]:
-    """The accumulation parts of a batch: equal runs of rows."""
+    """The accumulation parts of a batch: consecutive rows, as many in each part."""
     rows = len(batch.inputs) // parts
     return [batch.rows(slice(i * rows, (i + 1) * rows)) for i in range(parts)]
