@@ -1,7 +1,7 @@
 """The commands, one file each: a module whose `command` is a `click.Command` of the same name.
 
-To add a command, add a file here that satisfies `CommandModule`; there is no list to extend. A command imports the packages
-with heavy dependencies inside its function, so that help needs none of them.
+To add a command, add a file here that satisfies `CommandModule`; there is no list to extend. A command
+imports the packages with heavy dependencies inside its function, so that help needs none of them.
 """
 
 from typing import Protocol

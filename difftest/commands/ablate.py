@@ -1,4 +1,4 @@
-"""`difftest ablate`: what a finding depends on, changing one thing at a time, and the module where it first shows."""
+"""`difftest ablate`: what a finding depends on, and the module where it first shows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +21,10 @@ from difftest.judge.outcome import Symptom
 @workers_option
 @json_option
 def command(target: Path, workers: int | None, *, as_json: bool) -> int:
-    """Run a finding's reduced case again, changing one thing at a time; exit status 1 when the unchanged case does not show it.
+    """Run a finding's reduced case again, changing one thing at a time.
 
-    The answers are kept with the finding, for drafts and reports. Run `difftest minimize` first.
+    Exit status 1 when the unchanged case does not show the finding. The answers are kept with it, for drafts
+    and reports. Run `difftest minimize` first.
     """
     what = read_finding(target)
     check_ranks(what.case)

@@ -80,11 +80,14 @@ class Request:
     "--seconds", type=float, default=SECONDS, show_default=True, help="The longest that one run may take."
 )
 @json_option
-def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
-    """Find the versions between which a fault appeared or disappeared; exit status 1 when there is no clear answer.
+def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the decorators declare
+    """Find the versions between which a fault appeared or disappeared.
 
-    A finding is looked for with its reproducer. If it has none, its case is run, with difftest installed in every environment. A script
-    of your own must exit with status 0 where the fault is present and 1 where it is absent.
+    Exit status 1 when there is no clear answer.
+
+    A finding is looked for with its reproducer. If it has none, its case is run, with difftest installed in
+    every environment. A script of your own must exit with status 0 where the fault is present and 1 where it
+    is absent.
     """
     request = Request(**options)
     text, extra = read_script(target)
@@ -108,7 +111,7 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  click hands o
 
 
 def _environments(request: Request, extra: tuple[str, ...]) -> Environments:
-    """The environments of the package's versions, with `extra` requirements; those with extras are kept apart."""
+    """The environments of the package's versions; those with `extra` requirements are kept apart."""
     companions = (*(request.companions or COMPANIONS.get(request.package, ())), *extra)
     root = request.environments / WITH_DIFFTEST if extra else request.environments
     if request.python is None:

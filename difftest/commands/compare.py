@@ -39,7 +39,10 @@ class CompareRequest(Request):
 @fail_on_option
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
-    """Compare recorded runs with the oracle and with one another, and report what diverges; nothing is run."""
+    """Compare recorded runs with the oracle and with one another, and report what diverges.
+
+    Nothing is run.
+    """
     request = CompareRequest(**options)
     with opened(request.out) as output:
         return _compare(request, output)
@@ -60,7 +63,7 @@ def _compare(request: CompareRequest, output: Output) -> int:
 
 
 def _name(bundles: Sequence[Path]) -> str:
-    """The campaign's name: equal for the same folders in any order, different for other folders with the same names."""
+    """The campaign's name, which depends on the folders' full paths and not on their order."""
     folders = sorted(str(bundle.resolve()) for bundle in bundles)
     names = "-".join(Path(folder).name for folder in folders)[:MOST_NAME]
     return f"compare-{names}-{hashlib.sha256(chr(0).join(folders).encode()).hexdigest()[:DIGEST_LENGTH]}"

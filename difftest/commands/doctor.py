@@ -1,4 +1,4 @@
-"""`difftest doctor`: what this machine has, what is missing, and the command that installs it."""
+"""`difftest doctor`: this machine's devices and packages, and how to install what is missing."""
 
 import os
 import platform
@@ -23,31 +23,32 @@ PACKAGES = {
     "torchax": "pip install 'difftest[torchax]', for the second XLA alone",
     "flax": "pip install 'difftest[torchax]', which torchax imports",
 }  # fmt: skip
-"""What the service uses, and how to get it where the core does not bring it."""
+"""What the service uses, and how to install it if it is not a requirement of difftest itself."""
 
 FOR_CHIPS = {"libtpu": "pip install 'difftest[xla,tpu]'"}
-"""What it uses besides where there are TPU chips."""
+"""What it uses in addition on a machine with TPU chips."""
 
 
 @click.command("doctor")
 @json_option
 def command(*, as_json: bool) -> None:
-    """Tell which devices and versions are here, and what is missing."""
+    """Show this machine's devices and package versions, and what is missing."""
     from workers.xla import devices
 
     used = PACKAGES | (FOR_CHIPS if devices.chips() else {})
-    told = {
+    packages = {name: installed.version(name) for name in used}
+    result = {
         "machine": _machine(),
         "devices": _devices(),
-        "packages": {name: installed.version(name) for name in used},
+        "packages": packages,
+        "missing": {name: used[name] for name, version in packages.items() if version is None},
     }
-    told["missing"] = {name: used[name] for name, version in told["packages"].items() if version is None}
     if as_json:
-        print_json(told)
+        print_json(result)
         return
     for group in ("machine", "devices", "packages"):
         click.echo(group)
-        for name, value in told[group].items():
+        for name, value in result[group].items():
             click.echo(f"  {name:<12} {value if value is not None else 'missing: ' + used[name]}")
 
 
@@ -68,7 +69,7 @@ def _devices() -> dict[str, str]:
 
 
 def _chips() -> str:
-    """As the workers see them: chips that they leave alone, for want of libtpu or because the user says so, are no TPU."""
+    """The chips, and whether the workers use them: not without libtpu, nor if the user chose a device."""
     from workers.xla import devices
 
     there, kind = devices.chips(), devices.kind()
@@ -80,9 +81,10 @@ def _chips() -> str:
 
 
 def _gpus() -> list[str]:
-    """What the driver lists; asking torch would take seconds and a CUDA context."""
+    """What the driver lists. Asking torch would take seconds and a CUDA context."""
     program = shutil.which("nvidia-smi")
     if not program:
         return []
-    listed = subprocess.run([program, "-L"], capture_output=True, text=True, check=False)  # noqa: S603  found on the PATH, no input
+    command = [program, "-L"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  from the PATH
     return [line.partition(" (UUID")[0] for line in listed.stdout.splitlines() if line.startswith("GPU ")]

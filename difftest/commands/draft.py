@@ -34,7 +34,8 @@ from difftest.records.finding import Finding
 def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None, *, as_json: bool) -> int:
     """Write an issue for a finding.
 
-    Exit status 1 when the finding is reported already, does not reproduce reliably, or the day's number of drafts is reached.
+    Exit status 1 when the finding is reported already, does not reproduce reliably, or the day's number of
+    drafts is reached.
     """
     from reports.draft import draft
 

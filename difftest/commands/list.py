@@ -1,4 +1,4 @@
-"""`difftest list`: the plug-ins of one kind."""
+"""`difftest list`: the plug-ins of one kind, with what each is for."""
 
 import ast
 from pathlib import Path
@@ -21,7 +21,7 @@ KINDS = {
 @click.argument("kind", type=click.Choice(tuple(KINDS)))
 @json_option
 def command(kind: str, *, as_json: bool) -> None:
-    """List the backends, paths, checks or formats there are, with what each is for."""
+    """List the backends, paths, checks or formats, with what each is for."""
     about = {name: _first_line(plugins.file(KINDS[kind], name)) for name in plugins.names(KINDS[kind])}
     if as_json:
         print_json({kind: about})
@@ -31,5 +31,5 @@ def command(kind: str, *, as_json: bool) -> None:
 
 
 def _first_line(file: Path) -> str:
-    """The first line of a module's docstring, read without importing it: a plug-in may need what is not installed."""
+    """The first line of a module's docstring, read without importing what may need a missing package."""
     return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]

@@ -1,4 +1,4 @@
-"""`difftest minimize`: the simplest case that still shows a finding, and which of its features are necessary."""
+"""`difftest minimize`: the simplest case that still shows a finding, and what of it is necessary."""
 
 from pathlib import Path
 
@@ -41,9 +41,10 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     *,
     as_json: bool,
 ) -> int:
-    """Remove from a case what its fault does not need; exit status 1 when the case does not show the fault.
+    """Remove from a case what its fault does not need.
 
-    The search's results are kept beside the reduced case until it is complete: the same command continues an interrupted search.
+    Exit status 1 when the case does not show the fault. The search's results are kept beside the reduced case
+    until it is complete: the same command continues an interrupted search.
     """
     task = read_task(target, backend, out)
     check_ranks(task.case)

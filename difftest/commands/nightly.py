@@ -1,7 +1,7 @@
-"""`difftest nightly`: earlier findings again, then new cases while there is time, then the new findings again; reports for a scheduler.
+"""`difftest nightly`: earlier findings again, new cases, triage of the new findings, and reports.
 
-The seed is the date, so that anybody can run a night's cases again, and no two nights run the same ones. The same night started twice
-continues.
+A scheduler starts it once a day. The seed is the date, so that anybody can run a night's cases again, and no
+two nights run the same ones. The same night started twice continues.
 """
 
 from datetime import date, datetime
@@ -67,7 +67,7 @@ BUDGET_SECONDS = 3600.0
 @ledger_option
 @fail_on_option
 @json_option
-def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
+def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see decorators
     """Run earlier findings again, run new cases until the budget is spent, triage what is new, and report."""
     seed = seed_of(day or utc_today())
     request = CampaignRequest(seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)

@@ -1,4 +1,7 @@
-"""`difftest record`: one side's runs as a bundle, on a machine that never meets the other's, without Ray or the other framework."""
+"""`difftest record`: one side's runs as a bundle, for a comparison elsewhere.
+
+The machine needs neither Ray nor the other side's framework, and never meets the other side's machine.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,7 +59,7 @@ class Request:
     "--backends",
     type=Backends(),
     required=True,
-    help="The backends to run, all of them in this Python; `@2.9` only names one.",
+    help="The backends to run, all in this Python; a suffix such as @2.9 is only a name.",
 )
 @max_world_size_option
 @click.option(

@@ -1,4 +1,7 @@
-"""`difftest replay`: one case again, in fresh processes; repeatedly and under load to hunt a race, with the rate of every outcome."""
+"""`difftest replay`: one case again, in fresh processes.
+
+Running it many times and under load hunts a race; the rate of every outcome is printed.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -30,9 +33,10 @@ from difftest.commands.service.targets import read_target
 )
 @json_option
 def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, as_json: bool) -> int:
-    """Run a case file, or the case of a finding's folder, again; exit status 1 when it diverges.
+    """Run a case file, or the case of a finding's folder, again.
 
-    With --times, the rate of every outcome is printed. --load makes races more likely.
+    Exit status 1 when it diverges. With --times, the rate of every outcome is printed. --load makes races
+    more likely.
     """
     what = read_target(target)
     check_ranks(what.case)
@@ -57,8 +61,8 @@ def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, a
 
 def _print(summary: dict[str, Any]) -> None:
     for result in summary["results"]:
-        line = f"{result['backend']}: {result['verdict']}  {' '.join(result['fingerprints'])}  {result['reason']}"
-        click.echo(line.rstrip())
+        shown = f"{result['verdict']}  {' '.join(result['fingerprints'])}  {result['reason']}"
+        click.echo(f"{result['backend']}: {shown}".rstrip())
     if summary["times"] > 1:
         for backend, counted in summary["rates"].items():
             for outcome, count in counted.items():

@@ -14,11 +14,11 @@ from difftest.commands.service.output import print_json
     "--format",
     "formats",
     type=Names("reports.formats"),
-    help="Which formats.  [default: parquet,summary,markdown,html]",
+    help="The formats to write.  [default: parquet,summary,markdown,html]",
 )
 @json_option
 def command(directory: Path, formats: tuple[str, ...] | None, *, as_json: bool) -> None:
-    """Write the reports of DIR, the --out of a campaign, anew."""
+    """Write the reports of DIR, the --out of a campaign, again."""
     from reports.write import write
 
     files = [str(file) for file in (write(directory, formats) if formats else write(directory))]

@@ -37,7 +37,10 @@ from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
 def command(
     target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, as_json: bool
 ) -> int:
-    """Write one self-contained script that shows a finding; exit status 1, and no script, when none does."""
+    """Write one self-contained script that shows a finding.
+
+    Exit status 1, and no script, when none shows it.
+    """
     from workers.backends import profile
 
     what = read_finding(target)
@@ -78,7 +81,7 @@ def _result(
 
 
 def _recompiled(what: FindingTarget, python: Path) -> str:
-    """How another XLA compiles the graph that this one crashed on; kept as evidence unless it is inconclusive."""
+    """How another XLA compiles the graph of a crash; kept as evidence unless it is inconclusive."""
     if what.finding.divergence.symptom is not Symptom.CRASH:
         return (
             f"{INCONCLUSIVE}: only the graphs of compiler crashes are recompiled; "

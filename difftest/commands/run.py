@@ -1,4 +1,7 @@
-"""`difftest run`: a campaign from generated cases to reports. The same command continues a campaign, or finds that it is complete."""
+"""`difftest run`: a campaign from generated cases to reports.
+
+The same command continues a campaign, or finds that it is complete.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -64,8 +67,8 @@ from difftest.records import resume
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Generate cases, run them on both sides, compare them, and report what diverges.
 
-    Cases that --out already has from the same campaign are not run again. A campaign is the same if seed, paths, backends, world size,
-    --twice-every and versions are.
+    Cases that --out already has from the same campaign are not run again. A campaign is the same if seed,
+    paths, backends, world size, --twice-every and versions are.
     """
     request = CampaignRequest(**options)
     check_world_size(request.max_world_size)

@@ -1,4 +1,7 @@
-"""`difftest selftest`: the service measured on itself: planted defects it must find, and correct runs on which it must find nothing."""
+"""`difftest selftest`: the service measured on itself.
+
+It must find planted defects, and must find nothing in correct runs.
+"""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,15 +31,19 @@ PROGRESS_EVERY = 10
 """How many cases of the null campaign go by between two lines of progress."""
 
 PLANTED_DEADLINES = 0.5
-"""The deadline of runs with a defect, in usual deadlines: many planted defects hang, and each hang takes until the deadline."""
+"""The deadline of runs with a defect, in usual deadlines: many planted defects hang, and each hang takes
+until the deadline.
+"""
 
 NULL_DEADLINES = 4.0
-"""The deadline of correct runs, in usual deadlines: they never hang, and being slow on a busy machine must not look as if they did."""
+"""The deadline of correct runs, in usual deadlines: they never hang, and being slow on a busy machine must
+not look as if they did.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the command was given. `part` is None for both parts; `defects` are comma-separated, all if empty."""
+    """What the command was given; `part` is None for both, `defects` are comma-separated, empty for all."""
 
     part: Literal["planted", "null"] | None
     cases: int | None
@@ -66,7 +73,10 @@ class Request:
 )
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
-    """Measure detection, blame and false findings; exit status 1 when a rate misses its bar."""
+    """Measure detection, blame and false findings.
+
+    Exit status 1 when a rate misses its bar.
+    """
     request = Request(**options)
     result = _measure(request)
     if request.out:

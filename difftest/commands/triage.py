@@ -58,7 +58,7 @@ def _triage(
     from workers.backends import candidates
 
     triaged = []
-    # A backend that lacks a package fails with its own findings, and not the whole triage: hence none is required.
+    # No backend is required: one that lacks a package must fail its own findings, not the whole triage.
     with on_cluster(candidates(_backends(corpus)), workers=workers, required=()) as cluster:
         campaign = cluster.campaign("triage", corpus)
         for one in triage(campaign, ledger, utc_today(), times, most_ranks=most_ranks()):
@@ -90,7 +90,8 @@ def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry,
     click.echo(f"{len(triaged)} findings: {statuses}")
     for one in passing:
         reason = _reason(one.entry)
-        click.echo(f"passes unexpectedly: {one.finding.fingerprint}, which the ledger knows as {reason}")
+        name = one.finding.fingerprint
+        click.echo(f"passes unexpectedly: {name}, which the ledger knows as {reason}")
     for entry in expired:
         click.echo(f"expired on {entry.expires}: {entry.fingerprint}, {_reason(entry)}")
 

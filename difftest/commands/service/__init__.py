@@ -1,1 +1,4 @@
-"""What commands share: a cluster, storage, environments, and running scripts. Commands parse, call this, and print."""
+"""What commands do, by subject: requests, clusters, storage, targets, scripts and results.
+
+A command's own file parses its options, calls this, and prints.
+"""

@@ -14,7 +14,8 @@ from difftest.records.corpus import SCRIPT
 def read_script(target: Path) -> tuple[str, tuple[str, ...]]:
     """The script to run, and the installer's arguments that it needs in addition.
 
-    `target` is a script, or a finding's folder: its reproducer, or a script that runs its case. `UsageError` for anything else.
+    `target` is a script, or a finding's folder: its reproducer, or a script that runs its case. `UsageError`
+    for anything else.
     """
     if target.is_dir() and not (target / SCRIPT).exists():
         what = read_finding(target)

@@ -1,7 +1,8 @@
-"""A finding's case as a script for another environment: what `difftest bisect` runs when the finding has no reproducer.
+"""A finding's case as a script, which `difftest bisect` runs when the finding has no reproducer.
 
-Unlike a reproducer, the script needs difftest in its environment, and therefore difftest's checkout. Otherwise it is like any script for
-`difftest bisect`: it exits with status 0 when the fault is there and 1 when the case agrees with the oracle.
+Unlike a reproducer, the script needs difftest in its environment, and therefore difftest's checkout.
+Otherwise it is like any script for `difftest bisect`: it exits with status 0 when the fault is there and 1
+when the case agrees with the oracle.
 """
 
 from pathlib import Path
@@ -32,10 +33,13 @@ def script(finding: Finding, case: Case) -> str:
 
 
 def requirement(root: Path = ROOT) -> tuple[str, str]:
-    """The installer's arguments that the script needs in addition; `UsageError` when difftest was not installed from a checkout."""
+    """The installer's additional arguments, which the script needs.
+
+    `UsageError` when difftest was not installed from a checkout.
+    """
     if not (root / "pyproject.toml").is_file():
         msg = (
-            f"{str(root)!r} is not a checkout of difftest, which running a case in another environment needs; "
+            f"{str(root)!r} is not a checkout of difftest, which a case needs to run in another environment; "
             "run `difftest reproducer` and bisect the script that it writes"
         )
         raise UsageError(msg)
@@ -45,7 +49,8 @@ def requirement(root: Path = ROOT) -> tuple[str, str]:
 def run(text: bytes, backend: str, fingerprint: str) -> int:
     """Runs the case in `text` here, beside the oracle, and prints what it shows first.
 
-    Returns the exit status: `SHOWN`, `ABSENT`, or `INCONCLUSIVE` when it shows something else or cannot be run.
+    Returns the exit status: `SHOWN`, `ABSENT`, or `INCONCLUSIVE` when it shows something else or cannot be
+    run.
     """
     from workers.backends import candidates
     from workers.isolate import sandbox

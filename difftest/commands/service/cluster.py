@@ -1,4 +1,4 @@
-"""Where a command's runs are executed: a Ray cluster, its pool of workers, and the backends that run there."""
+"""Where a command's runs are executed: a Ray cluster, its pool of workers, and the backends there."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -54,10 +54,12 @@ def on_cluster(
     required: Iterable[str] | None = None,
     deadline: float | None = None,
 ) -> Iterator[Cluster]:
-    """Joins the Ray cluster at `address`, or starts one on this machine, with as many `workers`, by default its CPUs.
+    """Joins the Ray cluster at `address`, or starts one on this machine if None.
 
-    `required` are the backends whose packages the workers must have: by default the oracle and all `backends`. A run ends after
-    `deadline` seconds, by default the workers' own. `InfrastructureError` when there is no cluster, or a required package is missing.
+    `workers` is the number of runs at a time; None means the cluster's CPUs.
+    `required` are the backends whose packages the workers must have: by default the oracle and all
+    `backends`. A run ends after `deadline` seconds, by default the workers' own. `InfrastructureError` when
+    there is no cluster, or a required package is missing.
     """
     from workers.cluster import dispatch, start
     from workers.deadlines import DEADLINE_SECONDS

@@ -20,10 +20,11 @@ from difftest.records.finding import Finding
 def conclude(
     request: Request, output: Output, tally: Tally, ledger: Ledger, entries: Mapping[str, Any] | None = None
 ) -> int:
-    """Writes the reports, prints the result and returns the exit status. What `ledger` knows counts as not new.
+    """Writes the reports, prints the result and returns the exit status.
 
-    The JSON object has `entries` too. The new findings are announced hereby, and are not new to the next command.
-    `InfrastructureError` when no case could be run, `UsageError` when no backend supports any of them.
+    What `ledger` knows counts as not new. The JSON object has `entries` too. The new findings are announced
+    hereby, and are not new to the next command. `InfrastructureError` when no case could be run, `UsageError`
+    when no backend supports any of them.
     """
     upstream = known_upstream(output.corpus, ledger, tally)
     unknown = _keep_upstream(output.corpus, tally, upstream)
@@ -41,8 +42,8 @@ def conclude(
 def _keep_upstream(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> set[str]:
     """Keeps with each finding its entry's issue; returns the fingerprints of those that count as new.
 
-    A finding whose entry no longer counts is new again. A hang that came back in none of its repetitions is not: a busy machine causes
-    those too.
+    A finding whose entry no longer counts is new again. A hang that came back in none of its repetitions is
+    not: a busy machine causes those too.
     """
     unknown = tally.new.keys() - upstream.keys()
     for name, finding in tally.findings.items():

@@ -1,4 +1,7 @@
-"""What a draft issue quotes besides the finding: its measurement, versions, environment and files; and how many drafts a day allows."""
+"""What a draft issue quotes besides the finding: its measurement, versions, environment and files.
+
+A corpus may have a limited number of drafts a day.
+"""
 
 import subprocess
 import sys
@@ -31,7 +34,7 @@ def limit_reached(folder: Path, most: int) -> str | None:
 
 
 def measurement_of(corpus: Corpus, finding: Finding) -> Measurement | None:
-    """The diverging tensor's measurement in the run that the finding is from; None if nothing was measured."""
+    """The diverging tensor's measurement in the finding's own run; None if nothing was measured."""
     for run in corpus.observations():
         if (
             run.case == finding.case
@@ -44,7 +47,7 @@ def measurement_of(corpus: Corpus, finding: Finding) -> Measurement | None:
 
 
 def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
-    """Versions by package: those that the finding's run reported, and for other packages those that are installed here.
+    """Versions by package: those that the finding's run reported, for other packages those installed here.
 
     The latter need not be what ran, and their names say so.
     """

@@ -1,4 +1,7 @@
-"""Virtual environments with one version of a package each, made once and kept: where `difftest bisect` runs scripts."""
+"""Virtual environments with one version of a package each, in which `difftest bisect` runs scripts.
+
+They are made once and kept.
+"""
 
 import shutil
 import subprocess
@@ -10,7 +13,9 @@ from pathlib import Path
 from difftest.errors import InfrastructureError
 
 COMPANIONS = {"torch_xla": ("torch=={version}", "numpy"), "torch": ("numpy",)}
-"""What a package needs besides its own requirements: torch_xla does not require torch, and works with its own version of it only."""
+"""What a package needs besides its own requirements: torch_xla does not require torch, and works with its own
+version of it only.
+"""
 
 MADE = "made"
 """The file that marks an environment as complete; it holds the environment's requirements."""
@@ -39,7 +44,10 @@ class Environments:
         return [f"{self.package}=={version}", *(each.format(version=version) for each in self.companions)]
 
     def interpreter(self, version: str) -> Path:
-        """The Python of a version's environment, which is made if it is not there; `InfrastructureError` when it cannot be."""
+        """The Python of a version's environment, which is made if it is not there.
+
+        `InfrastructureError` when it cannot be made.
+        """
         folder = self.root.resolve() / f"{self.package}-{version}"
         requirements = "\n".join(self.requirements(version))
         made = folder / MADE
@@ -52,16 +60,21 @@ class Environments:
 
 
 def _installer(folder: Path) -> list[str]:
-    """The start of an install command: uv where there is one, because it stores packages that environments share once; else pip."""
+    """The start of an install command: uv where there is one, else pip.
+
+    uv stores packages that several environments have only once.
+    """
     python = str(folder / "bin" / "python")
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     return [uv, "pip", "install", "-q", "-p", python] if uv else [python, "-m", "pip", "install", "-q"]
 
 
 def _call(command: Sequence[str]) -> None:
-    """Runs a command; `InfrastructureError` when it fails, cannot be started or takes longer than `SECONDS`."""
+    """Runs a command; `InfrastructureError` when it fails, does not start or takes longer than `SECONDS`."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)  # noqa: S603  what the user named
+        done = subprocess.run(  # noqa: S603  what the user named
+            command, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         msg = f"{command[0]}: {error}"
         raise InfrastructureError(msg) from error

@@ -1,4 +1,4 @@
-"""A campaign of generated cases: what defines it, its machine and backends, and the loop over its cases with a progress meter."""
+"""A campaign of generated cases: its definition, its machine and backends, and the loop over its cases."""
 
 import itertools
 import time
@@ -72,7 +72,10 @@ def run_cases(campaign: Campaign, request: CampaignRequest, recorded: Recorded) 
 
 
 def generated_cases(request: CampaignRequest) -> Iterator[tuple[int, Case]]:
-    """The requested cases with their indices, drawn as they are needed, until their number or the budget is reached."""
+    """The requested cases with their indices, until their number or the budget is reached.
+
+    Each is drawn when it is needed.
+    """
     from generators.cases import case_at
 
     end = time.monotonic() + request.budget if request.budget else float("inf")

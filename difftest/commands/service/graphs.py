@@ -1,7 +1,8 @@
-"""Recompiling a graph with another XLA: the StableHLO that torch_xla crashed on, compiled by the jaxlib of any Python.
+"""Recompiling the StableHLO that torch_xla crashed on with another XLA, the jaxlib of any Python.
 
-The graph is only compiled, which is enough to show a crash of the compiler; to show wrong numbers the graph's inputs would be needed.
-GSPMD is requested because torch_xla uses it: JAX's own partitioner, Shardy, would ignore the graph's shardings and show nothing.
+The graph is only compiled, which is enough to show a crash of the compiler; to show wrong numbers the graph's
+inputs would be needed. GSPMD is requested because torch_xla uses it: JAX's own partitioner, Shardy, would
+ignore the graph's shardings and show nothing.
 """
 
 import re
@@ -37,8 +38,9 @@ INCONCLUSIVE = "inconclusive"
 def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
     """Compiles the last graph in the folder `graphs` with the jaxlib of `python`, for `ranks` devices.
 
-    The result begins with `diverges` when the compiler dies with `needle` in its message, and with `agrees` when it compiles.
-    Anything else (no jax there, another interface, another death) begins with `INCONCLUSIVE` and says why.
+    The result begins with `diverges` when the compiler dies with `needle` in its message, and with `agrees`
+    when it compiles. Anything else (no jax there, another interface, another death) begins with
+    `INCONCLUSIVE` and says why.
     """
     saved = sorted(graphs.glob("graph*.stablehlo.txt"))
     if not saved:

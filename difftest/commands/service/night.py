@@ -1,4 +1,4 @@
-"""One night: earlier findings are run again, then new cases while there is time, then the new findings again."""
+"""One night: earlier findings again, then new cases while there is time, then the new findings again."""
 
 import time
 from collections import Counter
@@ -19,7 +19,9 @@ from difftest.records.finding import Finding
 from difftest.records.resume import Recorded
 
 RECHECK_SHARE = 0.5
-"""The largest share of the budget for earlier findings; those that it does not reach are the first of the next night."""
+"""The largest share of the budget for earlier findings; those that it does not reach are the first of the
+next night.
+"""
 
 RECHECKS = 1
 """How often an earlier finding is run again; a new one is run as often as by `difftest triage`."""
@@ -27,7 +29,11 @@ RECHECKS = 1
 
 @dataclass(slots=True, kw_only=True)
 class Night:
-    """The results of a night: earlier findings that were `rechecked`, the number `left`, the new cases, and the new findings' triage."""
+    """The results of a night.
+
+    Of the earlier findings, some were `rechecked` and a number was `left`. `tally` is of the new cases, and
+    the new findings were `triaged`.
+    """
 
     rechecked: list[Triaged] = field(default_factory=list)
     left: int = 0
@@ -86,7 +92,7 @@ def _due(campaign: Campaign) -> list[Finding]:
 
 
 def _runs_here(campaign: Campaign, finding: Finding) -> bool:
-    """Whether the finding's backend is among the night's and supports its case, which is not quarantined and not too large."""
+    """Whether the finding's backend is among the night's and gets its case, which is not too large either."""
     case = campaign.corpus.simplest(finding.fingerprint)
     backend = campaign.backends.get(finding.divergence.backend)
     return backend is not None and case.world_size <= most_ranks() and not backend.unsupported(case)

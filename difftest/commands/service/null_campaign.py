@@ -1,4 +1,7 @@
-"""The null campaign: correct runs held against the oracle and against legal variants of themselves, on which nothing may be found."""
+"""The null campaign: correct runs, on which nothing may be found.
+
+Each is compared with the oracle and with a legal variant of itself.
+"""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -49,9 +52,10 @@ class NullCampaign:
     ledger: Ledger
 
     def check(self, numbered: tuple[int, Case]) -> CaseCheck:
-        """Runs one case on a backend of either side, beside the oracle and one legal variant, and sweeps errors through its tensors.
+        """Runs one case on a backend of either side, beside the oracle and one legal variant.
 
-        The variants take turns with the case's index. Nothing is checked where the oracle fails.
+        Then errors of known sizes are swept through the oracle's tensors.     The variants take turns with
+        the case's index. Nothing is checked where the oracle fails.
         """
         index, case = numbered
         truth, oracle_seconds = self._timed(case, ORACLE)
@@ -77,11 +81,11 @@ class NullCampaign:
     ) -> tuple[Null, ...]:
         today = utc_today()
 
-        def known(divergence: Divergence) -> object:
+        def entry(divergence: Divergence) -> object:
             return self.ledger.entry(divergence.fingerprint, divergence.detail, case, today)
 
         rows = {
-            name: null(case, name, self.backends[name].SIDE, truth, run.plain, run.variants, known)
+            name: null(case, name, self.backends[name].SIDE, truth, run.plain, run.variants, entry)
             for name, run in runs.items()
         }
         return tuple(

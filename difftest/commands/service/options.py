@@ -42,7 +42,7 @@ class Names(click.ParamType[tuple[str, ...]]):
 
 
 class Backends(Names):
-    """A comma-separated list of backends, each with the name of its environment if it has one (`xla_spmd@2.8`)."""
+    """A comma-separated list of backends, each with its environment if it has one (`xla_spmd@2.8`)."""
 
     def __init__(self) -> None:
         super().__init__("workers.backends")
@@ -54,11 +54,19 @@ class Backends(Names):
 
 
 class Duration(click.ParamType[float]):
-    """A time such as 90s, 10m or 2h, in seconds. 0 is refused: a budget of 0 must not mean a budget without end."""
+    """A time such as 90s, 10m or 2h, in seconds.
+
+    0 is refused: a budget of 0 must not mean a budget without end.
+    """
 
     name = "10m"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401  what click hands over
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  what click hands over
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
         """Seconds; wrong usage for anything else."""
         if isinstance(value, float):
             return value

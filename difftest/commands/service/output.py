@@ -17,7 +17,7 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replaces `file` in one step, so that no reader sees half of it; `UsageError` when it cannot be written."""
+    """Replaces `file` in one step, so that no reader sees half of it; `UsageError` when that fails."""
     try:
         replace_file(file, text.encode())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Searching for planted defects: cases that can show one run on a backend that has it, until a campaign finds it."""
+"""Searching for a planted defect: a campaign on a backend that has it, over cases that can show it."""
 
 import tempfile
 import time
@@ -29,7 +29,8 @@ FURTHER_CASES = 3
 def chosen_defects(names: str) -> list[tuple["PlantedFault", str]]:
     """The defects named in the comma-separated `names`, each with every backend that it is planted into.
 
-    If none is named: all that a case can show with this machine's graphics cards. `UsageError` for an unknown name.
+    If none is named: all that a case can show with this machine's graphics cards. `UsageError` for an unknown
+    name.
     """
     from workers.cards import cards
     from workers.faults import all_faults
@@ -48,7 +49,8 @@ def chosen_defects(names: str) -> list[tuple["PlantedFault", str]]:
 class Planting:
     """What all searches for a planted defect share.
 
-    `cases` starts the same `most` cases anew at each call. `execute` runs a case with a defect, `correct` without one.
+    `cases` starts the same `most` cases anew at each call. `execute` runs a case with a defect, `correct`
+    without one.
     """
 
     backends: Mapping[str, "Backend"]
@@ -58,7 +60,10 @@ class Planting:
     correct: Execute
 
     def find(self, planted: tuple["PlantedFault", str]) -> Planted:
-        """Plants a defect into a backend and runs cases until it is found, then `FURTHER_CASES` more for their fingerprints."""
+        """Plants a defect into a backend and runs cases until it is found.
+
+        `FURTHER_CASES` more are run for their fingerprints.
+        """
         defect, name = planted
         blame = f"{self.backends[name].SIDE} {defect.blame}"
         missed = Planted(
@@ -80,7 +85,7 @@ class Planting:
         return replace(result or replace(missed, floors=max(effects, default=None)), hits=tuple(hits))
 
     def _campaign(self, defect: "PlantedFault", name: str) -> Iterator[Progress]:
-        """A campaign with the defect on backend `name` and without it on the other side, in a temporary corpus."""
+        """A campaign with the defect on backend `name` and without it on the other side."""
         from workers.faults import VARIABLE
 
         def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:

@@ -1,4 +1,4 @@
-"""The progress of a campaign, on standard error: a bar on a terminal, one plain line every few seconds elsewhere."""
+"""The progress of a campaign on standard error: a bar on a terminal, a plain line now and then elsewhere."""
 
 import sys
 import time
@@ -50,7 +50,7 @@ class Meter:
         return f"{self._done}{total} cases, {rate:.1f} a minute, {self._findings} new findings{self._left()}"
 
     def _left(self) -> str:
-        """The time until the cases are done or the budget is spent, whichever comes first; empty when there is neither limit."""
+        """The time until the cases are done or the budget is spent; empty if there is neither limit."""
         elapsed = time.monotonic() - self._start
         left = [elapsed * (self._cases / self._done - 1)] if self._cases else []
         left += [self._budget - elapsed] if self._budget else []

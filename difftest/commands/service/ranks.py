@@ -27,6 +27,7 @@ def check_world_size(max_world_size: int) -> None:
 def check_ranks(case: Case) -> Case:
     """`case` itself; `UsageError` when its mesh has more ranks than this machine allows."""
     if case.world_size > most_ranks():
-        msg = f"case {case.id} has a mesh of {case.world_size} ranks; this machine allows at most {most_ranks()}"
+        mesh = f"case {case.id} has a mesh of {case.world_size} ranks"
+        msg = f"{mesh}; this machine allows at most {most_ranks()}"
         raise UsageError(msg)
     return case

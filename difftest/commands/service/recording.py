@@ -1,4 +1,4 @@
-"""Recording a bundle: every run of a campaign is kept before it is compared, and its cases run unsharded as well."""
+"""Recording a bundle: every run of a campaign is kept, and each of its cases runs unsharded as well."""
 
 import tempfile
 import threading
@@ -17,9 +17,10 @@ from difftest.records.corpus import Corpus
 
 
 class Recording:
-    """Runs cases in child processes of this one, at most `workers` at a time in all threads together, and keeps every outcome.
+    """Runs cases in child processes of this one, and keeps every outcome.
 
-    `cases` and `runs` count what was recorded; `trouble` says which runs infrastructure failed.
+    At most `workers` runs go on at a time, in all threads together. `cases` and `runs` count what was
+    recorded; `trouble` says which runs infrastructure failed.
     """
 
     def __init__(self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int) -> None:
@@ -55,7 +56,7 @@ class Recording:
             yield index, case
 
     def _count(self, result: CaseResult) -> None:
-        """Counts a case that ran on the backends which support it, except for the runs that infrastructure failed."""
+        """Counts a case that ran on the backends supporting it, but for runs that infrastructure failed."""
         if result.trouble:
             self.trouble.append(f"case {result.case.id}: {result.trouble}")
         if result.runs:
@@ -80,7 +81,7 @@ class Recording:
         return (backend, traits.SIDE, traits.FRAMEWORK) if traits else (ORACLE, ORACLE, "")
 
     def _run_unsharded(self, done: tuple[Case, str]) -> None:
-        """Runs a case on one device, once on each backend: the blame of another machine's findings needs it."""
+        """Runs a case on one device, once for each backend: the blame of findings needs it."""
         single, backend = done[0].unsharded(), done[1]
         for name in (ORACLE, backend):
             supported = name == ORACLE or not self._backends[name].unsupported(single)

@@ -20,9 +20,10 @@ UNSTEADY_TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What to reduce: `case`, as far as it still shows `fingerprint` on `backend`; if empty, what it shows first.
+    """What to reduce: `case`, as long as it still shows `fingerprint` on `backend`.
 
-    `file` is where the reduced case goes, `in_corpus` whether that is the finding's own reduced case.
+    An empty fingerprint stands for whatever the case shows first. `file` is where the reduced case goes,
+    `in_corpus` whether that is the finding's own reduced case.
     """
 
     case: Case
@@ -44,8 +45,8 @@ class Task:
 def read_task(target: Path, backends: tuple[str, ...], out: Path | None) -> Task:
     """The task that the arguments describe.
 
-    `UsageError` when a case is given without its backend, when several backends are given, and when the result would replace a finding's
-    own reduced case.
+    `UsageError` when a case is given without its backend, when several backends are given, and when the
+    result would replace a finding's own reduced case.
     """
     what = read_target(target)
     chosen = backends or ((what.finding.divergence.backend,) if what.finding else ())
@@ -69,7 +70,7 @@ def read_task(target: Path, backends: tuple[str, ...], out: Path | None) -> Task
 
 
 def _require_free(file: Path) -> None:
-    """`UsageError` if `file` is reserved for a finding's own reduced case, which triage and reproducers use."""
+    """`UsageError` if `file` is for a finding's own reduced case, which triage and reproducers use."""
     if file.name == REDUCED and (file.parent / FINDING).exists():
         msg = (
             f"{str(file)!r} is kept for the finding's own reduction; "

@@ -16,10 +16,11 @@ from difftest.plugins import IN, plain
 
 
 def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) -> Iterator[dict[str, Any]]:
-    """Runs a case `times` times on each backend, in fresh processes on this machine; yields a JSON object for each run.
+    """Runs a case `times` times on each backend, in fresh processes on this machine.
 
-    The backends are `backends`, else the finding's, else all. With `load` busy processes on the machine, deadlines grow with each run's
-    smaller share of it. `UsageError` for a backend that runs in an environment of its own.
+    Yields a JSON object for each run. The backends are `backends`, else the finding's, else all. With `load`
+    busy processes on the machine, deadlines grow with each run's smaller share of it. `UsageError` for a
+    backend that runs in an environment of its own.
     """
     from workers.backends import candidates
     from workers.deadlines import DEADLINE_SECONDS
@@ -29,7 +30,7 @@ def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) 
     names = backends or ((what.finding.divergence.backend,) if what.finding else ())
     if elsewhere := [name for name in names if IN in name]:
         msg = (
-            f"{elsewhere[0]} runs in an environment of its own, and `difftest replay` runs cases in this one; "
+            f"{elsewhere[0]} runs in an environment of its own, but `difftest replay` uses this one; "
             f"give --backends {plain(elsewhere[0])}"
         )
         raise UsageError(msg)
@@ -49,7 +50,10 @@ def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) 
 
 
 def rates(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """By backend, how often each outcome came, the most frequent first: a fingerprint, or the verdict if there is none."""
+    """By backend, how often each outcome came, the most frequent first.
+
+    An outcome is a fingerprint, or the verdict if there is none.
+    """
     counted: dict[str, Counter[str]] = {}
     for result in results:
         outcome = (*result["fingerprints"], result["verdict"])[0]

@@ -1,4 +1,4 @@
-"""Making a reproducer: what one more run of the case shows, and the scripts that are tried until one of them shows it too."""
+"""Making a reproducer: what one more run of the case shows, and scripts until one of them shows it too."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """The script that showed the fault, else the last that did not, None if none was run; and why there is no reproducer.
+    """The result of looking for a reproducer.
 
-    `reason` is None when there is one.
+    `script` showed the fault, else it is the last that did not, and None if none was run. `reason` says why
+    there is no reproducer, and is None when there is one.
     """
 
     reason: str | None
@@ -66,7 +67,7 @@ def observe(finding: Finding, case: Case) -> "Fault | str":
 
 
 def _refusal(finding: Finding, case: Case) -> str | None:
-    """Why there can be no script, as far as that is certain before anything is run; None where there can be one."""
+    """Why there can be no script, if that is certain before anything is run; None where there can be one."""
     from reports.reproducer import reproducer
 
     check = checks.load_all().get(finding.divergence.check)

@@ -1,7 +1,7 @@
 """What a command was given, as typed data: the options that all commands with a campaign share.
 
-The fields have the names of click's parameters, so that a command makes its request of them directly. A command with other options has a
-request of its own in its file.
+The fields have the names of click's parameters, so that a command makes its request of them directly. A
+command with other options has a request of its own in its file.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 class Request:
     """A campaign with reports: where they go, which faults are known, and what makes the exit status 1.
 
-    `out` is a folder or an address (`difftest.commands.service.storage`). `formats` are written in addition to the usual ones. `seed` is
-    None for runs that were not generated here.
+    `out` is a folder or an address (`difftest.commands.service.storage`). `formats` are written in addition
+    to the usual ones. `seed` is None for runs that were not generated here.
     """
 
     out: Path | str
@@ -37,8 +37,8 @@ class Request:
 class CampaignRequest(Request):
     """A campaign of generated cases. `budget` is in seconds; empty `paths` and `backends` mean all of them.
 
-    `workers` and `address` are None for this machine's CPUs, and for a cluster that is started on it. Every `twice_every`th case is run
-    twice, none if 0. `fresh` runs every case again.
+    `workers` and `address` are None for this machine's CPUs, and for a cluster that is started on it. Every
+    `twice_every`th case is run twice, none if 0. `fresh` runs every case again.
     """
 
     seed: int

@@ -21,7 +21,8 @@ MOST_OUTPUT = 20_000
 
 TRACEBACK = "Traceback (most recent call last)"
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
-"""The only variables of this process's environment that a script inherits; it sets any others that it needs."""
+"""The only variables of this process's environment that a script inherits; it sets any others that it needs.
+"""
 
 DRIVER = """
 import runpy, sys
@@ -60,10 +61,12 @@ MOST_FILES, MOST_BYTES = 16, 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptRun:
-    """A script that was run, and what it printed: standard output, followed by standard error where its status was not 0.
+    """A script that was run, and its output.
 
-    `shown`: it ended with status 0, so the fault is there. `absent`: it ended with status 1 by itself, so the fault is not there.
-    Neither holds when Python ended it because of an exception, or when it ended in any other way: that is inconclusive.
+    The output is standard output, followed by standard error where the status was not 0.
+    `shown`: it ended with status 0, so the fault is there. `absent`: it ended with status 1 by itself, so the
+    fault is not there. Neither holds when Python ended it because of an exception, or when it ended in any
+    other way: that is inconclusive.
     """
 
     text: str
@@ -86,9 +89,10 @@ def run_script(text: str, seconds: float = SECONDS, python: str = sys.executable
 
 
 def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str, ...]:
-    """Runs a script on XLA once more, replaces the contents of `folder` by its graphs, and returns the names of their files.
+    """Runs a script on XLA once more, and replaces the contents of `folder` by its graphs.
 
-    How the script ends does not matter. Files over `MOST_BYTES`, and those after the first `MOST_FILES`, are left out.
+    Returns the names of their files. How the script ends does not matter. Files over `MOST_BYTES`, and those
+    after the first `MOST_FILES`, are left out.
     """
     with tempfile.TemporaryDirectory(prefix="difftest-graphs-") as made:
         dump, file = Path(made) / "graphs", Path(made) / "reproducer.py"

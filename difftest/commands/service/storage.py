@@ -1,8 +1,8 @@
-"""Where a campaign writes: a folder that outlives the campaign, or storage with an address such as s3://bucket/runs.
+"""Where a campaign writes: a folder, or storage with an address such as s3://bucket/runs.
 
-For storage, the campaign works in a temporary folder of this machine. The folder is filled from the storage at the start, and copied to
-it every minute and at the end. A campaign that is killed loses at most its last minute. Nothing stops two machines from using one address
-at once: give every campaign an address of its own.
+For storage, the campaign works in a temporary folder of this machine. The folder is filled from the storage
+at the start, and copied to it every minute and at the end. A campaign that is killed loses at most its last
+minute. Nothing stops two machines from using one address at once: give every campaign an address of its own.
 """
 
 import importlib
@@ -22,7 +22,8 @@ from difftest.errors import InfrastructureError, UsageError
 from difftest.records.corpus import Corpus
 
 COPIES = "working_dir_files"
-"""Ray unpacks a job's working directory below a folder of this name, and removes it some time after the job."""
+"""Ray unpacks a job's working directory below a folder of this name, and removes it some time after the job.
+"""
 
 EVERY_SECONDS = 60.0
 """How often changed files are copied to storage."""
@@ -32,7 +33,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command writes: `folder` on this machine; `name` is what the user called it, a folder or an address."""
+    """Where a command writes: `folder` on this machine, which the user called `name`, maybe an address."""
 
     folder: Path
     name: str
@@ -43,7 +44,7 @@ class Output:
         return campaign_corpus(self.folder)
 
     def prepared_corpus(self) -> Corpus:
-        """The corpus, after making sure that all of it can be read and that it can be written; `UsageError` if not."""
+        """The corpus; `UsageError` if a part of it cannot be read, or it cannot be written."""
         corpus = self.corpus
         corpus.prepare()
         corpus.require_readable()
@@ -51,31 +52,36 @@ class Output:
 
 
 class Out(click.ParamType[Path | str]):
-    """A folder, or an address that fsspec supports. A folder inside a Ray job's copy of its working directory is refused."""
+    """A folder, or an address that fsspec supports.
+
+    A folder inside a Ray job's copy of its working directory is refused: it would not outlive the job.
+    """
 
     name = "folder"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:  # noqa: ANN401
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  what click hands over
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Path | str:
         """The folder or the address; wrong usage for a folder that Ray would remove."""
         if _ADDRESS.match(str(value)):
             return str(value)
         out = Path(value)
         if COPIES in (place := Path.cwd() / out).resolve().parts:
             reason = "is inside this Ray job's copy of its working directory, which Ray removes after the job"
-            self.fail(
-                f"{str(place)!r} {reason}; give an absolute path that stays, or an address such as s3://bucket/runs",
-                param,
-                ctx,
-            )
+            allowed = "an absolute path that stays, or an address such as s3://bucket/runs"
+            self.fail(f"{str(place)!r} {reason}; give {allowed}", param, ctx)
         return out
 
 
 @contextmanager
 def opened(out: Path | str) -> Iterator[Output]:
-    """Where to write: the folder `out` itself, or for an address a temporary folder that is copied from and to it.
+    """Where to write: the folder `out`, or for an address a temporary folder that is copied from and to it.
 
-    `UsageError` for an address that cannot be used here, `InfrastructureError` when the storage cannot be read, or cannot be written at
-    the end.
+    `UsageError` for an address that cannot be used here, `InfrastructureError` when the storage cannot be
+    read, or cannot be written at the end.
     """
     if isinstance(out, Path):
         yield Output(out, str(out))

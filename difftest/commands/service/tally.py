@@ -12,11 +12,12 @@ from difftest.records.finding import Finding
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of one command, without the tensors of its runs, which are freed as soon as they are recorded.
+    """The counts of one command. It holds no tensors: a run's are freed as soon as they are recorded.
 
-    `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's. `new` and `recurring` are the
-    findings by fingerprint; `recurring` ones were in the corpus before. `sightings` are by fingerprint the details of the divergences that
-    showed it, with their cases: an unknown fault may have the fingerprint of a known one. `seconds` is wall time.
+    `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's.
+    `new` and `recurring` are the findings by fingerprint; `recurring` ones were in the corpus before.
+    `sightings` are by fingerprint the details of the divergences that showed it, with their cases: an unknown
+    fault may have the fingerprint of a known one. `seconds` is wall time.
     """
 
     cases: int = 0
@@ -58,7 +59,8 @@ class Tally:
 def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
     """The ledger's entries by fingerprint, for the findings that it knows.
 
-    It knows a finding when it has an entry for the finding's own case and for each divergence that this campaign showed of it.
+    It knows a finding when it has an entry for the finding's own case and for each divergence that this
+    campaign showed of it.
     """
     today, entries = utc_today(), dict[str, Entry]()
     for name, finding in tally.findings.items():

@@ -1,4 +1,4 @@
-"""What an argument FINDING, CASE or DIR names: a finding in its corpus, a case, or the corpus of a campaign."""
+"""What an argument FINDING, CASE or DIR names: a finding in its corpus, a case, or a campaign's corpus."""
 
 from dataclasses import dataclass
 from pathlib import Path
