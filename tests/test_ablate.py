@@ -19,10 +19,11 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError
-from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, UNDECIDED, ablate
+from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, ablate
 from difftest.findings.ablations import Baseline, ablations
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.corpus import Corpus
+from difftest.records.evidence import UNDECIDED
 from difftest.records.finding import Finding
 from workers.backends import candidates
 

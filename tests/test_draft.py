@@ -19,7 +19,9 @@ from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Stage, Symptom
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
-from reports.draft.draft import Draft, fenced, refusal, render, tracker, trackers
+from reports.draft.draft import Draft, render, trackers
+from reports.draft.markup import fenced
+from reports.draft.tracker import refusal, tracker
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
 MEASURED = Measurement(
@@ -141,7 +143,7 @@ def test_a_draft_holds_all_that_maintainers_ask_for(name: str) -> None:
         name,
         measurement=MEASURED,
         reproducer="import torch\n",
-        said="expected 1, actual 2\n",
+        output="expected 1, actual 2\n",
         versions=versions,
     )
     wanted = (
@@ -157,7 +159,7 @@ def test_a_draft_holds_all_that_maintainers_ask_for(name: str) -> None:
     )
     evidence = (
         "| agrees | diverges |",
-        "| no telling | agrees |",
+        "| undecided | agrees |",
         "disappears when",
         "jaxlib: 0.7.1",
         "libtpu",
@@ -189,7 +191,7 @@ ABLATIONS = {
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
 def test_a_draft_tells_what_was_changed_and_where_it_first_shows(name: str) -> None:
     text = drafted(a_finding(ablations=ABLATIONS, located=("forward, step 0: module 1 (RMSNorm)",)), name)
-    answers = ("disappears", "stays", "changes", "no telling")
+    answers = ("disappears", "stays", "changes", "undecided")
     assert [line for line in text.splitlines() if line in [f"* {answer} when" for answer in answers]] == [
         f"* {a} when" for a in answers
     ]
@@ -255,7 +257,7 @@ def test_a_draft_names_no_folder_of_the_machine_it_was_made_on(name: str) -> Non
     finding = a_crash(
         log=frame, detail=f"step 0, backward, rank 0: SIGABRT: {frame}", evidence={"then": frame}, blame=frame
     )
-    text = drafted(finding, name, said=frame, reproducer=f'"""{frame}"""\n', versions=(("here", frame),))
+    text = drafted(finding, name, output=frame, reproducer=f'"""{frame}"""\n', versions=(("here", frame),))
     assert "/home" not in text
     assert "site-packages" not in text
     assert text.count('File "torch_xla/torch_xla.py"') == 4, (
@@ -283,7 +285,7 @@ def test_what_the_reduced_case_does_not_share_is_told_to_be_the_original_cases(n
 
 
 def test_measurements_that_were_not_kept_are_told_from_what_no_number_shows() -> None:
-    assert "not kept any more, but for the greatest error: 2.5e+07 noise floors" in drafted(
+    assert "not kept any more, but for the greatest error: 2.5e+07 x the rounding noise" in drafted(
         a_finding(), "pytorch"
     )
     assert "Nothing was measured" in drafted(a_finding(ratio=None), "pytorch")

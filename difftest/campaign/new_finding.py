@@ -76,4 +76,4 @@ def _shows(comparison: Comparison, divergence: Divergence) -> bool:
 
 
 def _word(*, diverges: bool | None) -> str:
-    return "no telling" if diverges is None else "diverges" if diverges else "agrees"
+    return evidence.UNDECIDED if diverges is None else "diverges" if diverges else "agrees"

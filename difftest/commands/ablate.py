@@ -11,9 +11,10 @@ from difftest.commands.service.options import json_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_ranks
 from difftest.commands.service.targets import FindingTarget, read_finding
-from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, UNDECIDED, ablate
+from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, ablate
 from difftest.findings.localise import locate
 from difftest.judge.outcome import Symptom
+from difftest.records import evidence
 
 
 @click.command("ablate")
@@ -58,9 +59,9 @@ def _print(what: FindingTarget, answers: Mapping[str, str] | None, located: tupl
         click.echo(f"{what.finding.fingerprint}: case {what.case.id} does not show it now", err=True)
         return
     click.echo(f"{what.finding.fingerprint}: case {what.case.id}")
-    for kind in (DISAPPEARS, STAYS, CHANGES, UNDECIDED):
+    for kind in (DISAPPEARS, STAYS, CHANGES, evidence.UNDECIDED):
         for name, answer in answers.items():
             if answer.startswith(kind):
-                click.echo(f"  {kind} when {name}{answer.removeprefix(kind)}")
+                click.echo(f"  {evidence.answer(kind)} when {name}{answer.removeprefix(kind)}")
     for line in located:
         click.echo(f"  {line}")

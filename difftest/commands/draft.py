@@ -37,13 +37,15 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
     Exit status 1 when the finding is reported already, does not reproduce reliably, or the day's number of
     drafts is reached.
     """
-    from reports.draft import draft
+    from reports.draft.draft import trackers
+    from reports.draft.tracker import refusal
+    from reports.draft.tracker import tracker as tracker_of
 
     what = read_finding(target)
     if tracker is not None:
-        _require(tracker, draft.trackers())
-    chosen = tracker or draft.tracker(what.finding)
-    reason = draft.refusal(what.finding) or drafting.limit_reached(what.folder, most_a_day)
+        _require(tracker, trackers())
+    chosen = tracker or tracker_of(what.finding)
+    reason = refusal(what.finding) or drafting.limit_reached(what.folder, most_a_day)
     file = out or what.folder / DRAFT
     if reason is None:
         write_text(file, _text(what, chosen))
@@ -59,7 +61,7 @@ def _text(what: FindingTarget, tracker: str) -> str:
         case=what.case,
         measurement=drafting.measurement_of(what.corpus, what.finding),
         reproducer=_read(what.folder / SCRIPT),
-        said=_read(what.folder / OUTPUT),
+        output=_read(what.folder / OUTPUT),
         versions=drafting.versions(what.finding, what.case),
         collected=drafting.collect_env(),
         artifacts=drafting.artifacts(what.folder),

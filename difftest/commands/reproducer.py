@@ -14,6 +14,7 @@ from difftest.commands.service.scripts import keep_graphs
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
+from difftest.records.evidence import REPLAYED
 
 
 @click.command("reproducer")
@@ -87,7 +88,6 @@ def _recompiled(what: FindingTarget, python: Path) -> str:
             f"{INCONCLUSIVE}: only the graphs of compiler crashes are recompiled; "
             "wrong numbers would need the graph's inputs"
         )
-    from reports.draft.draft import REPLAYED
     from reports.reproducer.reproducer import needle
 
     message = what.finding.divergence.detail.partition(": ")[2].partition(": ")[2]

@@ -16,9 +16,10 @@ from difftest.errors import InfrastructureError
 from difftest.findings.ablations import Ablation, Baseline, ablations
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
+from difftest.records.evidence import UNDECIDED
 from difftest.records.finding import Finding
 
-STAYS, DISAPPEARS, CHANGES, UNDECIDED = "stays", "disappears", "changes", "no telling"
+STAYS, DISAPPEARS, CHANGES = "stays", "disappears", "changes"
 BENIGN = "a known benign cause"
 UNSTEADY_TRIES = 3
 """How often an ablation runs before a finding that comes and goes counts as disappeared."""

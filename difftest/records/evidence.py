@@ -3,8 +3,11 @@
 The stored names are part of the file's format and stay as they are; `label` gives the words for people.
 """
 
+UNDECIDED = "no telling"
+"""How files say that a question could not be decided; an ablation's answer may continue with the reason."""
+
 SINGLE = "single"
-"""Whether the backend also diverges on one device: `agrees`, `diverges` or `no telling`."""
+"""Whether the backend also diverges on one device: `agrees`, `diverges` or `UNDECIDED`."""
 
 OTHER = "other"
 """The same for the other side at the case's layout."""
@@ -39,6 +42,11 @@ _LABELS = {
     WRONG_SIBLINGS: "also wrong on",
     REPLAYED: "replayed on another XLA",
 }
+
+
+def answer(text: str) -> str:
+    """A stored answer as reports show it: `undecided` for `UNDECIDED`, other text as it is."""
+    return f"undecided{text.removeprefix(UNDECIDED)}" if text.startswith(UNDECIDED) else text
 
 
 def label(name: str) -> str:

@@ -1,0 +1,55 @@
+"""Which tracker a finding belongs to, and whether it may be drafted at all."""
+
+import re
+
+from difftest.findings.triage import STABLE_LEAST, Status, steady
+from difftest.judge.blame import beneath
+from difftest.judge.outcome import Symptom
+from difftest.records.evidence import REPLAYED
+from difftest.records.finding import Finding
+
+COMPILER = re.compile(r"\bF(?:\d{4} [^\]\n]*)? external/xla/")
+"""The line with which XLA's own sources end a process.
+
+torch_xla writes `<time>: F external/...`, glog `F0000 <time> ...`. Warnings (`W external/xla/...`) are in the logs of other crashes
+too.
+"""
+
+
+def tracker(finding: Finding) -> str:
+    """The tracker of whoever is at fault by the evidence: `pytorch`, `xla` or `openxla`.
+
+    The compiler (`openxla`) is at fault where the process died inside of it, where its HLO is wrong without torch_xla too, or where
+    another framework shows the same fault.
+    """
+    divergence = finding.divergence
+    if divergence.side == "torch":
+        return "pytorch"
+    texts = (divergence.detail, divergence.log)
+    dies = divergence.symptom is Symptom.CRASH and any(COMPILER.search(text) for text in texts)
+    persists = finding.evidence.get(REPLAYED, "").startswith("diverges")
+    return "openxla" if dies or persists or beneath(finding.evidence) else "xla"
+
+
+def refusal(finding: Finding) -> str | None:
+    """Why a finding must not be drafted, or None.
+
+    Maintainers should neither look for what comes and goes nor get a report twice. A fault that the ledger knows only by a script
+    has not been reported yet.
+    """
+    if finding.upstream.startswith(("https://", "http://")):
+        return f"it is reported already: {finding.upstream}"
+    back, times = repeats(finding)
+    if not times:
+        return "it was never repeated in fresh processes"
+    if not steady(finding):
+        unstable = f"it is unstable: reproduced {back} of {times}"
+        return f"{unstable}; a draft needs a share of at least {STABLE_LEAST:.2g}"
+    if finding.status not in {"", Status.REPRODUCED}:
+        return f"the last triage found it {finding.status}; a draft needs {Status.REPRODUCED}"
+    return None
+
+
+def repeats(finding: Finding) -> tuple[int, int]:
+    """In how many of how many runs a finding came back: in its last triage, else when it was new."""
+    return finding.returned if finding.returned[1] else finding.stable
