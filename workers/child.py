@@ -31,14 +31,16 @@ from workers.training.train import train
 
 LOOPBACK = "lo"
 THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
-"""The environment variables of two legal variants of a run: an operator's threads, and whether oneDNN's
-kernels are used."""
+"""The environment variables of two legal variants of a run.
+
+They set the threads of an operator, and whether oneDNN's kernels are used.
+"""
 
 VERSIONS = installed.versions(*installed.COMPUTING) | {"torch": str(torch.__version__)}
-"""The versions that the ranks run with. The zygote looks them up once, so that a later installation does not
-change them.
+"""The versions of what the ranks run with.
 
-torch's own version replaces the package's, because it says for which CUDA torch was built.
+The zygote looks them up once, so that a later installation does not change them. torch's own version replaces
+the package's, because it says for which CUDA torch was built.
 """
 
 

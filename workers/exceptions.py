@@ -22,8 +22,10 @@ OURS = Path(__file__).parent
 
 MESSAGE_CHARACTERS = 4000
 LOG_CHARACTERS = 2**16
-"""How much of a failure's first line and of its traceback is kept: frameworks may put a whole tensor into a
-message."""
+"""How much of a failure's first line and of its traceback is kept.
+
+Frameworks may put a whole tensor into a message.
+"""
 
 MACHINE_ERRORS = (
     errno.ENOSPC,
@@ -43,13 +45,17 @@ BROKEN = re.compile(
     r"ECC error|busy or unavailable|driver version is insufficient|no kernel image is available"
     r"|TPU is already in use|Device or resource busy|No space left on device"
 )
-"""What is reported where a GPU is broken, in exclusive use by another process, or not supported by this
-torch, where another process has the TPU, and where the disk or the memory that NCCL's ranks share is full; no
-framework's fault."""
+"""What is reported where the machine is broken or in use by another process; no framework's fault.
+
+A GPU is broken, in exclusive use by another process, or not supported by this torch; another process has the
+TPU; the disk or the memory that NCCL's ranks share is full.
+"""
 
 ASYNCHRONOUS = "CUDA error"
-"""How a kernel's error begins. It shows at whatever call comes next, so the place of that call says nothing
-about it."""
+"""How a kernel's error begins.
+
+It shows at whatever call comes next, so the place of that call says nothing about it.
+"""
 
 CAPABILITY_TYPES = (NotImplementedError,)
 CAPABILITY_WORDS = (

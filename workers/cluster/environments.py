@@ -49,8 +49,10 @@ CHOOSING = ("PJRT_DEVICE", SHARE_VARIABLE)
 """Environment variables by which a user chooses devices."""
 
 ACCELERATORS = {"GPU": "torch*", "TPU": "xla_*"}
-"""Ray's accelerator resources, each with the backends that use it. torchax runs where torch runs, on a
-GPU."""
+"""Ray's accelerator resources, each with the backends that use it.
+
+torchax runs where torch runs, on a GPU.
+"""
 
 EXCLUSIVE = "TPU"
 """The accelerator that only one process can use; several processes can share a GPU."""

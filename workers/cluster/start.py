@@ -23,7 +23,9 @@ fault that way, one of them with `OpenTelemetryMetricExporter::Export` in its co
 
 LOCAL_ONLY = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
 """Makes Ray use the loopback address for its node, as it does on systems where it supports no clusters.
-Otherwise it"""
+
+Otherwise it listens on every interface.
+"""
 
 
 @contextmanager

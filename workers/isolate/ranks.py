@@ -20,8 +20,10 @@ FRAMES_SECONDS = 0.5
 """How long ranks that hang have to write their frames."""
 
 GRACE_SECONDS = 3.0
-"""How long the other ranks may continue once one has failed: enough to fail by themselves, not to wait out a
-collective."""
+"""How long the other ranks may continue once one has failed.
+
+Enough to fail by themselves, not to wait out a collective.
+"""
 
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """No framework ends itself by these: the kernel did for lack of memory, or a scheduler or a person did."""
