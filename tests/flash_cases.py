@@ -1,5 +1,7 @@
 """Cases of flash attention, and whether a run of one agrees with the oracle's."""
 
+from typing import Any
+
 from real_runs import greatest_relative_error
 from samples import a_case
 
@@ -22,10 +24,10 @@ def flash(
     rows: int = 2,
     dtype: DType = "float32",
     training: Training | None = None,
-    **layer: object,
+    **layer: Any,  # noqa: ANN401  fields of the attention
 ) -> Case:
     """A block of attention between two Linear layers, the batch cut over `dp`, the heads over `tp`."""
-    sizes = {"width": 4, "heads": 2, "head_dim": 8, "length": 128, **layer}
+    sizes: dict[str, Any] = {"width": 4, "heads": 2, "head_dim": 8, "length": 128, **layer}
     attention = FlashAttention(**{"keys": sizes["length"], **sizes})
     layers = (Linear(inputs=3, outputs=4), Residual(layers=(attention,)), Linear(inputs=4, outputs=3))
     mesh = axes or (("dp", 2),)

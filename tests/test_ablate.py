@@ -20,7 +20,7 @@ from difftest.cases.options import Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, ablate
-from difftest.findings.ablations import Baseline, ablations
+from difftest.findings.ablations import Ablation, Baseline, ablations
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.corpus import Corpus
 from difftest.records.evidence import UNDECIDED
@@ -33,7 +33,7 @@ FRAMEWORKS = {"xla": "torch_xla", "torch": "torch"}
 ON_TORCH_XLA = backend("xla", framework="torch_xla")
 
 
-def asked(case: Case, side: str, **rest: object) -> dict[str, object]:
+def asked(case: Case, side: str, **rest: object) -> dict[str, Ablation]:
     on = {
         "backend": f"{side}_one",
         "side": side,

@@ -225,9 +225,7 @@ values = st.recursive(
 @settings(max_examples=100)
 def test_any_json_is_a_case_a_finding_or_an_observation_or_refused(data: st.DataObject) -> None:
     """Any value at all, or a real one with any part of it replaced by any value."""
-    of, kind = data.draw(
-        st.sampled_from(((CASES[1].to_json(), Case), (SAMPLE.to_json(), Finding), (b"{}", Observation)))
-    )
+    of, kind, parse = data.draw(st.sampled_from(PARSERS))
     whole = json.loads(of)
     if isinstance(whole, dict) and whole and data.draw(st.booleans()):
         whole[data.draw(st.sampled_from(sorted(whole)))] = data.draw(values)
@@ -235,7 +233,7 @@ def test_any_json_is_a_case_a_finding_or_an_observation_or_refused(data: st.Data
         whole = data.draw(values)
     text = json.dumps(whole).encode()
     try:
-        read = read_observation(text, "here") if kind is Observation else kind.from_json(text)
+        read = parse(text)
     except UsageError:
         return
     assert isinstance(read, kind)
@@ -254,6 +252,13 @@ SAMPLE = finding_of(
     case="0" * 12,
 )
 
+
+PARSERS: tuple[tuple[bytes, type, Callable[[bytes], object]], ...] = (
+    (CASES[1].to_json(), Case, Case.from_json),
+    (SAMPLE.to_json(), Finding, Finding.from_json),
+    (b"{}", Observation, lambda text: read_observation(text, "here")),
+)
+"""What is read from JSON: a valid example, its type and its parser."""
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "case.json": ("MOST_CASE_BYTES", read_case),

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,9 +31,9 @@ LETTERS = {"s": (3, 0, 3), "a": (0, 3, 3), "u": (1, 2, 3), "-": (0, 0, 0)}
 """Shown, absent, unreliable, nothing to ask: how many runs showed it, showed it absent, were made."""
 
 
-def answering(answers: str) -> tuple[list[str], list[str], object]:
+def answering(answers: str) -> tuple[list[str], list[str], Callable[[str], VersionResult]]:
     """Versions named by their place, the list of those that were asked, and who answers."""
-    versions, asked = [str(place) for place in range(len(answers))], []
+    versions, asked = [str(place) for place in range(len(answers))], list[str]()
 
     def ask(version: str) -> VersionResult:
         asked.append(version)
@@ -109,11 +110,14 @@ def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:
 def test_an_environment_is_made_once_and_again_when_it_was_not_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = []
-    monkeypatch.setattr(
-        "difftest.commands.service.environments._call",
-        lambda command: calls.append(command) or pretend(tmp_path, command),
-    )
+    calls = list[list[str]]()
+
+    def pretend(command: list[str]) -> None:
+        calls.append(command)
+        if "venv" in command:
+            (tmp_path / Path(command[-1]).name).mkdir()
+
+    monkeypatch.setattr("difftest.commands.service.environments._call", pretend)
     made = Environments(root=tmp_path, package="torch_xla", companions=("torch=={version}", "numpy"))
     for _ in range(2):
         assert made.interpreter("2.8.0") == tmp_path / "torch_xla-2.8.0" / "bin" / "python"
@@ -122,11 +126,6 @@ def test_an_environment_is_made_once_and_again_when_it_was_not_finished(
     (tmp_path / "torch_xla-2.8.0" / MADE).unlink()
     made.interpreter("2.8.0")
     assert len(calls) == 4
-
-
-def pretend(root: Path, command: list[str]) -> None:
-    if "venv" in command:
-        (root / Path(command[-1]).name).mkdir()
 
 
 def test_an_environment_that_cannot_be_made_is_a_version_that_tells_nothing(tmp_path: Path) -> None:

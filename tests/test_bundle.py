@@ -19,7 +19,7 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.commands import compare
 from difftest.errors import InfrastructureError, UsageError
-from difftest.judge.outcome import Outcome, Trace
+from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.records.bundle import Joined, Recorder
 from difftest.records.corpus import Corpus
 
@@ -255,5 +255,7 @@ def test_damaged_bundles_are_an_error_in_words_or_a_valid_reading(
         joined = Joined([root], "oracle")
         outcomes = [joined.execute(case, "spmd", {}) for _, case in joined.cases]
     except (UsageError, InfrastructureError) as error:
-        outcomes = [str(error)]
-    assert all(outcomes)
+        refusal = str(error)
+        assert refusal
+    else:
+        assert all(isinstance(outcome, Trace | Failure) for outcome in outcomes)

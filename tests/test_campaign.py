@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -363,14 +364,15 @@ def test_results_come_in_the_order_of_their_indices_whatever_their_timing(tmp_pa
 def test_cases_are_drawn_as_they_are_needed(tmp_path: Path) -> None:
     drawn = []
 
-    def cases() -> object:
+    def cases() -> Iterator[tuple[int, Case]]:
         for index in range(20):
             drawn.append(index)
             yield index, tensor_parallel_case(seed=index)
 
-    progress = run(a_campaign(tmp_path, Machine(), workers=2), cases())  # type: ignore[arg-type]
+    progress = run(a_campaign(tmp_path, Machine(), workers=2), cases())
     next(progress)
     assert len(drawn) <= 4
+    assert isinstance(progress, Generator)
     progress.close()
 
 

@@ -15,6 +15,7 @@ from difftest.judge.outcome import Stage, Symptom
 from generators.cases import case_at
 from workers import cards
 from workers.backends import torchax
+from workers.xla import devices
 
 torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -70,8 +71,8 @@ def test_jax_takes_the_chips_where_there_is_one_a_rank(
     monkeypatch: pytest.MonkeyPatch, kind: str, chips: int, platform: str
 ) -> None:
     monkeypatch.setattr(torchax, "cards", lambda: 0)
-    monkeypatch.setattr(torchax.devices, "kind", lambda: kind)
-    monkeypatch.setattr(torchax.devices, "chips", lambda: chips)
+    monkeypatch.setattr(devices, "kind", lambda: kind)
+    monkeypatch.setattr(devices, "chips", lambda: chips)
     assert torchax.environment(a_case(mesh=(("dp", 2),), batch=(Shard(0),)))[cards.PLATFORMS] == platform
 
 
@@ -163,8 +164,8 @@ def test_a_card_is_others_where_they_hold_most_of_it(
 
     monkeypatch.setenv(cards.PLATFORMS, platform)
     monkeypatch.setitem(sys.modules, "jax", jax_that_held(held))
-    monkeypatch.setattr(exceptions.torch.cuda, "is_initialized", lambda: False)
-    monkeypatch.setattr(exceptions.torch.cuda, "mem_get_info", memory)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: False)
+    monkeypatch.setattr("torch.cuda.mem_get_info", memory)
     assert exceptions._others_hold_the_gpu() == others  # noqa: SLF001
 
 
@@ -173,7 +174,7 @@ def test_a_card_is_others_where_they_hold_most_of_it(
 def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from workers.torch import collectives  # noqa: PLC0415
 
-    monkeypatch.setattr(collectives.distributed, "get_backend", lambda _group: "gloo")
+    monkeypatch.setattr("torch.distributed.get_backend", lambda _group: "gloo")
     on_a_card, spec = (
         SimpleNamespace(is_cuda=True),
         Collective(operation="permute", mesh=(2,), axis=0, width=4),

@@ -1,8 +1,8 @@
 """Every check finds what is planted for it, and passes over what is benign."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -41,11 +41,11 @@ from difftest.judge.outcome import PARTLY_DETERMINISTIC, Outcome, Sharded, Stage
 CASE = tensor_parallel_case()
 COPIES = a_case(mesh=(("dp", 4),))
 WEIGHT = (Stage.UPDATE, "0.weight")
-Check: TypeAlias = Callable[..., object]
+Check: TypeAlias = Callable[..., Iterable[Divergence]]
 
 
 def said(check: Check, actual: Outcome, case: Case = CASE) -> list[Divergence]:
-    return list(check(measure_run(case, "xla_spmd", "xla", oracle(case), actual)))  # type: ignore[call-overload]
+    return list(check(measure_run(case, "xla_spmd", "xla", oracle(case), actual)))
 
 
 def test_a_check_is_a_file_with_an_order_and_a_function() -> None:
@@ -120,10 +120,9 @@ def test_finite_passes_over_large_numbers() -> None:
     assert said(finite.check, candidate(CASE, lambda _step, _key, value: value * 1e37)) == []
 
 
-def changed(**changes: object) -> Trace:
-    return with_tensor(
-        candidate(CASE), 0, WEIGHT, dataclasses.replace(candidate(CASE).steps[0][WEIGHT], **changes)
-    )
+def changed(**changes: Any) -> Trace:  # noqa: ANN401  fields of a tensor
+    tensor = dataclasses.replace(candidate(CASE).steps[0][WEIGHT], **changes)
+    return with_tensor(candidate(CASE), 0, WEIGHT, tensor)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What identifies a divergence, and findings as JSON."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -52,7 +53,7 @@ def test_a_fingerprint_does_not_depend_on_place_words_or_numbers(
         {"symptom": Symptom.NONFINITE},
     ],
 )
-def test_a_mismatch_is_told_apart_by_path_backend_check_stage_and_symptom(changes: dict[str, str]) -> None:
+def test_a_mismatch_is_told_apart_by_path_backend_check_stage_and_symptom(changes: dict[str, Any]) -> None:
     assert msgspec.structs.replace(MISMATCH, **changes).fingerprint != MISMATCH.fingerprint
 
 
@@ -143,7 +144,7 @@ def test_taking_numbers_out_takes_all_out_and_never_fails(text: str) -> None:
 @pytest.mark.parametrize(
     "changes", [{"kind": "SIGSEGV"}, {"message": "another word"}, {"frame": "/opt/torch/api.py:join"}]
 )
-def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, str]) -> None:
+def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, Any]) -> None:
     assert identity(a_failure(**changes)) != identity(a_failure())
 
 
@@ -157,7 +158,7 @@ def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, st
         {"step": 9},
     ],
 )
-def test_failures_are_one_whatever_their_folder_rank_log_or_step(changes: dict[str, object]) -> None:
+def test_failures_are_one_whatever_their_folder_rank_log_or_step(changes: dict[str, Any]) -> None:
     assert identity(a_failure(**changes)) == identity(a_failure())
 
 

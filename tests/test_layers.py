@@ -1,5 +1,7 @@
 """Layers that speak of kernels, masks, meshes and placements: what they own, and what is refused."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from samples import a_case
@@ -20,7 +22,7 @@ FLASH = FlashAttention(width=16, heads=2, head_dim=128, length=256, keys=128, bi
 MESH = Mesh((("dp_replicate", 2), ("dp_shard", 2)))
 
 
-def with_layers(*layers: Layer, rows: int = 8, **options: object) -> Case:
+def with_layers(*layers: Layer, rows: int = 8, **options: Any) -> Case:  # noqa: ANN401  options of a case
     model = Model(
         layers=layers, sequence=256 if any(isinstance(layer, FlashAttention) for layer in layers) else 0
     )
@@ -109,9 +111,9 @@ def test_a_layer_that_speaks_of_another_mesh_is_refused(layer: Layer, rows: int,
         (Collective(operation="permute", width=4, mesh=(2,), axis=1), r"axis 1 of a mesh \(2,\)"),
     ],
 )
-def test_a_collective_that_cannot_be_is_refused(layer: Layer, message: str) -> None:
+def test_a_collective_that_cannot_be_is_refused(layer: Collective, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Model(layers=(layer, Linear(inputs=layer.width, outputs=3)))  # type: ignore[union-attr]
+        Model(layers=(layer, Linear(inputs=layer.width, outputs=3)))
 
 
 def test_a_dropout_mask_comes_from_the_host_keeps_the_mean_and_changes_every_step() -> None:

@@ -2,8 +2,8 @@
 
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,5 +46,5 @@ def test_output_is_counted_over_all_files_and_the_largest_is_named(tmp_path: Pat
 
 def test_a_machine_without_room_is_strained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.full_disk(tmp_path) is None
-    monkeypatch.setattr("shutil.disk_usage", lambda _: namedtuple("Usage", "free")(free=4096))  # noqa: PYI024
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4096))
     assert limits.full_disk(tmp_path) == f"the disk of {tmp_path.parent} is full: 4096 bytes are left"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from machines import backend
-from samples import DEEP, NOISE, a_case, a_failure
+from samples import DEEP, NOISE, Floats, a_case, a_failure
 from samples import candidate as right
 from samples import oracle as truth
 
@@ -18,6 +18,7 @@ from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.attention import Attention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
+from difftest.cases.layout import Placements
 from difftest.findings.localise import MODULE, VARIABLE, called, first_beyond, locate
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Outcome, Sharded, Stage, Trace
@@ -46,9 +47,9 @@ def traced(trace: Trace, case: Case, wrong: Mapping[tuple[Stage, str], float], n
     )
 
 
-def _sharded(whole: np.ndarray, placements: tuple[object, ...], ranks: int) -> Sharded:  # type: ignore[type-arg]
+def _sharded(whole: Floats, placements: Placements, ranks: int) -> Sharded:
     pieces = dict(enumerate(np.split(whole, ranks)))
-    return Sharded(shape=whole.shape, dtype="float32", placements=placements, pieces=pieces)  # type: ignore[arg-type]
+    return Sharded(shape=whole.shape, dtype="float32", placements=placements, pieces=pieces)
 
 
 def said(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:

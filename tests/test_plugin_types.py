@@ -74,7 +74,7 @@ def assignments(package: str, protocol: str, name: str, module: str) -> Iterator
 
 def errors(*files: Path) -> list[str]:
     """The lines of mypy that name an error in `files` or in what they import."""
-    command = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", *files]
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *map(str, files)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if " error: " in line]

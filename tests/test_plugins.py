@@ -1,6 +1,7 @@
 """Plug-ins are found by their file, and unknown names are told what there is."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ CHECKS = "difftest.judge.checks"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A package of two plug-ins, one of which breaks when it is imported, and a module that is none."""
     package = tmp_path / "planted_formats"
     package.mkdir()

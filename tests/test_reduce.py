@@ -3,13 +3,14 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from samples import a_case, tensor_parallel_case
 
-from difftest.cases.case import Case, Data, Training
+from difftest.cases.case import Case, Data, Training, uneven_cuts
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layers.activation import Activation
@@ -28,7 +29,7 @@ from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Replication, Start
 from difftest.errors import InfrastructureError, UsageError
 from difftest.reduce.journal import Journal
-from difftest.reduce.measure import measure, uneven_cuts
+from difftest.reduce.measure import measure
 from difftest.reduce.placed import edited, put_together, taken_apart
 from difftest.reduce.search import BUDGET, Reduced, reduce
 from difftest.reduce.simplifications import simplifications
@@ -56,7 +57,7 @@ BUSY = Training(
 CUT = (Replicate(), Shard(0))
 
 
-def a_decoder(**rest: object) -> Case:
+def a_decoder(**rest: Any) -> Case:  # noqa: ANN401  fields of a case
     """Everything at once, on a mesh of six ranks."""
     fed = Data(batch=24, ignored=0.25)
     sharded = {
@@ -66,7 +67,10 @@ def a_decoder(**rest: object) -> Case:
         "2.1.weight": CUT,
         "2.1.bias": CUT,
     }
-    options = {"replication": Replication(static_graph=True, no_sync=False), "start": Start(marked="before")}
+    options: dict[str, Any] = {
+        "replication": Replication(static_graph=True, no_sync=False),
+        "start": Start(marked="before"),
+    }
     return a_case(
         DECODER,
         mesh=(("dp", 2), ("tp", 3)),
@@ -154,8 +158,9 @@ def test_a_fault_that_everything_shows_reduces_to_one_small_layer_on_one_device(
     )
     assert (found.conditions, found.complete) == ((), True)
     (layer,) = found.case.model.layers
-    assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)  # type: ignore[union-attr]
-    assert max(layer.inputs, layer.outputs) <= 4  # type: ignore[union-attr]
+    assert isinstance(layer, Linear)
+    assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)
+    assert max(layer.inputs, layer.outputs) <= 4
     assert found.case.model.sequence == 0
     assert list(found.case.put_back()) == []
     assert found.case.dtype == "float32"
@@ -184,7 +189,11 @@ def test_layers_are_fitted_to_the_width_before_them() -> None:
     )
     _, block, head = narrow.model.layers
     assert isinstance(block, Residual)
-    assert (block.layers[0].width, block.layers[-1].outputs, head.inputs) == (6, 6, 6)  # type: ignore[union-attr]
+    norm, *_, last = block.layers
+    assert isinstance(norm, RMSNorm)
+    assert isinstance(last, Linear)
+    assert isinstance(head, Linear)
+    assert (norm.width, last.outputs, head.inputs) == (6, 6, 6)
 
 
 def test_a_tied_layer_whose_embedding_goes_gets_a_weight_of_its_own_cut_alike() -> None:

@@ -79,7 +79,7 @@ def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
     machine = Restless()
     campaign = replace(a_campaign(tmp_path, machine, {"torch_ddp": backend("torch")}), twice_every=1)
     examined(campaign, a_case())
-    assert the_finding(campaign).check == check
+    assert the_finding(campaign).divergence.check == check
     machine.requests.clear()
     monkeypatch.setattr(
         sandbox,

@@ -40,7 +40,7 @@ from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from reports.reproducer import reproducer, spelling
 from reports.reproducer.reproducer import any_numbers, fault, needle, refusal, render, tolerance
-from reports.reproducer.script import Fault
+from reports.reproducer.script import Fault, Plan
 from workers.backends import candidates
 from workers.isolate import sandbox
 from workers.training import tp_plan
@@ -67,7 +67,7 @@ FAULTS = (
 )
 
 
-def plan(case: Case) -> reproducer.Plan:
+def plan(case: Case) -> Plan:
     return (
         tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
     )
@@ -99,7 +99,7 @@ def scripts(backend: str, shown: Fault, *, plain: bool | None = False) -> Iterat
 
 def functions(script: str) -> dict[str, Any]:
     """The script's functions that make numbers, run without torch: tensors stay arrays."""
-    wanted = [
+    wanted: list[ast.stmt] = [
         node
         for node in ast.parse(script).body
         if isinstance(node, ast.FunctionDef) and node.name in {"draw", "weight", "batch"}
@@ -185,11 +185,11 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
     listed = ast.literal_eval(body["WEIGHTS"])
     for name, values in numbers.weights(case).items():
         assert np.array_equal(np.array(listed[name], dtype=np.float32), values)
-    for step, (what, values) in itertools.product(range(2), {"inputs": 0, "targets": 1}.items()):
+    for step, (what, place) in itertools.product(range(2), {"inputs": 0, "targets": 1}.items()):
         said = next(line for line in text.splitlines() if f"{what} = torch.tensor(" in line).partition(
             "torch.tensor("
         )[2]
-        truth = (numbers.batch(case, step).inputs, numbers.batch(case, step).targets)[values]
+        truth = (numbers.batch(case, step).inputs, numbers.batch(case, step).targets)[place]
         assert np.array_equal(
             np.array(ast.literal_eval(said.partition("[step]")[0])[step], dtype=np.float32), truth
         )
@@ -395,7 +395,7 @@ def test_a_needle_holds_no_number_folder_or_address() -> None:
 
 
 def test_the_tolerance_lies_between_rounding_and_the_error() -> None:
-    known = {
+    fields: dict[str, Any] = {
         "stage": "update",
         "tensor": "w",
         "step": 0,
@@ -405,8 +405,8 @@ def test_the_tolerance_lies_between_rounding_and_the_error() -> None:
         "scale": 1.0,
         "ratio": 1e6,
     }
-    assert tolerance(Measurement(**known, greatest=0.01, floor=1e-8)) == pytest.approx(1e-5)
-    assert tolerance(Measurement(**known, greatest=0.5, floor=0.0, exact=True)) == 0.25
+    assert tolerance(Measurement(**fields, greatest=0.01, floor=1e-8)) == pytest.approx(1e-5)
+    assert tolerance(Measurement(**fields, greatest=0.5, floor=0.0, exact=True)) == 0.25
 
 
 def test_a_failure_is_sought_by_type_and_message() -> None:
@@ -417,18 +417,18 @@ def test_a_failure_is_sought_by_type_and_message() -> None:
         kind="ValueError",
         message="size 3 is not allowed here",
     )
-    seen = {
+    place: dict[str, Any] = {
         "backend": "torch_ddp",
         "side": "torch",
         "path": "data_parallel",
         "stage": Stage.FORWARD,
         "step": 2,
     }
-    first = Divergence(**seen, check="completion", symptom=Symptom.EXCEPTION, cause=identity(failure))
+    first = Divergence(**place, check="completion", symptom=Symptom.EXCEPTION, cause=identity(failure))
     assert fault(first, failure, None) == Fault(
         kind="raises", stage=Stage.FORWARD, step=2, failure="ValueError", needle="is not allowed here"
     )
-    assert fault(Divergence(**seen, check="determinism", symptom=Symptom.MISMATCH), failure, None) is None
+    assert fault(Divergence(**place, check="determinism", symptom=Symptom.MISMATCH), failure, None) is None
 
 
 def test_text_from_a_log_cannot_leave_a_docstring() -> None:

@@ -22,7 +22,7 @@ from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records import corpus as corpus_module
-from difftest.records import resume
+from difftest.records import disk, resume
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.observation import Observation, read_observations
@@ -56,9 +56,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
             struck.append(half())
             raise KilledError
 
-    def replace(
-        file: Path, content: bytes, real: Callable[[Path, bytes], None] = corpus_module.replace_file
-    ) -> None:
+    def replace(file: Path, content: bytes, real: Callable[[Path, bytes], None] = disk.replace_file) -> None:
         strike(lambda: file.with_name(f".{file.name}.0").write_bytes(content[: len(content) // 2]))
         real(file, content)
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,8 @@ def test_arrays_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch:
 
 def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
     stem = saved(tmp_path)
-    np.savez(tmp_path / "run.npz", **dict.fromkeys(np.load(tmp_path / "run.npz").files, np.array(["text"])))
+    arrays: dict[str, Any] = dict.fromkeys(np.load(tmp_path / "run.npz").files, np.array(["text"]))
+    np.savez(tmp_path / "run.npz", **arrays)
     with pytest.raises(UsageError, match=r"dtype <U4; allowed: numbers"):
         traces.load(stem)
 

@@ -201,7 +201,7 @@ def test_triage_runs_the_reduced_case(tmp_path: Path) -> None:
 
 def reduced_to(campaign: Campaign, **changes: object) -> tuple[Case, Case]:
     """Gives the finding a reduced case; that and its own."""
-    small = tensor_parallel_case(seed=9, **changes)  # type: ignore[arg-type]
+    small = tensor_parallel_case(seed=9, **changes)
     campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ("world size 2",))
     return small, campaign.corpus.case(the_finding(campaign).fingerprint)
 

@@ -3,8 +3,10 @@
 import contextlib
 import importlib.util
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
+from typing import TypeVar
 
 import psutil
 import pytest
@@ -25,6 +27,8 @@ from difftest.judge.outcome import Failure, Stage, Trace
 from workers.isolate import sandbox
 from workers.xla import devices, replicas
 
+Test = TypeVar("Test", bound=Callable[..., None])
+
 BACKENDS = ("xla_ddp", "xla_replica")
 PERCEPTRON = (Linear(inputs=6, outputs=9), Activation(function="tanh"), Linear(inputs=9, outputs=5))
 CAUSAL = (
@@ -37,12 +41,12 @@ BUCKET_VIEW = Replication(gradient_as_bucket_view=True)
 backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
-def real(test):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201  pytest's own types say nothing
+def real(test: Test) -> Test:
     """Marks a test that runs real replicas."""
     missing = importlib.util.find_spec("torch_xla") is None
-    return pytest.mark.slow(
-        pytest.mark.xla(pytest.mark.skipif(missing, reason="torch_xla is not installed")(test))
-    )
+    installed_only = pytest.mark.skipif(missing, reason="torch_xla is not installed")
+    marked: Test = pytest.mark.slow(pytest.mark.xla(installed_only(test)))
+    return marked
 
 
 def compared(case: Case, backend: str) -> Comparison:
