@@ -21,7 +21,7 @@ from difftest import plugins
 from difftest.cases.case import Case, Data
 from difftest.errors import UsageError
 from generators.explore import BLOCK, POOL, Walk
-from generators.models import grouped
+from generators.layers.flash_attention import grouped
 from generators.options import kernels, replications, starts
 from generators.paths import load
 from generators.training import batches, dtypes, ignored_shares, regimes, trainings, wired

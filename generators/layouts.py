@@ -7,34 +7,21 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
-from difftest.cases.layers.activation import Activation
-from difftest.cases.layers.attention import Attention
-from difftest.cases.layers.conv import Conv
-from difftest.cases.layers.embedding import Embedding
-from difftest.cases.layers.linear import Linear
-from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError
 from generators.chances import mixed, weighted
+from generators.layers import ByParameter, Cut, Placement, load
 
 MOST_AXIS_SIZE = 8
 LEAST_RANKS = 2
 USUAL_RANKS = (2, 4)
-
-Placement: TypeAlias = Shard | Replicate
-ByParameter: TypeAlias = Mapping[str, Placement]
-"""Each parameter's placement over one mesh axis."""
-
-Cut: TypeAlias = Literal["columns", "rows", "whole"]
-"""How a Linear layer is cut: its outputs, its inputs, or not. Megatron's words, for the weight's transpose."""
 
 
 @functools.cache
@@ -84,11 +71,12 @@ def megatron_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParame
     What `parallelize_module` can express: between two modules every rank has a slice of the same width, or the whole.
     """
     cuts: dict[str, Cut] = {}
+    outputs = {path: layer.gives(0) for path, layer in walk(model.layers) if _is_cut_freely(layer)}
     for first, second in _pairs(model.layers):
-        if _linear(model, first).outputs % size == 0:
+        if outputs[first] % size == 0:
             cuts |= draw(weighted((5, {first: "columns", second: "rows"}), (1, {})))
-    for path, layer in walk(model.layers):
-        if isinstance(layer, Linear) and path not in cuts and layer.outputs % size == 0 and not layer.tied:
+    for path, width in outputs.items():
+        if path not in cuts and width % size == 0:
             cuts[path] = draw(weighted((3, "whole"), (1, "columns")))
     return draw(_others(model=model, size=size, cuts=cuts))
 
@@ -96,7 +84,7 @@ def megatron_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParame
 @st.composite
 def free_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
     """Each Linear layer cut by itself, unevenly too."""
-    linears = [path for path, layer in walk(model.layers) if isinstance(layer, Linear) and not layer.tied]
+    linears = [path for path, layer in walk(model.layers) if _is_cut_freely(layer)]
     cuts = {path: draw(st.sampled_from(_CUTS)) for path in linears}
     return draw(_others(model=model, size=size, cuts=cuts))
 
@@ -109,34 +97,17 @@ def _others(draw: st.DrawFn, *, model: Model, size: int, cuts: Mapping[str, Cut]
     """The placements that `cuts` give the Linear layers, with a draw for the layers of other kinds."""
     placed: dict[str, Placement] = dict(same(model, Replicate()))
     for path, layer in walk(model.layers):
-        own = draw(_own_placements(layer=layer, size=size, cut=cuts.get(path, "whole")))
+        own = draw(load(layer.kind).placements(layer=layer, size=size, cut=cuts.get(path, "whole")))
         placed |= {f"{path}.{name}": placement for name, placement in own.items()}
     _follow_tie(model, placed)
     return placed
 
 
-def _own_placements(*, layer: Layer, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
-    """What the parameters of one layer itself get, by torch's names."""
-    whole: ByParameter = dict.fromkeys(layer.shapes(), Replicate())
-    by_dim0: ByParameter = dict.fromkeys(layer.shapes(), Shard(0))
-    match layer:
-        case Linear():
-            by_rows = {**whole, "weight": Shard(1)} if "weight" in whole else whole
-            return st.just({"columns": by_dim0, "rows": by_rows, "whole": whole}[cut])
-        case Attention() if layer.kv_heads % size == 0:
-            return weighted((4, {**by_dim0, "o.weight": Shard(1)}), (1, whole))
-        case Embedding():
-            return st.sampled_from((by_dim0, {"weight": Shard(1)}, whole))
-        case Conv():
-            return st.sampled_from((whole, by_dim0))
-        case _:
-            return st.just(whole)
-
-
 def _follow_tie(model: Model, placed: dict[str, Placement]) -> None:
     """A tied layer's bias goes with the rows of the embedding's weight, which are the layer's outputs."""
     for path, layer in walk(model.layers):
-        if isinstance(layer, Linear) and layer.tied and layer.bias and placed["0.weight"] == Shard(0):
+        source = layer.borrows().get("weight")
+        if source and "bias" in layer.shapes() and placed[source] == Shard(0):
             placed[f"{path}.bias"] = Shard(0)
 
 
@@ -145,17 +116,16 @@ def _pairs(layers: tuple[Layer, ...], prefix: str = "") -> Iterator[tuple[str, s
     first: str | None = None
     for index, layer in enumerate(layers):
         path = f"{prefix}{index}"
-        if isinstance(layer, Residual):
-            yield from _pairs(layer.layers, f"{path}.")
-        if isinstance(layer, Linear) and not layer.tied:
+        if layer.held is not None:
+            yield from _pairs(layer.held, f"{path}.")
+        if _is_cut_freely(layer):
             if first is not None:
                 yield first, path
             first = path if first is None else None
-        elif not isinstance(layer, Activation):
+        elif not layer.ELEMENTWISE:
             first = None
 
 
-def _linear(model: Model, path: str) -> Linear:
-    layer = dict(walk(model.layers))[path]
-    assert isinstance(layer, Linear)  # noqa: S101  `_pairs` yields no others
-    return layer
+def _is_cut_freely(layer: Layer) -> bool:
+    """Whether it is cut as a linear layer whose weight is its own."""
+    return layer.TENSOR_PARALLEL == "linear" and not layer.borrows()

@@ -17,10 +17,10 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.case import Case, DType, Regime, Training
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
-from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Layout, Mesh, chunk
 from difftest.cases.model import Model
 from generators.chances import sometimes, weighted
+from generators.layers.flash_attention import MOST_SCORES
 from generators.models import Purpose
 
 Loss: TypeAlias = Literal["mse", "cross_entropy"]
@@ -30,12 +30,6 @@ MOST_ROWS = 32
 MOST_EXACT_ROWS = 16
 LEAST_EXACT_ROWS = 4
 """Fewer small integers may happen to be fitted exactly, and there is no gradient."""
-
-MOST_SCORES = 2**18
-"""Scores of flash attention in a run, `steps * rows * heads * length * keys` of every layer, unless each rank's one row has more.
-
-They are what the oracle spends its time on, and to be sure it runs more than a hundred times within a run's deadline.
-"""
 
 MOST_LAYERS_UNNORMED = 6
 LEAST_TARGETS_IGNORED = 16
@@ -132,7 +126,7 @@ def has_blocks(*, model: Model) -> bool:
 @st.composite
 def wired(draw: st.DrawFn, *, case: Case) -> Case:
     """`case`, in a half type where it is an exact collective in which nothing rounds in that either."""
-    if case.data.regime != "exact" or not any(isinstance(layer, Collective) for layer in case.model.layers):
+    if case.data.regime != "exact" or not any(layer.BETWEEN_RANKS for layer in case.model.layers):
         return case
     narrow = msgspec.structs.replace(
         case, dtype=draw(weighted((1, "float32"), (2, "bfloat16"), (1, "float16")))

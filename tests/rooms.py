@@ -22,6 +22,8 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
 INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
     "generators": (
         frozenset({"chances", "explore"}),
+        frozenset({"sizes"}),
+        frozenset({"layers"}),
         frozenset({"layouts", "models", "options"}),
         frozenset({"training"}),
         frozenset({"paths"}),

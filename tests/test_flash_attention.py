@@ -22,8 +22,9 @@ from difftest.cases.options import TORCH_KERNELS, SdpaKernel
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
 from generators.cases import case_at, cases
+from generators.layers.flash_attention import MOST_SCORES
 from generators.paths import flash_attention
-from generators.training import MOST_SCORES, scores
+from generators.training import scores
 from workers.backends import xla_spmd
 from workers.faults import all_faults
 from workers.isolate import sandbox

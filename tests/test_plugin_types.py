@@ -38,6 +38,8 @@ BROKEN = {
         r"-> int:\n(.*)\n    return 1",
         r'-> str:\n\1\n    return "1"',
     ),
+    "module": ("workers.training.layers", "linear", r"def module\(", "def modules("),
+    "blocks": ("generators.layers", "dropout", r"BLOCKS = \(", "BLOCKS = (1, "),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }

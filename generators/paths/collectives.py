@@ -3,18 +3,18 @@
 Mostly exact: a collective moves numbers or adds a few, so what comes out is known to the bit.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.activation import Activation
-from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from generators import layouts as places
 from generators.chances import mixed, sometimes, weighted
+from generators.layers.collective import collectives
 from generators.models import Purpose
 from generators.training import fits_exact
 
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
 AXES = ((2, ("dp",)), (1, ("dp_shard",)), (3, ("dp_replicate", "dp_shard")))
 SHARDED = "dp_shard"
-
-OPERATIONS: tuple[
-    Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "permute", "broadcast"], ...
-] = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "permute",
-    "broadcast",
-)
-FACTORS = (1.0, 2.0, 0.5)
-"""Powers of two: they round nothing."""
-OTHER_FACTORS = (1.5, 0.75, 0.25)
-"""Numbers that every dtype has."""
 
 
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
@@ -63,25 +48,6 @@ def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
         last = Linear(inputs=outputs, outputs=draw(st.sampled_from((4, 3, 2))), bias=draw(st.booleans()))
         layers += [Activation(function="tanh"), last]
     return Model(layers=tuple(layers))
-
-
-@st.composite
-def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
-    """Any of them over any axis of `mesh`; widths divide into the slices that it needs, and into halves for a list."""
-    axis, operation = draw(st.integers(0, len(mesh.axes) - 1)), draw(st.sampled_from(OPERATIONS))
-    reduces = operation in ("all_reduce", "reduce_scatter")
-    form: Literal["single", "list"] = draw(weighted((2, "single"), (1, "list")))
-    slices = mesh.shape[axis] if operation in ("reduce_scatter", "all_to_all") else 1
-    widths = (2, 4, 6, 8) if form == "list" else (2, 1, 3, 4, 5, 8)
-    return Collective(
-        operation=operation,
-        width=slices * draw(st.sampled_from(widths[:3] if slices > 1 else widths)),
-        mesh=mesh.shape,
-        axis=axis,
-        reduction=draw(weighted((4, "sum"), (1, "max"), (1, "min"))) if reduces else "sum",
-        factor=draw(st.sampled_from(FACTORS if exact else (*FACTORS, *OTHER_FACTORS))),
-        form=form,
-    )
 
 
 @st.composite

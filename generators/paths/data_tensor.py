@@ -9,7 +9,7 @@ from generators import layouts as places
 from generators import models as shapes
 from generators import training
 from generators.chances import mixed, sometimes
-from generators.layouts import ByParameter, Placement
+from generators.layers import ByParameter, Placement
 from generators.models import Purpose
 
 purposes = training.purposes

@@ -23,7 +23,7 @@ def _discovered() -> Mapping[str, type[Layer]]:
     """The class of every kind by the kind's name."""
     kinds: dict[str, type[Layer]] = {}
     for name in plugins.names(__name__):
-        module = plugins.load(__name__, name)
+        module = plugins.load(package=__name__, name=name)
         (kinds[name],) = (
             value
             for value in vars(module).values()

@@ -1,0 +1,49 @@
+"""How collectives are drawn; only the path of that name has them."""
+
+from typing import Literal
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.layers.collective import REDUCING, SLICED, Collective, Operation
+from difftest.cases.layout import Mesh
+from generators.chances import weighted
+from generators.layers import Block, ByParameter, Cut, whole
+
+BLOCKS: tuple[Block, ...] = ()
+
+OPERATIONS: tuple[Operation, ...] = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "permute",
+    "broadcast",
+)
+FACTORS = (1.0, 2.0, 0.5)
+"""Powers of two: they round nothing."""
+OTHER_FACTORS = (1.5, 0.75, 0.25)
+"""Numbers that every dtype has."""
+
+
+@st.composite
+def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
+    """Any of them over any axis of `mesh`; widths divide into the slices that it needs, and into halves for a list."""
+    axis, operation = draw(st.integers(0, len(mesh.axes) - 1)), draw(st.sampled_from(OPERATIONS))
+    form: Literal["single", "list"] = draw(weighted((2, "single"), (1, "list")))
+    slices = mesh.shape[axis] if operation in SLICED else 1
+    widths = (2, 4, 6, 8) if form == "list" else (2, 1, 3, 4, 5, 8)
+    return Collective(
+        operation=operation,
+        width=slices * draw(st.sampled_from(widths[:3] if slices > 1 else widths)),
+        mesh=mesh.shape,
+        axis=axis,
+        reduction=draw(weighted((4, "sum"), (1, "max"), (1, "min"))) if operation in REDUCING else "sum",
+        factor=draw(st.sampled_from(FACTORS if exact else (*FACTORS, *OTHER_FACTORS))),
+        form=form,
+    )
+
+
+def placements(*, layer: Collective, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  nothing to cut
+    """None."""
+    return st.just(whole(layer))

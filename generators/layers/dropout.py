@@ -1,0 +1,23 @@
+"""How dropout is drawn."""
+
+import functools
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.layers.dropout import Dropout
+from generators.layers import Block, ByParameter, Cut, Layers, whole
+
+
+@functools.cache
+def dropouts(width: int, _unit: int) -> SearchStrategy[Layers]:
+    """Between blocks, where every rank has the whole width: the mask is cut like the batch."""
+    return st.sampled_from((0.5, 0.25, 0.125)).map(lambda share: (Dropout(width=width, share=share),))
+
+
+def placements(*, layer: Dropout, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  nothing to cut
+    """None."""
+    return st.just(whole(layer))
+
+
+BLOCKS = (Block(order=6, weight=1, strategy=dropouts),)

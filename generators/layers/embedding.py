@@ -1,0 +1,21 @@
+"""How embeddings are drawn; they stand first, so only models of token ids have one."""
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layout import Shard
+from generators.layers import Block, ByParameter, Cut, along_dim_0, whole
+from generators.sizes import vocabularies
+
+BLOCKS: tuple[Block, ...] = ()
+
+
+def embeddings(*, width: int, unit: int = 1) -> SearchStrategy[Embedding]:
+    """Of any vocabulary."""
+    return vocabularies(unit=unit).map(lambda vocabulary: Embedding(vocabulary=vocabulary, width=width))
+
+
+def placements(*, layer: Embedding, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  uneven cuts too
+    """Cut by ids, cut by columns, or whole."""
+    return st.sampled_from((along_dim_0(layer), {"weight": Shard(1)}, whole(layer)))

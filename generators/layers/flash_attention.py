@@ -1,0 +1,128 @@
+"""How flash attention is drawn; only the path of that name has it.
+
+Lengths are the kernels' blocks and their boundaries. Where queries and keys differ in number there are no segments: a query without a key
+of its segment has no meaning that the kernels share. A bias goes with a scale that is a power of two, so that a kernel that adds it before
+scaling can scale the queries instead, exactly. What a case costs are attention's scores; `MOST_SCORES` bounds them.
+"""
+
+import math
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.layer import Layer
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layout import Mesh
+from difftest.cases.model import Model
+from generators.chances import mixed, sometimes, weighted
+from generators.layers import Block, ByParameter, Cut, whole
+
+TENSOR = "tp"
+MOST_INNER = 512
+"""The greatest `heads * head_dim`; half of it where the width is the greatest."""
+MOST_BIAS = 65_536
+MOST_HEADS = 4
+"""Unless `tp` has more ranks."""
+
+HEAD_DIMS = ((4, 128), (3, 16), (2, 64), (1, 8), (1, 256))
+LENGTHS = (
+    (4, (128, 128)),
+    (5, (256, 256)),
+    (2, (256, 128)),
+    (1, (512, 512)),
+    (1, (512, 256)),
+    (1, (384, 384)),
+)
+"""Of queries and of keys; 384 is a multiple of the lanes, not of every block."""
+FEWEST_ROWS = 2
+MOST_SCORES = 2**18
+"""Scores of flash attention in a run, `steps * rows * heads * length * keys` of every layer, unless each rank's one row has more.
+
+They are what the oracle spends its time on, and to be sure it runs more than a hundred times within a run's deadline.
+"""
+
+SCALES = (0.125, 0.0625, 0.25)
+
+BLOCKS: tuple[Block, ...] = ()
+
+
+@st.composite
+def attentions(draw: st.DrawFn, *, mesh: Mesh) -> FlashAttention:
+    """Attention that the mesh can cut, with scores for at least one row on each data rank."""
+    unit, rows = size_of(mesh, TENSOR), mesh.world_size // size_of(mesh, TENSOR)
+    heads = draw(
+        st.sampled_from(
+            sorted({unit, 2 * unit if 2 * unit <= MOST_HEADS else unit, *((1, 3) if unit == 1 else ())})
+        )
+    )
+    length, keys = draw(_lengths(rows * heads))
+    bias = draw(sometimes(one_in=3)) if heads * length * keys <= MOST_BIAS else False
+    head_dim = draw(weighted(*((w, dim) for w, dim in HEAD_DIMS if heads * dim <= MOST_INNER)))
+    return FlashAttention(
+        width=draw(st.sampled_from((8, 4) if 2 * heads * head_dim > MOST_INNER else (8, 4, 16))),
+        heads=heads,
+        head_dim=head_dim,
+        length=length,
+        keys=keys,
+        causal=draw(st.booleans()),
+        segments=draw(weighted((3, True), (1, False))) if keys == length else False,
+        bias=bias,
+        scale=draw(st.sampled_from(SCALES) if bias else mixed((2, st.none()), (1, st.sampled_from(SCALES)))),
+    )
+
+
+def _lengths(rows: int) -> SearchStrategy[tuple[int, int]]:
+    """Of queries and keys, as long as `rows` rows over all heads allow; always the shortest, and the longest for the fewest rows."""
+    allowed = [
+        (weight, pair)
+        for weight, pair in LENGTHS
+        if rows * math.prod(pair) <= MOST_SCORES or rows <= FEWEST_ROWS
+    ]
+    return weighted(*(allowed or LENGTHS[:1]))
+
+
+def followers(first: FlashAttention) -> SearchStrategy[FlashAttention]:
+    """A second block's attention: of the same heads over the same sequence, without a bias."""
+    return st.builds(
+        FlashAttention,
+        width=st.just(first.width),
+        heads=st.just(first.heads),
+        head_dim=st.just(first.head_dim),
+        length=st.just(first.length),
+        keys=st.just(first.keys),
+        causal=st.booleans(),
+        segments=st.just(first.segments),
+    )
+
+
+@st.composite
+def grouped(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Model:
+    """`model`; in a quarter of those with flash attention, query heads share heads of keys and values, which the ranks share evenly."""
+    fewer = tuple(_with_key_heads(layer, mesh) for layer in model.layers)
+    if fewer == model.layers or not draw(sometimes(one_in=4)):
+        return model
+    return msgspec.structs.replace(model, layers=fewer)
+
+
+def _with_key_heads(layer: Layer, mesh: Mesh) -> Layer:
+    """With as few heads of keys as there are ranks of `tp`, where that is fewer than there are heads of queries."""
+    if layer.held is not None:
+        return layer.holding(tuple(_with_key_heads(inner, mesh) for inner in layer.held))
+    if not isinstance(layer, FlashAttention):
+        return layer
+    least = size_of(mesh, TENSOR)
+    possible = (
+        least < layer.heads and layer.heads % least == 0 and least * layer.head_dim % mesh.world_size == 0
+    )
+    return msgspec.structs.replace(layer, kv_heads=least) if possible else layer
+
+
+def size_of(mesh: Mesh, axis: str) -> int:
+    """The size of an axis; 1 if the mesh has none of that name."""
+    return dict(mesh.axes).get(axis, 1)
+
+
+def placements(*, layer: FlashAttention, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  the path's own
+    """Whole; the path `flash_attention` cuts the heads of all blocks or of none."""
+    return st.just(whole(layer))

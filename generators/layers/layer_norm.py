@@ -1,0 +1,35 @@
+"""How layer normalisation is drawn, and norms of either kind."""
+
+import functools
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.layer import Layer
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.rms_norm import RMSNorm
+from generators.layers import Block, ByParameter, Cut, Layers, whole
+
+LEAST_WIDTH = 3
+"""Over two numbers a LayerNorm keeps only their order: its gradient is nothing but cancellation."""
+
+
+@functools.cache
+def norms(*, width: int) -> SearchStrategy[Layer]:
+    """Either norm; over narrow widths only the one without a mean."""
+    kinds: list[Layer] = [RMSNorm(width=width)]
+    return st.sampled_from([*kinds, LayerNorm(width=width)] if width >= LEAST_WIDTH else kinds)
+
+
+@functools.cache
+def alone(width: int, _unit: int) -> SearchStrategy[Layers]:
+    """A norm by itself."""
+    return norms(width=width).map(lambda norm: (norm,))
+
+
+def placements(*, layer: LayerNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  norms are whole
+    """Whole."""
+    return st.just(whole(layer))
+
+
+BLOCKS = (Block(order=2, weight=1, strategy=alone),)

@@ -1,0 +1,25 @@
+"""How changes of placements are drawn; `generators.models.moving` puts them into models."""
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.layers.redistribute import Redistribute
+from generators.layers import Block, ByParameter, Cut, whole
+
+BLOCKS: tuple[Block, ...] = ()
+
+
+@st.composite
+def redistributes(draw: st.DrawFn, *, width: int, axes: int, sequence: bool) -> Redistribute:
+    """To any placements over `axes` mesh axes, by any function of DTensor; dim 2 exists only where there is a `sequence`."""
+    dims = st.sampled_from((0, 1, None, 2) if sequence else (0, 1, None))
+    return Redistribute(
+        width=width,
+        dims=tuple(draw(dims) for _ in range(axes)),
+        by=draw(st.sampled_from(("redistribute", "full_tensor", "to_local"))),
+    )
+
+
+def placements(*, layer: Redistribute, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  nothing to cut
+    """None."""
+    return st.just(whole(layer))

@@ -1,0 +1,36 @@
+"""How residual blocks are drawn: the transformer's, of linear layers; attention and convolutions draw their own."""
+
+import functools
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.layers.residual import Residual
+from generators.layers import Block, ByParameter, Cut, Layers, whole
+from generators.layers.activation import activations
+from generators.layers.layer_norm import norms
+from generators.layers.linear import linears
+from generators.sizes import widths
+
+
+@st.composite
+def mlps(draw: st.DrawFn, *, width: int, unit: int = 1) -> Residual:
+    """The transformer's residual block: norm, Linear, activation, Linear."""
+    hidden = draw(widths(unit=unit))
+    up = draw(linears(inputs=width, outputs=hidden))
+    down = draw(linears(inputs=hidden, outputs=width))
+    return Residual(layers=(draw(norms(width=width)), up, draw(activations()), down))
+
+
+@functools.cache
+def alone(width: int, unit: int) -> SearchStrategy[Layers]:
+    """One of them."""
+    return mlps(width=width, unit=unit).map(lambda block: (block,))
+
+
+def placements(*, layer: Residual, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  its layers have them
+    """None of its own."""
+    return st.just(whole(layer))
+
+
+BLOCKS = (Block(order=0, weight=3, strategy=alone),)
