@@ -1,6 +1,6 @@
 """The command line: a command is a file in `difftest.commands`, found by its name.
 
-Exit status: 0 nothing to report, 1 what was asked to fail on was found, 2 wrong usage, 3 infrastructure failed.
+Exit status: 0 nothing to report, 1 a result on which a command fails, 2 wrong usage, 3 infrastructure failed.
 """
 
 import sys
@@ -15,11 +15,11 @@ COMMANDS = "difftest.commands"
 WRONG_USAGE = 2
 INFRASTRUCTURE = 3
 EXTRAS = {"ray": "cluster", "torch": "xla", "torch_xla": "xla"}
-"""Which extra brings a framework."""
+"""By package, the extra of this package that installs it."""
 
 
 class Commands(click.Group):
-    """Loads a command's module only when it is called: `difftest --help` needs none of the frameworks."""
+    """Loads a command's module only when it is called: `difftest --help` needs no framework."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The files in `difftest.commands`."""
@@ -27,7 +27,7 @@ class Commands(click.Group):
         return list(plugins.names(COMMANDS))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The `command` of the file called `cmd_name`."""
+        """The command called `cmd_name`; None when there is none."""
         del ctx
         if cmd_name not in plugins.names(COMMANDS):
             return None
@@ -37,11 +37,11 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="difftest")
 def difftest() -> None:
-    """Differential testing of distributed PyTorch: the same training on CUDA and on XLA, and where they part."""
+    """Differential testing of distributed PyTorch: the same training on CUDA and on XLA, compared."""
 
 
 def main() -> NoReturn:
-    """Runs the command line; errors a user or the machine caused become one line and an exit status."""
+    """Runs the command line. Errors of the user or the machine become one line and an exit status."""
     try:
         sys.exit(difftest.main(standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
@@ -52,17 +52,17 @@ def main() -> NoReturn:
     except click.Abort:
         sys.exit(130)
     except UsageError as error:
-        _say(error, WRONG_USAGE)
+        _exit_with(error, WRONG_USAGE)
     except InfrastructureError as error:
-        _say(error, INFRASTRUCTURE)
+        _exit_with(error, INFRASTRUCTURE)
     except ModuleNotFoundError as error:
-        _say(_missing(error), INFRASTRUCTURE)
+        _exit_with(_missing(error), INFRASTRUCTURE)
     except OSError as error:  # a full disk, a folder that may not be written
-        _say(error, INFRASTRUCTURE)
+        _exit_with(error, INFRASTRUCTURE)
 
 
 def _missing(error: ModuleNotFoundError) -> Exception:
-    """A framework that is not installed, with the command that installs it; any other missing module is our own fault."""
+    """A missing framework, with the command that installs it; raises `error` again for other modules."""
     package = (error.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error
@@ -71,6 +71,6 @@ def _missing(error: ModuleNotFoundError) -> Exception:
     )
 
 
-def _say(error: Exception, status: int) -> NoReturn:
+def _exit_with(error: Exception, status: int) -> NoReturn:
     click.echo(f"difftest: {error}", err=True)
     sys.exit(status)

@@ -1,16 +1,16 @@
-"""The errors a user can cause, and those the machine causes.
+"""The errors that a user can cause, and those that the machine causes.
 
-`difftest.cli` turns the first kind into exit status 2 and the second into 3; nothing else is caught there.
+`difftest.cli` turns the first kind into exit status 2 and the second into 3.
 """
 
 
 class UsageError(ValueError):
-    """Something the user gave is wrong: the message says what, the value and what is allowed."""
+    """Something that the user gave is wrong; the message says what, the value and what is allowed."""
 
 
 class InfrastructureError(RuntimeError):
-    """The machine or the cluster could not do its part; never evidence about a backend."""
+    """The machine or the cluster failed, which is no evidence about a backend."""
 
 
 class UnsupportedError(InfrastructureError):
-    """A worker's packages cannot do what the driver's could: the case is not run there, which is neither a failure nor trouble."""
+    """A worker's packages do not support a case that the driver's do: the run is left out, not an error."""

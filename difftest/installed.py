@@ -1,13 +1,13 @@
-"""Which versions of packages are installed here, without importing them."""
+"""Which versions of packages are installed here, found without importing them."""
 
 from importlib import metadata
 
 COMPUTING = ("torch", "torch_xla", "torchax", "jax", "jaxlib", "libtpu")
-"""What decides the numbers of a run."""
+"""The packages on which the numbers of a run depend."""
 
 
 def version(package: str) -> str | None:
-    """The version of `package` as its distribution says it; None where it is not installed."""
+    """The version in the metadata of `package`; None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -16,4 +16,4 @@ def version(package: str) -> str | None:
 
 def versions(*packages: str) -> dict[str, str]:
     """The versions of those of `packages` that are installed."""
-    return {package: found for package in packages if (found := version(package))}
+    return {package: release for package in packages if (release := version(package))}

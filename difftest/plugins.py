@@ -1,9 +1,11 @@
 """Finding plug-ins: a plug-in is a module in its folder, and there is no list to extend.
 
-The folders are `difftest.judge.checks`, `generators.paths`, `workers.backends` and `reports.formats`; what a module in one of
-them must offer is the `Protocol` in the folder's `__init__`. Names are read from the folder without importing anything.
+A folder of plug-ins is a package whose `__init__` declares the `Protocol` that its files satisfy, and has a
+loader of that type, such as `difftest.judge.checks.load`. Only these loaders call `load` here. Names are read
+from the folder without importing anything.
 
-A backend may be named with an environment: `xla_spmd@2.8` is `xla_spmd`, run where `workers.cluster.environments` finds one of that name.
+A backend may be named with an environment: `xla_spmd@2.8` is `xla_spmd`, run where
+`workers.cluster.environments` finds one of that name.
 """
 
 import importlib
@@ -17,38 +19,41 @@ from types import ModuleType
 from difftest.errors import UsageError
 
 IN = "@"
-"""Between a backend and its environment."""
+"""Separates a backend's name from that of its environment."""
 
 ENVIRONMENT = "[A-Za-z0-9_.]{1,30}"
-"""What an environment may be called, as a regular expression; a finding's folder is called by it."""
+"""A regular expression for the name of an environment; findings' folders are named by it."""
 
 
 @cache
 def names(package: str) -> tuple[str, ...]:
-    """The plug-ins in `package`, sorted; folders, and modules whose name starts with an underscore, are not plug-ins."""
+    """The plug-ins in `package`, sorted; folders and modules that start with an underscore are none."""
     modules = pkgutil.iter_modules([str(_folder(package))])
     return tuple(sorted(m.name for m in modules if not m.ispkg and not m.name.startswith("_")))
 
 
 def file(package: str, name: str) -> Path:
-    """The file of the plug-in called `name`; `UsageError` when there is none."""
+    """The file of the plug-in called `name` in `package`; `UsageError` when there is none."""
     require(package, [name])
     return _folder(package) / f"{name}.py"
 
 
 def load(package: str, name: str) -> ModuleType:
-    """The plug-in called `name`, in whatever environment; `UsageError` when there is none."""
+    """The plug-in called `name` in `package`, for its own typed loader; `UsageError` when there is none.
+
+    A backend's name may include an environment, which makes no difference here.
+    """
     require(package, [plain(name)])
     return importlib.import_module(f"{package}.{plain(name)}")
 
 
 def plain(name: str) -> str:
-    """A backend's name without its environment's."""
+    """A backend's name without that of its environment."""
     return name.partition(IN)[0]
 
 
 def require(package: str, wanted: Iterable[str], allowed: Iterable[str] = ()) -> tuple[str, ...]:
-    """The names in `wanted`, or `UsageError` naming the first that is not `allowed` (by default: all that `package` holds)."""
+    """The names in `wanted`; `UsageError` for the first that is not `allowed` (default: all in `package`)."""
     allowed = tuple(allowed) or names(package)
     chosen = tuple(wanted)
     for name in chosen:

@@ -1,7 +1,8 @@
-"""What a run reports besides tensors: merged over ranks so that a fault on any rank is noticed, and read from older files."""
+"""What a run reports besides tensors, merged over all ranks so that a fault on any is noticed."""
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,11 @@ def test_every_rank_of_a_correct_run_has_a_client_and_compiles_its_first_steps()
     ],
     ids=["unguarded client", "second client", "recompiled", "misplaced"],
 )
-def test_a_fault_is_noticed_on_whichever_rank_it_is(faulty: int, planted: Any, check: str) -> None:  # noqa: ANN401
+def test_a_fault_is_noticed_on_whichever_rank_it_is(
+    faulty: int,
+    planted: Callable[[int], Events],
+    check: str,
+) -> None:
     ranks = [Events(graphs=(20, 20, 20, 20), clients=(own(rank),)) for rank in (0, 1)]
     ranks[faulty] = planted(faulty)
     comparison = compared(*ranks)

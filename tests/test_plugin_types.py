@@ -1,6 +1,6 @@
 """mypy holds every plug-in to its folder's Protocol, and refuses one that breaks it.
 
-Runs mypy with the project's configuration: once over an assignment of every plug-in, and once over copies that were broken.
+mypy runs with the project's configuration, once on an assignment of every plug-in, and once on broken copies.
 """
 
 import ast
@@ -21,7 +21,7 @@ LOADS = "plugins.load(__name__"
 """What the loader of a plug-in folder calls."""
 
 PLANTED = "workers.faults"
-"""A file there holds decorated functions instead of a module's names: it has no Protocol, its decorator is typed."""
+"""A file there holds decorated functions: it has no Protocol, but its decorator is typed."""
 
 BROKEN = {
     "order": ("difftest.judge.checks", "loss", r"ORDER = 4", 'ORDER = "four"'),
@@ -47,8 +47,8 @@ BROKEN = {
 
 
 def folders() -> dict[str, str]:
-    """Every plug-in folder with its Protocol; a folder is one when its loader finds plug-ins beside itself."""
-    found = {}
+    """Every plug-in folder with its Protocol; a folder is one when its `__init__` loads plug-ins."""
+    protocol_of = {}
     for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")):
         text = file.read_text()
         if LOADS in text:
@@ -57,8 +57,8 @@ def folders() -> dict[str, str]:
             assert len(protocols) == (package != PLANTED), (
                 f"{file} has the Protocols {protocols}; expected one"
             )
-            found[package] = protocols[0] if protocols else ""
-    return found
+            protocol_of[package] = protocols[0] if protocols else ""
+    return protocol_of
 
 
 def assignments(package: str, protocol: str, name: str, module: str) -> Iterator[str]:
@@ -102,7 +102,7 @@ def test_every_plugin_satisfies_its_folders_protocol(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The errors in copies of plug-ins, each broken in one place but for the first, which is a copy as it is."""
+    """The errors in copies of plug-ins, each broken in one place except the first, which is intact."""
     folder = tmp_path_factory.mktemp("broken")
     copies = {"intact": ("difftest.judge.checks", "loss", r"\A", ""), **BROKEN}
     for copy, (package, name, pattern, replacement) in copies.items():

@@ -1,4 +1,4 @@
-"""What a backend is to the commands, apart from how it runs a case; with what the backends of one side have in common.
+"""What commands need to know of a backend, with what the backends of one side have in common.
 
 A new backend of a known side takes that side's profile. A backend of a new side writes its own.
 """
@@ -20,10 +20,11 @@ AGAIN: Variant = ("again", {})
 class Profile:
     """What commands need to know of a backend.
 
-    * `extras`: the extras of this package that bring what the backend needs, comma-separated, where those are not the usual
-      ones. Such a backend runs only where it is named.
+    * `extras`: the extras of this package that bring what the backend needs, comma-separated, where those are
+      not the usual ones. Such a backend runs only where it is named.
     * `variants`: legal ways of running the same thing, which the self-test's null campaign compares.
-    * `stands_for_side`: whether the backend stands for its side where the self-test plants a fault into another side's backend.
+    * `stands_for_side`: whether the backend stands for its side where the self-test plants a fault into
+      another side's backend.
     * `cost_unit`: whether the self-test gives the oracle's cost in units of this backend's run.
     * `on_pjrt`: whether it runs on a PJRT device, whose compiled graphs a reproducer can keep.
     """

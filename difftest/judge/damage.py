@@ -67,7 +67,7 @@ def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output
 
 
 def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
-    """Whether a parameter was placed with its elements permuted; its first update should give `truth`.
+    """Whether a parameter was placed with permuted elements; `truth` is its correct first update.
 
     Then its sorted values are near the sorted initial ones, while the values are off by more than an update
     moves them. Among many values, an update of any kind leaves the sorted ones nearly where they were.

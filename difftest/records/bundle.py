@@ -1,7 +1,8 @@
-"""Bundles: runs recorded on one machine, to be compared on another that may have neither torch nor the devices.
+"""Bundles: runs recorded on one machine, compared on another that may have neither torch nor the devices.
 
-A folder with `cases/<id>.json`, `runs/<number>.{json,npz}` and one line a run in `runs.jsonl`, written as the runs end: what a killed
-recording left is a bundle too. A bundle is data from elsewhere: names, sizes and digests are checked before anything in it is used.
+A bundle is a folder with `cases/<id>.json`, `runs/<number>.{json,npz}` and one line a run in `runs.jsonl`,
+written as the runs end: a recording that was killed leaves a bundle too. A bundle is data from elsewhere:
+names, sizes and digests are checked before anything in it is used.
 """
 
 import hashlib
@@ -28,22 +29,26 @@ from difftest.records.disk import whole_lines
 SCHEMA = 1
 RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"
 EVIDENCE = -1
-"""The index of a case that was run for a finding's sake and is none of the campaign's own."""
+"""The index of a case that was run as evidence for a finding, and is not one of the campaign's own."""
 
 _ID = re.compile(r"[0-9a-f]{12}")
 _NAME = re.compile(rf"[a-z0-9_]{{1,60}}({IN}{ENVIRONMENT})?")
-"""Of a backend, a side or a framework: a finding's folder is called by it, or its evidence tells it."""
+"""The name of a backend, a side or a framework, which findings' folders and evidence contain."""
 
 _FILES = frozenset({"json", "npz"})
 
 Who: TypeAlias = tuple[str, str, str]
-"""A backend, its side and its framework, by which a comparison tells the layer at fault; the oracle's is empty."""
+"""A backend, its side and its framework, from which a comparison concludes the layer at fault.
+
+The oracle's framework is empty.
+"""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line: what ran, in the order it ended, and the SHA-256 of its files by suffix.
+    """One line: what ran, and the SHA-256 of its files by suffix. Lines have the order in which runs ended.
 
-    `framework` is the one that the backend uses; empty for the oracle, and in bundles from before it was kept.
+    `framework` is the one that the backend uses; empty for the oracle, and in bundles from before it was
+    recorded.
     """
 
     index: Whole
@@ -58,12 +63,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def key(self) -> tuple[str, str, frozenset[tuple[str, str]]]:
-        """What it was a run of."""
+        """The case, the backend and the options of the run."""
         return self.case, self.backend, frozenset(self.options.items())
 
 
 class Recorder:
-    """Writes a bundle; several threads may record at once. `UsageError` when the folder holds something already."""
+    """Writes a bundle; several threads may record at once. `UsageError` when the folder is not empty."""
 
     def __init__(self, root: Path) -> None:
         if root.exists() and any(root.iterdir()):
@@ -74,7 +79,7 @@ class Recorder:
         self._root, self._lock, self._count = root, threading.Lock(), 0
 
     def keep(self, index: int, case: Case, ran: Who, options: Mapping[str, str], outcome: Outcome) -> None:
-        """Adds one run of `case` on `ran`."""
+        """Adds one run of `case` on the backend `ran`, with its outcome."""
         with self._lock:
             number, self._count = self._count, self._count + 1
         stem = self._root / RUNS / f"{number}"
@@ -100,7 +105,7 @@ class Recorder:
 
 @dataclass(slots=True, kw_only=True)
 class Recorded:
-    """A backend as a bundle knows it: it supports what it ran."""
+    """A backend of a bundle: it supports the cases that it ran."""
 
     SIDE: str
     FRAMEWORK: str
@@ -112,7 +117,7 @@ class Recorded:
 
 
 class Joined:
-    """Several bundles as one campaign's runs: `cases` in the order of their indices, `backends`, and `execute`, which looks runs up."""
+    """Several bundles as one campaign: `cases` with indices, `backends`, and `execute`, a look-up of runs."""
 
     def __init__(self, roots: Sequence[Path], oracle: str) -> None:
         self.backends: dict[str, Recorded] = {}
@@ -125,7 +130,10 @@ class Joined:
 
     @property
     def cases(self) -> Iterator[tuple[int, Case]]:
-        """The campaign's own cases, counted anew where bundles of several seeds give one index to more than one: a case is known by it."""
+        """The campaign's own cases with their indices, which identify them.
+
+        They are numbered anew where bundles of several seeds give one index to more than one case.
+        """
         ordered = sorted(self._indices.items(), key=lambda item: (item[1], item[0]))
         unique = len(set(self._indices.values())) == len(ordered)
         return (
@@ -135,7 +143,8 @@ class Joined:
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """The next recorded run of `case` on `backend`; `InfrastructureError` when there is none left.
 
-        The oracle says the same every time, and what was run for evidence serves every finding that asks for it.
+        The oracle's runs are alike, so that one is returned each time. A run made as evidence serves every
+        finding that needs it.
         """
         with self._lock:
             left = self._runs.get((case.id, backend, frozenset(options.items())), [])
@@ -151,13 +160,16 @@ class Joined:
     def _add(self, root: Path) -> None:
         for run in _lines(root):
             case = self._case(root, run.case)
-            known = self._runs.setdefault(run.key, [])
-            if known and known[0][0] != root:
+            recorded = self._runs.setdefault(run.key, [])
+            if recorded and recorded[0][0] != root:
                 if run.backend == self._oracle:
                     continue
-                msg = f"case {run.case} on {run.backend} is in {known[0][0]} and in {root}; each backend's runs must come from one bundle"
+                msg = (
+                    f"case {run.case} on {run.backend} is in {recorded[0][0]} and in {root}; "
+                    "each backend's runs must come from one bundle"
+                )
                 raise UsageError(msg)
-            known.append((root, run))
+            recorded.append((root, run))
             if run.index != EVIDENCE:
                 self._indices[case.id] = run.index
             if run.backend != self._oracle:
@@ -169,14 +181,15 @@ class Joined:
         if name not in self._cases:
             case = read_case(root / CASES / f"{name}.json")
             if case.id != name:
-                msg = f"{root / CASES / name}.json holds case {case.id}; a bundle's cases are named by their content"
+                file = root / CASES / f"{name}.json"
+                msg = f"{file} holds case {case.id}; a bundle's cases are named by their content"
                 raise UsageError(msg)
             self._cases[name] = case
         return self._cases[name]
 
 
 def _lines(root: Path) -> Iterator[Run]:
-    """The lines of a bundle; the last may have been cut off by whoever ended the recording."""
+    """The lines of a bundle, without a last one that is incomplete because the recording was killed."""
     file = root / LINES
     if not file.is_file():
         msg = f"{str(root)!r} is no bundle; expected {LINES} as `difftest record --out {root}` makes it"
@@ -192,15 +205,17 @@ def _run(line: bytes, where: str) -> Run:
         msg = f"{where}: {error}"
         raise UsageError(msg) from error
     if run.schema > SCHEMA or not _ID.fullmatch(run.case) or run.number < 0 or run.index < EVIDENCE:
-        told = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
-        msg = (
-            f"{where}: {told}; allowed: schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
-        )
+        given = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
+        allowed = f"schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
+        msg = f"{where}: {given}; allowed: {allowed}"
         raise UsageError(msg)
     names = (run.backend, run.side, *filter(None, [run.framework]))
     if not all(map(_NAME.fullmatch, names)) or not set(run.digests) <= _FILES:
-        told = f"backend {run.backend!r}, side {run.side!r}, framework {run.framework!r}, files {sorted(run.digests)}"
-        msg = f"{where}: {told}; allowed: names of a-z, 0-9 and _, files json and npz"
+        given = (
+            f"backend {run.backend!r}, side {run.side!r}, framework {run.framework!r}, "
+            f"files {sorted(run.digests)}"
+        )
+        msg = f"{where}: {given}; allowed: names of a-z, 0-9 and _, files json and npz"
         raise UsageError(msg)
     return run
 
@@ -220,9 +235,10 @@ def _outcome(root: Path, run: Run) -> Outcome:
 
 
 def _fitting(outcome: Outcome, case: Case, what: str, *, whole: bool) -> Outcome:
-    """`outcome`, or `UsageError` where it cannot be one of `case`; `whole`: it is the oracle's, of one device, with its noise.
+    """`outcome`, or `UsageError` where it cannot be one of `case`.
 
-    How else it differs from what the case asks for is for the checks to find.
+    `whole`: it is the oracle's, of one device, with its noise. The checks find how else it differs from what
+    the case requests.
     """
     if not isinstance(outcome, Trace):
         return outcome
@@ -243,7 +259,7 @@ def _fitting(outcome: Outcome, case: Case, what: str, *, whole: bool) -> Outcome
 
 
 def _whole(alone: Mesh, name: str, tensor: Sharded, noise: Sharded | None) -> bool:
-    """Whether an oracle's tensor is whole on one device, and its noise in its shape; the loss is a number."""
+    """Whether an oracle's tensor is whole, and its noise has its shape; the loss is one number."""
     if noise is None or noise.shape != tensor.shape or (name == "loss" and math.prod(tensor.shape) != 1):
         return False
     return not tensor.misfits(alone) and not noise.misfits(alone)

@@ -1,6 +1,7 @@
-"""What came of a run as two files: `NAME.json` with what is known, `NAME.npz` with the arrays. No pickle; nothing is believed on reading.
+"""The outcome of a run as two files: `NAME.json`, and `NAME.npz` with the arrays.
 
-Used between a run's processes and their parent, and between machines (`difftest.records.bundle`).
+There is no pickle, and everything is validated on reading. Used between a run's processes and their parent,
+and between machines (`difftest.records.bundle`).
 """
 
 import math
@@ -21,10 +22,10 @@ from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Stage, Symp
 from difftest.records import read_limits
 
 MOST_BYTES = 2**30
-"""Of the arrays of one run, unpacked."""
+"""The most that the arrays of one run may unpack to."""
 
 NUMBERS = "iuf"
-"""Kinds of arrays that a run leaves: integers and floats."""
+"""The kinds of numpy dtypes in a file of arrays: integers and floats."""
 
 DAMAGE = (
     *(
@@ -47,13 +48,13 @@ DAMAGE = (
         TypeError,
     ),
 )
-"""What reading damaged files raises: the last two from the header of an array, which is Python."""
+"""What reading damaged files raises; the last two come from the header of an array, which is Python."""
 
 Arrays: TypeAlias = Mapping[str, Array]
 
 
 class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
-    """One tensor as JSON: its arrays are in the other file, under the names in `pieces`."""
+    """One tensor as JSON; its arrays are in the other file, under the names in `pieces` (by rank)."""
 
     stage: Stage
     name: str
@@ -86,7 +87,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def save(stem: Path, outcome: Outcome) -> None:
-    """Leaves `outcome` at `stem`; the JSON file is renamed into place last, so that it exists only when all is there."""
+    """Writes `outcome` at `stem`. The JSON file is renamed into place last: where it exists, all is there."""
     saved, arrays = _described(outcome)
     if arrays:
         np.savez(stem.with_name(f"{stem.name}.npz"), **cast("dict[str, Any]", arrays))
@@ -96,7 +97,10 @@ def save(stem: Path, outcome: Outcome) -> None:
 
 
 def load(stem: Path) -> Outcome | None:
-    """What `save` left, or None when nothing is there. `UsageError` saying where the files are damaged or too large."""
+    """The outcome that `save` wrote at `stem`; None when there is none.
+
+    `UsageError` names the file where it is damaged, too large, or has events that are not of their types.
+    """
     file = stem.with_name(f"{stem.name}.json")
     if not file.exists():
         return None
@@ -127,7 +131,7 @@ def _described(outcome: Outcome) -> tuple[_Saved, dict[str, Array]]:
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401  a field of a failure
-    """Text that can be written: what a dying process says need not be Unicode."""
+    """A value that can be written: the last output of a process need not be Unicode."""
     if isinstance(value, str) and not isinstance(value, Stage | Symptom):
         return value.encode(errors="replace").decode()
     return dict(value) if isinstance(value, Mapping) else value
@@ -152,7 +156,7 @@ def _tensors(tensors: Tensors, prefix: str, arrays: dict[str, Array]) -> tuple[_
 
 
 def _arrays(file: Path) -> Arrays:
-    """The arrays of a file, which must be numbers, and not unpack to more than `MOST_BYTES`: looked at before anything is unpacked."""
+    """The arrays of a file; `ValueError`, before anything is unpacked, for too large ones or other types."""
     with zipfile.ZipFile(file) as packed:
         entries = packed.infolist()
         size = sum(entry.file_size for entry in entries)
@@ -166,7 +170,7 @@ def _arrays(file: Path) -> Arrays:
 
 
 def _check_header(packed: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
-    """`ValueError` where an array's header promises anything but as many numbers as there are."""
+    """`ValueError` where an array's header does not describe as many numbers as the entry has."""
     with packed.open(entry) as opened:
         version = np.lib.format.read_magic(opened)
         read = (

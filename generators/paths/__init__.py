@@ -1,8 +1,8 @@
 """The parallelism paths, one file each: what is sharded over which mesh axis, never how a backend gets there.
 
-To add a path, add a file here that satisfies `Path`; there is no list to extend. Its name, without `.py`, is what `--paths`
-takes. A path that works with every model returns `generators.models.models(purpose=purpose)`; one that can only shard
-certain layers builds models that have them.
+To add a path, add a file here that satisfies `Path`; there is no list to extend. Its name, without `.py`, is
+what `--paths` takes. A path that works with every model returns `generators.models.models(purpose=purpose)`;
+one that can only shard certain layers builds models that have them.
 """
 
 from typing import Protocol
@@ -19,13 +19,13 @@ class Path(Protocol):
     """What a file in this folder declares."""
 
     def purposes(self, *, mesh: Mesh) -> SearchStrategy[Purpose]:
-        """What a case on `mesh` may be for; `generators.training.purposes` but for a path that cannot serve each of them."""
+        """What a case on `mesh` may be for; `generators.training.purposes` if the path can serve them all."""
 
     def meshes(self, *, max_world_size: int) -> SearchStrategy[Mesh]:
         """Meshes of 2 to `max_world_size` ranks with the path's axes."""
 
     def models(self, *, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
-        """Models that the path can lay out on `mesh`; for an exact or learnable purpose from `generators.models`."""
+        """Models that the path can lay out on `mesh`, from `generators.models` if exact or learnable."""
 
     def layouts(self, *, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
         """Layouts of `model` over all of `mesh`; the batch is sharded along dim 0 or not at all."""

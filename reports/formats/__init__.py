@@ -1,7 +1,7 @@
 """The formats, one file each: each renders a report into one file.
 
-To add a format, add a file here that satisfies `Format`; there is no list to extend. Its name, without `.py`, is what
-`--formats` takes.
+To add a format, add a file here that satisfies `Format`; there is no list to extend. Its name, without `.py`,
+is what `--formats` takes.
 """
 
 from typing import Protocol

@@ -1,8 +1,8 @@
 """The backends, one file each: how to get what a layout says.
 
-To add a backend, add a file here that satisfies `Backend`; there is no list to extend. A backend is listed, and asked what it
-supports, on machines without its framework: it imports the framework inside the functions that join it, never at the top
-of its file.
+To add a backend, add a file here that satisfies `Backend`; there is no list to extend. A backend is listed,
+and asked what it supports, on machines without its framework: it imports the framework inside the functions
+that join it, never at the top of its file.
 """
 
 import re
@@ -27,7 +27,7 @@ class Backend(Protocol):
     """`torch` or `xla`, the side that a divergence is blamed on; `oracle` for the oracle."""
 
     FRAMEWORK: str
-    """The package that brings the work to the side's devices, as `torch_xla` or `torchax` to XLA; empty for the oracle.
+    """The package that drives the side's devices, such as `torch_xla` or `torchax`; empty for the oracle.
 
     Another framework of the side that is right narrows the blame.
     """
@@ -39,7 +39,7 @@ class Backend(Protocol):
     """Modules that the forkserver imports once, before any run."""
 
     def unsupported(self, case: Case) -> str | None:
-        """Why this backend cannot express `case`, or None. Where it needs certain versions, the worker's own answer counts."""
+        """Why this backend cannot express `case`, or None; the worker's answer counts if versions matter."""
 
     def processes(self, case: Case) -> int:
         """How many processes a run of `case` takes."""
@@ -48,25 +48,26 @@ class Backend(Protocol):
         """Environment variables that the child processes start with."""
 
     def session(self, case: Case, rank: int, rendezvous: str) -> "AbstractContextManager[Session]":
-        """Joins as process `rank` of `processes(case)`; `rendezvous` is a file URL that the processes of this run share."""
+        """Joins as process `rank` of `processes(case)`; `rendezvous` is a file URL that all of them share."""
 
 
 def load(name: str) -> Backend:
-    """The backend called `name`, the oracle included, in whatever environment; `UsageError` when there is none."""
+    """The backend called `name`, the oracle too, in any environment; `UsageError` when there is none."""
     backend: Backend = plugins.load(__name__, name)
     return backend
 
 
 def profile(name: str) -> Profile:
-    """The profile of the backend called `name`; an empty one for a backend that exists elsewhere only, as a bundle's may."""
+    """The profile of the backend called `name`; an empty one for an unknown backend, such as a bundle's."""
     return load(name).PROFILE if plugins.plain(name) in plugins.names(__name__) else Profile()
 
 
 def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
-    """The backends in `wanted`, or the usual ones, by name, without the oracle. `UsageError` for an unknown name.
+    """The backends in `wanted`, or the usual ones, by name; never the oracle. `UsageError` for unknown names.
 
-    A name may end in an environment, as `xla_spmd@2.8` (`workers.cluster.environments`). A backend whose profile names `extras`
-    needs others than the usual ones, and is among the candidates only where it is named.
+    A name may end in an environment, as `xla_spmd@2.8` (`workers.cluster.environments`). A backend whose
+    profile names `extras` needs others than the usual ones, and is among the candidates only where it is
+    named.
     """
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
     plugins.require(__name__, map(_without_environment, wanted), allowed)
@@ -75,7 +76,7 @@ def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
 
 
 def _without_environment(name: str) -> str:
-    """A backend's name without that of its environment; `UsageError` for an environment's name that is not allowed."""
+    """A backend's name without that of its environment; `UsageError` for a bad name of an environment."""
     backend, at, environment = name.partition(plugins.IN)
     if at and not re.fullmatch(plugins.ENVIRONMENT, environment):
         allowed = "1 to 30 letters, digits, '.' and '_'"

@@ -1,4 +1,4 @@
-"""The oracle: one process, CPU, eager, float64, nothing sharded. What it computes is what a case means."""
+"""The oracle: one process on the CPU, eager, in float64, unsharded. It defines what a case means."""
 
 import dataclasses
 import os
@@ -27,7 +27,7 @@ PRELOAD = process_groups.PRELOAD
 
 
 def unsupported(_case: Case) -> str | None:
-    """Every case can be computed on one device."""
+    """None: every case can be computed on one device."""
     return None
 
 
@@ -37,13 +37,13 @@ def processes(_case: Case) -> int:
 
 
 def environment(_case: Case) -> dict[str, str]:
-    """Nothing special."""
+    """No variables."""
     return {}
 
 
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
-    """Places nothing: tensors stay where they were made."""
+    """Joins without placing anything: tensors stay where they were made."""
     import torch
 
     from workers.training.session import Session
@@ -63,7 +63,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
 
 def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Session") -> Trace:
-    """The float64 trace, with the deviation of the perturbed runs and of one run in the case's own dtype.
+    """The float64 trace, with the deviations of perturbed runs and of a run in the case's dtype as noise.
 
     The perturbed runs round at random; the run in the dtype rounds to nearest, whose errors may add up over
     many steps.

@@ -1,7 +1,8 @@
-"""Simplifications, a file a subject: each a plain function from a case to simpler ones, found by its file.
+"""The simplifications, one file a subject: each is a plain function from a case to simpler cases.
 
-To add one, write it into the file of its subject and that file's `SIMPLIFICATIONS`; to add a subject, add a file; there is no list to
-extend. What they offer is a case, and simpler by `difftest.reduce.measure`.
+To add a simplification, write it into the file of its subject and into that file's `SIMPLIFICATIONS`; to add
+a subject, add a file that satisfies `Subject`; there is no list to extend. The results must be valid cases,
+and simpler by `difftest.reduce.measure`.
 """
 
 from functools import cache
