@@ -343,7 +343,7 @@ def test_flash_attention_is_spelled_out_where_its_kernel_is_torchs() -> None:
         assert kernel in text
         named = render(msgspec.structs.replace(case, sdpa="cudnn"), "torch_ddp", LEARNED, "flash")
         assert named == text.replace("[SDPBackend.FLASH", "[SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH")
-        assert "known = x[:, :5]" in text
+        assert "sources = x[:, :5]" in text
         assert "interpreter" in (refusal(case, "xla_spmd") or "")
     several = a_case((flash, FlashAttention(width=8, heads=1, head_dim=8, length=8, keys=8)), sequence=8)
     assert "several kinds" in (refusal(several, "torch_ddp") or "")

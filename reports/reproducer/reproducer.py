@@ -1,8 +1,9 @@
 """Reproducers: one self-contained script that shows one finding, rendered from its case.
 
-The one idea: a script is the case spelled out. `reports.reproducer.script` says what of it is data (layers, placements, numbers); how a backend is
-used is a template, `reports/templates/reproducers/<backend>.py.jinja`, and there is no list of them.
-"""  # noqa: E501
+The one idea: a script is the case written out as Python. `reports.reproducer.script` gives the parts that are data (layers,
+placements, numbers). How to use a backend is a template, `reports/templates/reproducers/<backend>.py.jinja`; there is no list
+of templates.
+"""
 
 import ast
 import re
@@ -21,57 +22,61 @@ from reports.reproducer.script import Fault, Plan, Script
 
 FOLDER, SUFFIX = "reproducers", ".py.jinja"
 LEAST_NEEDLE = 6
-"""A piece of a message shorter than this identifies nothing."""
+"""The least length in characters of a piece of a message that identifies an error."""
 
 MOST_NEEDLE = 100
 LEAST_RATIO = 100.0
-"""Errors of so many floors are shown by other numbers too: the tolerance then lies at ten floors or more."""
+"""An error of this many times the rounding noise shows with other numbers too.
+
+The tolerance is then at least 10 times the rounding noise.
+"""
 
 ADAPTIVE = ("adam", "adamw")
 _GONE = "\0"
 _VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
-"""What a message says of this case and this machine alone: numbers, addresses, folders, DTensor's argument lists."""
+"""The parts of a message that depend on case and machine: numbers, addresses, folders, DTensor's argument lists."""
 
 
 def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | None) -> Fault | None:
-    """What a reproducer of `divergence` must show, seen in a run that ended in `outcome`; None where one script cannot show such a thing.
+    """What a reproducer of `divergence` must show; None if no script can show it.
 
-    `measurement` is that of the diverging tensor at its step. The tolerance lies half way, in orders of magnitude, between rounding and the
-    error.
+    `outcome` is that of the run that diverged, and `measurement` that of the diverging tensor at its step. The tolerance lies
+    half way, in orders of magnitude, between the rounding noise and the error.
     """
     check = checks.load_all().get(divergence.check)
     kind = check.SCRIPTS.get(divergence.symptom) if check else None
     if kind is None:
         return None
-    known = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)
+    shown = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)
     if isinstance(outcome, Failure):
         return Fault(
             kind=kind,
-            stage=known.stage,
-            step=known.step,
+            stage=shown.stage,
+            step=shown.step,
             failure=outcome.kind,
             needle=needle(outcome.message),
         )
     if kind != "numbers":
-        return known
+        return shown
     assert measurement is not None  # noqa: S101  a mismatch was measured
     return Fault(
-        kind=kind, stage=known.stage, step=known.step, tensor=known.tensor, tolerance=tolerance(measurement)
+        kind=kind, stage=shown.stage, step=shown.step, tensor=shown.tensor, tolerance=tolerance(measurement)
     )
 
 
 def tolerance(measurement: Measurement) -> float:
-    """The geometric mean of noise floor and greatest error; half of the error where nothing rounds."""
+    """The geometric mean of rounding noise and greatest error; half of the error where nothing rounds."""
     if measurement.exact or not 0.0 < measurement.floor < measurement.greatest:
         return measurement.greatest / 2
     return float(f"{(measurement.floor * measurement.greatest) ** 0.5:.3g}")
 
 
 def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
-    """Whether a script may draw numbers of the case's kind instead of the case's own, and yet show nothing but the fault.
+    """Whether a script that draws other numbers of the case's kind still shows the fault, and nothing but the fault.
 
-    Wrong numbers are told from rounding by the case's noise floor, which those of another draw share to a small factor: `ratio`, the error
-    in floors, must be far above. An adaptive optimizer makes much of a gradient that is nothing but rounding in one draw, not in another.
+    The case's rounding noise separates wrong numbers from rounding. Other numbers of the kind have the same noise up to a small
+    factor, so `ratio`, the error in units of the noise, must be far above it. An adaptive optimizer magnifies a gradient that
+    is nothing but rounding, which happens with some numbers and not with others.
     """
     if shown.kind not in ("numbers", "nonfinite"):
         return True
@@ -82,36 +87,36 @@ def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
 
 
 def needle(message: str) -> str:
-    """The longest piece of a message that does not change from case to case; empty when none is long enough."""
-    said = message.partition("Check failed:")[2] or message  # the log's line begins with time and place
-    pieces = [piece.strip() for piece in _VARYING.sub("\n", said).split("\n")]
+    """The longest piece of a message that does not change from case to case; empty if none is long enough."""
+    text = message.partition("Check failed:")[2] or message  # a log's line begins with time and place
+    pieces = [piece.strip() for piece in _VARYING.sub("\n", text).split("\n")]
     longest = max(pieces, key=len, default="")
     return longest[:MOST_NEEDLE].rstrip() if len(longest) >= LEAST_NEEDLE else ""
 
 
 def backends() -> tuple[str, ...]:
     """The backends that have a template, by name."""
-    found = (
+    templates = (
         name.removeprefix(f"{FOLDER}/")
         for name in _environment().list_templates()
         if name.startswith(f"{FOLDER}/")
     )
-    return tuple(sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX)))
+    return tuple(sorted(name.removesuffix(SUFFIX) for name in templates if name.endswith(SUFFIX)))
 
 
 def refusal(case: Case, backend: str) -> str | None:
     """Why no script can be written for `case` on `backend`, or None."""
     if IN in backend:
-        return f"{backend} runs in an environment of its own; `difftest bisect` asks several versions with one script"
+        return f"{backend} runs in an environment of its own; `difftest bisect` runs one script in several versions"
     if backend not in backends():
         return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
-        return "flash attention on XLA needs its Pallas kernels, which a CPU runs by an interpreter that is too long for a script"
+        return "flash attention on XLA needs its Pallas kernels, and their CPU interpreter is too long for a script"
     if len(flash) > 1:
-        return "the case has several kinds of flash attention, and the templates spell out one"
+        return "the case has several kinds of flash attention, and the templates can write only one"
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
-        return f"the case accumulates by {case.start.accumulation!r}, which no template spells out yet"
+        return f"the case accumulates by {case.start.accumulation!r}, which no template can write yet"
     return None
 
 
@@ -125,13 +130,13 @@ def _declares(backend: str, name: str) -> bool:
     return any(isinstance(one.target, nodes.Name) and one.target.name == name for one in declared)
 
 
-def render(  # noqa: PLR0913  a case, who shows what of it, and how
+def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
     case: Case, backend: str, shown: Fault, title: str, plan: Plan | None = None, *, plain: bool = False
 ) -> str:
-    """The script that shows `shown` of `case` on `backend`; only for what `refusal` does not name.
+    """The script that shows `shown` of `case` on `backend`, for cases that `refusal` accepts.
 
-    `plan` is what the layout means to `parallelize_module`. `plain`: with any numbers, which is shorter, for a failure that does not depend
-    on the case's own.
+    `plan` is the layout as `parallelize_module` takes it. `plain` draws other numbers of the case's kind, which makes the
+    script shorter; it is for faults that do not depend on the case's own numbers.
     """
     script = Script(
         case=case,
@@ -146,7 +151,7 @@ def render(  # noqa: PLR0913  a case, who shows what of it, and how
 
 
 def _pruned(text: str) -> str:
-    """A script without the imports that it does not use: a template names all that it might."""
+    """The script without unused imports: a template imports everything that any of its scripts may need."""
     tree, lines = ast.parse(text), text.splitlines()
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in tree.body:
@@ -160,8 +165,8 @@ def _pruned(text: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Templates of Python: what is not ours goes through `repr`, nothing is escaped for HTML."""
-    environment = Environment(  # noqa: S701  it is no markup
+    """Templates of Python: text from outside goes through `repr`, and nothing is escaped for HTML."""
+    environment = Environment(  # noqa: S701  the output is not markup
         loader=PackageLoader("reports"),
         undefined=StrictUndefined,
         trim_blocks=True,

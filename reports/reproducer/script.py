@@ -300,22 +300,22 @@ class Script:
 
     @property
     def death(self) -> str:
-        """Whether the rank that `died` did so as the run did."""
+        """Whether the `failure` of a rank is that of the run."""
         name = self.fault.failure
         return (
-            f"died.exit_code == {name.split()[-1]}"
+            f"failure.exit_code == {name.split()[-1]}"
             if name.startswith("exit status")
-            else f"died.signal_name == {name!r}"
+            else f"failure.signal_name == {name!r}"
         )
 
     @property
     def status(self) -> str:
-        """Whether the child process that `died` did so as the run did."""
+        """Whether the child process that is `finished` ended as the run did."""
         name = self.fault.failure
         return (
-            f"died.returncode == {name.split()[-1]}"
+            f"finished.returncode == {name.split()[-1]}"
             if name.startswith("exit status")
-            else f"died.returncode == -signal.{name}"
+            else f"finished.returncode == -signal.{name}"
         )
 
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
