@@ -15,7 +15,7 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Failure, Symptom, Trace
-from difftest.selftest.rates import same
+from difftest.selftest.correct_runs import same_bits
 from generators.cases import case_at
 from workers.backends import torchax
 from workers.cards import VISIBLE, cards
@@ -82,7 +82,7 @@ def test_two_runs_on_a_card_have_the_same_bits() -> None:
         one, other = (sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS) for _ in range(2))
         assert isinstance(one, Trace)
         assert isinstance(other, Trace)
-        assert same(one, other)
+        assert same_bits(one, other)
 
 
 @a_gpu

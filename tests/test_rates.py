@@ -16,17 +16,10 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.commands.service.planting import chosen_defects
 from difftest.judge.outcome import Failure, Stage, Symptom
-from difftest.selftest.rates import (
-    Null,
-    Planted,
-    detection_curve,
-    null,
-    null_summary,
-    passed,
-    planted_summary,
-    same,
-    sweep,
-)
+from difftest.selftest.correct_runs import CorrectRun, check_correct_run, null_summary, same_bits
+from difftest.selftest.planted import Planted, planted_summary
+from difftest.selftest.rates import passed
+from difftest.selftest.sweep import detection_curve, sweep
 from workers import cards, faults
 from workers.faults import PlantedFault
 
@@ -97,14 +90,16 @@ def test_one_defect_on_two_backends_is_two_findings() -> None:
 
 def test_a_right_run_and_its_right_variant_make_no_false_finding() -> None:
     case = a_case()
-    row = null(case, "ddp", "torch", oracle(case), candidate(case, None), {"again": candidate(case, None)})
+    row = check_correct_run(
+        case, "ddp", "torch", oracle(case), candidate(case, None), {"again": candidate(case, None)}
+    )
     assert (row.false, row.deterministic) == ((), True)
 
 
 def test_a_variant_that_fails_alone_is_a_false_finding() -> None:
     case = a_case()
     failure = Failure(symptom=Symptom.CRASH, stage=Stage.FORWARD, step=0, kind="SIGSEGV")
-    row = null(case, "ddp", "torch", oracle(case), candidate(case, None), {"again": failure})
+    row = check_correct_run(case, "ddp", "torch", oracle(case), candidate(case, None), {"again": failure})
     assert row.false
     assert null_summary([row])["false_findings"] == 1
 
@@ -112,16 +107,16 @@ def test_a_variant_that_fails_alone_is_a_false_finding() -> None:
 def test_failing_in_every_variant_is_no_false_finding() -> None:
     case = a_case()
     failure = Failure(symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, step=0, kind="RuntimeError")
-    assert null(case, "ddp", "torch", oracle(case), failure, {"again": failure}).false == ()
-    assert same(failure, failure)
+    assert check_correct_run(case, "ddp", "torch", oracle(case), failure, {"again": failure}).false == ()
+    assert same_bits(failure, failure)
 
 
 def test_an_error_that_no_rounding_explains_is_upstreams_own_in_every_variant_alike() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight"))
-    row = null(case, "ddp", "torch", oracle(case), wrong, {"again": wrong})
+    row = check_correct_run(case, "ddp", "torch", oracle(case), wrong, {"again": wrong})
     assert (row.false, bool(row.own), row.ratio) == ((), True, 0.0)
-    odd = null(case, "ddp", "torch", oracle(case), candidate(case), {"again": wrong})
+    odd = check_correct_run(case, "ddp", "torch", oracle(case), candidate(case), {"again": wrong})
     assert odd.false
     assert not odd.own
 
@@ -129,15 +124,15 @@ def test_an_error_that_no_rounding_explains_is_upstreams_own_in_every_variant_al
 def test_copies_that_part_are_false_unless_the_ledger_knows_it() -> None:
     case, key = a_case(), (Stage.UPDATE, "0.bias")
     apart = with_pieces(candidate(case), 0, key, {1: candidate(case).steps[0][key].pieces[1] + 1e-9})
-    assert null(case, "ddp", "torch", oracle(case), apart, {"again": apart}).false
-    known = null(
+    assert check_correct_run(case, "ddp", "torch", oracle(case), apart, {"again": apart}).false
+    known = check_correct_run(
         case,
         "ddp",
         "torch",
         oracle(case),
         apart,
         {"again": apart},
-        known=lambda seen: seen.check == "replicas",
+        entry=lambda seen: seen.check == "replicas",
     )
     assert (known.false, bool(known.own)) == ((), True)
 
@@ -145,15 +140,15 @@ def test_copies_that_part_are_false_unless_the_ledger_knows_it() -> None:
 def test_a_small_error_is_false_unless_the_ledger_knows_it() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=1e-5))
-    assert null(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}).false
-    known = null(
+    assert check_correct_run(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}).false
+    known = check_correct_run(
         case,
         "ddp",
         "torch",
         oracle(case),
         wrong,
         {"again": wrong},
-        known=lambda seen: "mismatch" in seen.fingerprint,
+        entry=lambda seen: "mismatch" in seen.fingerprint,
     )
     assert (known.false, bool(known.own)) == ((), True)
 
@@ -179,11 +174,11 @@ def test_an_empty_null_campaign_says_so() -> None:
         "upstream_faults": {},
         "by_false_finding": [],
     }
-    assert Null.__doc__
+    assert CorrectRun.__doc__
 
 
 def test_the_oracles_cost_is_a_ratio_to_the_xla_run_of_the_same_case() -> None:
-    row = null(a_case(), "xla_spmd", "xla", oracle(a_case()), candidate(a_case()), {})
+    row = check_correct_run(a_case(), "xla_spmd", "xla", oracle(a_case()), candidate(a_case()), {})
     timed = [dataclasses.replace(row, seconds=2.0, oracle_seconds=seconds) for seconds in (1.0, 1.0, 4.0)]
     other = dataclasses.replace(row, backend="torch_ddp", seconds=1.0, oracle_seconds=9.0)
     assert null_summary([*timed, other], ["xla_spmd"])["oracle_cost"] == 0.5

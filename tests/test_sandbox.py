@@ -21,7 +21,7 @@ from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.errors import InfrastructureError
 from difftest.judge.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Failure, Stage, Symptom, Trace
-from difftest.selftest.rates import same
+from difftest.selftest.correct_runs import same_bits
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -236,7 +236,7 @@ def test_an_oracle_in_doubt_has_as_many_times_the_deadline_as_it_has_samples() -
 
 
 def test_the_same_run_twice_gives_the_same_bits() -> None:
-    assert same(sandbox.run(small_case(4), DDP), sandbox.run(small_case(4), DDP))
+    assert same_bits(sandbox.run(small_case(4), DDP), sandbox.run(small_case(4), DDP))
 
 
 def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one_that_did_not(

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from difftest.selftest.rates import SWEPT, Planted, null_summary, planted_summary
+from difftest.selftest.correct_runs import null_summary
+from difftest.selftest.planted import Planted, planted_summary
+from difftest.selftest.sweep import SWEPT
 from reports.page import selftest
 
 SWEEP = {size: float(size > 8) for size in SWEPT}

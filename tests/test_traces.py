@@ -13,7 +13,7 @@ from samples import a_case, a_failure, candidate, oracle
 from difftest.errors import UsageError
 from difftest.judge.outcome import Trace
 from difftest.records import traces
-from difftest.selftest.rates import same
+from difftest.selftest.correct_runs import same_bits
 
 
 def saved(folder: Path) -> Path:
@@ -24,7 +24,7 @@ def saved(folder: Path) -> Path:
 def test_a_trace_comes_back_bit_for_bit_with_its_noise(tmp_path: Path) -> None:
     truth, loaded = oracle(a_case()), traces.load(saved(tmp_path))
     assert isinstance(loaded, Trace)
-    assert same(truth, loaded)
+    assert same_bits(truth, loaded)
     assert (loaded.environment, loaded.events) == (truth.environment, truth.events)
     assert [list(step) for step in loaded.noise] == [list(step) for step in truth.noise]
 
@@ -88,4 +88,4 @@ def test_a_candidates_pieces_keep_their_ranks(tmp_path: Path) -> None:
     traces.save(tmp_path / "run", run)
     loaded = traces.load(tmp_path / "run")
     assert isinstance(loaded, Trace)
-    assert same(run, loaded)
+    assert same_bits(run, loaded)

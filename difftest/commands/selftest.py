@@ -23,7 +23,10 @@ from difftest.commands.service.options import json_option, seed_option, workers_
 from difftest.commands.service.output import print_json
 from difftest.commands.service.planting import Planting, chosen_defects
 from difftest.findings.ledger import read_ledger
-from difftest.selftest.rates import Planted, detection_curve, null_summary, passed, planted_summary
+from difftest.selftest.correct_runs import null_summary
+from difftest.selftest.planted import Planted, planted_summary
+from difftest.selftest.rates import passed
+from difftest.selftest.sweep import detection_curve
 
 NULL_CASES = 20
 PLANTED_CASES = 100

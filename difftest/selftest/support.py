@@ -1,4 +1,7 @@
-"""Which backend can express which path: asked of the backends over generated cases, never written down by hand."""
+"""Which backend can express which path, by asking the backends about generated cases.
+
+Nothing is written by hand.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,12 +11,12 @@ from difftest.campaign.campaign import BackendTraits
 from difftest.cases.case import Case
 
 SAMPLE = 200
-"""How many cases the table is asked over."""
+"""How many cases the table is made from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """One path on one backend: how many of the path's cases it takes, and why not the others, commonest first."""
+    """One path on one backend: how many of the path's cases it supports, and why not the others, commonest first."""
 
     path: str
     backend: str
@@ -35,21 +38,26 @@ def table(cases: Iterable[Case], backends: Mapping[str, BackendTraits]) -> list[
     for case in cases:
         by_path.setdefault(case.path, []).append(case)
     return [
-        _ask(path, same, name, backend)
+        _row(path, same, name, backend)
         for path, same in sorted(by_path.items())
         for name, backend in backends.items()
     ]
 
 
-def _ask(path: str, cases: list[Case], name: str, backend: BackendTraits) -> Support:
+def _row(path: str, cases: list[Case], name: str, backend: BackendTraits) -> Support:
     reasons = [backend.unsupported(case) for case in cases]
     counted = Counter(reason for reason in reasons if reason)
-    told = tuple(reason for reason, _ in counted.most_common())
-    return Support(path=path, backend=name, supported=reasons.count(None), cases=len(cases), reasons=told)
+    return Support(
+        path=path,
+        backend=name,
+        supported=reasons.count(None),
+        cases=len(cases),
+        reasons=tuple(reason for reason, _ in counted.most_common()),
+    )
 
 
 def markdown(rows: list[Support]) -> str:
-    """The table with paths down and backends across."""
+    """The table in Markdown: a row for each path, a column for each backend."""
     backends = list(dict.fromkeys(row.backend for row in rows))
     lines = [f"| path | {' | '.join(backends)} |", f"|---|{'---|' * len(backends)}"]
     for path in dict.fromkeys(row.path for row in rows):

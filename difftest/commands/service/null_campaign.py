@@ -14,7 +14,8 @@ from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger, utc_today
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome, Trace
-from difftest.selftest.rates import Null, null, sweep
+from difftest.selftest.correct_runs import CorrectRun, check_correct_run
+from difftest.selftest.sweep import sweep
 
 if TYPE_CHECKING:
     from workers.backends import Backend
@@ -30,7 +31,7 @@ class CaseCheck:
     An error is its size in noise floors, and whether it was detected.
     """
 
-    rows: tuple[Null, ...] = ()
+    rows: tuple[CorrectRun, ...] = ()
     errors: tuple[tuple[float, bool], ...] = ()
 
 
@@ -78,14 +79,16 @@ class NullCampaign:
 
     def _rows(
         self, case: Case, truth: Trace, runs: Mapping[str, _Runs], oracle_seconds: float
-    ) -> tuple[Null, ...]:
+    ) -> tuple[CorrectRun, ...]:
         today = utc_today()
 
         def entry(divergence: Divergence) -> object:
             return self.ledger.entry(divergence.fingerprint, divergence.detail, case, today)
 
         rows = {
-            name: null(case, name, self.backends[name].SIDE, truth, run.plain, run.variants, entry)
+            name: check_correct_run(
+                case, name, self.backends[name].SIDE, truth, run.plain, run.variants, entry
+            )
             for name, run in runs.items()
         }
         return tuple(

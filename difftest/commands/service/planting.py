@@ -16,7 +16,7 @@ from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
-from difftest.selftest.rates import Planted
+from difftest.selftest.planted import Planted
 
 if TYPE_CHECKING:
     from workers.backends import Backend
