@@ -1,4 +1,4 @@
-"""The core names no check, backend or side: what it must know of one, the plug-in's own file declares."""
+"""The core names no check, kind of layer, backend or side: what it must know of one, the plug-in's own file declares."""
 
 import ast
 from collections.abc import Iterator
@@ -10,11 +10,13 @@ from rooms import ROOT
 from difftest import plugins
 from workers import backends
 
-FOLDERS = ("difftest.judge.checks", "workers.backends")
+FOLDERS = ("difftest.judge.checks", "difftest.cases.layers", "workers.backends")
 SIDES = {backends.load(name).SIDE for name in backends.candidates()}
 NAMES = {name for folder in FOLDERS for name in plugins.names(folder)} | SIDES
 
 HOMONYMS = {
+    "embedding": "a way in which `parallelize_module` splits a layer",
+    "linear": "a way in which `parallelize_module` splits a layer",
     "loss": "the tensor, and the training option",
     "oracle": "the reference, which the core runs beside every backend",
     "torch": "the package",
@@ -26,7 +28,7 @@ HOMONYMS = {
 IDENTITIES = {"backend", "check", "framework", "side", "SIDE", "FRAMEWORK"}
 """Attributes that hold a plug-in's name."""
 
-PLUGIN_FOLDERS = ("judge/checks", "findings/ablations", "reduce/simplifications")
+PLUGIN_FOLDERS = ("judge/checks", "cases/layers", "findings/ablations", "reduce/simplifications")
 CORE = [
     file
     for file in sorted((ROOT / "difftest").rglob("*.py"))
@@ -67,7 +69,7 @@ def test_sides_and_homonyms_are_known() -> None:
 
 
 @pytest.mark.parametrize("file", CORE, ids=lambda file: str(file.relative_to(ROOT)))
-def test_the_core_names_no_check_backend_or_side(file: Path) -> None:
+def test_the_core_names_no_check_kind_backend_or_side(file: Path) -> None:
     tree = ast.parse(file.read_text())
     assert not {text for text in texts(tree) if text in NAMES - set(HOMONYMS)}
     assert not list(identity_comparisons(tree))

@@ -17,17 +17,17 @@ from difftest import plugins
 
 pytestmark = pytest.mark.slow
 
-LOADS = "plugins.load(__name__"
+LOADS = re.compile(r"plugins\.load\((package=)?__name__")
 """What the loader of a plug-in folder calls."""
 
-PLANTED = "workers.faults"
-"""A file there holds decorated functions: it has no Protocol, but its decorator is typed."""
+PLANTED, KINDS = "workers.faults", "difftest.cases.layers"
+"""Folders without a Protocol: a file holds decorated functions, or a class, and the decorator or the base is typed."""
 
 BROKEN = {
     "order": ("difftest.judge.checks", "loss", r"ORDER = 4", 'ORDER = "four"'),
     "script": ("difftest.judge.checks", "finite", r'"nonfinite"}', '"infinite"}'),
     "traits": ("difftest.judge.checks", "replicas", r"COMPARES_RANKS = True\n", ""),
-    "ablations": ("difftest.findings.ablations", "dtype", r"asked: Asked", "asked: int"),
+    "ablations": ("difftest.findings.ablations", "dtype", r"ORDER = \d+", 'ORDER = "late"'),
     "simplifications": ("difftest.reduce.simplifications", "mesh", r"\(one_device, ", "(1, "),
     "command": ("difftest.commands", "support", r"def command\(", "def support("),
     "path": ("generators.paths", "data_parallel", r"mesh: Mesh, purpose", "grid: Mesh, purpose"),
@@ -38,8 +38,14 @@ BROKEN = {
         r"-> int:\n(.*)\n    return 1",
         r'-> str:\n\1\n    return "1"',
     ),
+    "kind": (
+        KINDS,
+        "linear",
+        r"def gives\(self, width: int\) -> int:",
+        "def gives(self, width: str) -> int:",
+    ),
     "module": ("workers.training.layers", "linear", r"def module\(", "def modules("),
-    "blocks": ("generators.layers", "dropout", r"BLOCKS = \(", "BLOCKS = (1, "),
+    "blocks": ("generators.layers", "dropout", r"= \(", "= (1, "),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }
@@ -51,10 +57,10 @@ def folders() -> dict[str, str]:
     protocol_of = {}
     for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")):
         text = file.read_text()
-        if LOADS in text:
+        if LOADS.search(text):
             package = ".".join(file.parent.relative_to(ROOT).parts)
             protocols = re.findall(r"^class (\w+)\(Protocol\)", text, re.MULTILINE)
-            assert len(protocols) == (package != PLANTED), (
+            assert len(protocols) == (package not in {PLANTED, KINDS}), (
                 f"{file} has the Protocols {protocols}; expected one"
             )
             protocol_of[package] = protocols[0] if protocols else ""
@@ -68,6 +74,12 @@ def assignments(package: str, protocol: str, name: str, module: str) -> Iterator
         yield f"{name}: {package}.{protocol} = {module}"
         return
     tree = ast.parse(plugins.file(package, name).read_text())
+    if package == KINDS:
+        yield "import difftest.cases.layer"
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                yield f"{name}_{node.name}: type[difftest.cases.layer.Layer] = {module}.{node.name}"
+        return
     planted = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
     assert planted or name.startswith("_"), f"{name} plants nothing"
     for fault in planted:

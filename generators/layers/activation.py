@@ -28,4 +28,4 @@ def placements(*, layer: Activation, size: int, cut: Cut) -> SearchStrategy[ByPa
     return st.just(whole(layer))
 
 
-BLOCKS = (Block(order=3, weight=1, strategy=before_linear),)
+BLOCKS: tuple[Block, ...] = (Block(order=3, weight=1, strategy=before_linear),)

@@ -36,4 +36,4 @@ def placements(*, layer: Attention, size: int, cut: Cut) -> SearchStrategy[ByPar
     return weighted((4, {**along_dim_0(layer), "o.weight": Shard(1)}), (1, whole(layer)))
 
 
-BLOCKS = (Block(order=4, weight=4, strategy=normed, needs_sequence=True),)
+BLOCKS: tuple[Block, ...] = (Block(order=4, weight=4, strategy=normed, needs_sequence=True),)

@@ -29,4 +29,4 @@ def placements(*, layer: Conv, size: int, cut: Cut) -> SearchStrategy[ByParamete
     return st.sampled_from((whole(layer), along_dim_0(layer)))
 
 
-BLOCKS = (Block(order=5, weight=2, strategy=activated, needs_sequence=True),)
+BLOCKS: tuple[Block, ...] = (Block(order=5, weight=2, strategy=activated, needs_sequence=True),)

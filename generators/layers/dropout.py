@@ -20,4 +20,4 @@ def placements(*, layer: Dropout, size: int, cut: Cut) -> SearchStrategy[ByParam
     return st.just(whole(layer))
 
 
-BLOCKS = (Block(order=6, weight=1, strategy=dropouts),)
+BLOCKS: tuple[Block, ...] = (Block(order=6, weight=1, strategy=dropouts),)

@@ -32,4 +32,4 @@ def placements(*, layer: LayerNorm, size: int, cut: Cut) -> SearchStrategy[ByPar
     return st.just(whole(layer))
 
 
-BLOCKS = (Block(order=2, weight=1, strategy=alone),)
+BLOCKS: tuple[Block, ...] = (Block(order=2, weight=1, strategy=alone),)

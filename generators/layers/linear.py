@@ -31,4 +31,4 @@ def placements(*, layer: Linear, size: int, cut: Cut) -> SearchStrategy[ByParame
     return st.just({"columns": along_dim_0(layer), "rows": by_rows, "whole": replicated}[cut])
 
 
-BLOCKS = (Block(order=1, weight=2, strategy=pairs),)
+BLOCKS: tuple[Block, ...] = (Block(order=1, weight=2, strategy=pairs),)

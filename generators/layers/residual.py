@@ -33,4 +33,4 @@ def placements(*, layer: Residual, size: int, cut: Cut) -> SearchStrategy[ByPara
     return st.just(whole(layer))
 
 
-BLOCKS = (Block(order=0, weight=3, strategy=alone),)
+BLOCKS: tuple[Block, ...] = (Block(order=0, weight=3, strategy=alone),)
