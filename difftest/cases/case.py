@@ -11,7 +11,7 @@ from typing import Literal, Self, TypeAlias
 import msgspec
 
 from difftest.cases.layers import walk
-from difftest.cases.layout import Layout, Mesh, Replicate, replicated, uneven_axes
+from difftest.cases.layout import Layout, Mesh, Placements, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
 from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, put_back
 from difftest.errors import UsageError
@@ -109,9 +109,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def _check_layers(self) -> None:
         """Layers that speak of the mesh speak of this one; on one device they keep what they were made for."""
-        rows = self.data.batch // self.training.accumulation
         for path, layer in walk(self.model.layers):
-            if reason := layer.disagreement(self.layout, rows):
+            if reason := layer.disagreement(self.layout, self.part_rows):
                 msg = f"layer {path} {reason}"
                 raise ValueError(msg)
 
@@ -124,6 +123,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def world_size(self) -> int:
         """How many ranks take part."""
         return self.layout.mesh.world_size
+
+    @property
+    def part_rows(self) -> int:
+        """The rows of one accumulation part, over all ranks."""
+        return self.data.batch // self.training.accumulation
+
+    def placements(self) -> Iterator[tuple[tuple[int, ...], Placements]]:
+        """The shape and the placements of an accumulation part, rows by positions, and of every parameter."""
+        yield (self.part_rows, self.model.sequence), self.layout.batch
+        shapes = self.model.parameters()
+        for name, placements in self.layout.parameters.items():
+            yield shapes[name], placements
 
     def to_json(self) -> bytes:
         """The canonical JSON."""
@@ -162,13 +173,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def uneven_cuts(case: Case) -> int:
     """How often the ranks of a mesh axis do not share a dim of a parameter, or the rows of an accumulation part, equally."""
-    shapes, layout = case.model.parameters(), case.layout
-    rows = (case.data.batch // case.training.accumulation, case.model.sequence)
-    tensors = [
-        (rows, layout.batch),
-        *((shapes[name], placements) for name, placements in layout.parameters.items()),
-    ]
-    return sum(uneven_axes(shape, placements, layout.mesh) for shape, placements in tensors)
+    return sum(uneven_axes(shape, placements, case.layout.mesh) for shape, placements in case.placements())
 
 
 def _explain(text: bytes | str, error: Exception) -> UsageError:

@@ -287,7 +287,7 @@ class Script:
         if self.wants_loss:
             return "((), torch.float32)"
         if shape is None:
-            rows = case.data.batch // case.training.accumulation
+            rows = case.part_rows
             lead = f"len(feed(torch.empty({rows})))" if local else str(rows)
             middle = f"{case.model.sequence}, " if case.model.sequence else ""
             return f"(({lead}, {middle}{case.model.outputs}), {self.dtype})"

@@ -61,15 +61,9 @@ def unsupported(case: Case) -> str | None:
 
 
 def _uneven(case: Case) -> bool:
-    layout, shapes = case.layout, case.model.parameters()
-    rows = (case.data.batch // case.training.accumulation, case.model.sequence)
-    tensors = [
-        (rows, layout.batch),
-        *((shapes[name], placements) for name, placements in layout.parameters.items()),
-    ]
     return any(
-        size % ways(dim, placements, layout.mesh)
-        for shape, placements in tensors
+        size % ways(dim, placements, case.layout.mesh)
+        for shape, placements in case.placements()
         for dim, size in enumerate(shape)
     )
 

@@ -12,9 +12,9 @@ import torch
 from torch import distributed, nn
 
 from difftest.cases.case import Case
-from difftest.cases.layout import local_slices
 from difftest.judge.outcome import Stage
 from workers.faults import BACKEND, SHARDING, planted
+from workers.training.pieces import rows_by_rank
 from workers.training.session import Session
 from workers.training.train import parameters
 
@@ -45,10 +45,7 @@ def _accumulates(case: Case) -> bool:
 
 
 def _uneven(case: Case) -> bool:
-    shape = (case.data.batch // case.training.accumulation,)
-    batch, mesh = tuple(case.layout.batch), case.layout.mesh
-    slices = [local_slices(shape, batch, mesh, rank)[0] for rank in range(case.world_size)]
-    return _sharded(case) and len({rows.stop - rows.start for rows in slices}) > 1
+    return _sharded(case) and len(set(rows_by_rank(case))) > 1
 
 
 def _with_hook(session: Session, hook: Callable[[Any, Any], Any]) -> Session:
@@ -177,10 +174,8 @@ def nan_on_one_rank(session: Session, _case: Case, rank: int) -> Session:
 )
 def mean_of_local_batch(session: Session, case: Case, rank: int) -> Session:
     """Divides by the rows of this rank, as if every rank had as many."""
-    rows = case.data.batch // case.training.accumulation
-    mine = local_slices((rows,), case.layout.batch, case.layout.mesh, rank)[0]
-    fair = rows / session.scale
-    return replace(session, scale=session.scale * fair / max(mine.stop - mine.start, 1))
+    fair = case.part_rows / session.scale
+    return replace(session, scale=session.scale * fair / max(rows_by_rank(case)[rank], 1))
 
 
 @planted(about="only the last accumulation part counts", backends=BOTH, blame=BACKEND, reaches=_accumulates)

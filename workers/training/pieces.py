@@ -40,14 +40,22 @@ def own_rows(case: Case, rank: int, tensor: "Tensor") -> "Tensor":
     return tensor[local_slices(tuple(tensor.shape), case.layout.batch, case.layout.mesh, rank)]
 
 
+def rows_by_rank(case: Case) -> list[int]:
+    """How many rows of an accumulation part each rank is fed."""
+    layout = case.layout
+    slices = (
+        local_slices((case.part_rows,), layout.batch, layout.mesh, rank)[0] for rank in range(case.world_size)
+    )
+    return [rows.stop - rows.start for rows in slices]
+
+
 def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[int, ...]:
     """The global shape of a plain local tensor.
 
     Such a tensor that is expected in pieces can only be an output, whose rows follow from the case.
     """
     shape = tuple(local.shape)
-    rows = case.data.batch // case.training.accumulation
-    return (rows, *shape[1:]) if Shard(0) in placements else shape
+    return (case.part_rows, *shape[1:]) if Shard(0) in placements else shape
 
 
 def dtensor_placements(placements: Placements) -> "list[Placement]":

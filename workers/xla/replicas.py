@@ -14,11 +14,11 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
-from difftest.cases.layout import Placements, Shard, local_slices
+from difftest.cases.layout import Placements, Shard
 from difftest.judge.events import Events
 from difftest.judge.outcome import Array, Sharded, Stage, Trace
 from workers.torch import process_groups
-from workers.training.pieces import global_shape, own_rows, values
+from workers.training.pieces import global_shape, own_rows, rows_by_rank, values
 from workers.xla import devices, gate, lazy, plugin
 
 if TYPE_CHECKING:
@@ -34,20 +34,13 @@ def unsupported(case: Case) -> str | None:
         return "replicas keep every parameter whole; the layout shards one"
     if not process_groups.cuts_rows_only(case):
         return "replicas take whole rows; the layout cuts the batch along the sequence"
-    if len(set(_rows_by_rank(case))) > 1:
+    if len(set(rows_by_rank(case))) > 1:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
     if (kind := fitting(case)) == plugin.DEVICE:
         return f"replicas on {kind} need a process per GPU, and the plugin is registered for one process only"
     return gate.missing() if kind == "CPU" else None
-
-
-def _rows_by_rank(case: Case) -> Iterator[int]:
-    rows, layout = case.data.batch // case.training.accumulation, case.layout
-    for rank in range(case.world_size):
-        (mine,) = local_slices((rows,), layout.batch, layout.mesh, rank)
-        yield mine.stop - mine.start
 
 
 def fitting(case: Case) -> str:

@@ -30,7 +30,6 @@ BATCH_AXES = ("data", "fsdp")
 def refusal(case: Case) -> str | None:
     """Why splash attention cannot express `case` or cannot run here, or None."""
     attentions = case.model.flash_attentions.values()
-    rows = case.data.batch // case.training.accumulation
     reasons = (
         (not attentions, "the model has no attention by a kernel"),
         (any(layer.bias for layer in attentions), "splash attention takes no bias"),
@@ -43,7 +42,7 @@ def refusal(case: Case) -> str | None:
             "splash attention's wrapper takes at most two mesh axes that cut the batch",
         ),
         (
-            rows % case.layout.data_ranks > 0,
+            case.part_rows % case.layout.data_ranks > 0,
             "splash attention's wrapper asserts that the ranks share the rows evenly",
         ),
         (
