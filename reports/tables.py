@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from difftest.judge.blame import LAYER
-from difftest.judge.outcome import STAGES
+from difftest.judge.stage import STAGES
 from difftest.records.finding import Finding
 
 VERDICTS = ("agree", "diverge", "inconclusive")

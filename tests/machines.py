@@ -21,7 +21,8 @@ from difftest.commands.service.generated_cases import define
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
-from difftest.judge.outcome import Outcome, Stage
+from difftest.judge.outcome import Outcome
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation

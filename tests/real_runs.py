@@ -9,7 +9,8 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.judge.comparator import compare
-from difftest.judge.outcome import Outcome, Stage, Trace
+from difftest.judge.outcome import Outcome, Trace
+from difftest.judge.stage import Stage
 from workers.isolate import sandbox
 
 DEADLINE_SECONDS = 15.0

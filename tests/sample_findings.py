@@ -11,7 +11,8 @@ from samples import a_case
 
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Stage, Symptom
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation

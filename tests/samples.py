@@ -15,7 +15,8 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard, local_slices, replicated
 from difftest.cases.model import Model
 from difftest.judge.events import Events
-from difftest.judge.outcome import Failure, Sharded, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
+from difftest.judge.stage import Stage
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Key: TypeAlias = tuple[Stage, str]

@@ -6,7 +6,8 @@ import pytest
 from samples import a_case, a_failure, candidate
 
 from difftest.errors import InfrastructureError
-from difftest.judge.outcome import Sharded, Stage, Symptom, Trace
+from difftest.judge.outcome import Sharded, Symptom, Trace
+from difftest.judge.stage import Stage
 
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 

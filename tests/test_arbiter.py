@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sample_findings import ParsedPage, a_corpus, a_finding, a_measurement, an_observation
 
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 from reports import frame
 from reports.page import arbiter
 from reports.write import write

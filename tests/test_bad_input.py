@@ -24,7 +24,8 @@ from difftest.cases.case import Case, Training
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
 from difftest.findings.ledger import LEDGER_FILE, Ledger, read_ledger
-from difftest.judge.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
+from difftest.judge.stage import Stage
 from difftest.records import read_limits, traces
 from difftest.records.bundle import Joined, Recorder
 from difftest.records.case_files import read_case

@@ -14,7 +14,8 @@ from difftest.campaign.new_finding import REPEATS
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.errors import UnsupportedError
-from difftest.judge.outcome import Failure, Outcome, Stage, Symptom
+from difftest.judge.outcome import Failure, Outcome, Symptom
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.resume import resumed
 

@@ -11,7 +11,8 @@ from samples import a_case
 
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Shard
-from difftest.judge.outcome import Stage, Symptom
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
 from generators.cases import case_at
 from workers import cards
 from workers.backends import torchax

@@ -36,7 +36,8 @@ from difftest.judge.checks import (
 )
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import measure_run
-from difftest.judge.outcome import PARTLY_DETERMINISTIC, Outcome, Sharded, Stage, Symptom, Trace
+from difftest.judge.outcome import PARTLY_DETERMINISTIC, Outcome, Sharded, Symptom, Trace
+from difftest.judge.stage import Stage
 
 CASE = tensor_parallel_case()
 COPIES = a_case(mesh=(("dp", 4),))

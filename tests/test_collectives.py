@@ -13,7 +13,8 @@ from difftest.cases.exactness import inexact
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh, Shard
-from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
+from difftest.judge.stage import Stage
 from workers.backends import torch_dtensor, torch_fsdp, torch_tp, xla_dtensor, xla_tp
 from workers.faults import VARIABLE
 from workers.isolate import sandbox

@@ -23,7 +23,8 @@ from difftest.cases.case import Data, Training
 from difftest.judge.comparator import Comparison, compare, with_arbiter, worst
 from difftest.judge.events import Events
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Outcome, Sharded, Stage, Symptom, Trace
+from difftest.judge.outcome import Outcome, Sharded, Symptom, Trace
+from difftest.judge.stage import Stage
 
 CASE = tensor_parallel_case(training=Training(steps=3))
 

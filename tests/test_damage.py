@@ -23,7 +23,8 @@ from difftest.judge.damage import (
     moved,
     nature,
 )
-from difftest.judge.outcome import Sharded, Stage
+from difftest.judge.outcome import Sharded
+from difftest.judge.stage import Stage
 
 MESH = Mesh(axes=(("dp", 4),))
 NOISE = 1e-6

@@ -13,7 +13,8 @@ from samples import a_failure
 from difftest.errors import UsageError
 from difftest.judge.divergence import Divergence, identity, without_numbers
 from difftest.judge.fingerprint import Fingerprint
-from difftest.judge.outcome import Stage, Symptom
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
 from difftest.records.finding import SCHEMA, Finding
 
 FAILED = msgspec.structs.replace(

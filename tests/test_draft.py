@@ -16,7 +16,8 @@ from difftest.commands.draft import command
 from difftest.commands.service import drafting
 from difftest.judge.blame import layer
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Stage, Symptom
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from reports.draft.draft import Draft, render, trackers

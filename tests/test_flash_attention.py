@@ -20,7 +20,8 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import TORCH_KERNELS, SdpaKernel
 from difftest.judge.comparator import compare
-from difftest.judge.outcome import Failure, Outcome, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
+from difftest.judge.stage import Stage
 from generators.cases import case_at, cases
 from generators.layers.flash_attention import MOST_SCORES
 from generators.paths import flash_attention

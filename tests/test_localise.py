@@ -21,7 +21,8 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Placements
 from difftest.findings.localise import MODULE, VARIABLE, called, first_beyond, locate
 from difftest.judge.measured import measure_run
-from difftest.judge.outcome import Outcome, Sharded, Stage, Trace
+from difftest.judge.outcome import Outcome, Sharded, Trace
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 
 NAMES = ("module 0", "module 1", "module 2")

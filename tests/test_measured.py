@@ -11,7 +11,7 @@ from samples import a_case, a_failure, candidate, oracle, with_tensor, wrong_at
 
 from difftest.judge.measured import Key, beyond, describe, measure, measure_run
 from difftest.judge.noise import FLOORS_MOST, THRESHOLD
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 
 AT: Key = (2, Stage.BACKWARD, "0.weight")
 FLOOR = 1e-3

@@ -7,7 +7,8 @@ from hypothesis.extra import numpy as arrays
 
 from difftest.cases.layout import Replicate
 from difftest.judge.noise import FLOORS_MOST, SAMPLES, floor, in_floors, spread
-from difftest.judge.outcome import Sharded, Stage, Trace
+from difftest.judge.outcome import Sharded, Trace
+from difftest.judge.stage import Stage
 
 KEY = (Stage.FORWARD, "output")
 deviations = arrays.arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1e6))

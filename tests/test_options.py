@@ -15,7 +15,8 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
 from difftest.errors import UsageError
-from difftest.judge.outcome import Outcome, Stage
+from difftest.judge.outcome import Outcome
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from generators.cases import case_at

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from samples import a_case, candidate, tensor_parallel_case, train
 
 from difftest.cases.layout import Replicate, Shard
-from difftest.judge.outcome import Stage, Trace
+from difftest.judge.outcome import Trace
+from difftest.judge.stage import Stage
 
 WEIGHT = (Stage.UPDATE, "0.weight")
 CASE = tensor_parallel_case()

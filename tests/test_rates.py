@@ -15,7 +15,8 @@ from samples import a_case, candidate, oracle, with_pieces, wrong_at
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.commands.service.planting import chosen_defects
-from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
 from difftest.selftest.correct_runs import CorrectRun, check_correct_run, null_summary, same_bits
 from difftest.selftest.planted import Planted, planted_summary
 from difftest.selftest.rates import passed

@@ -20,7 +20,8 @@ from difftest.cases.case import Case
 from difftest.commands.replay import command
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.repeats import rates
-from difftest.judge.outcome import Outcome, Stage
+from difftest.judge.outcome import Outcome
+from difftest.judge.stage import Stage
 from workers.isolate import sandbox
 
 DIVERGES, AGREES = 1, 0

@@ -35,7 +35,8 @@ from difftest.commands.service.scripts import keep_graphs, run_script
 from difftest.judge import checks
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from reports.reproducer import reproducer, spelling

@@ -16,7 +16,8 @@ from difftest.judge.comparator import compare
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Client, Events, Misplaced
 from difftest.judge.measured import measure_run
-from difftest.judge.outcome import Stage, Symptom
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
 from workers.pjrt_clients import Clients
 
 CASE = a_case()

@@ -20,7 +20,8 @@ from samples import a_failure
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.errors import InfrastructureError
 from difftest.judge.noise import SAMPLES, SAMPLES_WHEN_IN_DOUBT
-from difftest.judge.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
+from difftest.judge.stage import Stage
 from difftest.selftest.correct_runs import same_bits
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,8 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Mesh, replica_groups
 from difftest.cases.model import Model
 from difftest.judge.events import Misplaced
-from difftest.judge.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
+from difftest.judge.stage import Stage
 from workers.backends import xla_spmd, xla_tp
 from workers.isolate import sandbox
 from workers.xla import devices, sharding

@@ -13,7 +13,8 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Mesh, Placements
 from difftest.cases.model import Model
-from difftest.judge.outcome import Failure, Stage
+from difftest.judge.outcome import Failure
+from difftest.judge.stage import Stage
 from workers.backends import xla_annotated, xla_fsdp
 from workers.isolate import sandbox
 

@@ -23,7 +23,8 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Replication
 from difftest.judge.comparator import Comparison, compare
-from difftest.judge.outcome import Failure, Stage, Trace
+from difftest.judge.outcome import Failure, Trace
+from difftest.judge.stage import Stage
 from workers.isolate import sandbox
 from workers.xla import devices, replicas
 

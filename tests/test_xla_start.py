@@ -17,7 +17,8 @@ from difftest.cases.model import Model
 from difftest.cases.options import ACTS, Start
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import identity
-from difftest.judge.outcome import Failure, Stage, Symptom, Trace
+from difftest.judge.outcome import Failure, Symptom, Trace
+from difftest.judge.stage import Stage
 from workers.faults import VARIABLE
 from workers.isolate import sandbox
 

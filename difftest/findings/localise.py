@@ -13,7 +13,8 @@ from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
 from difftest.judge.measured import Key, MeasuredRun, beyond, describe, measure_run
-from difftest.judge.outcome import Failure, Stage
+from difftest.judge.outcome import Failure
+from difftest.judge.stage import Stage
 
 VARIABLE = "DIFFTEST_TRACE_MODULES"
 """The environment variable that makes workers keep every module's tensors."""

@@ -50,7 +50,7 @@ CLOSE = 1e-3
 
 
 def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output: bool) -> str:
-    """The word for the damage to a tensor: the oracle has `truth`, the candidate `actual`; empty if none fits.
+    """The word for the damage to a tensor: the oracle has `truth`, the candidate `actual`; or empty.
 
     `truth` and `floors`, its rounding noise, are whole tensors of one shape, `actual` one of that shape
     without `misfits`. For an `output` the word says where it is right and how coarse it is; for a gradient or

@@ -11,7 +11,8 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from difftest.judge.fingerprint import Fingerprint
-from difftest.judge.outcome import Failure, Stage, Symptom
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
 
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number that the tables can hold."""

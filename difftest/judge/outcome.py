@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replica_groups
 from difftest.judge.events import Events
-from difftest.judge.stage import STAGES as STAGES  # noqa: PLC0414  until every import names the new module
-from difftest.judge.stage import Stage as Stage  # noqa: PLC0414
+from difftest.judge.stage import Stage
 
 Array: TypeAlias = npt.NDArray[Any]
 Environment: TypeAlias = Mapping[str, str]

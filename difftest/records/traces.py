@@ -18,7 +18,8 @@ import numpy as np
 from difftest.cases.layout import Placements
 from difftest.errors import UsageError
 from difftest.judge.events import Count, Events
-from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Stage, Symptom, Tensors, Trace
+from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Symptom, Tensors, Trace
+from difftest.judge.stage import Stage
 from difftest.records import read_limits
 
 MOST_BYTES = 2**30

@@ -15,7 +15,8 @@ from difftest.cases.case import Case
 from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Failure, Outcome, Stage
+from difftest.judge.outcome import Failure, Outcome
+from difftest.judge.stage import Stage
 from difftest.plugins import IN
 from reports.reproducer import spelling
 from reports.reproducer.script import Fault, Plan, Script

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 from workers import sides
 from workers.backends import torch_ddp
 from workers.xla import devices, replicas

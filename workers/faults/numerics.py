@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 from workers.faults import BACKEND, EVERYWHERE, planted
 from workers.training.session import Session
 from workers.training.train import parameters

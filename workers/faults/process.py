@@ -10,7 +10,7 @@ import torch
 from torch import distributed, nn
 
 from difftest.cases.case import Case
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 from workers.deadlines import MOST_SECONDS
 from workers.faults import BACKEND, EVERYWHERE, SHARDING, planted
 from workers.training.session import Session

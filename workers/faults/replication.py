@@ -12,7 +12,7 @@ import torch
 from torch import distributed, nn
 
 from difftest.cases.case import Case
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 from workers.faults import BACKEND, SHARDING, planted
 from workers.training.pieces import rows_by_rank
 from workers.training.session import Session

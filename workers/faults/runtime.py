@@ -14,7 +14,7 @@ from torch import nn
 
 from difftest.cases.case import Case
 from difftest.judge.events import SETTLED_STEP
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 from workers.faults import BACKEND, planted
 from workers.training.session import Session
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Shard, local_slices
-from difftest.judge.outcome import Stage
+from difftest.judge.stage import Stage
 from workers.faults import SHARDING, planted
 from workers.training.session import Session
 from workers.training.train import parameters

@@ -12,7 +12,8 @@ from functools import partial
 from torch import Tensor, nn
 
 from difftest.findings.localise import MODULE, VARIABLE
-from difftest.judge.outcome import Sharded, Stage
+from difftest.judge.outcome import Sharded
+from difftest.judge.stage import Stage
 
 Tensors = dict[tuple[Stage, str], Tensor]
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from difftest.cases.layout import Placements
 from difftest.judge.events import Events
-from difftest.judge.outcome import Sharded, Stage, Trace
+from difftest.judge.outcome import Sharded, Trace
+from difftest.judge.stage import Stage
 from workers.training.operators import Operators
 
 Forward: TypeAlias = Callable[..., tuple[Tensor, Tensor]]

@@ -16,7 +16,8 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import replicated
 from difftest.cases.numbers import IGNORE_INDEX, Batch
-from difftest.judge.outcome import Sharded, Stage, Trace
+from difftest.judge.outcome import Sharded, Trace
+from difftest.judge.stage import Stage
 from workers.training.build import build
 from workers.training.module_traces import Watch
 from workers.training.session import Session

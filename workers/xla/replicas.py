@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, Shard
 from difftest.judge.events import Events
-from difftest.judge.outcome import Array, Sharded, Stage, Trace
+from difftest.judge.outcome import Array, Sharded, Trace
+from difftest.judge.stage import Stage
 from workers.torch import process_groups
 from workers.training.pieces import global_shape, own_rows, rows_by_rank, values
 from workers.xla import devices, gate, lazy, plugin
