@@ -1,13 +1,19 @@
-"""Layers that speak of kernels, masks, meshes and placements: what they own, and what is refused."""
+"""Layer kinds: a file in each of three packages, and no table over kinds anywhere else; what single kinds own and refuse."""
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from rooms import PACKAGES, ROOT
 from samples import a_case
 
+from difftest import plugins
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layer import Layer
+from difftest.cases.layers import KINDS
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.dropout import Dropout
 from difftest.cases.layers.flash_attention import FlashAttention
@@ -142,3 +148,139 @@ def test_a_case_of_the_schema_before_is_read_with_the_options_that_it_had() -> N
     older = msgspec.json.decode(case.to_json()) | {"schema": 1}
     del older["replication"], older["start"], older["training"]["checkpointing"]
     assert Case.from_json(msgspec.json.encode(older)) == msgspec.structs.replace(case, schema=1)
+
+
+DECLARATIONS = {
+    "difftest.cases.layers": {"class"},
+    "workers.training.layers": {"module"},
+    "generators.layers": {"BLOCKS", "placements"},
+}
+"""What a kind's file declares in each package: a class with the kind's name for a tag, or top-level names."""
+
+ABOUT_ONE_KIND = {
+    "difftest/cases/model.py": {"FlashAttention"},  # the backends ask a model for them
+    "generators/paths/flash_attention.py": {"FlashAttention"},
+    "reports/reproducer/script.py": {
+        "Attention",
+        "Collective",
+        "Redistribute",
+    },  # templates have classes of their own for them
+    "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it has not
+    "workers/faults/attention.py": {"Attention"},
+    "workers/faults/collectives.py": {"Collective"},
+}
+"""Files that tell one kind from all others, because what they do is about that kind alone. Elsewhere a declaration answers."""
+
+
+def kinds() -> tuple[str, ...]:
+    """Every kind that has a file in any of the three packages."""
+    return tuple(sorted({name for package in DECLARATIONS for name in plugins.names(package)}))
+
+
+def lacks(kind: str) -> Iterator[str]:
+    """What a kind lacks: files, and declarations in those that it has. Read without importing: workers import torch."""
+    for package, declarations in DECLARATIONS.items():
+        file = ROOT.joinpath(*package.split("."), f"{kind}.py")
+        if not file.is_file():
+            yield f"file {file.relative_to(ROOT)}"
+            continue
+        for declaration in sorted(declarations - set(declared(file))):
+            yield f"{declaration} in {file.relative_to(ROOT)}"
+
+
+def declared(file: Path) -> Iterator[str]:
+    """The names of a file's top-level functions and variables, and `class` where a class has the file's name for a tag."""
+    for node in ast.parse(file.read_text()).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
+            case ast.ClassDef(keywords=keywords):
+                tags = {
+                    k.value.value for k in keywords if k.arg == "tag" and isinstance(k.value, ast.Constant)
+                }
+                if file.stem in tags:
+                    yield "class"
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_kind_has_its_file_and_declarations_in_each_of_three_packages(kind: str) -> None:
+    assert not list(lacks(kind)), f"layer kind {kind} lacks: {'; '.join(lacks(kind))}"
+
+
+def test_what_a_kind_lacks_is_named() -> None:
+    assert list(lacks("nowhere")) == [
+        "file difftest/cases/layers/nowhere.py",
+        "file workers/training/layers/nowhere.py",
+        "file generators/layers/nowhere.py",
+    ]
+
+
+def test_every_kind_is_decoded_by_its_tag() -> None:
+    assert tuple(KINDS) == kinds()
+    assert {kind: layer.__struct_config__.tag for kind, layer in KINDS.items()} == {
+        kind: kind for kind in KINDS
+    }
+
+
+def distinguished(tree: ast.Module) -> set[str]:
+    """The kinds that code tells from others: names of their classes other than to make one and in annotations.
+
+    So an `isinstance`, a pattern, a comparison of types and a table by class count; a constructor does not.
+    """
+    classes = {layer.__name__ for layer in KINDS.values()}
+    local, modules = {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("difftest.cases.layers"):
+            local |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in classes}
+            modules |= {alias.asname or alias.name for alias in node.names if alias.name in KINDS}
+    harmless = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        harmless |= {id(part) for part in annotations if part for part in ast.walk(part)}
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) if name in local and id(node) not in harmless:
+                names.add(local[name])
+            case ast.Attribute(attr=name, value=ast.Name(id=module)) if (
+                module in modules and id(node) not in harmless
+            ):
+                names.add(name)
+            case ast.Compare(
+                left=ast.Attribute(attr="kind"), comparators=[ast.Constant(value=str(name))]
+            ) if name in KINDS:
+                names.add(KINDS[name].__name__)
+    return names
+
+
+def test_only_code_about_one_kind_tells_it_from_the_others() -> None:
+    outside = {}
+    for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
+        if ".".join(file.parent.relative_to(ROOT).parts) not in DECLARATIONS:
+            names = distinguished(ast.parse(file.read_text()))
+            outside |= {str(file.relative_to(ROOT)): names} if names else {}
+    assert outside == ABOUT_ONE_KIND
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("isinstance(layer, Linear)", {"Linear"}),
+        ("isinstance(layer, Linear | Conv)", {"Linear", "Conv"}),
+        ("TABLE = {Linear: 1}", {"Linear"}),
+        ("type(layer) is Conv", {"Conv"}),
+        ("match layer:\n    case Conv(): pass", {"Conv"}),
+        ("isinstance(layer, conv.Conv)", {"Conv"}),
+        ("layer.kind == 'linear'", {"Linear"}),
+        ("def make(layer: Linear) -> Conv:\n    return Conv(inputs=1, outputs=1)", set()),
+    ],
+)
+def test_the_test_would_notice_a_table_over_kinds(code: str, names: set[str]) -> None:
+    imports = (
+        "from difftest.cases.layers.linear import Linear\n"
+        "from difftest.cases.layers.conv import Conv\n"
+        "from difftest.cases.layers import conv\n"
+    )
+    assert distinguished(ast.parse(imports + code)) == names
