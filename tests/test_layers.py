@@ -230,7 +230,8 @@ def distinguished(tree: ast.Module) -> set[str]:
     So an `isinstance`, a pattern, a comparison of types and a table by class count; a constructor does not.
     """
     classes = {layer.__name__ for layer in KINDS.values()}
-    local, modules = {}, set()
+    local: dict[str, str] = {}
+    modules: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("difftest.cases.layers"):
             local |= {alias.asname or alias.name: alias.name for alias in node.names if alias.name in classes}
@@ -239,7 +240,7 @@ def distinguished(tree: ast.Module) -> set[str]:
     for node in ast.walk(tree):
         annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         harmless |= {id(part) for part in annotations if part for part in ast.walk(part)}
-    names = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name) if name in local and id(node) not in harmless:
@@ -256,7 +257,7 @@ def distinguished(tree: ast.Module) -> set[str]:
 
 
 def test_only_code_about_one_kind_tells_it_from_the_others() -> None:
-    outside = {}
+    outside: dict[str, set[str]] = {}
     for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
         if ".".join(file.parent.relative_to(ROOT).parts) not in DECLARATIONS:
             names = distinguished(ast.parse(file.read_text()))
