@@ -30,7 +30,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"cases"}),
     ),
     "workers": (
-        frozenset({"cards", "deadlines", "pjrt_clients", "sides", "training"}),
+        frozenset({"deadlines", "gpus", "pjrt_clients", "sides", "training"}),
         frozenset({"exceptions", "torch"}),
         frozenset({"xla"}),
         frozenset({"backends", "faults"}),

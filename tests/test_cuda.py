@@ -1,4 +1,4 @@
-"""On a real GPU: torch's backends over NCCL and over shared cards, attention's kernels, what ends a run, and XLA on the same card."""
+"""On a real GPU: torch's backends over NCCL and over shared GPUs, attention's kernels, what ends a run, and XLA on the same GPU."""
 
 import importlib.util
 import itertools
@@ -18,16 +18,16 @@ from difftest.judge.outcome import Failure, Symptom, Trace
 from difftest.selftest.correct_runs import same_bits
 from generators.cases import case_at
 from workers.backends import torchax
-from workers.cards import VISIBLE, cards
 from workers.faults import VARIABLE
+from workers.gpus import VISIBLE, gpu_count
 from workers.isolate import sandbox
 from workers.torch.devices import SHARE_VARIABLE
 from workers.xla import plugin
 
 pytestmark = [pytest.mark.slow, pytest.mark.cuda]
-a_gpu = pytest.mark.skipif(not cards(), reason="needs a GPU")
+a_gpu = pytest.mark.skipif(not gpu_count(), reason="needs a GPU")
 torchax_on_a_gpu = pytest.mark.skipif(
-    not cards()
+    not gpu_count()
     or not all(map(importlib.util.find_spec, ("torchax", "flax")))
     or not any(map(importlib.util.find_spec, torchax.PLUGINS)),
     reason="needs a GPU, torchax and JAX's plugin: pip install 'difftest[torchax]' 'jax[cuda12]==0.7.1'",
@@ -37,8 +37,8 @@ HALF, SINGLE = flash(("dp", 1), dtype="float16", causal=True), flash(("dp", 1), 
 MASKED = flash(("dp", 1), dtype="float16", segments=True)
 DEADLINE_SECONDS = 120.0
 MOST_RANKS = 8
-RANKS = sorted({1, max(1, min(cards(), MOST_RANKS))})
-"""One, and as many as there are cards."""
+RANKS = sorted({1, max(1, min(gpu_count(), MOST_RANKS))})
+"""One, and as many as there are GPUs."""
 
 
 def supported(backend: str, ranks: int) -> Iterator[Case]:
@@ -51,7 +51,7 @@ def supported(backend: str, ranks: int) -> Iterator[Case]:
 
 
 def right_without(backend: str, ranks: int) -> Iterator[Case]:
-    """Those that the backend computes rightly on the CPU: what it does wrong there is no fault of the card's."""
+    """Those that the backend computes rightly on the CPU: what it does wrong there is no fault of the GPU."""
     drawn = (case for case in supported(backend, ranks) if case.sdpa != "cudnn")  # which is not deterministic
     there = {VISIBLE: ""}
     return (
@@ -66,7 +66,7 @@ def right_without(backend: str, ranks: int) -> Iterator[Case]:
 @a_gpu
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "torch_fsdp", "torch_tp"])
-def test_generated_cases_agree_with_the_oracle_with_a_card_a_rank(backend: str, ranks: int) -> None:
+def test_generated_cases_agree_with_the_oracle_with_a_gpu_a_rank(backend: str, ranks: int) -> None:
     for case in itertools.islice(right_without(backend, ranks), CASES_A_BACKEND):
         outcome = sandbox.run(case, backend, deadline=DEADLINE_SECONDS)
         assert agrees(case, backend, outcome, DEADLINE_SECONDS), case.id
@@ -77,7 +77,7 @@ def test_generated_cases_agree_with_the_oracle_with_a_card_a_rank(backend: str, 
 
 
 @a_gpu
-def test_two_runs_on_a_card_have_the_same_bits() -> None:
+def test_two_runs_on_a_gpu_have_the_same_bits() -> None:
     for case in (*itertools.islice(supported("torch_ddp", 1), CASES_A_BACKEND), HALF, SINGLE, MASKED):
         one, other = (sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS) for _ in range(2))
         assert isinstance(one, Trace)
@@ -86,13 +86,13 @@ def test_two_runs_on_a_card_have_the_same_bits() -> None:
 
 
 @a_gpu
-def test_ranks_share_a_card_over_gloo() -> None:
+def test_ranks_share_a_gpu_over_gloo() -> None:
     case = next(supported("torch_ddp", 2))
     outcome = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={SHARE_VARIABLE: "1"})
     assert agrees(case, "torch_ddp", outcome, DEADLINE_SECONDS)
     assert isinstance(outcome, Trace)
     assert outcome.environment["device"] != "cpu"
-    assert outcome.environment["transport"] == ("gloo" if cards() < case.world_size else "nccl")
+    assert outcome.environment["transport"] == ("gloo" if gpu_count() < case.world_size else "nccl")
 
 
 @a_gpu
@@ -108,7 +108,7 @@ def test_ranks_share_a_card_over_gloo() -> None:
         (MASKED, "efficient_attention"),
     ],
 )
-def test_the_kernel_that_a_case_names_is_used_where_the_card_has_it(case: Case, used: str) -> None:
+def test_the_kernel_that_a_case_names_is_used_where_the_gpu_has_it(case: Case, used: str) -> None:
     outcome = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS)
     assert isinstance(outcome, Trace)
     assert outcome.environment["sdpa"] == used
@@ -139,7 +139,7 @@ def test_a_kernel_that_fails_ends_its_own_run_and_no_other() -> None:
 
 
 @a_gpu
-def test_a_launch_that_the_card_refuses_is_its_run_s_outcome() -> None:
+def test_a_launch_that_the_gpu_refuses_is_its_run_s_outcome() -> None:
     case = next(supported("torch_ddp", 1))
     failure = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_launch"})
     assert isinstance(failure, Failure)
@@ -187,7 +187,7 @@ def test_memory_that_others_hold_is_the_machines_trouble() -> None:
 
 @torchax_on_a_gpu
 @pytest.mark.parametrize("ranks", RANKS)
-def test_xla_agrees_with_the_oracle_on_the_same_cards(ranks: int) -> None:
+def test_xla_agrees_with_the_oracle_on_the_same_gpus(ranks: int) -> None:
     for case in itertools.islice(supported("torchax", ranks), CASES_A_BACKEND):
         outcome = sandbox.run(case, "torchax", deadline=DEADLINE_SECONDS)
         assert agrees(case, "torchax", outcome, DEADLINE_SECONDS), case.id
@@ -196,7 +196,7 @@ def test_xla_agrees_with_the_oracle_on_the_same_cards(ranks: int) -> None:
 
 
 @a_gpu
-def test_torch_xla_drives_a_card_through_jax_s_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_xla_drives_a_gpu_through_jax_s_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     try:
         plugin.library()

@@ -21,7 +21,7 @@ from difftest.selftest.correct_runs import CorrectRun, check_correct_run, null_s
 from difftest.selftest.planted import Planted, planted_summary
 from difftest.selftest.rates import passed
 from difftest.selftest.sweep import detection_curve, sweep
-from workers import cards, faults
+from workers import faults, gpus
 from workers.faults import PlantedFault
 
 ROOT = Path(__file__).parent.parent
@@ -202,17 +202,17 @@ def a_fault(name: str, **more: int) -> PlantedFault:
     [
         (0, "", ["plain"]),
         (1, "", ["plain"]),
-        (2, "", ["plain", "on_cards"]),
-        (1, "on_cards", ["on_cards"]),
+        (2, "", ["plain", "on_gpus"]),
+        (1, "on_gpus", ["on_gpus"]),
         (4, "plain,", ["plain"]),
     ],
 )
-def test_a_defect_that_no_case_can_show_for_want_of_cards_is_planted_only_by_name(
+def test_a_defect_that_no_case_can_show_for_want_of_gpus_is_planted_only_by_name(
     monkeypatch: pytest.MonkeyPatch, there: int, names: str, chosen: list[str]
 ) -> None:
-    known = (a_fault("plain"), a_fault("on_cards", least_cards=2))
+    known = (a_fault("plain"), a_fault("on_gpus", least_gpus=2))
     monkeypatch.setattr(faults, "all_faults", lambda: {fault.name: fault for fault in known})
-    monkeypatch.setattr(cards, "cards", lambda: there)
+    monkeypatch.setattr(gpus, "gpu_count", lambda: there)
     assert [(fault.name, backend) for fault, backend in chosen_defects(names)] == [
         (name, backend) for name in chosen for backend in ("b", "c")
     ]

@@ -20,8 +20,8 @@ from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 from difftest.reduce.search import Reduced, reduce
 from generators.cases import case_at
-from workers.cards import cards
 from workers.faults import VARIABLE, PlantedFault, all_faults
+from workers.gpus import gpu_count
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xla]
 
@@ -74,7 +74,7 @@ def chosen() -> list[tuple[str, str]]:
         return [
             (fault.name, backend)
             for fault in all_faults().values()
-            if fault.least_cards <= cards()
+            if fault.least_gpus <= gpu_count()
             for backend in fault.backends
         ]
     pairs = [tuple(part.strip().split(":")) for part in wanted.split(",") if part.strip()] or [

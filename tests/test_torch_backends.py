@@ -185,7 +185,7 @@ def test_backends_of_one_side_share_a_zygote() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cards", "share", "wanted", "transport"),
+    ("gpus", "share", "wanted", "transport"),
     [
         (0, "1", ["cpu"] * 4, "gloo"),
         (2, "", ["cpu"] * 4, "gloo"),
@@ -195,11 +195,11 @@ def test_backends_of_one_side_share_a_zygote() -> None:
     ],
 )
 def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
-    monkeypatch: pytest.MonkeyPatch, cards: int, share: str, wanted: list[str], transport: str
+    monkeypatch: pytest.MonkeyPatch, gpus: int, share: str, wanted: list[str], transport: str
 ) -> None:
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cards))
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(gpus))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
     monkeypatch.setattr(devices, "equalise", lambda _: None)
     monkeypatch.setenv(devices.SHARE_VARIABLE, share)

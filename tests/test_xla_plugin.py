@@ -1,4 +1,4 @@
-"""torch_xla on CUDA by JAX's plugin: where it is looked for, when it is used, and how far it comes without a card."""
+"""torch_xla on CUDA by JAX's plugin: where it is looked for, when it is used, and how far it comes without a GPU."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from samples import a_case
 
 from difftest.errors import UsageError
-from workers.cards import cards
+from workers.gpus import gpu_count
 from workers.xla import devices, plugin, replicas
 
 
@@ -41,11 +41,11 @@ def test_the_plugin_is_found_without_importing_it(installed: Path) -> None:
 
 
 @pytest.mark.parametrize(("there", "used"), [(0, "CPU"), (1, "CPU"), (2, "CUDA"), (3, "CPU"), (4, "CUDA")])
-def test_two_ranks_run_where_they_share_the_cards_out_evenly(
+def test_two_ranks_run_where_they_share_the_gpus_out_evenly(
     monkeypatch: pytest.MonkeyPatch, installed: Path, there: int, used: str
 ) -> None:
     assert installed
-    monkeypatch.setattr(plugin, "cards", lambda: there)
+    monkeypatch.setattr(plugin, "gpu_count", lambda: there)
     environment = devices.environment(a_case(mesh=(("dp", 2),)))
     assert environment["PJRT_DEVICE"] == used
     assert ("CPU_NUM_DEVICES" in environment) == (used == "CPU")
@@ -66,8 +66,8 @@ CLIENT = "import torch_xla; from workers.xla import plugin; plugin.register(); p
     find_spec("torch_xla") is None or find_spec("jax_plugins") is None,
     reason="needs torch_xla and jax-cuda12-pjrt",
 )
-@pytest.mark.skipif(cards() > 0, reason="tells what is said without a GPU")
-def test_torch_xla_takes_the_plugin_and_asks_it_for_a_card() -> None:
+@pytest.mark.skipif(gpu_count() > 0, reason="tells what is said without a GPU")
+def test_torch_xla_takes_the_plugin_and_asks_it_for_a_gpu() -> None:
     asked = {**os.environ, "PJRT_DEVICE": "CUDA"}
     told = subprocess.run(
         [sys.executable, "-c", CLIENT], env=asked, capture_output=True, text=True, check=False

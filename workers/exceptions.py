@@ -15,7 +15,7 @@ import torch
 
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
-from workers.cards import ON_CARDS, PLATFORMS
+from workers.gpus import ON_GPUS, PLATFORMS
 
 OURS = Path(__file__).parent
 """The folder of our own code that runs in a rank: this module must lie directly in the package `workers`."""
@@ -85,7 +85,7 @@ def _others_hold_the_gpu() -> bool:
     That is what is in use, less what torch keeps or JAX has held at most in this process. XLA requests all
     that a program needs in one piece: a run that wants too much may never have held much.
     """
-    on_jax = os.environ.get(PLATFORMS) == ON_CARDS
+    on_jax = os.environ.get(PLATFORMS) == ON_GPUS
     if not on_jax and not torch.cuda.is_initialized():
         return False
     try:

@@ -26,7 +26,7 @@ from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Placements, ways
 from difftest.judge.outcome import Sharded
 from workers import sides
-from workers.cards import ON_CARDS, PLATFORMS, cards
+from workers.gpus import ON_GPUS, PLATFORMS, gpu_count
 from workers.training.pieces import sharded
 from workers.xla import devices, sharding, spmd
 
@@ -77,9 +77,9 @@ def environment(case: Case) -> dict[str, str]:
     On a GPU JAX takes memory as it needs it (by default 75 % of the GPU's memory at once), and XLA is
     deterministic.
     """
-    if cards() >= case.world_size and any(map(find_spec, PLUGINS)):
+    if gpu_count() >= case.world_size and any(map(find_spec, PLUGINS)):
         return {
-            PLATFORMS: ON_CARDS,
+            PLATFORMS: ON_GPUS,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
             "XLA_FLAGS": f"{SAME_PRECISION} {devices.DETERMINISTIC}",
         }

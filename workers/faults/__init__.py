@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from difftest import plugins
 from difftest.cases.case import Case
-from workers.cards import cards
+from workers.gpus import gpu_count
 
 if TYPE_CHECKING:
     from workers.training.session import Session
@@ -45,7 +45,7 @@ class PlantedFault:
     * `backends`: those that it can be planted into.
     * `blame`: `SHARDING` or `BACKEND`.
     * `reaches(case)`: whether a case can show it.
-    * `least_cards`: with fewer GPUs than these no generated case can show it, and it is planted only where it
+    * `least_gpus`: with fewer GPUs than these no generated case can show it, and it is planted only where it
       is named. Without any GPU `all_faults` leaves it out.
     * `plant(session, case, rank)`: the spoiled session.
     """
@@ -56,7 +56,7 @@ class PlantedFault:
     blame: str
     reaches: Callable[[Case], bool]
     plant: Plant
-    least_cards: int = 0
+    least_gpus: int = 0
 
 
 def planted(
@@ -65,7 +65,7 @@ def planted(
     backends: tuple[str, ...],
     blame: str,
     reaches: Callable[[Case], bool] = any_case,
-    least_cards: int = 0,
+    least_gpus: int = 0,
 ) -> Callable[[Plant], PlantedFault]:
     """Decorates a function that spoils a session: the result is a planted fault with the function's name."""
 
@@ -77,7 +77,7 @@ def planted(
             blame=blame,
             reaches=reaches,
             plant=plant,
-            least_cards=least_cards,
+            least_gpus=least_gpus,
         )
 
     return decorate
@@ -92,7 +92,7 @@ def all_faults() -> Mapping[str, PlantedFault]:
     faults: dict[str, PlantedFault] = {}
     for module in plugins.names(__name__):
         for fault in vars(plugins.load(__name__, module)).values():
-            if not isinstance(fault, PlantedFault) or (fault.least_cards and not cards()):
+            if not isinstance(fault, PlantedFault) or (fault.least_gpus and not gpu_count()):
                 continue
             if fault.name in faults:
                 msg = f"two planted faults are called {fault.name!r}; a name must be given once"

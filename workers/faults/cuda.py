@@ -10,12 +10,12 @@ import torch
 from torch import nn
 
 from difftest.cases.case import Case
-from workers.cards import cards
 from workers.faults import BACKEND, planted
+from workers.gpus import gpu_count
 from workers.training.session import Session
 
 BACKENDS = ("torch_ddp", "torch_dtensor")
-LEAST_CARDS = 2
+LEAST_GPUS = 2
 """As many as the smallest generated mesh has ranks: each rank has a GPU, or the run is on the CPU."""
 
 
@@ -30,16 +30,16 @@ def _before_forward(session: Session, act: Callable[[], object]) -> Session:
     return replace(session, place=place)
 
 
-def _has_cards(case: Case) -> bool:
-    return cards() >= case.world_size
+def _has_gpus(case: Case) -> bool:
+    return gpu_count() >= case.world_size
 
 
 @planted(
     about="a kernel reads past a tensor's end",
     backends=BACKENDS,
     blame=BACKEND,
-    reaches=_has_cards,
-    least_cards=LEAST_CARDS,
+    reaches=_has_gpus,
+    least_gpus=LEAST_GPUS,
 )
 def device_assertion(session: Session, _case: Case, _rank: int) -> Session:
     """A device-side assertion fails, after which the process's CUDA context cannot be used."""
@@ -54,8 +54,8 @@ def device_assertion(session: Session, _case: Case, _rank: int) -> Session:
     about="a kernel is launched with more threads than a block may have",
     backends=BACKENDS,
     blame=BACKEND,
-    reaches=_has_cards,
-    least_cards=LEAST_CARDS,
+    reaches=_has_gpus,
+    least_gpus=LEAST_GPUS,
 )
 def device_launch(session: Session, _case: Case, _rank: int) -> Session:
     """Requests a block of four times the threads that any GPU allows.
@@ -75,8 +75,8 @@ def device_launch(session: Session, _case: Case, _rank: int) -> Session:
     about="the process takes all of the GPU's memory",
     backends=BACKENDS,
     blame=BACKEND,
-    reaches=_has_cards,
-    least_cards=LEAST_CARDS,
+    reaches=_has_gpus,
+    least_gpus=LEAST_GPUS,
 )
 def device_memory(session: Session, _case: Case, _rank: int) -> Session:
     """Requests twice the GPU's memory in pieces that fit.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest.cases.case import Case
 from difftest.judge.outcome import PARTLY_DETERMINISTIC
-from workers.cards import cards
+from workers.gpus import gpu_count
 
 if TYPE_CHECKING:
     import torch
@@ -78,14 +78,14 @@ def describe(device: "torch.device") -> dict[str, str]:
     """What the numbers of a device may depend on, by name."""
     import torch
 
-    unused = cards() if device.type == "cpu" else 0
+    unused = gpu_count() if device.type == "cpu" else 0
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         **({"unused_gpus": f"{unused}: fewer than ranks, or of no use to this torch"} if unused else {}),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "tf32": f"matmul {torch.backends.cuda.matmul.allow_tf32}, cudnn {torch.backends.cudnn.allow_tf32}",
         "deterministic": _determinism(),
-        **(_card(device) if device.type == "cuda" else {}),
+        **(_gpu(device) if device.type == "cuda" else {}),
     }
 
 
@@ -99,7 +99,7 @@ def _determinism() -> str:
     return PARTLY_DETERMINISTIC if lenient else str(enabled)
 
 
-def _card(device: "torch.device") -> dict[str, str]:
+def _gpu(device: "torch.device") -> dict[str, str]:
     """What else the numbers of a GPU may depend on, by name."""
     import torch
 

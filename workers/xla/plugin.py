@@ -12,7 +12,7 @@ from typing import Any
 
 from difftest.cases.case import Case
 from difftest.errors import UsageError
-from workers.cards import cards
+from workers.gpus import gpu_count
 
 DEVICE = "CUDA"
 PACKAGE, VERSIONS = "jax_plugins", ("xla_cuda13", "xla_cuda12")
@@ -36,7 +36,7 @@ def library() -> Path:
 def fitting(case: Case) -> str:
     """CUDA where the ranks divide the GPUs evenly, else the CPU. `UsageError` where there is no plugin."""
     library()
-    return DEVICE if cards() >= case.world_size and cards() % case.world_size == 0 else "CPU"
+    return DEVICE if gpu_count() >= case.world_size and gpu_count() % case.world_size == 0 else "CPU"
 
 
 def register() -> None:

@@ -29,15 +29,15 @@ FURTHER_CASES = 3
 def chosen_defects(names: str) -> list[tuple["PlantedFault", str]]:
     """The defects named in the comma-separated `names`, each with every backend that it is planted into.
 
-    If none is named: all that a case can show with this machine's graphics cards. `UsageError` for an unknown
+    If none is named: all that a case can show with this machine's GPUs. `UsageError` for an unknown
     name.
     """
-    from workers.cards import cards
     from workers.faults import all_faults
+    from workers.gpus import gpu_count
 
-    faults, available = all_faults(), cards()
+    faults, available = all_faults(), gpu_count()
     requested = [name.strip() for name in names.split(",") if name.strip()]
-    requested = requested or [name for name, fault in faults.items() if fault.least_cards <= available]
+    requested = requested or [name for name, fault in faults.items() if fault.least_gpus <= available]
     for name in requested:
         if name not in faults:
             msg = f"unknown defect {name!r}; allowed: {', '.join(sorted(faults))}"

@@ -1,4 +1,7 @@
-"""What a GPU asks of the workers, as far as it shows without one: which cards are seen, what JAX is told, and what their errors mean."""
+"""What GPUs ask of the workers, as far as it shows without one.
+
+Which GPUs are counted, what JAX gets, and what their errors mean.
+"""
 
 import importlib.util
 import subprocess
@@ -14,7 +17,7 @@ from difftest.cases.layout import Shard
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from generators.cases import case_at
-from workers import cards
+from workers import gpus
 from workers.backends import torchax
 from workers.xla import devices
 
@@ -35,14 +38,14 @@ torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, rea
         ("none", 0),
     ],
 )
-def test_only_cards_that_the_process_may_use_are_counted(
+def test_only_gpus_that_the_process_may_use_are_counted(
     monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: int
 ) -> None:
     monkeypatch.setattr(Path, "glob", lambda _path, _pattern: iter(range(4)))
-    monkeypatch.delenv(cards.VISIBLE, raising=False)
+    monkeypatch.delenv(gpus.VISIBLE, raising=False)
     if visible is not None:
-        monkeypatch.setenv(cards.VISIBLE, visible)
-    assert cards.cards() == seen
+        monkeypatch.setenv(gpus.VISIBLE, visible)
+    assert gpus.gpu_count() == seen
 
 
 @pytest.mark.parametrize(
@@ -54,13 +57,13 @@ def test_only_cards_that_the_process_may_use_are_counted(
         (2, "none", "cpu"),
     ],
 )
-def test_jax_takes_the_cards_where_there_is_one_a_rank_and_leaves_memory_to_others(
+def test_jax_takes_the_gpus_where_there_is_one_a_rank_and_leaves_memory_to_others(
     monkeypatch: pytest.MonkeyPatch, there: int, plugin: str, platform: str
 ) -> None:
-    monkeypatch.setattr(torchax, "cards", lambda: there)
+    monkeypatch.setattr(torchax, "gpu_count", lambda: there)
     monkeypatch.setattr(torchax, "find_spec", lambda name: name == plugin or None)
     environment = torchax.environment(a_case(mesh=(("dp", 2),), batch=(Shard(0),)))
-    assert environment[cards.PLATFORMS] == platform
+    assert environment[gpus.PLATFORMS] == platform
     assert (environment.get("XLA_PYTHON_CLIENT_PREALLOCATE") == "false") == (platform == "cuda")
     assert ("device_count=2" in environment["XLA_FLAGS"]) == (platform == "cpu")
 
@@ -71,10 +74,10 @@ def test_jax_takes_the_cards_where_there_is_one_a_rank_and_leaves_memory_to_othe
 def test_jax_takes_the_chips_where_there_is_one_a_rank(
     monkeypatch: pytest.MonkeyPatch, kind: str, chips: int, platform: str
 ) -> None:
-    monkeypatch.setattr(torchax, "cards", lambda: 0)
+    monkeypatch.setattr(torchax, "gpu_count", lambda: 0)
     monkeypatch.setattr(devices, "kind", lambda: kind)
     monkeypatch.setattr(devices, "chips", lambda: chips)
-    assert torchax.environment(a_case(mesh=(("dp", 2),), batch=(Shard(0),)))[cards.PLATFORMS] == platform
+    assert torchax.environment(a_case(mesh=(("dp", 2),), batch=(Shard(0),)))[gpus.PLATFORMS] == platform
 
 
 @pytest.mark.slow
@@ -152,7 +155,7 @@ def jax_that_held(share: float) -> SimpleNamespace:
         ("cpu", 0.1, 0.1, False),
     ],
 )
-def test_a_card_is_others_where_they_hold_most_of_it(
+def test_a_gpu_is_others_where_they_hold_most_of_it(
     monkeypatch: pytest.MonkeyPatch, platform: str, free: float | None, held: float, *, others: bool
 ) -> None:
     from workers import exceptions  # noqa: PLC0415
@@ -163,7 +166,7 @@ def test_a_card_is_others_where_they_hold_most_of_it(
             raise RuntimeError(msg)
         return free, 1.0
 
-    monkeypatch.setenv(cards.PLATFORMS, platform)
+    monkeypatch.setenv(gpus.PLATFORMS, platform)
     monkeypatch.setitem(sys.modules, "jax", jax_that_held(held))
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: False)
     monkeypatch.setattr("torch.cuda.mem_get_info", memory)
@@ -176,17 +179,17 @@ def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.Mon
     from workers.torch import collectives  # noqa: PLC0415
 
     monkeypatch.setattr("torch.distributed.get_backend", lambda _group: "gloo")
-    on_a_card, spec = (
+    on_a_gpu, spec = (
         SimpleNamespace(is_cuda=True),
         Collective(operation="permute", mesh=(2,), axis=0, width=4),
     )
     with pytest.raises(NotImplementedError, match=r"permute \(single\) over gloo is not supported"):
-        collectives._dispatch([on_a_card], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001
+        collectives._dispatch([on_a_gpu], spec, None)  # type: ignore[list-item, arg-type]  # noqa: SLF001
 
 
 @pytest.mark.slow
 @torch_needed
-def test_defects_of_cards_want_as_many_as_the_smallest_generated_mesh_has_ranks(
+def test_defects_of_gpus_want_as_many_as_the_smallest_generated_mesh_has_ranks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from workers.faults import PlantedFault, cuda  # noqa: PLC0415
@@ -195,9 +198,9 @@ def test_defects_of_cards_want_as_many_as_the_smallest_generated_mesh_has_ranks(
     faults = [fault for fault in vars(cuda).values() if isinstance(fault, PlantedFault)]
     assert len(faults) == 3
     for fault in faults:
-        for there in (fault.least_cards - 1, fault.least_cards):
-            monkeypatch.setattr(cuda, "cards", lambda there=there: there)
-            assert fault.reaches(smallest) == (there == fault.least_cards), fault.name
+        for there in (fault.least_gpus - 1, fault.least_gpus):
+            monkeypatch.setattr(cuda, "gpu_count", lambda there=there: there)
+            assert fault.reaches(smallest) == (there == fault.least_gpus), fault.name
 
 
 ASKED = """

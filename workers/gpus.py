@@ -8,11 +8,11 @@ from itertools import takewhile
 from pathlib import Path
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-PLATFORMS, ON_CARDS = "JAX_PLATFORMS", "cuda"
+PLATFORMS, ON_GPUS = "JAX_PLATFORMS", "cuda"
 """JAX's name for where it runs, and for GPUs."""
 
 
-def cards() -> int:
+def gpu_count() -> int:
     """How many GPUs the driver shows on this machine, of those that this process may use.
 
     CUDA reads the list of visible GPUs up to the first entry that names none of them (CUDA C++ Programming
