@@ -3,20 +3,20 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
+from difftest.clock import utc_now
 from difftest.errors import UsageError
 from difftest.judge.outcome import Symptom
-from difftest.records.corpus import Corpus
+from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.finding import Finding
 from reports import tables
 from reports.frame import load
 
-CORPUS = "corpus"
 _SYMPTOMS = tuple(Symptom)
 
 
@@ -97,7 +97,7 @@ def build(out: Path) -> Report:
     found = tuple(corpus.findings())
     report = Report(
         title=f"difftest: {out.resolve().name}",
-        generated=datetime.now(UTC),
+        generated=utc_now(),
         frame=load(corpus),
         findings=found,
     )

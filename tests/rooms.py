@@ -7,7 +7,15 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("difftest", "generators", "workers", "reports")
 
 FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
-    {"ground": ("difftest.errors", "difftest.installed", "difftest.plugins", "difftest.variables")},
+    {
+        "ground": (
+            "difftest.clock",
+            "difftest.errors",
+            "difftest.installed",
+            "difftest.plugins",
+            "difftest.variables",
+        )
+    },
     {"cases": ("difftest.cases",)},
     {"judge": ("difftest.judge",)},
     {"records": ("difftest.records",)},

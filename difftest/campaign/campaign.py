@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Protocol, TypeAlias
 
 from difftest.cases.case import Case
+from difftest.clock import utc_now
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
@@ -78,7 +78,7 @@ def run_backend(
     is raised. An `UnsupportedError` is raised at once.
     """
     for left in reversed(range(TRIES)):
-        started, clock = utc_now(), time.monotonic()
+        started, clock = utc_now().isoformat(), time.monotonic()
         try:
             outcome = campaign.execute(case, backend, options or {})
         except InfrastructureError as error:
@@ -88,8 +88,3 @@ def run_backend(
             seconds = time.monotonic() - clock
             return BackendRun(backend=backend, outcome=outcome, started=started, seconds=seconds)
     raise AssertionError
-
-
-def utc_now() -> str:
-    """The time, ISO 8601 in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

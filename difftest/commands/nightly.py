@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from difftest.clock import utc_today
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.generated_cases import campaign_on_cluster, define
 from difftest.commands.service.night import run_night
@@ -27,7 +28,7 @@ from difftest.commands.service.options import (
 from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
-from difftest.findings.ledger import read_ledger, utc_today
+from difftest.findings.ledger import read_ledger
 from difftest.records import resume
 
 BUDGET_SECONDS = 3600.0

@@ -7,13 +7,14 @@ from typing import Any
 import click
 
 from difftest import plugins
+from difftest.clock import utc_today
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import json_option, ledger_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_ranks, most_ranks
 from difftest.commands.service.targets import read_corpus
 from difftest.errors import InfrastructureError
-from difftest.findings.ledger import Entry, Ledger, read_ledger, utc_today
+from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.findings.triage import TIMES, Status, Triaged, triage
 from difftest.records.corpus import Corpus
 

@@ -6,7 +6,7 @@ After that it must be looked at again, and `difftest triage` shows an entry whos
 
 import tomllib
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -108,8 +108,3 @@ def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         msg = f"{file}: {error}"
         raise UsageError(msg) from error
-
-
-def utc_today() -> date:
-    """Today, in UTC."""
-    return datetime.now(UTC).date()

@@ -13,9 +13,10 @@ from functools import partial
 from typing import TypeAlias
 
 from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun
-from difftest.campaign.campaign import Campaign, utc_now
+from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
+from difftest.clock import utc_now
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.records.corpus import Corpus
@@ -128,7 +129,7 @@ def _triage_one(corpus: Corpus, ledger: Ledger, today: date, rerun_case: _Rerun,
     changes: Mapping[str, object] = {
         "status": str(reruns.status(finding)),
         "returned": (decided.count(finding.fingerprint), len(decided)),
-        "checked": utc_now(),
+        "checked": utc_now().isoformat(),
     }
     checked = corpus.amend(finding.fingerprint, **changes)
     entry = ledger.entry(

@@ -26,6 +26,9 @@ from difftest.records.disk import cut_incomplete_line, replace_file, writing
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
+CORPUS = "corpus"
+"""The corpus of a campaign, in the campaign's output folder."""
+
 OBSERVATIONS = "observations"
 FINDING = "finding.json"
 SCRIPT, OUTPUT = "reproducer.py", "reproducer.txt"

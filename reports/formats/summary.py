@@ -6,10 +6,11 @@ from urllib.parse import quote
 import msgspec
 import pandas as pd
 
+from difftest.records.corpus import CORPUS
 from difftest.records.definition import named_seed
 from difftest.records.finding import Finding
 from reports import tables
-from reports.report import CORPUS, Report
+from reports.report import Report
 
 FILENAME = "summary.json"
 SCHEMA = 1

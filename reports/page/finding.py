@@ -4,10 +4,10 @@ from typing import Any
 from urllib.parse import quote
 
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
+from difftest.records.corpus import CORPUS
 from difftest.records.evidence import TWO_BY_TWO, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
-from reports.report import CORPUS
 
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""

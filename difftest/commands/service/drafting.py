@@ -10,7 +10,7 @@ from pathlib import Path
 
 from difftest import installed
 from difftest.cases.case import Case
-from difftest.findings.ledger import utc_today
+from difftest.clock import utc_today
 from difftest.judge.measured import Measurement
 from difftest.records.corpus import ARTIFACTS, Corpus
 from difftest.records.finding import Finding

@@ -11,11 +11,12 @@ from difftest import plugins
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
+from difftest.clock import utc_today
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.progress import Meter
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
-from difftest.findings.ledger import Ledger, utc_today
+from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions

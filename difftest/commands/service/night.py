@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from difftest.campaign.campaign import Campaign
+from difftest.clock import utc_today
 from difftest.commands.service.generated_cases import run_cases
 from difftest.commands.service.ranks import most_ranks
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
-from difftest.findings.ledger import Ledger, utc_today
+from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status, Triaged, triage
 from difftest.records.finding import Finding
 from difftest.records.resume import Recorded

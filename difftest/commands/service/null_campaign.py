@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from difftest.campaign.campaign import ORACLE, Execute
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
-from difftest.findings.ledger import Ledger, utc_today
+from difftest.clock import utc_today
+from difftest.findings.ledger import Ledger
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.selftest.correct_runs import CorrectRun, check_correct_run

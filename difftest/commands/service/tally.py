@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
-from difftest.findings.ledger import Entry, Ledger, utc_today
+from difftest.clock import utc_today
+from difftest.findings.ledger import Entry, Ledger
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 

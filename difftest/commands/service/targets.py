@@ -6,7 +6,7 @@ from pathlib import Path
 from difftest.cases.case import Case
 from difftest.errors import UsageError
 from difftest.records.case_files import read_case
-from difftest.records.corpus import FINDING, Corpus
+from difftest.records.corpus import CORPUS, FINDING, Corpus
 from difftest.records.finding import Finding
 
 EXAMPLE = "runs/first/corpus/FINGERPRINT"
@@ -77,4 +77,4 @@ def read_corpus(folder: Path) -> Corpus:
 
 def campaign_corpus(folder: Path) -> Corpus:
     """Where a campaign with the output folder `folder` keeps its corpus."""
-    return Corpus(folder / "corpus")
+    return Corpus(folder / CORPUS)

@@ -1,0 +1,13 @@
+"""The wall clock. Everything that is written down or that expires is in UTC; durations use `time.monotonic`."""
+
+from datetime import UTC, date, datetime
+
+
+def utc_now() -> datetime:
+    """The time, to the second; its `isoformat()` is what files hold."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def utc_today() -> date:
+    """The date."""
+    return utc_now().date()
