@@ -24,7 +24,7 @@ class Check(Protocol):
     """Settles which of several divergences at one step and stage comes first: lower is nearer to a cause."""
 
     USES_NUMBERS: bool
-    """Whether it compares values, so that it is ignored where values leave the range of the dtype."""
+    """Whether it needs values within the range of the dtype; it is ignored where they leave it."""
 
     COMPARES_RANKS: bool
     """Whether it reports ranks that disagree; the nature of other mismatches in that step then says so."""
