@@ -27,38 +27,38 @@ def command(target: Path, workers: int | None, *, as_json: bool) -> int:
     Exit status 1 when the unchanged case does not show the finding. The answers are kept with it, for drafts
     and reports. Run `difftest minimize` first.
     """
-    what = read_finding(target)
-    check_ranks(what.case)
-    answers, located = _run(what, workers)
+    subject = read_finding(target)
+    check_ranks(subject.case)
+    answers, located = _run(subject, workers)
     if answers is not None:
-        what.corpus.amend(what.finding.fingerprint, ablations=answers, located=located)
+        subject.corpus.amend(subject.finding.fingerprint, ablations=answers, located=located)
     if as_json:
-        result = {"fingerprint": what.finding.fingerprint, "case": what.case.id}
+        result = {"fingerprint": subject.finding.fingerprint, "case": subject.case.id}
         print_json({**result, "ablations": answers, "located": list(located)})
     else:
-        _print(what, answers, located)
+        _print(subject, answers, located)
     return int(answers is None)
 
 
-def _run(what: FindingTarget, workers: int | None) -> tuple[Mapping[str, str] | None, tuple[str, ...]]:
+def _run(subject: FindingTarget, workers: int | None) -> tuple[Mapping[str, str] | None, tuple[str, ...]]:
     """The answers by ablation, None where the case does not show the finding; and where it first shows."""
     from workers.backends import candidates
 
-    finding, case = what.finding, what.case
+    finding, case = subject.finding, subject.case
     backends = candidates() | candidates((finding.divergence.backend,))
     with on_cluster(backends, workers=workers, required=(ORACLE, finding.divergence.backend)) as cluster:
-        campaign = cluster.campaign("ablate", what.corpus)
+        campaign = cluster.campaign("ablate", subject.corpus)
         answers = ablate(campaign, finding, case, backends[finding.divergence.backend].environment(case))
         if answers is None or finding.divergence.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE}:
             return answers, ()
         return answers, locate(campaign, case, finding.divergence.backend)
 
 
-def _print(what: FindingTarget, answers: Mapping[str, str] | None, located: tuple[str, ...]) -> None:
+def _print(subject: FindingTarget, answers: Mapping[str, str] | None, located: tuple[str, ...]) -> None:
     if answers is None:
-        click.echo(f"{what.finding.fingerprint}: case {what.case.id} does not show it now", err=True)
+        click.echo(f"{subject.finding.fingerprint}: case {subject.case.id} does not show it now", err=True)
         return
-    click.echo(f"{what.finding.fingerprint}: case {what.case.id}")
+    click.echo(f"{subject.finding.fingerprint}: case {subject.case.id}")
     for kind in (DISAPPEARS, STAYS, CHANGES, evidence.UNDECIDED):
         for name, answer in answers.items():
             if answer.startswith(kind):

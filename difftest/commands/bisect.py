@@ -139,9 +139,9 @@ def _meaning(result: Bisected) -> str:
 
 def _keep(folder: Path, package: str, result: Bisected) -> None:
     """Adds the answer to the finding's evidence."""
-    what = read_finding(folder)
-    evidence = {**what.finding.evidence, f"versions of {package}": _meaning(result)}
-    what.corpus.amend(what.finding.fingerprint, evidence=evidence)
+    subject = read_finding(folder)
+    evidence = {**subject.finding.evidence, f"versions of {package}": _meaning(result)}
+    subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
 
 
 def _print(package: str, result: Bisected) -> None:

@@ -41,30 +41,30 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
     from reports.draft.tracker import refusal
     from reports.draft.tracker import tracker as tracker_of
 
-    what = read_finding(target)
+    subject = read_finding(target)
     if tracker is not None:
         _require(tracker, trackers())
-    chosen = tracker or tracker_of(what.finding)
-    reason = refusal(what.finding) or drafting.limit_reached(what.folder, most_a_day)
-    file = out or what.folder / DRAFT
+    chosen = tracker or tracker_of(subject.finding)
+    reason = refusal(subject.finding) or drafting.limit_reached(subject.folder, most_a_day)
+    file = out or subject.folder / DRAFT
     if reason is None:
-        write_text(file, _text(what, chosen))
-    _print(what.finding, chosen, file, reason, as_json=as_json)
+        write_text(file, _text(subject, chosen))
+    _print(subject.finding, chosen, file, reason, as_json=as_json)
     return int(reason is not None)
 
 
-def _text(what: FindingTarget, tracker: str) -> str:
+def _text(subject: FindingTarget, tracker: str) -> str:
     from reports.draft.draft import Draft, render
 
     draft = Draft(
-        finding=what.finding,
-        case=what.case,
-        measurement=drafting.measurement_of(what.corpus, what.finding),
-        reproducer=_read(what.folder / SCRIPT),
-        output=_read(what.folder / OUTPUT),
-        versions=drafting.versions(what.finding, what.case),
+        finding=subject.finding,
+        case=subject.case,
+        measurement=drafting.measurement_of(subject.corpus, subject.finding),
+        reproducer=_read(subject.folder / SCRIPT),
+        output=_read(subject.folder / OUTPUT),
+        versions=drafting.versions(subject.finding, subject.case),
         collected=drafting.collect_env(),
-        artifacts=drafting.artifacts(what.folder),
+        artifacts=drafting.artifacts(subject.folder),
     )
     return render(draft, tracker)
 

@@ -38,13 +38,13 @@ def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, a
     Exit status 1 when it diverges. With --times, the rate of every outcome is printed. --load makes races
     more likely.
     """
-    what = read_target(target)
-    check_ranks(what.case)
+    subject = read_target(target)
+    check_ranks(subject.case)
     with busy(load):
-        results = list(repeats(what, backends, times, load))
-    fingerprint = what.finding.fingerprint if what.finding else None
+        results = list(repeats(subject, backends, times, load))
+    fingerprint = subject.finding.fingerprint if subject.finding else None
     summary: dict[str, Any] = {
-        "case": what.case.id,
+        "case": subject.case.id,
         "fingerprint": fingerprint,
         "times": times,
         "load": load,

@@ -44,21 +44,21 @@ def command(
     """
     from workers.backends import profile
 
-    what = read_finding(target)
-    check_ranks(what.case)
-    made = reproduce(what.finding, what.case)
-    file = out or what.folder / SCRIPT
+    subject = read_finding(target)
+    check_ranks(subject.case)
+    made = reproduce(subject.finding, subject.case)
+    file = out or subject.folder / SCRIPT
     kept: tuple[str, ...] = ()
     if made.reason is None and made.script:
         write_text(file, made.script.text)
         write_text(file.with_name(OUTPUT), made.script.output)
-        if artifacts and profile(what.finding.divergence.backend).on_pjrt:
-            kept = keep_graphs(made.script.text, what.folder / ARTIFACTS)
+        if artifacts and profile(subject.finding.divergence.backend).on_pjrt:
+            kept = keep_graphs(made.script.text, subject.folder / ARTIFACTS)
     elif out is None:
         for stale in (SCRIPT, OUTPUT):
-            (what.folder / stale).unlink(missing_ok=True)
-    recompiled = _recompiled(what, jax_python) if kept and jax_python else None
-    result = _result(what, made, file, kept, recompiled)
+            (subject.folder / stale).unlink(missing_ok=True)
+    recompiled = _recompiled(subject, jax_python) if kept and jax_python else None
+    result = _result(subject, made, file, kept, recompiled)
     if as_json:
         print_json(result)
     else:
@@ -67,11 +67,11 @@ def command(
 
 
 def _result(
-    what: FindingTarget, made: Reproduction, file: Path, kept: tuple[str, ...], recompiled: str | None
+    subject: FindingTarget, made: Reproduction, file: Path, kept: tuple[str, ...], recompiled: str | None
 ) -> dict[str, Any]:
     return {
-        "fingerprint": what.finding.fingerprint,
-        "case": what.case.id,
+        "fingerprint": subject.finding.fingerprint,
+        "case": subject.case.id,
         "file": None if made.reason else str(file),
         "reason": made.reason,
         "replayed": recompiled,
@@ -81,20 +81,20 @@ def _result(
     }
 
 
-def _recompiled(what: FindingTarget, python: Path) -> str:
+def _recompiled(subject: FindingTarget, python: Path) -> str:
     """How another XLA compiles the graph of a crash; kept as evidence unless it is inconclusive."""
-    if what.finding.divergence.symptom is not Symptom.CRASH:
+    if subject.finding.divergence.symptom is not Symptom.CRASH:
         return (
             f"{INCONCLUSIVE}: only the graphs of compiler crashes are recompiled; "
             "wrong numbers would need the graph's inputs"
         )
     from reports.reproducer.reproducer import needle
 
-    message = what.finding.divergence.detail.partition(": ")[2].partition(": ")[2]
-    result = recompile(python, what.folder / ARTIFACTS, what.case.world_size, needle(message))
+    message = subject.finding.divergence.detail.partition(": ")[2].partition(": ")[2]
+    result = recompile(python, subject.folder / ARTIFACTS, subject.case.world_size, needle(message))
     if not result.startswith(INCONCLUSIVE):
-        evidence = {**what.finding.evidence, REPLAYED: result}
-        what.corpus.amend(what.finding.fingerprint, evidence=evidence)
+        evidence = {**subject.finding.evidence, REPLAYED: result}
+        subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
     return result
 
 

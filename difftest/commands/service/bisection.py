@@ -18,8 +18,8 @@ def read_script(target: Path) -> tuple[str, tuple[str, ...]]:
     for anything else.
     """
     if target.is_dir() and not (target / SCRIPT).exists():
-        what = read_finding(target)
-        return case_script.script(what.finding, what.case), case_script.requirement()
+        subject = read_finding(target)
+        return case_script.script(subject.finding, subject.case), case_script.requirement()
     file = target / SCRIPT if target.is_dir() else target
     try:
         return file.read_text(), ()

@@ -95,8 +95,8 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
 
 
 def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) -> None:
-    before = f" after {tally.resumed} recorded before" if tally.resumed else ""
-    head = f"{tally.cases} cases, {tally.runs} runs{before} in {tally.seconds:.0f} s"
+    before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
+    head = f"{tally.cases} cases, {tally.runs} runs in {tally.seconds:.0f} s{before}"
     click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
     for mark, findings in (("new", tally.new), ("known", tally.recurring)):
         for name, finding in sorted(findings.items()):

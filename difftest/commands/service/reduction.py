@@ -48,22 +48,22 @@ def read_task(target: Path, backends: tuple[str, ...], out: Path | None) -> Task
     `UsageError` when a case is given without its backend, when several backends are given, and when the
     result would replace a finding's own reduced case.
     """
-    what = read_target(target)
-    chosen = backends or ((what.finding.divergence.backend,) if what.finding else ())
+    subject = read_target(target)
+    chosen = backends or ((subject.finding.divergence.backend,) if subject.finding else ())
     if len(chosen) != 1:
         msg = f"{len(chosen)} backends are given for {str(target)!r}; give one with --backend"
         raise UsageError(msg)
     folder = target if target.is_dir() else target.parent
-    own = what.finding is not None and chosen == (what.finding.divergence.backend,)
+    own = subject.finding is not None and chosen == (subject.finding.divergence.backend,)
     file = out or folder / REDUCED
     in_corpus = own and out is None
     if not in_corpus:
         _require_free(file)
     return Task(
-        case=what.case,
+        case=subject.case,
         backend=chosen[0],
-        fingerprint=what.finding.fingerprint if what.finding and own else "",
-        tries=1 if what.finding is None or steady(what.finding) else UNSTEADY_TRIES,
+        fingerprint=subject.finding.fingerprint if subject.finding and own else "",
+        tries=1 if subject.finding is None or steady(subject.finding) else UNSTEADY_TRIES,
         file=file,
         in_corpus=in_corpus,
     )

@@ -15,7 +15,9 @@ from difftest.judge.comparator import Comparison, compare
 from difftest.plugins import IN, plain
 
 
-def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) -> Iterator[dict[str, Any]]:
+def repeats(
+    subject: CaseTarget, backends: tuple[str, ...], times: int, load: int
+) -> Iterator[dict[str, Any]]:
     """Runs a case `times` times on each backend, in fresh processes on this machine.
 
     Yields a JSON object for each run. The backends are `backends`, else the finding's, else all. With `load`
@@ -27,7 +29,7 @@ def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) 
     from workers.isolate import sandbox
 
     deadline = DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))
-    names = backends or ((what.finding.divergence.backend,) if what.finding else ())
+    names = backends or ((subject.finding.divergence.backend,) if subject.finding else ())
     if elsewhere := [name for name in names if IN in name]:
         msg = (
             f"{elsewhere[0]} runs in an environment of its own, but `difftest replay` uses this one; "
@@ -35,17 +37,17 @@ def repeats(what: CaseTarget, backends: tuple[str, ...], times: int, load: int) 
         )
         raise UsageError(msg)
     chosen = candidates(names)
-    execute = partial(sandbox.run, what.case, deadline=deadline)
+    execute = partial(sandbox.run, subject.case, deadline=deadline)
     truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=MORE_SAMPLES))
-    twice = what.finding is not None and takes_two(what.finding.divergence.check)
+    twice = subject.finding is not None and takes_two(subject.finding.divergence.check)
     for _ in range(times):
         for name, backend in chosen.items():
-            reason = backend.unsupported(what.case)
+            reason = backend.unsupported(subject.case)
             if reason:
                 yield {"backend": name, "verdict": "unsupported", "reason": reason, "fingerprints": []}
             else:
                 actual, again = execute(name), execute(name) if twice else None
-                compared = partial(compare, what.case, name, backend.SIDE, actual=actual, again=again)
+                compared = partial(compare, subject.case, name, backend.SIDE, actual=actual, again=again)
                 yield _described(name, confirmed(compared, truth, in_doubt))
 
 
