@@ -30,7 +30,7 @@ def small_case(world_size: int = 2) -> Case:
     )
 
 
-def agrees(case: Case, backend: str, outcome: Outcome, deadline: float) -> bool:
+def agrees(case: Case, backend: str, outcome: Outcome, deadline: float = sandbox.DEADLINE_SECONDS) -> bool:
     """Whether `outcome` agrees with the oracle's by every check; the oracle may take `deadline` seconds."""
     oracle = sandbox.run(case, "oracle", deadline=deadline)
     side = plugins.load("workers.backends", backend).SIDE

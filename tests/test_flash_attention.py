@@ -5,9 +5,9 @@ import importlib.util
 import msgspec
 import numpy as np
 import pytest
-from flash_cases import BY_HEADS, CASES, GRID, SINGLE_PRECISION, agrees, flash
+from flash_cases import BY_HEADS, CASES, GRID, SINGLE_PRECISION, flash
 from hypothesis import HealthCheck, given, settings
-from real_runs import relative_errors
+from real_runs import agrees, greatest_relative_error, relative_errors
 from samples import a_case
 
 from difftest import installed
@@ -176,7 +176,7 @@ def test_planted_ids_reach_cases_whose_ids_are_cut() -> None:
 @EVERY
 def test_the_interpreted_kernels_agree_with_the_oracle(name: str) -> None:
     outcome = sandbox.run(CASES[name], "xla_spmd")
-    assert agrees(CASES[name], outcome)
+    assert agrees(CASES[name], "xla_spmd", outcome)
     assert isinstance(outcome, Trace)
     assert outcome.environment["pallas"] in ("interpreted", "compiled")
     assert outcome.environment["partition_spec"] == str(partition_spec(CASES[name]))
@@ -194,8 +194,8 @@ def test_sdpa_agrees_with_the_oracle_by_its_flash_kernel_and_by_plain_mathematic
         sandbox.run(case, backend),
         sandbox.run(msgspec.structs.replace(case, sdpa="math"), backend),
     )
-    assert agrees(case, chosen)
-    assert agrees(case, plain)
+    assert agrees(case, backend, chosen)
+    assert agrees(case, backend, plain)
     assert isinstance(chosen, Trace)
     assert isinstance(plain, Trace)
     assert chosen.environment["sdpa"] == ("math" if attentions(case)[0].bias else "flash_attention")
@@ -226,7 +226,7 @@ def test_dtensors_have_rules_for_plain_mathematics_while_the_batch_alone_is_cut(
         assert isinstance(outcome, Failure)
         assert outcome.symptom is Symptom.CAPABILITY
     else:
-        assert agrees(CASES[name], outcome)
+        assert agrees(CASES[name], "torch_dtensor", outcome)
 
 
 @pytest.mark.slow
@@ -235,7 +235,7 @@ def test_dtensors_have_rules_for_plain_mathematics_while_the_batch_alone_is_cut(
 def test_a_query_without_a_key_means_zeros_to_sdpa_and_the_mean_of_the_values_to_pallas() -> None:
     """Why the path draws no segments where there are fewer keys than queries."""
     case = flash(length=256, keys=128, segments=True)
-    assert agrees(case, sandbox.run(case, "torch_ddp"))
+    assert greatest_relative_error(case, sandbox.run(case, "torch_ddp")) < SINGLE_PRECISION
     assert relative_errors(case, sandbox.run(case, "xla_spmd"))[0, Stage.FORWARD, "output"] > 0.01
 
 

@@ -3,7 +3,8 @@
 import importlib.util
 
 import pytest
-from flash_cases import CASES, agrees, flash
+from flash_cases import CASES, flash
+from real_runs import agrees
 from samples import a_case
 
 from difftest.cases.case import Case, Training
@@ -88,4 +89,4 @@ def test_the_axes_that_cut_the_batch_are_called_as_the_wrapper_asserts(
 def test_the_interpreted_kernels_agree_with_the_oracle(name: str) -> None:
     assert splash.refusal(SHOWN[name]) is None
     outcome = sandbox.run(SHOWN[name], "xla_splash", deadline=120.0)
-    assert agrees(SHOWN[name], outcome)
+    assert agrees(SHOWN[name], "xla_splash", outcome)
