@@ -11,6 +11,7 @@ from difftest.cases.model import Model
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome, Trace
 from difftest.judge.stage import Stage
+from workers.deadlines import DEADLINE_SECONDS as RUN_SECONDS
 from workers.isolate import sandbox
 
 DEADLINE_SECONDS = 15.0
@@ -30,7 +31,7 @@ def small_case(world_size: int = 2) -> Case:
     )
 
 
-def agrees(case: Case, backend: str, outcome: Outcome, deadline: float = sandbox.DEADLINE_SECONDS) -> bool:
+def agrees(case: Case, backend: str, outcome: Outcome, deadline: float = RUN_SECONDS) -> bool:
     """Whether `outcome` agrees with the oracle's by every check; the oracle may take `deadline` seconds."""
     oracle = sandbox.run(case, "oracle", deadline=deadline)
     side = plugins.load("workers.backends", backend).SIDE
