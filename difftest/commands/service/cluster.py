@@ -54,7 +54,7 @@ def on_cluster(
     required: Iterable[str] | None = None,
     deadline: float | None = None,
 ) -> Iterator[Cluster]:
-    """Joins the Ray cluster at `address`, or starts one on this machine if None.
+    """Joins the Ray cluster at `address`; if None, the one whose job this is, or one started on this machine.
 
     `workers` is the number of runs at a time; None means the cluster's CPUs.
     `required` are the backends whose packages the workers must have: by default the oracle and all

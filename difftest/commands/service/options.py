@@ -103,7 +103,8 @@ workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the number of CPUs]"
 )
 address_option = click.option(
-    "--address", help="The Ray cluster to join.  [default: start one on this machine]"
+    "--address",
+    help="The Ray cluster to join.  [default: that of RAY_ADDRESS, or one started on this machine]",
 )
 ledger_option = click.option(
     "--known",

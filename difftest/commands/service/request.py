@@ -37,8 +37,9 @@ class Request:
 class CampaignRequest(Request):
     """A campaign of generated cases. `budget` is in seconds; empty `paths` and `backends` mean all of them.
 
-    `workers` and `address` are None for this machine's CPUs, and for a cluster that is started on it. Every
-    `twice_every`th case is run twice, none if 0. `fresh` runs every case again.
+    `workers` is None for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one
+    started on this machine. Every `twice_every`th case is run twice, none if 0. `fresh` runs every case
+    again.
     """
 
     seed: int
