@@ -1,4 +1,7 @@
-"""What comes of a run that several nodes make: traces joined, and of several failures the one that explains the others."""
+"""The outcome of a run on several nodes.
+
+Traces are merged; of several failures it is the one that explains the others.
+"""
 
 import dataclasses
 

@@ -1,4 +1,8 @@
-"""Several nodes in one cluster: backends find theirs by resources, labels and Python, and a node that goes takes no finding along."""
+"""Several nodes in one cluster.
+
+Backends run on the nodes that their resources, labels and Python name, and the loss of a node is never a
+finding.
+"""
 
 import os
 import site
@@ -76,7 +80,7 @@ def test_a_label_says_which_nodes(nodes: dict[str, Any]) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_what_no_node_has_is_said(tmp_path: Path) -> None:
+def test_what_no_node_has_is_reported(tmp_path: Path) -> None:
     lacking = Environment(backends="torch_*", labels={"kind": "quantum"}, seconds_to_place=2.0)
     absent = Environment(backends="xla_*", python=str(tmp_path / "no-python"), seconds_to_place=5.0)
     pool = dispatch.Pool(1, places=[lacking, absent])
@@ -92,7 +96,7 @@ def test_what_no_node_has_is_said(tmp_path: Path) -> None:
 def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
     nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes were started without. A plain worker is asked, one of an environment, and the two of a crew."""
+    """The nodes were started without it. Checked: a plain worker, one of an environment, and a crew."""
     for _ in range(2):
         nodes["cluster"].add_node(num_cpus=1, resources={"half": 1})
     monkeypatch.setenv(SHARE_VARIABLE, "1")
@@ -106,11 +110,14 @@ def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
         return os.environ.get(SHARE_VARIABLE)
 
     def choices(crew: Any) -> list[str | None]:  # noqa: ANN401
-        told: list[str | None] = ray.get([member.__ray_call__.remote(choice) for member in crew._members])  # noqa: SLF001
-        return told
+        members = crew._members  # noqa: SLF001
+        answers: list[str | None] = ray.get([member.__ray_call__.remote(choice) for member in members])
+        return answers
 
-    asked = {"oracle": choice, "xla_spmd": choice, DDP: choices}
-    assert [ray.get(pool.team(name).take().__ray_call__.remote(ask)) for name, ask in asked.items()] == [
+    functions = {"oracle": choice, "xla_spmd": choice, DDP: choices}
+    assert [
+        ray.get(pool.team(name).take().__ray_call__.remote(function)) for name, function in functions.items()
+    ] == [
         "1",
         "1",
         ["1", "1"],

@@ -1,4 +1,7 @@
-"""Ray carries the work: what the cluster lacks is said at once, and a lost worker is infrastructure, never a finding."""
+"""Runs on a Ray cluster of this machine.
+
+What the cluster lacks is reported at once, and a lost worker is infrastructure, never a finding.
+"""
 
 import contextlib
 import os
@@ -75,7 +78,9 @@ def test_no_exporter_of_ray_s_outlives_its_cluster() -> None:
     assert done.stdout.strip() == "0", "it logs that it cannot export, and may do so while the process ends"
 
 
-def test_what_the_workers_lack_is_said_at_once(pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_workers_lack_is_reported_at_once(
+    pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plugins.load("workers.backends", DDP), "PRELOAD", ("torch", "no_such_framework.part"))
     with pytest.raises(InfrastructureError, match=r"torch_ddp.*no_such_framework.*pip install"):
         pool.require(DDP)
@@ -132,16 +137,16 @@ def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:
 
 
 @pytest.mark.usefixtures("pool")
-def test_what_ray_tells_of_lost_workers_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ray_s_reports_of_lost_workers_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     """`--json` promises one object on standard output."""
     from ray._private import worker as ray_worker  # noqa: PLC0415  ray may be missing
 
     ray_worker.print_to_stdstream(
         {"lines": ["A worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False
     )
-    said = capsys.readouterr()
-    assert not said.out
-    assert "A worker died" in said.err
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert "A worker died" in printed.err
 
 
 def test_what_is_started_here_listens_on_loopback_alone(pool: dispatch.Pool) -> None:
@@ -158,7 +163,7 @@ def test_what_is_started_here_listens_on_loopback_alone(pool: dispatch.Pool) -> 
     }
 
 
-def test_the_address_of_a_cluster_that_is_not_there_is_said(
+def test_a_cluster_that_cannot_be_reached_is_reported_with_its_address(
     pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del pool

@@ -1,4 +1,4 @@
-"""Which backend runs where: read from a file, or found in what the nodes have."""
+"""Which backend runs where: read from a file, or derived from what the nodes have."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def nothing_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_chosen")
-def test_an_environment_says_what_ray_is_asked_for(tmp_path: Path) -> None:
+def test_an_environment_gives_the_options_of_ray_s_workers(tmp_path: Path) -> None:
     xla, ddp = environments.read(written(tmp_path, TWO))
     assert xla.options() == {
         "num_cpus": 0.5,
@@ -59,7 +59,7 @@ def test_an_environment_says_what_ray_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_chosen")
-def test_ray_is_told_which_devices_the_user_chose_and_nothing_where_none_were(
+def test_ray_gets_the_user_s_choice_of_devices_and_nothing_without_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert environments.runtime() == {}
@@ -68,8 +68,8 @@ def test_ray_is_told_which_devices_the_user_chose_and_nothing_where_none_were(
     assert environments.runtime() == {"runtime_env": {"env_vars": {"DIFFTEST_SHARE_GPUS": "1"}}}
     assert PLAIN.options()["runtime_env"] == {"env_vars": {"DIFFTEST_SHARE_GPUS": "1"}}
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
-    told = Environment(python="/opt/xla/bin/python").options()["runtime_env"]
-    assert told == {
+    runtime = Environment(python="/opt/xla/bin/python").options()["runtime_env"]
+    assert runtime == {
         "py_executable": "/opt/xla/bin/python",
         "env_vars": {"PJRT_DEVICE": "CUDA", "DIFFTEST_SHARE_GPUS": "1"},
     }
@@ -102,7 +102,7 @@ def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[[environment]", "Expected ']]'"),
         ("[[environment]]\npyton = 'x'", "unknown field `pyton`"),
@@ -112,15 +112,15 @@ def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("", "missing required field `environment`"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(UsageError) as error:
         environments.read(file)
     assert str(file) in str(error.value)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"nowhere\.toml cannot be used"):
         environments.read(tmp_path / "nowhere.toml")
 
@@ -181,14 +181,14 @@ def test_the_sample_cluster_is_one_that_ray_takes_and_has_what_its_environments_
     )
     config = yaml.safe_load(DEPLOYED.with_name("cluster.yaml").read_text())
     util.validate_config(util.prepare_config(config))
-    assert config["file_mounts"]["/home/ubuntu/.ray/auth_token"] == "~/.ray/auth_token"  # noqa: S105  where it lies, not what it is
+    assert config["file_mounts"]["/home/ubuntu/.ray/auth_token"] == "~/.ray/auth_token"  # noqa: S105
     assert any("RAY_AUTH_MODE=token" in command for command in config["initialization_commands"])
     kinds = config["available_node_types"].values()
-    for asked in environments.read(DEPLOYED):
+    for environment in environments.read(DEPLOYED):
         able = [
             kind
             for kind in kinds
-            if all(kind["resources"].get(name, 0) >= amount for name, amount in asked.resources.items())
+            if all(kind["resources"].get(name, 0) >= amount for name, amount in environment.resources.items())
         ]
-        assert any(asked.labels.items() <= kind.get("labels", {}).items() for kind in able), asked
+        assert any(environment.labels.items() <= kind.get("labels", {}).items() for kind in able), environment
     assert environments.of("oracle", environments.read(DEPLOYED)).plain

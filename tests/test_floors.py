@@ -1,4 +1,7 @@
-"""The rules of the house, by reading every file: who may import whom, one heavy dependency a package, nothing oversized."""
+"""The rules of the code, checked by reading every file.
+
+Which package and folder may import which, one heavy dependency per package, and nothing oversized.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -79,7 +82,10 @@ def test_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
 
 
 FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings.ablations")}
-"""What a package does not import although it lies below: a worker runs cases, and knows nothing of how they are judged."""
+"""What a package does not import although it lies below.
+
+A worker runs cases, and knows nothing of how they are judged.
+"""
 
 
 @files
@@ -90,7 +96,7 @@ def test_workers_import_no_checks_and_no_ablations(file: Path) -> None:
 
 
 def inner_place(name: str) -> tuple[str, int, str] | None:
-    """The package, the floor inside it and the folder or module of what lies below a package in `INNER_FLOORS`."""
+    """The package, the floor inside it, and the folder or module, of a module below a package."""
     package, _, rest = name.partition(".")
     room = rest.partition(".")[0]
     floors = enumerate(INNER_FLOORS.get(package, ()))

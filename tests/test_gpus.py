@@ -25,7 +25,7 @@ torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, rea
 
 
 @pytest.mark.parametrize(
-    ("visible", "seen"),
+    ("visible", "counted"),
     [
         (None, 4),
         ("0,1", 2),
@@ -39,13 +39,13 @@ torch_needed = pytest.mark.skipif(importlib.util.find_spec("torch") is None, rea
     ],
 )
 def test_only_gpus_that_the_process_may_use_are_counted(
-    monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: int
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, counted: int
 ) -> None:
     monkeypatch.setattr(Path, "glob", lambda _path, _pattern: iter(range(4)))
     monkeypatch.delenv(gpus.VISIBLE, raising=False)
     if visible is not None:
         monkeypatch.setenv(gpus.VISIBLE, visible)
-    assert gpus.gpu_count() == seen
+    assert gpus.gpu_count() == counted
 
 
 @pytest.mark.parametrize(
@@ -87,15 +87,15 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
 
     from workers.exceptions import explain  # noqa: PLC0415
 
-    def told(message: str) -> str:
+    def frame(message: str) -> str:
         try:
             torch._assert(False, message)  # noqa: FBT003, SLF001  raised by a frame of torch's
         except AssertionError as error:
             return explain(error, Stage.FORWARD, 0, 0).frame
         raise AssertionError
 
-    assert told("shapes differ") == "torch/__init__.py:_assert"
-    assert told("CUDA error: device-side assert triggered") == ""
+    assert frame("shapes differ") == "torch/__init__.py:_assert"
+    assert frame("CUDA error: device-side assert triggered") == ""
     assert (
         explain(RuntimeError("CUDA error: operation not supported"), Stage.FORWARD, 0, 0).symptom
         is Symptom.EXCEPTION
@@ -105,20 +105,23 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
 @pytest.mark.slow
 @torch_needed
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "CUDA error: uncorrectable ECC error encountered",
         "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         "CUDA error: all CUDA-capable devices are busy or unavailable",
         "CUDA error: no kernel image is available for execution on the device",
         "The TPU is already in use by process with pid 17. Not attempting to load libtpu.so in this process.",
-        "NCCL: Error while creating shared memory segment /dev/shm/nccl-1 (size 9637888), error: No space left on device (28)",
+        (
+            "NCCL: Error while creating shared memory segment /dev/shm/nccl-1 (size 9637888), "
+            "error: No space left on device (28)"
+        ),
     ],
 )
-def test_a_device_that_is_broken_or_another_s_is_the_machines_trouble(said: str) -> None:
+def test_a_device_that_is_broken_or_another_s_is_the_machines_trouble(message: str) -> None:
     from workers.exceptions import BROKEN  # noqa: PLC0415
 
-    assert BROKEN.search(said)
+    assert BROKEN.search(message)
 
 
 @pytest.mark.slow
@@ -133,8 +136,8 @@ def test_float32_is_not_attended_by_a_kernel_of_tf32_products(
 
     monkeypatch.setattr(torch.backends.cuda, "can_use_efficient_attention", lambda _asked: True)
     query = SimpleNamespace(device=SimpleNamespace(type="cuda"), dtype=getattr(torch, dtype))
-    asked = SimpleNamespace(query=query, attn_mask=None)
-    assert flash.takes(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION, asked) is takes
+    attention = SimpleNamespace(query=query, attn_mask=None)
+    assert flash.takes(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION, attention) is takes
 
 
 def jax_that_held(share: float) -> SimpleNamespace:
@@ -207,11 +210,11 @@ ASKED = """
 import os, torch
 from workers import zygote
 
-asked, real = [], torch.cuda.is_available
-torch.cuda.is_available = lambda: asked.append(os.environ.get(zygote.BY_NVML)) or real()
+recorded, real = [], torch.cuda.is_available
+torch.cuda.is_available = lambda: recorded.append(os.environ.get(zygote.BY_NVML)) or real()
 zygote.preloaded(["torch._dynamo", "torch_xla"])
 assert torch._inductor.runtime.benchmarking, "the module that asks is among what torch_xla imports"
-print(set(asked), zygote.BY_NVML in os.environ)
+print(set(recorded), zygote.BY_NVML in os.environ)
 """
 
 

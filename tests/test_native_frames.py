@@ -46,19 +46,28 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "plain"),
     [
         (f"{EXECUTE}(a::B const&, std::vector<int> const&)", EXECUTE),
         (
-            f"std::_Function_handler<void (long, long), {EXECUTE}(a::B<c> const&)::{{lambda(long, e<f>)#1}}>::_M_invoke(x) [clone .cold]",
+            (
+                f"std::_Function_handler<void (long, long), {EXECUTE}(a::B<c> const&)"
+                "::{lambda(long, e<f>)#1}>::_M_invoke(x) [clone .cold]"
+            ),
             EXECUTE,
         ),
         (
-            "std::_Function_handler<void (), Eigen::Pool::go(std::function<void (long)>) const::{lambda()#2}>::_M_invoke(y)",
+            (
+                "std::_Function_handler<void (), Eigen::Pool::go(std::function<void (long)>) const"
+                "::{lambda()#2}>::_M_invoke(y)"
+            ),
             "Eigen::Pool::go",
         ),
         (
-            "xla::Literal* xla::spmd::Create<xla::HLO*>(xla::Shape const&)::{lambda(auto:1)#1}::operator()<float>(float) const",
+            (
+                "xla::Literal* xla::spmd::Create<xla::HLO*>(xla::Shape const&)"
+                "::{lambda(auto:1)#1}::operator()<float>(float) const"
+            ),
             "xla::spmd::Create",
         ),
         (
@@ -69,36 +78,36 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
         ("", ""),
     ],
 )
-def test_a_name_loses_all_that_differs_between_two_cases(name: str, told: str) -> None:
-    assert native_frames.plain(name) == told
+def test_a_name_loses_all_that_differs_between_two_cases(name: str, plain: str) -> None:
+    assert native_frames.plain(name) == plain
 
 
 def test_a_crash_is_where_the_framework_was_innermost() -> None:
     assert native_frames.crashed_in(LOG) == "framework::node::run"
 
 
-def test_without_native_frames_the_python_frame_tells() -> None:
+def test_without_native_frames_the_python_frame_identifies_a_crash() -> None:
     _, _, python = LOG.partition("Fatal")
     assert native_frames.crashed_in(python) == "torch_xla.py:sync"
     assert native_frames.crashed_in("nothing of the kind") == ""
 
 
-def test_a_log_is_told_with_names_for_addresses() -> None:
-    told = native_frames.readable(LOG, 10_000)
-    assert "  framework::node<int>::run() const\n  ? in libframework.so\n" in told
-    assert "0x7f02" not in told
-    assert told.startswith("some warning\n")
+def test_a_readable_log_has_names_for_addresses() -> None:
+    text = native_frames.readable(LOG, 10_000)
+    assert "  framework::node<int>::run() const\n  ? in libframework.so\n" in text
+    assert "0x7f02" not in text
+    assert text.startswith("some warning\n")
     assert native_frames.readable("no stack", 100) == "no stack"
     assert native_frames.readable("no stack", 5) == "stack"
 
 
-def test_a_long_log_keeps_where_it_was_struck() -> None:
+def test_a_long_log_keeps_the_native_frames() -> None:
     """Python's frames of many threads follow the native ones, and a log is kept to its end."""
     threads = "".join(f"Thread {number}\n" for number in range(200))
-    told = native_frames.readable(LOG + threads, 1000)
-    assert len(told) == 1000
-    assert told.startswith("Native frames, innermost first:\n  framework::node<int>::run() const\n")
-    assert told.endswith(threads[-400:])
+    text = native_frames.readable(LOG + threads, 1000)
+    assert len(text) == 1000
+    assert text.startswith("Native frames, innermost first:\n  framework::node<int>::run() const\n")
+    assert text.endswith(threads[-400:])
 
 
 @needs_compiler
@@ -108,9 +117,9 @@ def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> 
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native_frames.SOURCE], check=True)  # noqa: S607
     script = f"import ctypes, os; ctypes.CDLL({str(library)!r}).watch(); os.abort()"
     died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    found = re.search(r"handler\.so\(\+0x([0-9a-f]+)\)", died.stderr)
-    assert found
-    offset = int(found[1], 16)
+    address = re.search(r"handler\.so\(\+0x([0-9a-f]+)\)", died.stderr)
+    assert address
+    offset = int(address[1], 16)
     assert native_frames.Frame("", offset, str(library)).function() == "print_frames"
     assert not native_frames.Frame("", offset, str(tmp_path / "none.so")).function()
     assert not native_frames.Frame("", offset, __file__).function()
@@ -118,8 +127,10 @@ def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> 
 
 @needs_compiler
 @pytest.mark.parametrize(("how", "number"), [("abort", signal.SIGABRT), ("threads", signal.SIGSEGV)])
-def test_a_process_tells_once_and_dies_of_its_own_signal(how: str, number: signal.Signals) -> None:
-    """Also when several threads are struck together."""
+def test_a_process_prints_its_frames_once_and_dies_of_its_own_signal(
+    how: str, number: signal.Signals
+) -> None:
+    """Also when several threads crash together."""
     for _ in range(5):
         died = subprocess.run(
             [sys.executable, "-c", CRASH, how], capture_output=True, text=True, check=False, timeout=30

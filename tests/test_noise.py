@@ -25,13 +25,13 @@ def one_tensor(*values: float) -> Trace:
 
 def test_the_spread_is_the_root_mean_square_deviation_from_the_truth() -> None:
     truth = one_tensor(1.0, 2.0)
-    told, _ = spread(truth, [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)], truth, 0.0)
-    np.testing.assert_allclose(told[0][KEY].pieces[0], [0.0, np.sqrt((9 + 16) / 2)])
+    noise, _ = spread(truth, [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)], truth, 0.0)
+    np.testing.assert_allclose(noise[0][KEY].pieces[0], [0.0, np.sqrt((9 + 16) / 2)])
 
 
 def test_the_deviation_of_the_run_in_the_dtype_is_added_to_the_simulated_one() -> None:
-    told, _ = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0)], one_tensor(1.5, 6.0), 0.0)
-    np.testing.assert_allclose(told[0][KEY].pieces[0], [0.5, 5.0])
+    noise, _ = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0)], one_tensor(1.5, 6.0), 0.0)
+    np.testing.assert_allclose(noise[0][KEY].pieces[0], [0.5, 5.0])
 
 
 def test_how_far_the_run_in_the_dtype_is_counts_in_floors_of_the_simulated_runs_alone() -> None:

@@ -32,7 +32,7 @@ from workers.isolate import failures, run_folder, sandbox  # noqa: E402
 from workers.isolate.limits import Limits  # noqa: E402
 
 WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
-"""Where the first rank is that does not end: in the planted sleep, and waiting for the other one at the end."""
+"""Where the lowest rank is that does not end: in the planted sleep, or waiting for the other one."""
 
 
 def spoiled(fault: str) -> Failure:
@@ -57,7 +57,7 @@ def test_every_way_to_end_is_data(fault: str, symptom: Symptom, kind: str) -> No
     assert (failure.symptom, failure.kind) == (symptom, kind)
     assert failure.stage in (Stage.BACKWARD, Stage.UPDATE)
     assert failure.environment["torch"] == torch.__version__
-    assert "device" not in failure.environment, "it did not live to tell"
+    assert "device" not in failure.environment, "it died before it could report it"
     if symptom is Symptom.HANG:
         assert failure.frame == WAITS_IN[fault]
 
@@ -101,14 +101,14 @@ def zygotes() -> list[psutil.Process]:
 def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
     """The processes of a run that hangs, once all of them are there."""
     while not hanging.done():
-        found = [
+        ranks = [
             rank
             for zygote in zygotes()
             for rank in zygote.children()
             if rank.status() != psutil.STATUS_ZOMBIE
         ]
-        if len(found) == count:
-            return found
+        if len(ranks) == count:
+            return ranks
         time.sleep(0.05)
     pytest.fail(f"the run ended by itself: {hanging.result()}")
 
@@ -116,7 +116,7 @@ def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
 @pytest.fixture
 def hanging() -> Iterator["Future[object]"]:
     """A run of two ranks that hang; its deadline is far."""
-    sandbox.run(small_case(), DDP)  # the zygote stands
+    sandbox.run(small_case(), DDP)  # starts the zygote
     with ThreadPoolExecutor(1) as thread:
         yield thread.submit(sandbox.run, small_case(), DDP, deadline=60.0, options={VARIABLE: "hang"})
 
@@ -179,7 +179,7 @@ def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     mount = ["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(tmp_path)]
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("needs the right to mount a file system")
-    sandbox.run(small_case(), DDP)  # the zygote stands
+    sandbox.run(small_case(), DDP)  # starts the zygote
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     yield tmp_path
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)  # noqa: S607
@@ -207,7 +207,7 @@ def test_the_ranks_of_a_run_listen_on_loopback_alone(hanging: "Future[object]") 
 
 
 def test_no_rank_inherits_a_secret_and_a_case_s_path_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path is a label: `antigravity`, which opens a browser, is imported by nobody."""
+    """A path is a label: `antigravity`, which opens a browser, no process imports."""
     monkeypatch.setenv("DIFFTEST_TEST_TOKEN", "hush")
     for zygote in zygotes():
         zygote.kill()
@@ -240,7 +240,7 @@ def test_the_same_run_twice_gives_the_same_bits() -> None:
     assert same_bits(sandbox.run(small_case(4), DDP), sandbox.run(small_case(4), DDP))
 
 
-def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one_that_did_not(
+def test_the_versions_of_a_rank_outlive_it_and_are_empty_for_a_rank_that_wrote_none(
     tmp_path: Path,
 ) -> None:
     run_folder.write_versions(tmp_path, 0, {"torch": "2.9.0"})
@@ -248,7 +248,7 @@ def test_versions_outlive_the_rank_that_told_them_and_nothing_is_made_up_for_one
     assert [run_folder.versions(tmp_path, rank) for rank in range(3)] == [{"torch": "2.9.0"}, {}, {}]
 
 
-def test_of_ranks_that_fail_alike_the_lowest_is_told_and_what_followed_from_it_is_not(tmp_path: Path) -> None:
+def test_of_ranks_that_fail_alike_the_lowest_is_reported_and_no_consequence_is(tmp_path: Path) -> None:
     of_ranks = {
         0: a_failure(kind="ConnectionError"),
         1: a_failure(message="on 1"),

@@ -1,4 +1,7 @@
-"""A file from elsewhere is data: nothing that it names is imported, executed, or looked up anywhere but in a list."""
+"""A file from elsewhere is data.
+
+Nothing that it names is imported, executed, or looked up anywhere but in a list.
+"""
 
 import ast
 import json
@@ -25,7 +28,10 @@ PLUGINS = (
     "reports.formats",
 )
 FREE = {"path"}
-"""What a case may call as it likes: its path is a label, and the worker's test with a module's name for it is in test_sandbox."""
+"""What a case may name freely.
+
+Its path is a label; test_sandbox runs a case whose path is the name of a module.
+"""
 
 Where: TypeAlias = tuple[Any, ...]
 

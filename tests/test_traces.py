@@ -66,19 +66,19 @@ def test_damaged_files_are_an_error_in_words_or_a_valid_run(
     place = data.draw(st.integers(0, len(text) - 1))
     text[place : place + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=20))
     file.write_bytes(bytes(text))
-    told = ""
+    message = ""
     try:
         assert traces.load(stem) is not None
     except UsageError as error:
-        told = str(error)
-    assert not told or "run.json cannot be read" in told
+        message = str(error)
+    assert not message or "run.json cannot be read" in message
 
 
 def test_a_name_for_an_array_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
     stem = saved(tmp_path)
-    known = json.loads((tmp_path / "run.json").read_text())
-    known["steps"][0][0]["pieces"] = {"0": "elsewhere"}
-    (tmp_path / "run.json").write_text(json.dumps(known))
+    content = json.loads((tmp_path / "run.json").read_text())
+    content["steps"][0][0]["pieces"] = {"0": "elsewhere"}
+    (tmp_path / "run.json").write_text(json.dumps(content))
     with pytest.raises(UsageError, match=r"KeyError: 'elsewhere'"):
         traces.load(stem)
 

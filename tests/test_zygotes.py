@@ -1,4 +1,7 @@
-"""What a zygote imports: the frameworks of its Python and this project's own modules, wherever the user stands."""
+"""What a zygote imports: the frameworks of its Python and this project's own modules.
+
+The working directory makes no difference.
+"""
 
 import shutil
 import subprocess
@@ -15,7 +18,8 @@ from workers.isolate.zygotes import Zygote
 IN_A_CHECKOUT = """
 import subprocess, sys
 from workers.isolate.zygotes import environment
-subprocess.run([sys.executable, "-P", "-c", "import workers; print(workers.__file__)"], env=environment(), check=True)
+where = "import workers; print(workers.__file__)"
+subprocess.run([sys.executable, "-P", "-c", where], env=environment(), check=True)
 """
 
 
