@@ -105,6 +105,6 @@ def _training_features(case: Case) -> Iterator[str]:
 
 def _option_features(case: Case) -> Iterator[str]:
     """At most one: options are to stay rarer than all that goes together with them. Kernels are drawn often enough by themselves."""
-    changed = [name for name, _ in case.put_back() if not name.startswith("sdpa")]
+    changed = [name for name, _ in case.option_resets() if not name.startswith("sdpa")]
     if changed:
         yield changed[0] if len(changed) == 1 else "several options"

@@ -1,7 +1,7 @@
 """The sizes that layers are drawn with: widths, vocabularies, sequence lengths, and what divides them.
 
-`unit` is what a size should usually be a multiple of (the size of the axis that will cut it); other sizes still occur, so that uneven
-shards do.
+`unit` is what a size should usually be a multiple of (the size of the axis that will cut it); other sizes
+still occur, so that uneven shards do.
 """
 
 import functools

@@ -13,7 +13,7 @@ from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
-from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, put_back
+from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, option_resets
 from difftest.errors import UsageError
 from difftest.judge.outcome import Outcome
 from difftest.judge.stage import Stage
@@ -26,19 +26,19 @@ from workers.backends import torch_ddp
 BOTH = Replication(gradient_as_bucket_view=True, own_weights=True)
 
 
-def test_what_is_at_its_default_is_not_put_back() -> None:
-    assert list(put_back(Replication())) == []
-    assert list(put_back(Start())) == []
-    assert list(a_case().put_back()) == []
+def test_what_is_at_its_default_is_not_reset() -> None:
+    assert list(option_resets(Replication())) == []
+    assert list(option_resets(Start())) == []
+    assert list(a_case().option_resets()) == []
 
 
-def test_each_option_is_put_back_alone_under_its_name_and_value() -> None:
-    assert dict(put_back(BOTH)) == {
+def test_each_option_is_reset_alone_under_its_name_and_value() -> None:
+    assert dict(option_resets(BOTH)) == {
         "gradient_as_bucket_view=True": Replication(own_weights=True),
         "own_weights=True": Replication(gradient_as_bucket_view=True),
     }
     case = a_case(replication=Replication(no_sync=False), start=Start(marked="before"))
-    assert dict(case.put_back()) == {
+    assert dict(case.option_resets()) == {
         "replication.no_sync=False": a_case(start=Start(marked="before")),
         "start.marked=before": a_case(replication=Replication(no_sync=False)),
     }
@@ -46,7 +46,7 @@ def test_each_option_is_put_back_alone_under_its_name_and_value() -> None:
 
 def test_a_kernel_is_part_of_a_case_that_names_one_alone() -> None:
     case = a_case(sdpa="cudnn")
-    assert dict(case.put_back()) == {"sdpa=cudnn": a_case()}
+    assert dict(case.option_resets()) == {"sdpa=cudnn": a_case()}
     assert Case.from_json(case.to_json()) == case
     assert b"sdpa" not in a_case().to_json(), "cases from before there was a choice keep their names"
     with pytest.raises(UsageError, match="vector"):
@@ -142,7 +142,7 @@ def test_where_a_parameter_is_sharded_replication_has_no_options(options: Replic
 
 def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
     cases = [case_at(0, index, paths=["data_parallel"]) for index in range(100)]
-    changed = Counter(name.partition("=")[0] for case in cases for name, _ in put_back(case.replication))
+    changed = Counter(name.partition("=")[0] for case in cases for name, _ in option_resets(case.replication))
     assert set(changed) == set(Replication.__struct_fields__)
     assert sum(case.replication == Replication() for case in cases) > len(cases) / 2
     first = next(

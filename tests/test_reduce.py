@@ -162,7 +162,7 @@ def test_a_fault_that_everything_shows_reduces_to_one_small_layer_on_one_device(
     assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)
     assert max(layer.inputs, layer.outputs) <= 4
     assert found.case.model.sequence == 0
-    assert list(found.case.put_back()) == []
+    assert list(found.case.option_resets()) == []
     assert found.case.dtype == "float32"
     assert found.evaluations <= 4
 
@@ -386,7 +386,7 @@ def test_half_a_last_line_of_a_journal_is_passed_over_and_others_are_named(tmp_p
     assert (Journal(file).get("0" * 12), Journal(file).get("1" * 12)) == (True, None)
     file.write_bytes(b"{}\n")
     with pytest.raises(
-        UsageError, match=rf"{file} is no journal of a reduction: .*; remove it to begin anew"
+        UsageError, match=rf"{file} is no journal of a reduction: .*; remove it to start over"
     ):
         Journal(file)
     Journal(tmp_path / "none.jsonl").close()

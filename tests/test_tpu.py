@@ -33,7 +33,7 @@ def supported(backend: str) -> Iterator[Case]:
     usual = (
         case
         for case in drawn
-        if case.world_size == CHIPS and case.dtype == "float32" and not list(case.put_back())
+        if case.world_size == CHIPS and case.dtype == "float32" and not list(case.option_resets())
     )
     return (case for case in usual if takes(case) is None)
 

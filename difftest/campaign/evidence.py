@@ -41,7 +41,7 @@ def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -
 
 def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> dict[str, str]:
     """The options that decide: with one of them back at its default, the run agrees with the oracle."""
-    options = dict(case.put_back())
+    options = dict(case.option_resets())
     diverges = in_parallel(
         campaign,
         [partial(_diverges, campaign, plain, divergence.backend, divergence) for plain in options.values()],

@@ -1,6 +1,6 @@
 """A case: everything that must be equal on every backend, and nothing else.
 
-Cases are immutable, JSON-able and named by their content: `Case.id` is the start of the SHA-256 of the canonical JSON
+Cases are immutable and named by their content: `Case.id` is the start of the SHA-256 of the canonical JSON
 (keys sorted, no white space), so it is the same on every machine and under every hash seed.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
-from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, put_back
+from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, option_resets
 from difftest.errors import UsageError
 
 SCHEMA = 2
@@ -28,8 +28,9 @@ Regime: TypeAlias = Literal["normal", "exact", "large", "tiny", "ties", "zeros",
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the model is trained: `steps` updates, each from `accumulation` equal parts of the batch.
 
-    `clip_norm` is the greatest global gradient norm, or None. `checkpointing`: residual blocks are computed again in the backward
-    pass. Whole numbers become floats, so that 1 and 1.0 are one case.
+    `clip_norm` is the greatest global gradient norm, or None for no clipping. `checkpointing`: residual
+    blocks are computed again in the backward pass. Whole numbers become floats, so that 1 and 1.0 are one
+    case. `ValueError` if a number is out of range.
     """
 
     optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "sgd"
@@ -51,10 +52,11 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the model is fed. `batch` counts rows a step, over all ranks and accumulation parts.
+    """What the model is fed. `batch` is the number of rows in a step, over all ranks and accumulation parts.
 
-    `regime` is the kind of numbers. `ignored` is the share of targets that cross-entropy must skip. `learnable`: the targets come from a
-    teacher and every step sees the same batch, so that training can solve the task.
+    `regime` is the kind of numbers. `ignored` is the share of targets that cross-entropy must skip.
+    `learnable`: the targets come from a teacher and every step gets the same batch, so that training can
+    solve the task. `ValueError` if a number is out of range.
     """
 
     batch: int
@@ -69,10 +71,11 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One training configuration. `ValueError` where its parts contradict each other.
+    """One training configuration. `ValueError` if its parts contradict each other.
 
-    `sdpa` is the kernel that flash attention on torch's side uses where its device has it and it takes the tensors; unset, the backend
-    chooses.
+    `path` names the parallelism path that it was generated for. `sdpa` is the kernel that flash attention on
+    torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `seed`
+    decides all random numbers. `schema` is the version of this structure in JSON.
     """
 
     path: str
@@ -99,7 +102,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             _check_dims(name, placements, len(shapes[name]))
         _check_dims("the batch", self.layout.batch, 2 if self.model.sequence else 1)
         if self.data.batch % self.training.accumulation:
-            msg = f"batch {self.data.batch} does not divide into {self.training.accumulation} accumulation parts"
+            parts = self.training.accumulation
+            msg = f"batch {self.data.batch} does not divide into {parts} accumulation parts"
             raise ValueError(msg)
         if self.world_size > 1:
             self._check_layers()
@@ -108,7 +112,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError(msg)
 
     def _check_layers(self) -> None:
-        """Layers that speak of the mesh speak of this one; on one device they keep what they were made for."""
+        """`ValueError` if a layer refers to another mesh.
+
+        On one device layers keep the mesh they were made for, which nothing then uses.
+        """
         for path, layer in walk(self.model.layers):
             if reason := layer.disagreement(self.layout, self.part_rows):
                 msg = f"layer {path} {reason}"
@@ -121,7 +128,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def world_size(self) -> int:
-        """How many ranks take part."""
+        """The number of ranks."""
         return self.layout.mesh.world_size
 
     @property
@@ -142,7 +149,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
-        """The case that `to_json` wrote; `UsageError` saying where the text is wrong, or that it is too new."""
+        """The case that `to_json` wrote; `UsageError` if the text is wrong or too new."""
         try:
             return msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -150,7 +157,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def sdpa_kernels(self) -> tuple[str, ...]:
-        """What `scaled_dot_product_attention` may use by torch's names, from the first: the case's kernel, then the usual ones."""
+        """Torch's names of the kernels to try, in order: `sdpa`, then the usual ones."""
         named = () if self.sdpa is msgspec.UNSET else (self.sdpa,)
         return tuple(dict.fromkeys(TORCH_KERNELS[name] for name in (*named, *USUAL_KERNELS)))
 
@@ -161,18 +168,21 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         layout = Layout(mesh=mesh, batch=(Replicate(),), parameters=parameters)
         return msgspec.structs.replace(self, layout=layout)
 
-    def put_back(self) -> Iterator[tuple[str, Self]]:
-        """Every option not at its default, as `replication.own_weights=True`, with the case that has it alone put back."""
-        for name, replication in put_back(self.replication):
+    def option_resets(self) -> Iterator[tuple[str, Self]]:
+        """Every option not at its default, and the case with only that one reset.
+
+        The names are such as `replication.own_weights=True`.
+        """
+        for name, replication in option_resets(self.replication):
             yield f"replication.{name}", msgspec.structs.replace(self, replication=replication)
-        for name, start in put_back(self.start):
+        for name, start in option_resets(self.start):
             yield f"start.{name}", msgspec.structs.replace(self, start=start)
         if self.sdpa is not msgspec.UNSET:
             yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
 
 
 def uneven_cuts(case: Case) -> int:
-    """How often the ranks of a mesh axis do not share a dim of a parameter, or the rows of an accumulation part, equally."""
+    """How many mesh axes cut a parameter or the rows of an accumulation part unevenly."""
     return sum(uneven_axes(shape, placements, case.layout.mesh) for shape, placements in case.placements())
 
 

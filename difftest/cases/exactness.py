@@ -1,8 +1,10 @@
-"""The exact channel: cases in which every partial sum is representable, so that any order of adding gives the same bits.
+"""The exact channel: cases in which every partial sum is representable.
 
-A dyadic range is followed through forward, loss, backward and update: every value is a multiple of `grain` and at most `bound`,
-sums of magnitudes included. While `bound / grain` fits the significand nothing can round, whatever is reduced in whatever order
-on however many ranks, and the tolerance is zero.
+Then any order of adding gives the same bits.
+
+The ranges of all tensors (`difftest.cases.ranges`) are computed for forward, loss, backward and update: every
+value is a multiple of `grain` and at most `bound`, sums of magnitudes included. While `bound / grain` fits
+the significand, nothing rounds in any order of reduction on any number of ranks, and the tolerance is zero.
 """
 
 import math
@@ -14,11 +16,11 @@ from difftest.cases.numbers import EXACT_INPUTS, EXACT_WEIGHTS
 from difftest.cases.ranges import Range, is_dyadic
 
 SIGNIFICAND_BITS = {"float32": 24, "bfloat16": 8, "float16": 11}
-"""IEEE 754 binary32 and binary16, and bfloat16: stored bits and the implicit one."""
+"""Stored bits and the implicit one: IEEE 754 binary32 and binary16, and bfloat16."""
 
 
 def inexact(case: Case) -> str | None:
-    """Why something may round in `case`, or None when nothing can."""
+    """Why something may round in `case`, or None if nothing can."""
     if reason := _rounding_part(case):
         return reason
     weights = dict.fromkeys(case.model.parameters(), Range(EXACT_WEIGHTS, 1.0))
@@ -26,7 +28,8 @@ def inexact(case: Case) -> str | None:
         ranges, weights = _step(case, weights)
         for what, values in ranges.items():
             if values.bits > _bits(case, what):
-                return f"step {step}: {what} needs {math.ceil(values.bits)} bits of significand; {case.dtype} has {_bits(case, what)}"
+                needed = f"step {step}: {what} needs {math.ceil(values.bits)} bits of significand"
+                return f"{needed}; {case.dtype} has {_bits(case, what)}"
     return None
 
 
@@ -51,7 +54,7 @@ def _bits(case: Case, what: str) -> int:
 
 
 def _step(case: Case, weights: Mapping[str, Range]) -> tuple[dict[str, Range], dict[str, Range]]:
-    """The ranges of one step by what they are of, and the parameters' ranges after it."""
+    """The ranges of one step by the name of the tensor, and the parameters' ranges after the step."""
     rows = case.data.batch * max(1, case.model.sequence)
     values = inputs = Range(EXACT_INPUTS, 1.0)
     ranges: dict[str, Range] = {}

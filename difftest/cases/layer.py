@@ -1,8 +1,8 @@
 """The base of every layer kind: the questions that the core asks of a layer, with the answers of a plain one.
 
-A layer is frozen data. It maps a float tensor (batch, [sequence,] width) to one of the same rank; a kind that takes token ids takes
-integers (batch, sequence). A kind overrides the answers in which it differs, in its own file in `difftest.cases.layers`, so that no other
-module has to know which kinds there are.
+A layer is frozen data. It maps a float tensor (batch, [sequence,] width) to one of the same rank; a kind that
+takes token ids takes integers (batch, sequence). A kind overrides the answers in which it differs, in its own
+file in `difftest.cases.layers`, so that no other module has to know which kinds there are.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,13 +27,19 @@ Removable: TypeAlias = tuple[str, Mapping[str, Any]]
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One layer of a model. A kind derives from it with a tag, the name of its file, and with the fields that JSON has."""
+    """One layer of a model.
+
+    A kind derives from it with the fields that JSON has, and with a tag: the name of its file.
+    """
 
     NEEDS_SEQUENCE: ClassVar[bool] = False
     """Whether it computes across positions, so that the model needs a sequence."""
 
     BETWEEN_RANKS: ClassVar[bool] = False
-    """Whether the ranks' own rows meet in it: all ranks need equally many, and a DTensor, which is the whole, has no such operation."""
+    """Whether it exchanges numbers between the ranks' rows.
+
+    Every rank then needs equally many rows. A DTensor, which stands for the whole, has no such operation.
+    """
 
     ATTENTION_QUERIES: ClassVar[tuple[str, ...]] = ()
     """The parameters that make the queries of attention; the regime `sharp` multiplies them."""
@@ -48,16 +54,22 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The parameters that are kernels of a convolution, whose dims after the second are positions."""
 
     TENSOR_PARALLEL: ClassVar[Literal["none", "linear", "embedding", "heads"]] = "none"
-    """What `parallelize_module` can split it as; `heads` are projections `q`, `k`, `v` and `o`, each a linear layer."""
+    """What `parallelize_module` can split it as.
+
+    `heads` are the projections `q`, `k`, `v` and `o`, each of which is a linear layer.
+    """
 
     ELEMENTWISE: ClassVar[bool] = False
-    """Whether it maps every number by itself, without anything that is fed, so that any piece of its input will do."""
+    """Whether it maps every number by itself, so that it can be applied to any piece of its input."""
 
     DTENSOR_RULE: ClassVar[bool] = True
-    """Whether DTensor has a rule for its operator. A wrapper of DTensors must leave a layer without one alone."""
+    """Whether DTensor has a rule for its operator.
+
+    Wrappers that make DTensors must leave a layer without one alone.
+    """
 
     OWN_SIZES: ClassVar[Mapping[str, tuple[int, ...]]] = {}
-    """Fields other than widths that a reduction makes smaller, with the sizes that it tries, in their order."""
+    """Fields that a reduction makes smaller, and the sizes to try, in order; widths are not among them."""
 
     LEAST_SEQUENCE: ClassVar[int] = 0
     """The shortest sequence that a reduction tries; 0 where any length will do, and none."""
@@ -96,7 +108,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The layers it consists of; None if it is no container."""
         return None
 
-    def holding(self, layers: "tuple[Layer, ...]") -> "Layer":  # noqa: ARG002  for containers
+    def holding(self, layers: "tuple[Layer, ...]") -> "Layer":
         """The same container of other layers; only for a layer whose `held` is not None."""
         return self
 
@@ -119,7 +131,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return False
 
     def mask(self, lead: tuple[int, ...], random: np.random.Generator) -> npt.NDArray[np.float64]:
-        """What it multiplies its input by in one step, drawn on the host: (*`lead`, width), `lead` being (batch, [sequence])."""
+        """What it multiplies its input by in one step: (*`lead`, width), drawn on the host.
+
+        `lead` is (batch,) or (batch, sequence).
+        """
         raise NotImplementedError
 
     # What cannot be
@@ -133,13 +148,13 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Which of its fields contradict each other, and what is allowed; empty if none do."""
         return ""
 
-    def misplaced(self, path: str, sequence: int, first: "Layer") -> str:  # noqa: ARG002  for layers that need a place
-        """Why it cannot stand at `path` of a model with this sequence and this first layer; empty if it can."""
+    def misplaced(self, path: str, sequence: int, first: "Layer") -> str:
+        """Why it cannot stand at `path`, in a model of this sequence and first layer; empty if it can."""
         if self.NEEDS_SEQUENCE and sequence < 1:
             return f"needs a sequence; the model's sequence is {sequence}"
         return ""
 
-    def disagreement(self, layout: Layout, rows: int) -> str:  # noqa: ARG002  for layers that speak of the mesh
+    def disagreement(self, layout: Layout, rows: int) -> str:
         """Why it cannot run on `layout` with `rows` rows in each accumulation part; empty if it can."""
         return ""
 
@@ -149,15 +164,19 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Why its result may be rounded even where all sums are exact; empty if it is not."""
         return "a layer other than Linear and relu rounds"
 
-    def output_range(self, values: Range, weights: Mapping[str, Range]) -> Range:  # noqa: ARG002  for layers with parameters
+    def output_range(self, values: Range, weights: Mapping[str, Range]) -> Range:
         """The range of its output; `weights` are the ranges of its parameters by its own names."""
         return values
 
-    def gradient_ranges(self, values: Range, gradient: Range, rows: int) -> Mapping[str, Range]:  # noqa: ARG002
-        """The ranges of its parameters' gradients, from those of its input and its output's gradient, over `rows` rows."""
+    def gradient_ranges(self, values: Range, gradient: Range, rows: int) -> Mapping[str, Range]:
+        """The ranges of its parameters' gradients, by its own names.
+
+        `values` is the range of its input, `gradient` that of its output's gradient, and `rows` the number of
+        rows that are summed.
+        """
         return {}
 
-    def input_gradient_range(self, gradient: Range, weights: Mapping[str, Range]) -> Range:  # noqa: ARG002
+    def input_gradient_range(self, gradient: Range, weights: Mapping[str, Range]) -> Range:
         """The range of its input's gradient, from that of its output's."""
         return gradient
 
@@ -165,7 +184,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def complexity(self) -> int:
-        """How much it counts among layers: a reduction goes from many to few; the plainest kinds count 1."""
+        """Its weight in the size of a model, which a reduction lowers; the plainest kinds count 1."""
         return 1
 
     def removable(self) -> tuple[Removable, ...]:
@@ -177,14 +196,17 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self
 
     def smaller_forms(self) -> "Iterator[tuple[str, Layer]]":
-        """Smaller layers of its kind, with words for what they lack, where that is more than one field of `OWN_SIZES`."""
+        """Smaller layers of its kind, and what it has and they lack, in words.
+
+        For what takes more than one field; single fields are `OWN_SIZES`.
+        """
         yield from ()
 
-    def fitted(self, width: int, first: "Layer | None") -> "Layer":  # noqa: ARG002  for layers that borrow
+    def fitted(self, width: int, first: "Layer | None") -> "Layer":
         """The layer for inputs of `width`, in a model with this first layer."""
         return msgspec.structs.replace(self, width=width) if "width" in self.__struct_fields__ else self
 
-    def ending_at(self, width: int) -> "Layer | None":  # noqa: ARG002  for layers that change the width
+    def ending_at(self, width: int) -> "Layer | None":
         """The layer with outputs of `width`; None if it does not change the width."""
         return None
 
@@ -198,33 +220,37 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Its fields that are widths of activations."""
         return tuple(field for field in ("inputs", "outputs", "width") if field in self.__struct_fields__)
 
-    def shortened(self, length: int) -> Self:  # noqa: ARG002  for layers that know the sequence
+    def shortened(self, length: int) -> Self:
         """The layer in a model with a sequence of `length`."""
         return self
 
-    def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> Self:  # noqa: ARG002  for layers that speak of the mesh
+    def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> Self:
         """The layer on those mesh axes that are `kept`, by number, with their sizes in `shape`."""
         return self
 
     # What others say of it
 
     def features(self) -> Iterator[str]:
-        """What is notable about it beside its kind, for the choice of cases that show new pairs of features."""
+        """Its notable features, beside its kind.
+
+        The choice of cases prefers those that show new pairs of features.
+        """
         yield from ()
 
     @property
     def key_heads(self) -> int:
-        """How many heads of keys and values it has; 0 if it is no attention."""
+        """The number of heads of its keys and values; 0 if it is no attention."""
         return 0
 
     def no_style(self) -> str:
         """Why no style of `parallelize_module` fits this layer, whatever its placements; empty if one may."""
         return ""
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  for those that it matters to
-        """The layer at `path` in a reproducer script, as Python; `moves`: the script's activations have placements.
+    def spelled(self, path: str, *, moves: bool) -> str:
+        """The layer at `path` in a reproducer script, as Python.
 
-        `ValueError` if a script cannot show it. A container is spelled by its class's name and what it holds.
+        `moves`: the script's activations have placements. A container is spelled by its class's name and the
+        layers it holds. `ValueError` if a script cannot show the layer.
         """
         msg = f"layer {path} is a {type(self).__name__}, which cannot be spelled out"
         raise ValueError(msg)

@@ -1,10 +1,11 @@
 """Where tensors live: a mesh, and one placement per mesh axis for the batch and for every parameter.
 
-The one idea: parallelism is data. Fully sharded training is "every parameter `Shard(0)` over `dp_shard`", tensor
-parallelism is "this weight `Shard(0)`, that one `Shard(1)` over `tp`"; a backend finds its own way to get there.
+Parallelism is data. Fully sharded training is "every parameter `Shard(0)` over `dp_shard`", tensor
+parallelism is "this weight `Shard(0)`, that one `Shard(1)` over `tp`"; each backend has its own way to
+establish such a layout.
 
-A sharded dim is cut as `torch.chunk` cuts it, which is DTensor's rule: pieces of `ceil(size / parts)`, the last ones smaller
-or empty. With several axes on one dim the cut is nested in mesh axis order.
+A sharded dim is cut as `torch.chunk` cuts it, which is DTensor's rule: pieces of `ceil(size / parts)`, the
+last ones smaller or empty. If several axes shard one dim, the cuts are nested in mesh axis order.
 """
 
 import itertools
@@ -82,7 +83,7 @@ class Mesh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def world_size(self) -> int:
-        """How many ranks the mesh has."""
+        """The number of ranks of the mesh."""
         return math.prod(self.shape)
 
     def coordinate(self, rank: int) -> tuple[int, ...]:
@@ -100,7 +101,7 @@ class Mesh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mesh, the batch's placements and every parameter's, by parameter name.
 
-    `ValueError` when a tensor has another number of placements than the mesh has axes.
+    `ValueError` if a tensor has another number of placements than the mesh has axes.
     """
 
     mesh: Mesh
@@ -110,12 +111,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for name, placements in (("the batch", self.batch), *self.parameters.items()):
             if len(placements) != len(self.mesh.axes):
-                msg = f"{name} has {len(placements)} placements; the mesh {self.mesh} needs {len(self.mesh.axes)}"
+                needed = f"the mesh {self.mesh} needs {len(self.mesh.axes)}"
+                msg = f"{name} has {len(placements)} placements; {needed}"
                 raise ValueError(msg)
 
     @property
     def data_ranks(self) -> int:
-        """How many ranks have rows of their own: into how many pieces the batch is cut along dim 0."""
+        """The number of ranks that have rows of their own: the pieces of the batch along dim 0."""
         return ways(0, self.batch, self.mesh)
 
     @property
@@ -126,7 +128,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def chunk(size: int, parts: int, index: int) -> slice:
-    """The `index`-th of `parts` pieces of `range(size)`, as `torch.chunk` cuts it (late pieces may be empty)."""
+    """Piece `index` of `range(size)` cut into `parts` by `torch.chunk`'s rule; late pieces may be empty."""
     width = math.ceil(size / parts)
     return slice(min(index * width, size), min((index + 1) * width, size))
 
@@ -143,7 +145,7 @@ def local_slices(shape: Sequence[int], placements: Placements, mesh: Mesh, rank:
 
 
 def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ...]]:
-    """Groups of ranks that hold the same piece: those which differ only along replicated axes."""
+    """Groups of ranks that hold the same piece: ranks that differ only along replicated axes."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for rank in range(mesh.world_size):
         coordinate = mesh.coordinate(rank)
@@ -153,14 +155,14 @@ def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ..
 
 
 def ways(dim: int, placements: Placements, mesh: Mesh) -> int:
-    """In how many ways a tensor's dim is cut."""
+    """The number of pieces that a tensor's dim is cut into."""
     return math.prod(
         size for size, placement in zip(mesh.shape, placements, strict=True) if placement == Shard(dim)
     )
 
 
 def uneven_axes(shape: Sequence[int], placements: Placements, mesh: Mesh) -> int:
-    """How many mesh axes shard a dim of a tensor of `shape` that their size does not divide."""
+    """The number of mesh axes that shard a dim of a tensor of `shape` whose size they do not divide."""
     return sum(
         isinstance(placement, Shard) and shape[placement.dim] % ranks > 0
         for placement, ranks in zip(placements, mesh.shape, strict=True)

@@ -1,8 +1,8 @@
 """What is trained: a list of layers as data. Names and shapes of parameters are computed here, without torch.
 
-Parameter names are those of the `torch.nn.Module` that `workers.training.build` makes of it: the layer's index, then torch's own name (`0.weight`,
-`2.0.q.weight`).
-"""  # noqa: E501
+Parameter names are those of the `torch.nn.Module` that `workers.training.build` makes of it: the layer's
+index, then torch's own name (`0.weight`, `2.0.q.weight`).
+"""
 
 from collections.abc import Mapping
 
@@ -18,8 +18,8 @@ MOST_LAYERS = 64
 class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Layers in order, and the input they take.
 
-    `sequence` is 0 for inputs (batch, width), else the length of (batch, sequence[, width]). `ValueError` when widths do not fit
-    one another, a layer cannot stand where it does, or a size is out of range.
+    `sequence` is 0 for inputs (batch, width), else the length of (batch, sequence[, width]). `ValueError` if
+    widths do not fit one another, a layer cannot stand where it does, or a size is out of range.
     """
 
     layers: tuple[AnyLayer, ...]
@@ -70,7 +70,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def flash_attentions(self) -> Mapping[str, FlashAttention]:
-        """The layers that attend by a kernel, by path."""
+        """The layers that compute attention by a kernel, by path."""
         return {path: layer for path, layer in walk(self.layers) if isinstance(layer, FlashAttention)}
 
     @property
@@ -90,7 +90,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def width_in(layers: tuple[Layer, ...]) -> int | None:
-    """The width that the first layer takes that does not take any; None if there is no such layer."""
+    """The width of the input that `layers` need; None if any will do."""
     return next((layer.takes for layer in layers if layer.takes is not None), None)
 
 
@@ -113,7 +113,7 @@ def _check_sizes(path: str, layer: Layer) -> None:
 
 
 def _check_widths(layers: tuple[Layer, ...], width: int, prefix: str = "") -> None:
-    """`ValueError` if a layer is given a width that it does not take, or a container does not end at the width it begins with."""
+    """`ValueError` if a layer gets a width that it does not take, or a container changes the width."""
     for index, layer in enumerate(layers):
         if layer.takes and layer.takes != width:
             msg = f"layer {prefix}{index} takes width {layer.takes}; it is given {width}"

@@ -1,7 +1,7 @@
 """The numbers of a case: initial weights and batches, made on the host by numpy from the case's seed alone.
 
-Every backend receives these same arrays, so no random number is ever drawn on a device. Values are rounded to the case's
-dtype here: representing them is then exact everywhere, and never counted as an error.
+Every backend receives these same arrays, so no random number is drawn on a device. Values are rounded to the
+case's dtype here, so that every backend represents them exactly.
 """
 
 import hashlib
@@ -24,7 +24,10 @@ ZEROS = 0.5
 """The share of zeros in the regime of that name."""
 
 SHARPNESS = 256.0
-"""Times as large as usual are queries in the regime `sharp`: the exponential of attention's scores overflows float32 (above 88)."""
+"""In the regime `sharp`, queries are this many times as large as usual.
+
+The exponential of attention's scores then overflows float32, which it does above 88.
+"""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
@@ -34,10 +37,11 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 class Batch:
     """One batch on the host.
 
-    `inputs` are (rows, width), (rows, sequence, width) or token ids (rows, sequence). `targets` have the output's shape for mse, and are
-    class ids without the last dim for cross_entropy, `IGNORE_INDEX` where there is none. `count` is what the summed loss is divided by: the
-    number of target values that count. `extras` are what single layers read, by name: `segments` (rows, sequence), and `mask PATH` for
-    every layer that reads a mask, in the shape of what it multiplies.
+    `inputs` are (rows, width), (rows, sequence, width) or token ids (rows, sequence). `targets` have the
+    output's shape for mse; for cross_entropy they are class ids without the last dim, `IGNORE_INDEX` where
+    there is none. `count` divides the summed loss: the number of target values that are not ignored. `extras`
+    are what single layers read, by name: segment ids `segments` (rows, sequence), and `mask PATH` for every
+    layer that reads a mask, in the shape of its input.
     """
 
     inputs: Floats | Integers
@@ -46,7 +50,7 @@ class Batch:
     extras: Mapping[str, Floats | Integers] = field(default_factory=dict)
 
     def rows(self, part: slice) -> "Batch":
-        """The rows in `part`, with the count of the whole batch, so that the parts' losses add up to the whole's."""
+        """The rows in `part`, with the count of the whole batch, so that the parts' losses add up."""
         extras = {name: array[part] for name, array in self.extras.items()}
         return Batch(inputs=self.inputs[part], targets=self.targets[part], count=self.count, extras=extras)
 
@@ -60,7 +64,7 @@ def weights(case: Case) -> Mapping[str, Floats]:
 
 
 def batch(case: Case, step: int) -> Batch:
-    """The batch of `step`; of a learnable task every step's is the first."""
+    """The batch of `step`; a learnable task has the same batch in every step."""
     rng = _random(case, f"batch {0 if case.data.learnable else step}")
     inputs = _inputs(case, rng)
     targets = _targets(case, rng, inputs)
@@ -75,16 +79,18 @@ def batch(case: Case, step: int) -> Batch:
 
 
 def digest(case: Case) -> str:
-    """A name for the numbers themselves: two machines that disagree on it did not run the same case."""
+    """A digest of the numbers: if two machines have different ones, they did not run the same case."""
     first = batch(case, 0)
     arrays = [*weights(case).values(), first.inputs, first.targets, *first.extras.values()]
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:12]
 
 
 def round_to(dtype: DType, values: Floats) -> Floats:
-    """`values` rounded to the nearest of `dtype`, ties to even, still held in float64; to bfloat16 by way of float32, as torch does.
+    """`values` rounded to the nearest of `dtype`, ties to even, as float64.
 
-    What is beyond the largest becomes infinity; NaN stays NaN.
+    Rounding to bfloat16 goes by way of float32, as torch does it.
+
+    Values beyond the largest of `dtype` become infinite; NaN stays NaN.
     """
     with np.errstate(over="ignore"):
         if dtype != "bfloat16":
@@ -165,7 +171,10 @@ def _regression_targets(
 
 
 def _teacher(case: Case, inputs: Floats | Integers) -> Floats:
-    """A linear teacher's answers, added up column by column: the last bit of a matrix product depends on the machine."""
+    """The outputs of a random linear map.
+
+    They are summed column by column, because the last bit of a matrix product depends on the machine.
+    """
     width = case.model.inputs
     table = _random(case, "teacher").standard_normal((width, case.model.outputs))
     answers = np.zeros((*inputs.shape[:-1], case.model.outputs))
@@ -175,7 +184,10 @@ def _teacher(case: Case, inputs: Floats | Integers) -> Floats:
 
 
 def _segments(case: Case, rng: np.random.Generator) -> Integers:
-    """Packed sequences: ids that never fall along a row, other cuts in every row."""
+    """Segment ids (rows, sequence) of packed sequences.
+
+    They never decrease along a row, and change at random positions in every row.
+    """
     steps = rng.random((case.data.batch, case.model.sequence)) < MOST_SEGMENTS / max(
         case.model.sequence, MOST_SEGMENTS
     )
@@ -183,11 +195,11 @@ def _segments(case: Case, rng: np.random.Generator) -> Integers:
 
 
 def fan_in(shape: tuple[int, ...]) -> int:
-    """How many inputs feed one output of a weight of `shape` (outputs, inputs, ...)."""
+    """The number of inputs to one output of a weight of `shape` (outputs, inputs, ...)."""
     return math.prod(shape[1:])
 
 
 def _mask(case: Case, layer: Layer, step: int) -> Floats:
-    """What `layer` multiplies its input by: another mask every step, but the same random numbers for every layer."""
+    """The mask of `layer`: another one in every step, from the same random numbers for every layer."""
     lead = (case.data.batch, *((case.model.sequence,) if case.model.sequence else ()))
     return round_to(case.dtype, layer.mask(lead, _random(case, f"dropout {step}")))

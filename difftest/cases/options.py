@@ -1,6 +1,7 @@
-"""Choices a case makes that only some backends have: how replicas are kept alike, and how a run starts.
+"""Options of a case that only some backends have: how replicas are kept equal, and how a run starts.
 
-They are part of the case, because the same training must come out whatever they are: a backend that has no such choice ignores it.
+They are part of the case because training must give the same result whatever they are. A backend without such
+an option ignores it.
 """
 
 from collections.abc import Iterator
@@ -18,17 +19,18 @@ TORCH_KERNELS: dict[SdpaKernel, str] = {
     "cudnn": "CUDNN_ATTENTION",
     "math": "MATH",
 }
-"""By torch's names, members of `SDPBackend`."""
+"""The kernels by the names of torch's enum `SDPBackend`."""
 USUAL_KERNELS: tuple[SdpaKernel, ...] = ("flash", "efficient", "math")
-"""From the first that is to be used if it takes the tensors; the last takes all."""
+"""In the order in which they are tried; the last takes all tensors."""
 MOST_BUCKET_MEGABYTES = 64.0
 
 
 class Replication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The options of `DistributedDataParallel`, by its own names.
 
-    `bucket_cap_mb` is in MiB; None is torch's own. `no_sync`: only the last accumulation part is reduced. `own_weights`: ranks other than 0
-    start with weights of their own, which the wrapper must replace by rank 0's.
+    `bucket_cap_mb` is in MiB; None is torch's default. `no_sync`: only the last accumulation part is reduced.
+    `own_weights`: ranks other than 0 start with weights of their own, which the wrapper must replace by rank
+    0's. `ValueError` if a number is out of range, or two options contradict each other.
     """
 
     gradient_as_bucket_view: bool = False
@@ -51,10 +53,12 @@ class Replication(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How an SPMD program starts on XLA.
 
-    `acts` is the order of its first acts: SPMD enabled, mesh made, device touched, seed set. `marked` says whether parameters are
-    annotated `after` they are moved to the device or `before`, and `replicated` whether those that are whole on every device are annotated
-    too: SPMD replicates what is not. `asynchronous`: the PJRT client runs computations asynchronously.
-    `accumulation` is how parts of a batch are accumulated: a `loop` of backward passes, or torch_xla's own API, which makes a `scan` of it.
+    `acts` is the order of its first steps: SPMD is enabled, the mesh is made, the device is used, the seed is
+    set. `marked`: parameters are annotated `after` or `before` they are moved to the device. `replicated`:
+    whether parameters that are whole on every device are annotated too; SPMD replicates parameters without an
+    annotation. `asynchronous`: the PJRT client runs computations asynchronously. `accumulation`: parts of a
+    batch are accumulated in a `loop` of backward passes, or by torch_xla's own API, which makes a `scan` of
+    them. `ValueError` if `acts` lacks or repeats one.
     """
 
     acts: tuple[Act, ...] = ACTS
@@ -72,8 +76,8 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 Options = TypeVar("Options", Replication, Start)
 
 
-def put_back(options: Options) -> Iterator[tuple[str, Options]]:
-    """Every option that is not at its default, as `name=value`, with the options that have this one alone at its default again."""
+def option_resets(options: Options) -> Iterator[tuple[str, Options]]:
+    """Every option that is not at its default, as `name=value`, and the options with only that one reset."""
     defaults = type(options)()
     for name in options.__struct_fields__:
         value, default = getattr(options, name), getattr(defaults, name)

@@ -1,4 +1,4 @@
-"""A simpler case with what it lacks, and the ways in which simplifications offer several."""
+"""A simpler case and what it lacks, and the ways in which simplifications offer several of them."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,20 +9,23 @@ from difftest.cases.case import Case
 T = TypeVar("T")
 
 Candidate: TypeAlias = tuple[str, Case]
-"""What the case has and the simpler one has not, in words ("accumulation 2"), and the simpler case.
+"""What the case has and the simpler one lacks, in words ("accumulation 2"), and the simpler case.
 
-No words where several things go at once: each of them is offered by itself too.
+The words are empty if several things are removed at once: each of them is offered by itself too.
 """
 
 Simplification: TypeAlias = Callable[[Case], Iterator[Candidate]]
-"""Simpler cases, the simplest first. None when there is nothing of its kind to take away, so that repeating it ends."""
+"""Simpler cases, the simplest first.
+
+It yields none if the case has nothing of the kind that it removes, so that repeating it ends.
+"""
 
 MANY = 4
-"""From so many parts on it is worth a run to take several away at once."""
+"""With at least this many parts, a run that removes several at once is worth its cost."""
 
 
 def tried(words: str, make: Callable[[], Case]) -> Iterator[Candidate]:
-    """What `make` gives, unless it is no case."""
+    """The result of `make`, unless it is no valid case."""
     try:
         made = make()
     except ValueError:
@@ -31,7 +34,10 @@ def tried(words: str, make: Callable[[], Case]) -> Iterator[Candidate]:
 
 
 def by_parts(parts: Sequence[tuple[str, T]], without: Callable[[Sequence[T]], Case]) -> Iterator[Candidate]:
-    """The case without some of its `parts`, which are given with their words: halves, quarters and so on of many, then one by one."""
+    """The case without some of its `parts`, which are given with their words.
+
+    If there are many: without halves, quarters and so on of them; then without each.
+    """
     size = math.ceil(len(parts) / 2)
     while size > 1 and len(parts) >= MANY:
         for start in range(0, len(parts), size):
@@ -43,9 +49,9 @@ def by_parts(parts: Sequence[tuple[str, T]], without: Callable[[Sequence[T]], Ca
 
 
 def smaller(words: str, value: int, few: Sequence[int], make: Callable[[int], Case]) -> Iterator[Candidate]:
-    """The case with a size that is `value` brought down: to one of `few`, in their order, or half way to the first of them.
+    """The case with a size reduced from `value` to each of `few`, or half way to the first of them.
 
-    Sizes up to the first are small enough: nobody is helped by a smaller one.
+    Sizes up to the first of `few` are small enough.
     """
     if value > few[0]:
         for size in dict.fromkeys((*few, (few[0] + value) // 2)):

@@ -1,4 +1,7 @@
-"""What a reduction has tried, on disk: one line a run, so that what was interrupted goes on where it stood."""
+"""What a reduction has tried, on disk, one line for each run.
+
+An interrupted reduction continues from there.
+"""
 
 import threading
 from pathlib import Path
@@ -16,35 +19,35 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Answers by case id; kept in `file` where one is given. `UsageError` where that cannot be read."""
+    """Results by case id, kept in `file` if one is given. `UsageError` if that cannot be read."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._lock = file, threading.Lock()
-        self._known = dict(_read(file)) if file and file.exists() else {}
+        self._results = dict(_read(file)) if file and file.exists() else {}
 
     def get(self, case: str) -> bool | None:
-        """What was found of a case, None when it was not tried."""
-        return self._known.get(case)
+        """Whether the case shows what is being reduced; None if it was not tried."""
+        return self._results.get(case)
 
     def add(self, case: str, *, shows: bool) -> None:
-        """Remembers an answer, from any thread."""
+        """Records a result; may be called from any thread."""
         with self._lock:
-            self._known[case] = shows
+            self._results[case] = shows
             if self._file:
                 with self._file.open("ab", buffering=0) as lines:
                     lines.write(msgspec.json.encode(Entry(case=case, shows=shows)) + b"\n")
 
     def close(self) -> None:
-        """Nothing is left to go on with: the file goes."""
+        """Deletes the file: the reduction is complete."""
         if self._file:
             self._file.unlink(missing_ok=True)
 
 
 def _read(file: Path) -> list[tuple[str, bool]]:
-    """Every whole line; half a last one is what a killed run leaves."""
+    """All complete lines; a killed process may leave an incomplete last one."""
     try:
         entries = [msgspec.json.decode(line, type=Entry) for line in file.read_bytes().split(b"\n")[:-1]]
     except (OSError, msgspec.DecodeError, UnicodeError) as error:
-        msg = f"{file} is no journal of a reduction: {error}; remove it to begin anew"
+        msg = f"{file} is no journal of a reduction: {error}; remove it to start over"
         raise UsageError(msg) from error
     return [(entry.case, entry.shows) for entry in entries]

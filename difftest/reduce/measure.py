@@ -1,6 +1,7 @@
-"""How simple a case is: the order in which every simplification goes down, so that a reduction ends.
+"""How simple a case is: every simplification lowers this measure, so that a reduction ends.
 
-Tuples of counts compare from the left: fewer ranks are worth any number of layers, a layer any number of options, and so on.
+Tuples of counts are compared from the left: one rank less counts more than any number of layers, one layer
+less more than any number of options, and so on.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,18 +13,22 @@ from difftest.reduce.candidate import Candidate
 
 OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
 REGIMES = ("normal", "exact")
-"""From the simplest; all others are alike."""
+"""From the simplest; all other regimes rank alike."""
 
 
 def measure(case: Case) -> tuple[int, ...]:
-    """Ranks, mesh axes, steps, layers by kind, features and options, sharded placements, those that share unevenly, sizes."""
+    """How simple a case is, as a tuple of counts; the smaller, the simpler.
+
+    Ranks, mesh axes, steps, layers weighted by kind, features and options, sharded placements, uneven ones,
+    sizes.
+    """
     layers = [layer for _, layer in walk(case.model.layers)]
     cuts = sum(
         isinstance(p, Shard)
         for placed in (case.layout.batch, *case.layout.parameters.values())
         for p in placed
     )
-    options = sum(1 for _ in case.put_back())
+    options = sum(1 for _ in case.option_resets())
     features = sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options
     sizes = sum(sum(layer.sizes().values()) for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(layer.complexity for layer in layers)
@@ -40,7 +45,7 @@ def measure(case: Case) -> tuple[int, ...]:
 
 
 def simpler(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Those that are simpler than `case`: a smaller size may cut something unevenly that was not."""
+    """The candidates that are simpler than `case`: a smaller size may add an uneven cut."""
     return (candidate for candidate in candidates if measure(candidate[1]) < measure(case))
 
 

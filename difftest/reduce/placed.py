@@ -1,7 +1,8 @@
-"""A model taken apart into layers that carry the placements of their own parameters, and put together again.
+"""A model as layers that carry the placements of their own parameters.
 
-The one idea: parameters are named by their layer's index, so a layer that goes would rename all that follow. Taken apart, a layer and its
-placements are one thing; put together, names and widths follow from what is left.
+Parameters are named by their layer's index, so a layer that is removed would rename those of all later
+layers. In a model taken apart, each layer has its own placements with it; when it is put together again, names
+and widths follow from the layers that are left.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +19,7 @@ from difftest.cases.model import Model, width_in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """A layer, the placements of its own parameters by torch's names, and what it holds if it is a residual block.
+    """A layer, the placements of its own parameters by its own names, and the layers that it holds.
 
     A tied layer has the placements of the weight that it borrows, so that it can be given one of its own.
     """
@@ -29,7 +30,7 @@ class Placed:
 
 
 Edit: TypeAlias = Callable[[str, Placed], Iterable[Placed]]
-"""What becomes of the layer at a path: nothing, the layer changed, or several in its place."""
+"""The layers that replace the layer at a path: none, one or several."""
 
 
 def taken_apart(case: Case) -> tuple[Placed, ...]:
@@ -50,12 +51,12 @@ def _apart(case: Case, layers: Iterable[Layer], prefix: str) -> tuple[Placed, ..
 
 
 def edited(case: Case, edit: Edit, **rest: Any) -> Case:  # noqa: ANN401  what `put_together` takes
-    """The case with every layer edited, those in a residual block before the block; `ValueError` where that leaves no case."""
+    """The case with every layer edited, those in a container first; `ValueError` if that is no valid case."""
     return put_together(case, _edited(taken_apart(case), edit, ""), **rest)
 
 
 def _edited(layers: tuple[Placed, ...], edit: Edit, prefix: str) -> tuple[Placed, ...]:
-    """A residual block that holds nothing any more is nothing."""
+    """A container that has lost all its layers is dropped."""
     left: list[Placed] = []
     for index, placed in enumerate(layers):
         path = f"{prefix}{index}"
@@ -74,9 +75,10 @@ def put_together(
     sequence: int | None = None,
     **rest: Any,  # noqa: ANN401  other parts of a case
 ) -> Case:
-    """The case with these layers, each fitted to the width it is given, and whatever else is told; `ValueError` where that is no case.
+    """The case with these layers, each fitted to the width of its input, and with other parts replaced.
 
-    A parameter that is new, or has no such dim as its placement shards, is replicated.
+    `rest` are fields of the case. A parameter that is new, or lacks the dim that its placement shards, is
+    replicated. `ValueError` if that is no valid case.
     """
     mesh = mesh or case.layout.mesh
     width = width_in(_plain(layers)) or 1
@@ -99,7 +101,7 @@ def _plain(layers: Iterable[Placed]) -> tuple[Layer, ...]:
 
 
 def _named(layers: Iterable[Placed], prefix: str) -> dict[str, Placements]:
-    """The placements by the parameters' whole names."""
+    """The placements by the parameters' names in the model."""
     named: dict[str, Placements] = {}
     for index, placed in enumerate(layers):
         path = f"{prefix}{index}"
@@ -114,7 +116,7 @@ def _possible(placements: Placements, shape: tuple[int, ...]) -> Placements:
 
 
 def _fitted(layers: tuple[Placed, ...], width: int, first: Layer | None) -> tuple[tuple[Placed, ...], int]:
-    """The layers with every width following from the one before, and the width they end at."""
+    """The layers with widths that follow from the layer before, and the width at the end."""
     left: list[Placed] = []
     for placed in layers:
         if placed.inner:
@@ -127,7 +129,10 @@ def _fitted(layers: tuple[Placed, ...], width: int, first: Layer | None) -> tupl
 
 
 def _ending_at(layers: tuple[Placed, ...], width: int, first: Layer | None) -> tuple[Placed, ...]:
-    """What a residual block holds, made to end at the width it begins with: its last layer that changes widths gives it."""
+    """The layers of a container, changed to end at the width they begin with.
+
+    The last layer that changes the width is given outputs of that width.
+    """
     fitted, end = _fitted(layers, width, first)
     if end == width:
         return fitted

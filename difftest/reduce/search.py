@@ -1,8 +1,11 @@
-"""The search for the simplest case: everything away at once, then back by halves, then one thing at a time until nothing more goes.
+"""The search for the simplest case.
 
-Most of a case has nothing to do with its fault, so the first tries take as much as they can (delta debugging over the simplifications, each
-driven as far as it goes). What they leave is taken apart one thing at a time; when no single thing can go, what was tried last is the
-list of necessary conditions. The result does not depend on how many cases run at a time.
+It removes everything at once, then halves, then one thing at a time until nothing more can go.
+
+Most of a case has nothing to do with its fault, so the first attempts remove as much as they can (delta
+debugging over the simplifications, each applied as far as it goes). From what is left, single things are
+removed; when no single thing can go, the last attempts are the list of necessary conditions. The result does
+not depend on how many cases run at a time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +20,7 @@ from difftest.reduce.measure import measure
 from difftest.reduce.simplifications import simplifications
 
 BUDGET = 60
-"""How many cases a reduction may run: twice what the median takes."""
+"""The number of cases that a reduction may run: twice the median of what it takes."""
 
 Shows = Callable[[Case], bool]
 """Whether a case still shows the fault, by running it; called from several threads."""
@@ -25,10 +28,10 @@ Shows = Callable[[Case], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduced:
-    """The simplest case found.
+    """The simplest case that shows the fault.
 
-    `conditions` are what was tried to be taken away from it and could not, in words; `evaluations` how many cases were run now.
-    `complete`: nothing is left to try; else the budget ended it.
+    `conditions` say in words what could not be removed from it; `evaluations` is the number of cases that
+    were run this time. `complete`: nothing is left to try; otherwise the budget ended the search.
     """
 
     case: Case
@@ -51,10 +54,10 @@ def reduce(  # noqa: PLR0913  everything but the first two has a default
     journal: Journal | None = None,
     moves: Sequence[Simplification] | None = None,
 ) -> Reduced | None:
-    """The simplest case that still `shows` what `case` does; None when `case` does not.
+    """The simplest case that still `shows` what `case` does; None if `case` does not.
 
-    Cases that are not `possible` (the backend cannot express them) cost nothing and say nothing. Up to `parallel` run at a time. What
-    `shows` raises ends the reduction; the journal lets it go on.
+    Cases that are not `possible` (the backend cannot express them) are not run and prove nothing. Up to
+    `parallel` run at a time. An exception from `shows` ends the reduction; a journal allows to continue it.
     """
     chosen, complete = tuple(moves or simplifications()), True
     with ThreadPoolExecutor(parallel) as pool:
@@ -75,7 +78,7 @@ def reduce(  # noqa: PLR0913  everything but the first two has a default
 
 
 class _Search:
-    """One reduction on its way. `best` is the simplest case seen to show the fault."""
+    """One reduction in progress. `best` is the simplest case so far that shows the fault."""
 
     best: Case
 
@@ -92,13 +95,19 @@ class _Search:
         self.spent = 0
 
     def run(self, moves: Sequence[Simplification]) -> None:
-        """All of it: the first move by itself (sharding or none decides most), the others together, then whatever is left."""
+        """The whole search: the first simplification alone, the others together, then single steps.
+
+        The first comes alone because whether anything is sharded decides most.
+        """
         self._take(self._steps(moves[0], self.best))
         self._leap(moves[1:])
         self._settle(moves)
 
     def first(self, candidates: Iterable[Candidate], below: Case | None) -> Case | None:
-        """The first candidate that shows the fault; only possible ones simpler than `below` are run, a few at a time."""
+        """The first candidate that shows the fault.
+
+        Only possible ones simpler than `below` are run, a few at a time.
+        """
         wanted = (case for _, case in candidates if below is None or self._worth(case, below))
         while window := list(islice(wanted, self._parallel)):
             answers = self._ask(window)
@@ -110,7 +119,10 @@ class _Search:
         return measure(case) < measure(below) and self._possible(case)
 
     def _ask(self, window: Sequence[Case]) -> list[bool]:
-        """Whether each case shows the fault: known, or run. `_SpentError` where the budget does not allow it."""
+        """Whether each case shows the fault, from the journal or by running it.
+
+        `_SpentError` if the budget does not allow it.
+        """
         unknown = {case.id: case for case in window if self._journal.get(case.id) is None}
         if self.spent + len(unknown) > self._budget:
             raise _SpentError
@@ -120,31 +132,34 @@ class _Search:
         return [bool(self._journal.get(case.id)) for case in window]
 
     def _steps(self, move: Simplification, case: Case) -> Iterator[Candidate]:
-        """What a move offers that is simpler and can be run."""
+        """What a simplification offers that is simpler and possible."""
         return ((words, simpler) for words, simpler in move(case) if self._worth(simpler, case))
 
     def _take(self, candidates: Iterable[Candidate]) -> bool:
-        """Goes on from the first candidate that shows the fault; False when none does."""
-        found = self.first(candidates, self.best)
-        self.best = found or self.best
-        return found is not None
+        """Continues from the first candidate that shows the fault; False if none does."""
+        simpler = self.first(candidates, self.best)
+        self.best = simpler or self.best
+        return simpler is not None
 
     def _leap(self, moves: Sequence[Simplification]) -> None:
-        """Makes all moves together, each as far as it goes; where that loses the fault, one half of them and then the other."""
+        """Applies all simplifications together, each as far as it goes.
+
+        If that loses the fault, it tries one half of them and then the other.
+        """
         moves = [move for move in moves if next(self._steps(move, self.best), None)]
         if not moves:
             return
         middle = (len(moves) + 1) // 2
         together = (self._far(moves), self._far(moves[:middle]))
-        found = self.first((("", case) for case in together), self.best)
-        if found == together[0]:
-            self.best = found
+        simpler = self.first((("", case) for case in together), self.best)
+        if simpler == together[0]:
+            self.best = simpler
         elif len(moves) > 1:
             self._leap(moves[:middle])
             self._leap(moves[middle:])
 
     def _far(self, moves: Iterable[Simplification]) -> Case:
-        """The best case after every move, each made until it offers nothing more."""
+        """The best case after every simplification, each repeated until it offers nothing more."""
         case = self.best
         for move in moves:
             while step := next(self._steps(move, case), None):
@@ -152,14 +167,14 @@ class _Search:
         return case
 
     def _settle(self, moves: Sequence[Simplification]) -> None:
-        """Makes single steps until a whole round of moves brings none."""
+        """Applies single steps until a whole round of simplifications brings none."""
         at, idle = 0, 0
         while idle < len(moves):
             idle = 0 if self._take(self._steps(moves[at], self.best)) else idle + 1
             at = at if idle == 0 else (at + 1) % len(moves)
 
     def conditions(self, moves: Sequence[Simplification]) -> tuple[str, ...]:
-        """What was tried from the best case and lost the fault, in words."""
+        """The words of all candidates that were tried from the best case and lost the fault."""
         steps = chain.from_iterable(self._steps(move, self.best) for move in moves)
         return tuple(
             dict.fromkeys(words for words, case in steps if words and self._journal.get(case.id) is False)

@@ -1,7 +1,7 @@
-"""How every kind of layer is drawn: a file a kind, found by the kind's name. There is no list to extend.
+"""How every kind of layer is drawn: a file for each kind. There is no list to extend.
 
-A file has the strategies of its kind, for models and paths to call, and declares the two things that are drawn for any kind: blocks in the
-middle of a model, and placements over an axis of tensor parallelism.
+A file has the strategies of its kind, for models and paths to call, and declares the two things that are
+drawn for any kind: blocks in the middle of a model, and placements over an axis of tensor parallelism.
 """
 
 import functools
@@ -22,15 +22,19 @@ ByParameter: TypeAlias = Mapping[str, Placement]
 """Each parameter's placement over one mesh axis."""
 
 Cut: TypeAlias = Literal["columns", "rows", "whole"]
-"""How a Linear layer is cut: its outputs, its inputs, or not. Megatron's words, for the weight's transpose."""
+"""How a Linear layer is cut: its outputs, its inputs, or not.
+
+These are Megatron's words, for the weight's transpose.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A choice for the middle of a model: layers that end at the width they begin with.
 
-    `strategy` draws them from a width and from the unit that widths are usually multiples of. `weight` is how often the block is chosen,
-    compared with the others; `order` is its place among them, which decides what drawn bytes mean: a new one goes last.
+    `strategy` draws them from a width and from the unit that widths are usually multiples of. `weight` is how
+    often the block is chosen, compared with the others; `order` is its place among them, which decides what
+    drawn bytes mean: a new one goes last.
     """
 
     order: int
@@ -45,8 +49,17 @@ class Kind(Protocol):
     BLOCKS: tuple[Block, ...]
     """The blocks that are named for the kind; none for a kind that only models or paths of its own have."""
 
-    def placements(self, *, layer: Any, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ANN401  of its kind
-        """Placements of the layer's parameters, by its own names, over an axis of `size`; `cut` is meant for Linear layers."""
+    def placements(
+        self,
+        *,
+        layer: Any,  # noqa: ANN401  of its kind
+        size: int,
+        cut: Cut,
+    ) -> SearchStrategy[ByParameter]:
+        """Placements of the layer's parameters, by its own names, over an axis of `size`.
+
+        `cut` is meant for Linear layers.
+        """
 
 
 def load(name: str) -> Kind:

@@ -23,7 +23,7 @@ def before_linear(draw: st.DrawFn, width: int, _unit: int) -> Layers:
     return (draw(activations()), Linear(inputs=width, outputs=width, bias=draw(st.booleans())))
 
 
-def placements(*, layer: Activation, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  nothing to cut
+def placements(*, layer: Activation, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """None."""
     return st.just(whole(layer))
 

@@ -29,8 +29,11 @@ def normed(draw: st.DrawFn, width: int, unit: int) -> Layers:
     return draw(weighted((4, (residual,)), (1, (attention,))))
 
 
-def placements(*, layer: Attention, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  `cut` is for Linear
-    """Usually Megatron's: heads apart, and the last projection cut by rows. Whole where the ranks do not share the heads evenly."""
+def placements(*, layer: Attention, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
+    """Usually Megatron's: heads apart, and the last projection cut by rows.
+
+    Whole if the ranks do not share the heads evenly.
+    """
     if layer.kv_heads % size:
         return st.just(whole(layer))
     return weighted((4, {**along_dim_0(layer), "o.weight": Shard(1)}), (1, whole(layer)))

@@ -28,7 +28,10 @@ OTHER_FACTORS = (1.5, 0.75, 0.25)
 
 @st.composite
 def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
-    """Any of them over any axis of `mesh`; widths divide into the slices that it needs, and into halves for a list."""
+    """Any operation over any axis of `mesh`.
+
+    Widths divide into the slices that it needs, and into halves for a list.
+    """
     axis, operation = draw(st.integers(0, len(mesh.axes) - 1)), draw(st.sampled_from(OPERATIONS))
     form: Literal["single", "list"] = draw(weighted((2, "single"), (1, "list")))
     slices = mesh.shape[axis] if operation in SLICED else 1
@@ -44,6 +47,6 @@ def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
     )
 
 
-def placements(*, layer: Collective, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  nothing to cut
+def placements(*, layer: Collective, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """None."""
     return st.just(whole(layer))

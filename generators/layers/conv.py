@@ -24,7 +24,7 @@ def activated(draw: st.DrawFn, width: int, _unit: int) -> Layers:
     return draw(st.sampled_from((layers, (Residual(layers=layers),))))
 
 
-def placements(*, layer: Conv, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  uneven cuts too
+def placements(*, layer: Conv, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """Whole, or cut by outputs."""
     return st.sampled_from((whole(layer), along_dim_0(layer)))
 

@@ -15,7 +15,7 @@ def dropouts(width: int, _unit: int) -> SearchStrategy[Layers]:
     return st.sampled_from((0.5, 0.25, 0.125)).map(lambda share: (Dropout(width=width, share=share),))
 
 
-def placements(*, layer: Dropout, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  nothing to cut
+def placements(*, layer: Dropout, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """None."""
     return st.just(whole(layer))
 

@@ -16,6 +16,6 @@ def embeddings(*, width: int, unit: int = 1) -> SearchStrategy[Embedding]:
     return vocabularies(unit=unit).map(lambda vocabulary: Embedding(vocabulary=vocabulary, width=width))
 
 
-def placements(*, layer: Embedding, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  uneven cuts too
+def placements(*, layer: Embedding, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """Cut by ids, cut by columns, or whole."""
     return st.sampled_from((along_dim_0(layer), {"weight": Shard(1)}, whole(layer)))

@@ -1,8 +1,9 @@
 """How flash attention is drawn; only the path of that name has it.
 
-Lengths are the kernels' blocks and their boundaries. Where queries and keys differ in number there are no segments: a query without a key
-of its segment has no meaning that the kernels share. A bias goes with a scale that is a power of two, so that a kernel that adds it before
-scaling can scale the queries instead, exactly. What a case costs are attention's scores; `MOST_SCORES` bounds them.
+Lengths are the kernels' blocks and their boundaries. Where queries and keys differ in number there are no
+segments: a query without a key of its segment has no meaning that the kernels share. A bias goes with a scale
+that is a power of two, so that a kernel that adds it before scaling can scale the queries instead, exactly.
+What a case costs are attention's scores; `MOST_SCORES` bounds them.
 """
 
 import math
@@ -37,9 +38,12 @@ LENGTHS = (
 """Of queries and of keys; 384 is a multiple of the lanes, not of every block."""
 FEWEST_ROWS = 2
 MOST_SCORES = 2**18
-"""Scores of flash attention in a run, `steps * rows * heads * length * keys` of every layer, unless each rank's one row has more.
+"""The greatest number of flash attention's scores in a run, unless each rank's one row has more.
 
-They are what the oracle spends its time on, and to be sure it runs more than a hundred times within a run's deadline.
+These are `steps * rows * heads * length * keys` of every layer.
+
+They are what the oracle spends its time on, and to be sure it runs more than a hundred times within a run's
+deadline.
 """
 
 SCALES = (0.125, 0.0625, 0.25)
@@ -73,7 +77,10 @@ def attentions(draw: st.DrawFn, *, mesh: Mesh) -> FlashAttention:
 
 
 def _lengths(rows: int) -> SearchStrategy[tuple[int, int]]:
-    """Of queries and keys, as long as `rows` rows over all heads allow; always the shortest, and the longest for the fewest rows."""
+    """Lengths of queries and keys, as long as `rows` rows over all heads allow.
+
+    The shortest is always among them, and the longest for the fewest rows.
+    """
     allowed = [
         (weight, pair)
         for weight, pair in LENGTHS
@@ -98,7 +105,10 @@ def followers(first: FlashAttention) -> SearchStrategy[FlashAttention]:
 
 @st.composite
 def grouped(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Model:
-    """`model`; in a quarter of those with flash attention, query heads share heads of keys and values, which the ranks share evenly."""
+    """`model`, in a quarter of those with flash attention with shared heads of keys and values.
+
+    The ranks share these heads evenly.
+    """
     fewer = tuple(_with_key_heads(layer, mesh) for layer in model.layers)
     if fewer == model.layers or not draw(sometimes(one_in=4)):
         return model
@@ -106,7 +116,7 @@ def grouped(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Model:
 
 
 def _with_key_heads(layer: Layer, mesh: Mesh) -> Layer:
-    """With as few heads of keys as there are ranks of `tp`, where that is fewer than there are heads of queries."""
+    """The layer with as few heads of keys as `tp` has ranks, if that is fewer than its heads of queries."""
     if layer.held is not None:
         return layer.holding(tuple(_with_key_heads(inner, mesh) for inner in layer.held))
     if not isinstance(layer, FlashAttention):
@@ -123,6 +133,6 @@ def size_of(mesh: Mesh, axis: str) -> int:
     return dict(mesh.axes).get(axis, 1)
 
 
-def placements(*, layer: FlashAttention, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  the path's own
+def placements(*, layer: FlashAttention, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """Whole; the path `flash_attention` cuts the heads of all blocks or of none."""
     return st.just(whole(layer))

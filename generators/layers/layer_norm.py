@@ -27,7 +27,7 @@ def alone(width: int, _unit: int) -> SearchStrategy[Layers]:
     return norms(width=width).map(lambda norm: (norm,))
 
 
-def placements(*, layer: LayerNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  norms are whole
+def placements(*, layer: LayerNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """Whole."""
     return st.just(whole(layer))
 

@@ -24,7 +24,7 @@ def pairs(draw: st.DrawFn, width: int, unit: int) -> Layers:
     return (up, draw(activations()), draw(linears(inputs=hidden, outputs=width)))
 
 
-def placements(*, layer: Linear, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  uneven cuts too
+def placements(*, layer: Linear, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """As `cut` says; only the weight is cut by rows, and a tied layer has none."""
     replicated = whole(layer)
     by_rows = {**replicated, "weight": Shard(1)} if "weight" in replicated else replicated

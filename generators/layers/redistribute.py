@@ -11,7 +11,10 @@ BLOCKS: tuple[Block, ...] = ()
 
 @st.composite
 def redistributes(draw: st.DrawFn, *, width: int, axes: int, sequence: bool) -> Redistribute:
-    """To any placements over `axes` mesh axes, by any function of DTensor; dim 2 exists only where there is a `sequence`."""
+    """To any placements over `axes` mesh axes, by any function of DTensor.
+
+    Dim 2 exists only if there is a `sequence`.
+    """
     dims = st.sampled_from((0, 1, None, 2) if sequence else (0, 1, None))
     return Redistribute(
         width=width,
@@ -20,6 +23,6 @@ def redistributes(draw: st.DrawFn, *, width: int, axes: int, sequence: bool) -> 
     )
 
 
-def placements(*, layer: Redistribute, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  nothing to cut
+def placements(*, layer: Redistribute, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """None."""
     return st.just(whole(layer))

@@ -1,4 +1,4 @@
-"""How residual blocks are drawn: the transformer's, of linear layers; attention and convolutions draw their own."""
+"""How residual blocks of linear layers are drawn; attention and convolutions draw their own."""
 
 import functools
 
@@ -28,7 +28,7 @@ def alone(width: int, unit: int) -> SearchStrategy[Layers]:
     return mlps(width=width, unit=unit).map(lambda block: (block,))
 
 
-def placements(*, layer: Residual, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  its layers have them
+def placements(*, layer: Residual, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """None of its own."""
     return st.just(whole(layer))
 

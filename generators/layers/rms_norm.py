@@ -1,4 +1,7 @@
-"""How normalisation by the root mean square is drawn; models draw it with `generators.layers.layer_norm.norms`."""
+"""How normalisation by the root mean square is drawn.
+
+Models draw it with `generators.layers.layer_norm.norms`.
+"""
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -9,6 +12,6 @@ from generators.layers import Block, ByParameter, Cut, whole
 BLOCKS: tuple[Block, ...] = ()
 
 
-def placements(*, layer: RMSNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:  # noqa: ARG001  norms are whole
+def placements(*, layer: RMSNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:
     """Whole."""
     return st.just(whole(layer))

@@ -1,4 +1,7 @@
-"""From model data to a `torch.nn.Module`, made of torch's own layers where it has them, so that wrappers know them."""
+"""From model data to a `torch.nn.Module`.
+
+It is made of torch's own layers where torch has them, because wrappers know those.
+"""
 
 from collections.abc import Mapping
 
@@ -34,7 +37,10 @@ def build(
 
 
 def tie(module: nn.Module, model: Model) -> None:
-    """Shares tied weights, also again: moving or replacing parameters can leave every module with one of its own."""
+    """Shares tied weights.
+
+    To be called again after parameters were moved or replaced, which can give every module its own.
+    """
     for path, layer in walk(model.layers):
         for name, source in layer.borrows().items():
             owner, _, own = f"{path}.{name}".rpartition(".")

@@ -27,6 +27,9 @@ class Chain(nn.Sequential):
 
 
 def by_heads(projected: Tensor, head_dim: int, group: int = 1) -> Tensor:
-    """(batch, positions, heads * head_dim) to (batch, heads * group, positions, head_dim), each head `group` times in a row."""
+    """(batch, positions, heads * head_dim) to (batch, heads * group, positions, head_dim).
+
+    Every head is repeated `group` times in a row.
+    """
     heads: Tensor = projected.unflatten(-1, (-1, head_dim)).transpose(1, 2)
     return heads if group == 1 else heads.repeat_interleave(group, dim=1)

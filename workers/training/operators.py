@@ -1,7 +1,9 @@
-"""What torch.nn has no layer for and every side does its own way: flash attention, collectives, moves, computing a block again.
+"""Operators that torch.nn has no layer for and that each side implements in its own way.
 
-The functions here are what the operators *mean*, on whole tensors: the oracle uses them as they are. A backend replaces those that its
-framework has a door of its own for, in its session's `Operators`.
+They are flash attention, collectives, moves to other placements, and recomputation of a block.
+
+The functions here define the operators on whole tensors, and the oracle uses them. A backend whose framework
+has an operator of its own puts that into its session's `Operators`.
 """
 
 from collections.abc import Callable
@@ -18,10 +20,10 @@ from difftest.cases.layers.redistribute import Redistribute
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """What shapes attention's scores beside queries and keys.
+    """The parameters of attention's scores, beside queries and keys.
 
-    `scale` multiplies them, then `ab` (heads, length, keys) is added (SDPA's order; Pallas adds first). `segments` are the ids of queries
-    (batch, length) and of keys (batch, keys).
+    `scale` multiplies them, then `ab` (heads, length, keys) is added (SDPA's order; Pallas adds first).
+    `segments` are the ids of queries (batch, length) and of keys (batch, keys).
     """
 
     scale: float
@@ -31,14 +33,17 @@ class Scores:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
-    """Attention from few operators: (batch, heads, length, head_dim) of queries, (batch, heads, keys, head_dim) of the others.
+    """Attention from few operators.
 
-    Causal: query i sees keys up to i, whatever their number, as in SDPA and in Pallas. A query without any key of its segment gives zeros,
-    as in SDPA; Pallas gives the mean of the values there, so the generators make no such case.
+    Queries are (batch, heads, length, head_dim), keys and values (batch, heads, keys, head_dim).
+
+    Causal: query i attends to keys up to i, whatever their number, as in SDPA and in Pallas. A query without
+    any key of its segment gives zeros, as in SDPA; Pallas gives the mean of the values there, so the
+    generators make no such case.
     """
     hidden = forbidden(scores, query, key)
     weights = _weights(query, key, scores, hidden)
-    with torch.no_grad():  # in another order: kernels add up otherwise in their backward pass
+    with torch.no_grad():  # in another order, because kernels sum in another order in their backward pass
         again = _weights(query.flip(-1), key.flip(-1), scores, hidden)
     return cast("Tensor", _Mixed.apply(weights, again, value, hidden))  # type: ignore[no-untyped-call]
 
@@ -54,30 +59,40 @@ def _weights(query: Tensor, key: Tensor, scores: Scores, hidden: Tensor | None) 
 class _Mixed(torch.autograd.Function):
     """`softmax(weights) @ value`, differentiated as flash kernels do it, so that it rounds as they do.
 
-    They take the softmax's row sums from the output, `sum(gradient * output)`. With an output in a half type all of a row's weights then
-    share one error, which the gradient of the queries adds up, where the textbook's sums cancel. And they keep of the softmax only each
-    row's log-sum-exp, in float32 at least, and compute the weights `again`: where scores are large, the rounding of either moves
-    weights that are nearly 1, and in the textbook stay there.
+    Kernels differ from the textbook in two ways. They take the softmax's row sums from the output,
+    `sum(gradient * output)`. If the output has a half type, all weights of a row then share one error, which
+    the gradient of the queries adds up, while the textbook's sums cancel. And of the softmax they keep only
+    each row's log-sum-exp, in float32 at least, and compute the weights `again`. Where scores are large, the
+    rounding of either moves weights that are nearly 1; in the textbook these stay where they are.
     """
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, again: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor:  # noqa: ANN401
-        mixed = _shown(torch.softmax(weights, dim=-1), hidden) @ value
+    def forward(
+        ctx: Any,  # noqa: ANN401  torch's own type is private
+        weights: Tensor,
+        again: Tensor,
+        value: Tensor,
+        hidden: Tensor | None,
+    ) -> Tensor:
+        mixed = _without_hidden(torch.softmax(weights, dim=-1), hidden) @ value
         ctx.save_for_backward(again, torch.logsumexp(_wide(weights), -1, keepdim=True), value, mixed, hidden)
         return mixed
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, Tensor, None]:  # noqa: ANN401
+    def backward(
+        ctx: Any,  # noqa: ANN401  torch's own type is private
+        *gradients: Tensor,
+    ) -> tuple[Tensor, None, Tensor, None]:
         (gradient,) = gradients
         again, normalizer, value, mixed, hidden = ctx.saved_tensors
-        seen = _wide(again) if hidden is None else torch.where(hidden, normalizer, _wide(again))
-        shares = _shown(torch.exp(seen - normalizer).to(again.dtype), hidden)
+        visible = _wide(again) if hidden is None else torch.where(hidden, normalizer, _wide(again))
+        shares = _without_hidden(torch.exp(visible - normalizer).to(again.dtype), hidden)
         own = gradient @ value.transpose(-1, -2)
         common = (gradient * mixed).sum(-1, keepdim=True)
         return shares * (own - common), None, shares.transpose(-1, -2) @ gradient, None
 
 
-def _shown(shares: Tensor, hidden: Tensor | None) -> Tensor:
+def _without_hidden(shares: Tensor, hidden: Tensor | None) -> Tensor:
     return shares if hidden is None else shares.masked_fill(hidden, 0.0)
 
 
@@ -86,7 +101,7 @@ def _wide(weights: Tensor) -> Tensor:
 
 
 def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
-    """True where a query must not see a key, (..., length, keys); None when all are seen."""
+    """True where a query must not attend to a key, (..., length, keys); None if it may attend to all."""
     foreign = None
     if scores.segments is not None:
         queries, others = scores.segments
@@ -94,9 +109,8 @@ def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
         foreign = own.logical_not().unsqueeze(1)  # DTensor has a rule for ==, none for !=
     if not scores.causal:
         return foreign
-    like = (
-        foreign if foreign is not None else scores.ab
-    )  # of their kind: a DTensor takes no plain tensor beside it
+    # The mask must be a DTensor beside DTensors: operators do not mix them with plain tensors.
+    like = foreign if foreign is not None else scores.ab
     pairs = torch.empty(query.shape[-2], key.shape[-2], device=query.device) if like is None else like
     future = torch.ones_like(pairs, dtype=torch.bool).triu(1)
     return future if foreign is None else foreign | future
@@ -148,14 +162,23 @@ def move(tensor: Tensor, _spec: Redistribute) -> Tensor:
     return tensor
 
 
-def recompute(block: Callable[..., Tensor], *inputs: Any) -> Tensor:  # noqa: ANN401  tensors, and mappings of them
-    """`block(*inputs)`, computed again in the backward pass instead of kept; nothing in a block draws random numbers."""
+def recompute(
+    block: Callable[..., Tensor],
+    *inputs: Any,  # noqa: ANN401  tensors, and mappings of them
+) -> Tensor:
+    """`block(*inputs)`, computed again in the backward pass instead of kept.
+
+    Nothing in a block draws random numbers.
+    """
     return cast("Tensor", checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operators:
-    """How a backend does each of them. `grouped`: its `attend` takes fewer heads of keys and values than of queries."""
+    """How a backend implements each operator.
+
+    `grouped`: its `attend` takes fewer heads of keys and values than of queries.
+    """
 
     attend: Callable[[Tensor, Tensor, Tensor, Scores], Tensor] = attend
     collect: Callable[[Tensor, Collective], Tensor] = collect

@@ -1,7 +1,8 @@
-"""How DTensors change their placements in the middle of a model, on either side; and why they take no part in collectives.
+"""Changes of a DTensor's placements in the middle of a model, on either side.
 
-`Shard` and `Replicate` are all that an activation is moved to. What was a partial sum comes back as a replica: a sum cannot be taken apart.
-Its gradient is a replica too, which `to_local` must be told.
+An activation is moved only to `Shard` and `Replicate`. A partial sum comes back as a replica, because a sum
+cannot be split into its terms again. Its gradient is a replica too, which is an argument of `to_local`.
+DTensors take no part in collectives.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -26,7 +27,10 @@ def refusal(case: Case) -> str | None:
 
 
 def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":
-    """`workers.training.operators.move` for DTensors on `mesh`; one of fewer axes takes the first dims, one of more replicates over the others."""  # noqa: E501
+    """`workers.training.operators.move` for DTensors on `mesh`.
+
+    A mesh of fewer axes takes the first dims; one of more axes replicates over the others.
+    """
 
     def move(tensor: "Tensor", spec: Redistribute) -> "Tensor":
         from torch.distributed.tensor import Replicate, Shard
@@ -36,17 +40,17 @@ def mover(mesh: "DeviceMesh") -> "Callable[[Tensor, Redistribute], Tensor]":
             Replicate() if placement.is_partial() else placement
             for placement in cast("DTensor", tensor).placements
         ]
-        here = _reopened(cast("DTensor", tensor), mesh, spec, before)
+        here = _passed(cast("DTensor", tensor), mesh, spec, before)
         there = here.redistribute(mesh, [Replicate() if dim is None else Shard(dim) for dim in dims])
         return there.redistribute(mesh, before)
 
     return move
 
 
-def _reopened(
+def _passed(
     tensor: "DTensor", mesh: "DeviceMesh", spec: Redistribute, before: "list[Placement]"
 ) -> "DTensor":
-    """The tensor as it comes back through the door that `spec` names."""
+    """The tensor after it has passed through the function that `spec` names."""
     from torch.distributed.tensor import DTensor, Replicate
 
     match spec.by:

@@ -1,4 +1,8 @@
-"""The plan of `parallelize_module` that a layout implies: which layers are split by columns, which by rows, and what flows between."""
+"""The plan of `parallelize_module` that a layout implies.
+
+It says which layers are split by columns, which by rows, and whether activations between them are local
+pieces.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
@@ -25,12 +29,12 @@ def refusal(case: Case) -> str | None:
         return "tensor parallelism needs the mesh axis tp, and last"
     if case.layout.batch[-1] != Replicate():
         return "tensor parallelism replicates the batch over tp; the layout cuts it"
-    found = (_unstyled(case, path, layer) for path, layer in walk(case.model.layers))
-    return next((reason for reason in found if reason), None)
+    reasons = (_no_style(case, path, layer) for path, layer in walk(case.model.layers))
+    return next((reason for reason in reasons if reason), None)
 
 
-def _unstyled(case: Case, path: str, layer: Layer) -> str | None:
-    """Why no style gives one layer its placements."""
+def _no_style(case: Case, path: str, layer: Layer) -> str | None:
+    """Why no style gives a layer its placements, or None."""
     if reason := layer.no_style():
         return reason
     placements = {name: _on_tp(case, f"{path}.{name}") for name in layer.shapes()}
@@ -55,7 +59,11 @@ def styles(case: Case) -> "dict[str, ParallelStyle]":
 
 
 def _styles(case: Case, layers: Sequence[Layer], prefix: str) -> Iterator[tuple[str, Style]]:
-    """Activations stay local between a layer split by columns and the next, split by rows, with only activation functions between."""
+    """The styles of these layers, by path.
+
+    Activations stay local between a layer split by columns and the next, split by rows, if only activation
+    functions are between.
+    """
     local = False
     for index, layer in enumerate(layers):
         path = f"{prefix}{index}"
@@ -75,20 +83,22 @@ def _styles(case: Case, layers: Sequence[Layer], prefix: str) -> Iterator[tuple[
 
 
 def _attention(case: Case, layer: Layer, path: str) -> Iterator[tuple[str, Style]]:
-    """Every rank computes its own heads where they divide; else each projection is made whole again."""
+    """The styles of attention's projections.
+
+    Every rank computes its own heads if they divide evenly; otherwise each projection's output is made whole.
+    """
     splits = {name: _split_of(_on_tp(case, f"{path}.{name}.weight")) for name in "qkvo"}
-    heads = list(splits.values()) == [
-        "columns",
-        "columns",
-        "columns",
-        "rows",
-    ] and not layer.key_heads % _size(case)
+    by_heads = ["columns", "columns", "columns", "rows"]
+    heads = list(splits.values()) == by_heads and not layer.key_heads % _size(case)
     for name, split in splits.items():
         yield f"{path}.{name}", (split, heads and name == "o", heads and name != "o")
 
 
 def _meets_rows(case: Case, layers: Sequence[Layer], prefix: str, index: int) -> bool:
-    """Whether the next layer with parameters is split by rows and the width divides (a local tensor says no global width)."""
+    """Whether the next layer with parameters is split by rows and its width divides.
+
+    A local tensor does not know the global width.
+    """
     for later in range(index + 1, len(layers)):
         layer = layers[later]
         if not layer.ELEMENTWISE:
@@ -98,7 +108,7 @@ def _meets_rows(case: Case, layers: Sequence[Layer], prefix: str, index: int) ->
 
 
 def _split(case: Case, layer: Layer, path: str) -> Literal["columns", "rows", "whole"]:
-    """By the placement of the weight over tp; an embedding's weight lies the other way round."""
+    """How a layer is split, by the placement of its weight; an embedding's weight is (inputs, outputs)."""
     split = _split_of(_on_tp(case, layer.borrows().get("weight", f"{path}.weight")))
     if layer.TENSOR_PARALLEL == "embedding":
         return {"columns": "rows", "rows": "columns", "whole": "whole"}[split]  # type: ignore[return-value]
@@ -132,7 +142,10 @@ def _style(style: Style) -> "ParallelStyle":
 
 
 def _whole() -> "ParallelStyle":
-    """Parameters replicated over tp as DTensors, so that clipping and the optimizer see one kind (torchtitan's NoParallel)."""
+    """Parameters replicated over tp as DTensors, like torchtitan's NoParallel.
+
+    Clipping and the optimizer then have tensors of one kind.
+    """
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, distribute_module
@@ -141,9 +154,8 @@ def _whole() -> "ParallelStyle":
 
     class Whole(ParallelStyle):
         def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-            hooks = cast(
-                "tuple[Any, Any]", (self._take, self._give)
-            )  # annotated as returning None, though what they return is used
+            # The parameters are annotated as returning None, although the results are used.
+            hooks = cast("tuple[Any, Any]", (self._take, self._give))
             return distribute_module(module, device_mesh, None, *hooks)
 
         @staticmethod

@@ -1,4 +1,6 @@
-"""The kinds of layers, a file each: `<kind>.py` has one class, a `Layer` whose tag is the file's name. There is no list to extend.
+"""The kinds of layers, a file each.
+
+`<kind>.py` has one class, a `Layer` whose tag is the file's name. There is no list to extend.
 
 What a kind computes is in `workers.training.layers.<kind>`, how it is drawn in `generators.layers.<kind>`.
 """

@@ -28,7 +28,7 @@ class Activation(Layer, frozen=True, kw_only=True, tag="activation"):
         return self.function
 
     def rounds(self) -> str:
-        """Only relu does not: it chooses between its input and 0."""
+        """Only relu is exact: it chooses between its input and 0."""
         return "" if self.function == "relu" else super().rounds()
 
     @property
@@ -37,13 +37,13 @@ class Activation(Layer, frozen=True, kw_only=True, tag="activation"):
         return 1 + (self.function != "relu")
 
     def plainer(self) -> "Activation":
-        """Relu."""
+        """The plainest function, relu."""
         return Activation(function="relu")
 
     def features(self) -> Iterator[str]:
         """The function's name."""
         yield self.function
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The module of torch."""
         return SPELLED[self.function]

@@ -10,11 +10,16 @@ from difftest.cases.layer import Layer, Parameters, Removable
 from difftest.cases.layers.linear import Linear
 
 FEW_HEADS = ((1, 1), (2, 2), (2, 1))
-"""Few heads, and heads of keys and values: alone, shared by two ranks, grouped. A reduction tries them in this order."""
+"""The numbers of heads, and of heads of keys and values, that a reduction tries, in order.
+
+Alone, shared by two ranks, and grouped.
+"""
 
 
 class Attention(Layer, frozen=True, kw_only=True, tag="attention"):
-    """Multi-head attention with `q`, `k`, `v`, `o` projections; fewer `kv_heads` than `heads` is grouped-query attention.
+    """Multi-head attention from primitive operators, with projections `q`, `k`, `v` and `o`.
+
+    Fewer `kv_heads` than `heads` is grouped-query attention.
 
     `segments`: a position attends only to positions of its own segment id (packed sequences).
     """
@@ -90,7 +95,7 @@ class Attention(Layer, frozen=True, kw_only=True, tag="attention"):
                     msgspec.structs.replace(self, heads=heads, kv_heads=kv_heads),
                 )
 
-    def fitted(self, width: int, first: Layer | None) -> "Attention":  # noqa: ARG002  it borrows nothing
+    def fitted(self, width: int, first: Layer | None) -> "Attention":
         """With fewer heads where they do not divide the width."""
         heads = math.gcd(self.heads, width)
         return msgspec.structs.replace(
@@ -103,7 +108,7 @@ class Attention(Layer, frozen=True, kw_only=True, tag="attention"):
         yield f"{'grouped' if self.kv_heads < self.heads else 'equal'} heads"
         yield f"segments {self.segments}"
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The script's own class."""
         flags = [f"{flag}=True" for flag in ("causal", "segments") if getattr(self, flag)]
         return f"Attention({', '.join([str(self.width), str(self.heads), str(self.kv_heads), *flags])})"

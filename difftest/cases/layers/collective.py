@@ -21,12 +21,15 @@ REDUCING: tuple[Operation, ...] = ("all_reduce", "reduce_scatter")
 
 
 class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
-    """One collective over mesh axis number `axis` of `mesh`, whose every axis cuts the batch's rows, outermost first.
+    """One collective over axis number `axis` of `mesh`.
 
-    A rank holds (rows, width). `all_gather` puts the group's tensors side by side (width times the group's size), `reduce_scatter` leaves
-    each rank its slice of the reduced width, `all_to_all` exchanges slices of the width; `permute` shifts to the next rank of
-    the group; `broadcast` takes the tensor of the group's first rank. `factor` multiplies the result. `form` is how the
-    framework is asked: for one tensor, or for a list of them (the width's two halves).
+    Every axis of the mesh cuts the batch's rows, outermost first.
+
+    A rank holds (rows, width). `all_gather` puts the group's tensors side by side (width times the group's
+    size), `reduce_scatter` leaves each rank its slice of the reduced width, `all_to_all` exchanges slices of
+    the width; `permute` shifts to the next rank of the group; `broadcast` takes the tensor of the group's
+    first rank. `factor` multiplies the result. `form` is how the
+    framework is called: with one tensor, or with a list of them (the width's two halves).
     """
 
     BETWEEN_RANKS: ClassVar[bool] = True
@@ -50,12 +53,12 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         sizes = {"all_gather": self.width * self.ranks, "reduce_scatter": self.width // self.ranks}
         return sizes.get(self.operation, self.width)
 
-    def gives(self, width: int) -> int:  # noqa: ARG002  it has a width of its own
+    def gives(self, width: int) -> int:
         """The width of the result."""
         return self.outputs
 
     def sizes(self) -> Mapping[str, int]:
-        """The width; the axis is a number."""
+        """The width alone: the axis is a number, not a size."""
         return {"width": self.width}
 
     def contradiction(self) -> str:
@@ -88,8 +91,11 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         """Moving, choosing and adding is exact; multiplying by a power of two is too."""
         return "" if is_dyadic(self.factor) else "the factor of a collective is no power of two"
 
-    def output_range(self, values: Range, weights: Mapping[str, Range]) -> Range:  # noqa: ARG002  it has none
-        """A sum has as many terms as the group has ranks; every other collective moves or chooses. The factor shifts the range."""
+    def output_range(self, values: Range, weights: Mapping[str, Range]) -> Range:
+        """A sum has as many terms as the group has ranks; other operations move or choose.
+
+        The factor shifts the range.
+        """
         adds = self.operation in REDUCING and self.reduction == "sum"
         return (values.summed(self.ranks) if adds else values).scaled(self.factor)
 
@@ -99,7 +105,7 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         return 2
 
     def removable(self) -> tuple[Removable, ...]:
-        """A reduction other than the sum, the factor, and the list."""
+        """The reduction if it is not the sum, the factor, and the list."""
         parts: tuple[tuple[bool, Removable], ...] = (
             (self.reduction != "sum", (f"reduces by {self.reduction}", {"reduction": "sum"})),
             (self.factor != 1.0, (f"multiplies by {self.factor:g}", {"factor": 1.0})),
@@ -107,8 +113,8 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         )
         return tuple(part for present, part in parts if present)
 
-    def fitted(self, width: int, first: Layer | None) -> "Collective":  # noqa: ARG002  it stands first
-        """The same."""
+    def fitted(self, width: int, first: Layer | None) -> "Collective":
+        """The same layer: it stands first, so no other layer decides its width."""
         return self
 
     def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> "Collective":
@@ -124,6 +130,6 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         yield f"factor {self.factor:g}"
         yield "groups" if self.ranks < math.prod(self.mesh) else "all ranks"
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The script's own class, which has the case's numbers in it."""
         return "Collective()"

@@ -10,7 +10,10 @@ from difftest.cases.layers.linear import Linear
 
 
 class Conv(Layer, frozen=True, kw_only=True, tag="conv"):
-    """A convolution along the sequence that keeps its length; weight is (outputs, inputs, kernel), kernel odd."""
+    """A convolution along the sequence that keeps its length.
+
+    weight is (outputs, inputs, kernel), and kernel is odd.
+    """
 
     NEEDS_SEQUENCE: ClassVar[bool] = True
     MAGNITUDE: ClassVar[Literal["grows"]] = "grows"
@@ -27,7 +30,7 @@ class Conv(Layer, frozen=True, kw_only=True, tag="conv"):
         """The width of its input."""
         return self.inputs
 
-    def gives(self, width: int) -> int:  # noqa: ARG002  it has a width of its own
+    def gives(self, width: int) -> int:
         """The width of its output."""
         return self.outputs
 
@@ -48,7 +51,7 @@ class Conv(Layer, frozen=True, kw_only=True, tag="conv"):
         """A linear layer of the same widths."""
         return Linear(inputs=self.inputs, outputs=self.outputs)
 
-    def fitted(self, width: int, first: Layer | None) -> "Conv":  # noqa: ARG002  it borrows nothing
+    def fitted(self, width: int, first: Layer | None) -> "Conv":
         """With inputs of `width`."""
         return msgspec.structs.replace(self, inputs=width)
 
@@ -61,6 +64,6 @@ class Conv(Layer, frozen=True, kw_only=True, tag="conv"):
         """Its outputs."""
         return self.outputs
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The script's own class, which transposes around torch's convolution."""
         return f"SequenceConv({self.inputs}, {self.outputs}, {self.kernel}, padding={self.kernel // 2})"

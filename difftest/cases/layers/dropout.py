@@ -9,27 +9,30 @@ MOST_DROPPED = 0.9
 
 
 class Dropout(Layer, frozen=True, kw_only=True, tag="dropout"):
-    """Zeroes a `share` of the values and scales the rest by `1 / (1 - share)`; the mask is drawn on the host and fed."""
+    """Zeroes a `share` of the values and scales the others by `1 / (1 - share)`.
+
+    The mask is drawn on the host and fed.
+    """
 
     width: int
     share: float = 0.5
 
     @property
     def reads_mask(self) -> bool:
-        """Always."""
+        """It always reads one."""
         return True
 
     def mask(self, lead: tuple[int, ...], random: np.random.Generator) -> npt.NDArray[np.float64]:
-        """0 with the probability `share`, else what keeps the mean: (*`lead`, width)."""
+        """A mask (*`lead`, width): 0 with the probability `share`, else the factor that keeps the mean."""
         kept = random.random((*lead, self.width)) >= self.share
         return np.asarray(kept / (1.0 - self.share), dtype=np.float64)
 
     def contradiction(self) -> str:
-        """Something must be left."""
+        """The share may not be so large that nothing is left."""
         return (
             "" if 0.0 <= self.share <= MOST_DROPPED else f"share {self.share}; allowed: 0 to {MOST_DROPPED}"
         )
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The script's own class, which reads the mask of its path."""
         return f'Dropout("mask {path}")'

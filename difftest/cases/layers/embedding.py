@@ -17,7 +17,7 @@ class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
     vocabulary: int
     width: int
 
-    def gives(self, width: int) -> int:  # noqa: ARG002  ids have no width
+    def gives(self, width: int) -> int:
         """The width of the vectors."""
         return self.width
 
@@ -43,12 +43,12 @@ class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
 
     def plainer(self) -> "Linear":
         """A linear layer of the same width, fed with floats."""
-        from difftest.cases.layers.linear import Linear  # noqa: PLC0415  linear.py imports this module, to borrow
+        from difftest.cases.layers.linear import Linear  # noqa: PLC0415  it imports this module
 
         return Linear(inputs=self.width, outputs=self.width, bias=False)
 
-    def fitted(self, width: int, first: Layer | None) -> "Embedding":  # noqa: ARG002  ids have no width
-        """The same."""
+    def fitted(self, width: int, first: Layer | None) -> "Embedding":
+        """The same layer: ids have no width to fit."""
         return self
 
     @property
@@ -56,6 +56,6 @@ class Embedding(Layer, frozen=True, kw_only=True, tag="embedding"):
         """The width of the vectors."""
         return self.width
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The module of torch."""
         return f"nn.Embedding({self.vocabulary}, {self.width})"

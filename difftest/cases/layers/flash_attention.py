@@ -14,12 +14,15 @@ BLOCK = 128
 
 
 class FlashAttention(Layer, frozen=True, kw_only=True, tag="flash_attention"):
-    """Multi-head attention by each side's flash kernel, with `q`, `k`, `v`, `o` projections to `heads * head_dim` and back.
+    """Multi-head attention by each side's flash kernel.
 
-    `length` is the model's sequence. Keys and values come from the first `keys` positions of the input: fewer than `length` is cross
-    attention with another key length. `segments`: a query attends only to keys of its own segment id. `bias`: a learned `ab` (heads,
-    length, keys) is added to the scores. `scale` is the factor on the scores, None for `head_dim ** -0.5`. `kv_heads`, where it is set, is
-    a divisor of `heads`: that many heads of keys and values are shared by groups of query heads.
+    The projections `q`, `k`, `v` map to `heads * head_dim`, and `o` maps back.
+
+    `length` is the model's sequence. Keys and values come from the first `keys` positions of the input: fewer
+    than `length` is cross attention with another key length. `segments`: a query attends only to keys of its
+    own segment id. `bias`: a learned `ab` (heads, length, keys) is added to the scores. `scale` is the factor
+    on the scores, None for `head_dim ** -0.5`. `kv_heads`, where it is set, is a divisor of `heads`: that
+    many heads of keys and values are shared by groups of query heads.
     """
 
     NEEDS_SEQUENCE: ClassVar[bool] = True
@@ -122,9 +125,9 @@ class FlashAttention(Layer, frozen=True, kw_only=True, tag="flash_attention"):
 
     def no_style(self) -> str:
         """The bias of the scores is a parameter of the attention itself."""
-        reason = "parallelize_module has no style for the bias of flash attention, which belongs to no Linear layer"
-        return reason if self.bias else ""
+        subject = "the bias of flash attention, which belongs to no Linear layer"
+        return f"parallelize_module has no style for {subject}" if self.bias else ""
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The script's own class, which has the case's numbers in it."""
         return "FlashAttention()"

@@ -26,6 +26,6 @@ class LayerNorm(Layer, frozen=True, kw_only=True, tag="layer_norm"):
         """The norm without a mean."""
         return RMSNorm(width=self.width)
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The module of torch."""
         return f"nn.LayerNorm({self.width})"

@@ -11,7 +11,10 @@ from difftest.cases.ranges import Range
 
 
 class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
-    """`x @ weight.T + bias`; weight is (outputs, inputs). `tied`: the weight is that of the `Embedding` at index 0."""
+    """`x @ weight.T + bias`; weight is (outputs, inputs).
+
+    `tied`: the weight is that of the `Embedding` at index 0.
+    """
 
     MAGNITUDE: ClassVar[Literal["grows"]] = "grows"
     TENSOR_PARALLEL: ClassVar[Literal["linear"]] = "linear"
@@ -26,7 +29,7 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
         """The width of its input."""
         return self.inputs
 
-    def gives(self, width: int) -> int:  # noqa: ARG002  it has a width of its own
+    def gives(self, width: int) -> int:
         """The width of its output."""
         return self.outputs
 
@@ -95,6 +98,6 @@ class Linear(Layer, frozen=True, kw_only=True, tag="linear"):
         if self.tied:
             yield "tied"
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The module of torch."""
         return f"nn.Linear({self.inputs}, {self.outputs}{'' if self.bias else ', bias=False'})"

@@ -19,18 +19,20 @@ SPELLED: Mapping[Way, str] = {
 
 
 class Redistribute(Layer, frozen=True, kw_only=True, tag="redistribute"):
-    """The identity, by way of other placements: where tensors know theirs, the activations are moved to `dims` and back.
+    """The identity, by way of other placements.
 
-    `dims` has the tensor dim that each mesh axis shards meanwhile, or None for a replica. `by` names the function of DTensor:
-    `redistribute`, `full_tensor` (then distributed anew), or `to_local` and `from_local`. Backends with plain activations have nothing to
-    move.
+    Where tensors have placements, the activations are moved to `dims` and back.
+
+    `dims` has the tensor dim that each mesh axis shards meanwhile, or None for a replica. `by` names the
+    function of DTensor: `redistribute`, `full_tensor` (then distributed anew), or `to_local` and
+    `from_local`. Backends with plain activations have nothing to move.
     """
 
     width: int
     dims: tuple[int | None, ...]
     by: Way = "redistribute"
 
-    def disagreement(self, layout: Layout, rows: int) -> str:  # noqa: ARG002  whatever the rows
+    def disagreement(self, layout: Layout, rows: int) -> str:
         """It has a dim for every mesh axis."""
         axes = len(layout.mesh.axes)
         return (
@@ -44,19 +46,19 @@ class Redistribute(Layer, frozen=True, kw_only=True, tag="redistribute"):
         return ""
 
     def removable(self) -> tuple[Removable, ...]:
-        """Any way but the first."""
+        """The function of DTensor, if it is not `redistribute`."""
         return ((f"goes by {self.by}", {"by": "redistribute"}),) if self.by != "redistribute" else ()
 
-    def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> "Redistribute":  # noqa: ARG002  whatever their sizes
+    def on_axes(self, kept: tuple[int, ...], shape: tuple[int, ...]) -> "Redistribute":
         """With the dims of those axes."""
         return msgspec.structs.replace(self, dims=tuple(self.dims[axis] for axis in kept))
 
     def features(self) -> Iterator[str]:
-        """The way, and the placements."""
+        """The function of DTensor, and the placements."""
         yield f"moved by {self.by}"
         yield f"moved to {' '.join(map(str, self.dims))}"
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The script's own class, where activations have placements."""
         placements = ("Replicate()" if dim is None else f"Shard({dim})" for dim in self.dims)
         return f"{SPELLED[self.by]}([{', '.join(placements)}])" if moves else "nn.Identity()"

@@ -11,7 +11,7 @@ class Residual(Layer, frozen=True, kw_only=True, tag="residual"):
 
     @property
     def takes(self) -> int | None:
-        """The width that the first of its layers takes that does not take any."""
+        """The width that its layers need; None if any will do."""
         return next((layer.takes for layer in self.layers if layer.takes is not None), None)
 
     @property
@@ -20,5 +20,5 @@ class Residual(Layer, frozen=True, kw_only=True, tag="residual"):
         return self.layers
 
     def holding(self, layers: tuple[Layer, ...]) -> "Residual":
-        """A block of these."""
+        """A block of these layers."""
         return Residual(layers=layers)

@@ -21,6 +21,6 @@ class RMSNorm(Layer, frozen=True, kw_only=True, tag="rms_norm"):
         """More than an elementwise layer."""
         return 2
 
-    def spelled(self, path: str, *, moves: bool) -> str:  # noqa: ARG002  alike everywhere
+    def spelled(self, path: str, *, moves: bool) -> str:
         """The module of torch, with the epsilon that the workers use."""
         return f"nn.RMSNorm({self.width}, eps=1e-6)"

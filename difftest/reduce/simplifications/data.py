@@ -1,4 +1,4 @@
-"""Plainer numbers: few rows, normally distributed, with nothing to ignore and nothing to learn."""
+"""Plainer data: few rows, normally distributed, nothing to ignore and nothing to learn."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -13,11 +13,14 @@ from difftest.reduce.measure import simpler
 ORDER = 5
 USUAL_RATE = 2.0**-4
 LEAST_RATE = 2.0**-10
-"""A smaller learning rate was meant for larger numbers: normal ones would not move the parameters."""
+"""A learning rate below this was meant for larger numbers: with normal ones it moves nothing."""
 
 
 def normal_numbers(case: Case) -> Iterator[Candidate]:
-    """The normal regime; the exact one, in which sums of small integers show every bit that is wrong, for those beyond it."""
+    """The normal regime, or the exact one.
+
+    In the exact regime, sums of small integers show every wrong bit.
+    """
     regime = case.data.regime
     for plain in {"normal": (), "exact": ("normal",)}.get(regime, ("normal", "exact")):
         yield from tried(f"regime {regime}", partial(_of_regime, case, plain))
@@ -36,7 +39,7 @@ def nothing_to_learn(case: Case) -> Iterator[Candidate]:
 
 
 def fewer_rows(case: Case) -> Iterator[Candidate]:
-    """Two rows for every rank that has its own, in each part; or one less, which they do not share evenly."""
+    """Two rows in each part for every rank that has its own; or one less, which is an uneven cut."""
     ranks, parts, rows = case.layout.data_ranks, case.training.accumulation, case.data.batch
     few = (2 * ranks * parts, (2 * ranks - 1) * parts)
     yield from simpler(
@@ -46,7 +49,7 @@ def fewer_rows(case: Case) -> Iterator[Candidate]:
 
 
 def even_rows(case: Case) -> Iterator[Candidate]:
-    """So many rows that the ranks share those of a part evenly."""
+    """More rows, so that the ranks share those of a part evenly."""
     ranks, parts = case.layout.data_ranks, case.training.accumulation
     rows = case.data.batch // parts
     if rows % ranks:

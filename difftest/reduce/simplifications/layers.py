@@ -1,4 +1,4 @@
-"""Fewer and plainer layers. What follows a layer that goes is fitted to the width before it."""
+"""Fewer and plainer layers; those after a removed layer are fitted to the width before it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +16,13 @@ ORDER = 1
 
 
 def fewer_layers(case: Case) -> Iterator[Candidate]:
-    """Without some of the model's layers, those at the end first; a residual block goes whole."""
+    """Without some of the model's layers, the last ones first; a residual block goes as a whole."""
     layers = [(f"layer {index}, {layer.title}", str(index)) for index, layer in enumerate(case.model.layers)]
     yield from by_parts(layers[::-1], partial(_dropped, case))
 
 
 def unwrapped(case: Case) -> Iterator[Candidate]:
-    """What a residual block holds, without the sum."""
+    """The layers of residual blocks without the sum."""
     blocks = [
         (f"layer {path} is {layer.kind}", path)
         for path, layer in walk(case.model.layers)
@@ -40,7 +40,7 @@ def fewer_inner_layers(case: Case) -> Iterator[Candidate]:
 
 
 def plainer_layers(case: Case) -> Iterator[Candidate]:
-    """Layers replaced by the plainest that do the same to shapes: attention and convolution by Linear, and so on."""
+    """Layers replaced by the plainest that do the same to shapes, such as attention by Linear."""
     parts = [
         (f"layer {path} is {layer.title}, not {plain.title}", path)
         for path, layer in walk(case.model.layers)
@@ -50,7 +50,7 @@ def plainer_layers(case: Case) -> Iterator[Candidate]:
 
 
 def fewer_features(case: Case) -> Iterator[Candidate]:
-    """Without what layers have beyond their plainest form: biases, ties, masks, groups of heads."""
+    """Without optional parts of layers: biases, ties, masks, groups of heads."""
     parts = [
         (f"layer {path} {words}", (path, change))
         for path, layer in walk(case.model.layers)

@@ -1,4 +1,4 @@
-"""Fewer ranks: one device, one axis, smaller axes. Layers that speak of the mesh follow it."""
+"""Fewer ranks: one device, one axis, smaller axes; layers that refer to the mesh follow it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from difftest.reduce.simplifications.sizes import made_odd
 
 ORDER = 0
 LEAST = 2
-"""Ranks that still share something."""
+"""The least number of ranks that share something."""
 
 
 def one_device(case: Case) -> Iterator[Candidate]:
@@ -53,9 +53,10 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (one_device, two_ranks, fewer_axes
 
 
 def on_axes(case: Case, sizes: Mapping[int, int]) -> Case:
-    """The case on fewer or smaller mesh axes: `sizes` has those that stay, by number. `ValueError` where that leaves no case.
+    """The case on fewer or smaller mesh axes; `sizes` has those that stay, by number.
 
-    A collective wants rows that its ranks share evenly: the batch is cut to them.
+    Where a layer exchanges rows between ranks, the batch is reduced to rows that all ranks share evenly.
+    `ValueError` if that is no valid case.
     """
     mesh = Mesh(tuple((case.layout.mesh.names[axis], size) for axis, size in sizes.items()))
 
@@ -70,14 +71,17 @@ def on_axes(case: Case, sizes: Mapping[int, int]) -> Case:
 
 
 def _evenly_or_not(words: str, case: Case, sizes: Mapping[int, int]) -> Iterator[Candidate]:
-    """The case on those axes; where its ranks share something unevenly, also with sizes that the fewer ranks do not share evenly."""
+    """The case on those axes.
+
+    If its ranks share something unevenly, also with sizes that the fewer ranks do not share evenly.
+    """
     yield from tried(words, partial(on_axes, case, sizes))
     if uneven_cuts(case):
         yield from tried(words, lambda: made_odd(on_axes(case, sizes)))
 
 
 def _shared(case: Case, mesh: Mesh) -> msgspec.Struct:
-    """The data, with rows that all ranks share evenly where a collective needs that."""
+    """The data, with rows that all ranks share evenly if a layer exchanges them."""
     if not any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers)):
         return case.data
     unit = mesh.world_size * case.training.accumulation

@@ -1,4 +1,4 @@
-"""Every option of replication and of a run's start at its default, and the attention kernel left to the backend."""
+"""Options of replication and of a run's start at their defaults, and any attention kernel."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -24,7 +24,7 @@ def default_options(case: Case) -> Iterator[Candidate]:
 
 
 def any_kernel(case: Case) -> Iterator[Candidate]:
-    """Whatever kernel the backend chooses."""
+    """The attention kernel that the backend chooses."""
     if case.sdpa is not msgspec.UNSET:
         yield f"sdpa {case.sdpa}", msgspec.structs.replace(case, sdpa=msgspec.UNSET)
 
@@ -33,7 +33,7 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (default_options, any_kernel)
 
 
 def _set(case: Case) -> list[tuple[str, str]]:
-    """The options of replication and start that are not at their defaults: the part of the case, and the option."""
+    """The options that are not at their defaults, each with the part of the case that it is in."""
     options = ((part, option) for part, plain in _PLAIN.items() for option in plain.__struct_fields__)
     return [
         (part, option)

@@ -25,7 +25,7 @@ def whole_parameters(case: Case) -> Iterator[Candidate]:
 
 
 def whole_batch(case: Case) -> Iterator[Candidate]:
-    """The batch replicated over an axis that cuts it; not where a collective needs the cut."""
+    """The batch replicated over an axis that cuts it, unless a layer exchanges rows between ranks."""
     if any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers)):
         return
     cuts = [

@@ -1,4 +1,7 @@
-"""Smaller models: narrower, with fewer heads, shorter. A few units are small enough: a smaller case helps nobody."""
+"""Smaller models: narrower, with fewer heads, shorter.
+
+Sizes of a few units are small enough: even smaller ones make a case no clearer.
+"""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from difftest.reduce.placed import Placed, edited, put_together, taken_apart
 
 ORDER = 3
 SMALL = (4, 3)
-"""What two ranks share evenly, with more than one unit each, and what they do not."""
+"""A size that two ranks share evenly, with more than one unit each, and one that they do not."""
 
 
 def narrower(case: Case) -> Iterator[Candidate]:
@@ -36,7 +39,7 @@ def fewer_words(case: Case) -> Iterator[Candidate]:
 
 
 def even_sizes(case: Case) -> Iterator[Candidate]:
-    """A width or the vocabulary so large that the ranks share it evenly."""
+    """A larger width or vocabulary that the ranks share evenly."""
     ranks = math.lcm(*case.layout.mesh.shape)
     widths = [("width", width, None) for width in sorted(_free_widths(case))]
     for what, size, fields in [*widths, ("vocabulary", case.model.tokens, ("vocabulary",))]:
@@ -48,7 +51,7 @@ def even_sizes(case: Case) -> Iterator[Candidate]:
 
 
 def smaller_own_sizes(case: Case) -> Iterator[Candidate]:
-    """A smaller size that only layers of one kind have, such as the kernel of convolutions, wherever it occurs."""
+    """A smaller size that only some kinds of layers have, such as the kernel of convolutions."""
     sizes = {
         (field, getattr(layer, field), few)
         for _, layer in walk(case.model.layers)
@@ -90,7 +93,7 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
 
 
 def made_odd(case: Case) -> Case:
-    """The case with every width, the vocabulary and the rows of each part odd, which an even number of ranks does not share evenly."""
+    """The case with odd widths, vocabulary and rows, which an even number of ranks shares unevenly."""
     for width in _free_widths(case):
         case = _resized(case, None, width, _odd(width))
     case = (
@@ -109,13 +112,13 @@ def _odd(size: int) -> int:
 
 
 def _free_widths(case: Case) -> set[int]:
-    """The widths that others follow from: what the model takes, and what its layers turn that into."""
+    """The widths that others follow from: the model's input, and what its layers turn it into."""
     made = {layer.new_width for _, layer in walk(case.model.layers) if layer.new_width is not None}
     return made | {case.model.inputs}
 
 
 def _resized(case: Case, fields: tuple[str, ...] | None, old: int, new: int) -> Case:
-    """The case with `new` in every layer's field that is `old`: in those of `fields`, or in all that are widths."""
+    """The case with `new` instead of `old` in the layers' `fields`, or in all fields that are widths."""
 
     def edit(_path: str, placed: Placed) -> tuple[Placed]:
         layer = placed.layer

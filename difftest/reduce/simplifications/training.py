@@ -16,7 +16,7 @@ FEW_STEPS = (1, 2, 4)
 
 
 def fewer_steps(case: Case) -> Iterator[Candidate]:
-    """One step, two, or as many as it takes for graphs to settle and be compiled again."""
+    """One step, two, or four: as many as it takes until graphs are stable or compiled again."""
     yield from smaller(
         f"{case.training.steps} steps",
         case.training.steps,
@@ -74,13 +74,17 @@ SIMPLIFICATIONS: tuple[Simplification, ...] = (
 )
 
 
-def _trained(case: Case, fed: msgspec.Struct | None = None, **changes: Any) -> Case:  # noqa: ANN401  fields of `Training`
+def _trained(
+    case: Case,
+    fed: msgspec.Struct | None = None,
+    **changes: Any,  # noqa: ANN401  fields of `Training`
+) -> Case:
     training = msgspec.structs.replace(case.training, **changes)
     return msgspec.structs.replace(case, training=training, data=fed or case.data)
 
 
 def _in_parts(case: Case, parts: int) -> Case:
-    """As many rows a part as there were, where the batch does not divide into the fewer parts."""
+    """With as many rows in a part as before, if the batch does not divide into the fewer parts."""
     rows = case.data.batch
     fitting = rows if rows % parts == 0 else rows // case.training.accumulation * parts
     return _trained(case, fed=msgspec.structs.replace(case.data, batch=fitting), accumulation=parts)

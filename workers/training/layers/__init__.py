@@ -1,4 +1,4 @@
-"""What every kind of layer computes: a file a kind, found by the kind's name, which makes the kind's torch module."""
+"""What every kind of layer computes: a file for each kind, which makes the kind's torch module."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -28,7 +28,8 @@ class Kind(Protocol):
     def module(self, layer: Any, path: str, plan: Plan) -> nn.Module:  # noqa: ANN401  a layer of its own kind
         """The torch module of the layer at `path`, on the host; parameter names are `layer.shapes()`'s.
 
-        It maps (batch, [sequence,] width) to the same with another width. A `workers.training.modules.Reader` is given the extras too.
+        It maps (batch, [sequence,] width) to the same with another width. A `workers.training.modules.Reader`
+        is given the extras too.
         """
 
 

@@ -8,6 +8,6 @@ from workers.training.layers import Plan
 MODULES: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
 
 
-def module(layer: Activation, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  its own data is enough
+def module(layer: Activation, path: str, plan: Plan) -> nn.Module:
     """Torch's own."""
     return MODULES[layer.function]()

@@ -14,7 +14,11 @@ from workers.training.modules import Extras, Reader, by_heads
 class Attention(Reader):
     """Softmax attention written from primitive operators, which every backend can partition.
 
-    Head counts are read off the projections' widths, so that a rank which holds some of the heads computes just those.
+    The number of heads follows from the projections' widths, so that a rank which holds some of the heads
+    computes just those.
+
+    Head counts are read off the projections' widths, so that a rank which holds some of the heads computes
+    just those.
     """
 
     def __init__(self, spec: attention.Attention, sequence: int) -> None:
@@ -47,6 +51,6 @@ class Attention(Reader):
         return cast("Tensor", self.o(mixed.transpose(1, 2).flatten(2)))
 
 
-def module(layer: attention.Attention, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  wherever it stands
+def module(layer: attention.Attention, path: str, plan: Plan) -> nn.Module:
     """Its mask of the future is as long as the model's sequence."""
     return Attention(layer, plan.sequence)

@@ -19,6 +19,6 @@ class Collective(nn.Module):
         return self.collect(inputs, self.spec)
 
 
-def module(layer: collective.Collective, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  it stands first
+def module(layer: collective.Collective, path: str, plan: Plan) -> nn.Module:
     """With the backend's `collect`."""
     return Collective(layer, plan.operators)

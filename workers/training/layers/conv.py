@@ -14,6 +14,6 @@ class SequenceConv(nn.Conv1d):
         return super().forward(inputs.transpose(1, 2)).transpose(1, 2)
 
 
-def module(layer: Conv, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  its own data is enough
+def module(layer: Conv, path: str, plan: Plan) -> nn.Module:
     """Padded so that the length stays."""
     return SequenceConv(layer.inputs, layer.outputs, layer.kernel, padding=layer.kernel // 2)

@@ -19,6 +19,6 @@ class Dropout(Reader):
         return inputs * extras[self.mask]
 
 
-def module(layer: dropout.Dropout, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  the mask has all of it
+def module(layer: dropout.Dropout, path: str, plan: Plan) -> nn.Module:
     """It knows its mask by its path."""
     return Dropout(path)

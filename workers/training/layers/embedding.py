@@ -6,6 +6,6 @@ from difftest.cases.layers.embedding import Embedding
 from workers.training.layers import Plan
 
 
-def module(layer: Embedding, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  its own data is enough
+def module(layer: Embedding, path: str, plan: Plan) -> nn.Module:
     """Torch's own."""
     return nn.Embedding(layer.vocabulary, layer.width)

@@ -10,7 +10,10 @@ from workers.training.operators import Operators, Scores
 
 
 class FlashAttention(Reader):
-    """Attention by the backend's own kernel; head counts are read off the projections, so a rank may hold some of the heads."""
+    """Attention by the backend's own kernel.
+
+    The number of heads follows from the projections' widths, so a rank may hold some of the heads.
+    """
 
     def __init__(self, spec: flash_attention.FlashAttention, operators: Operators) -> None:
         super().__init__()
@@ -45,10 +48,13 @@ class FlashAttention(Reader):
         )
 
     def _with_keys(self, sequence: Tensor) -> Tensor:
-        """The positions that have keys. Where all have, nothing is sliced: DTensor has no rule for a slice that takes everything."""
+        """The positions that have keys.
+
+        If all have, nothing is sliced: DTensor has no rule for a slice that takes everything.
+        """
         return sequence if self.spec.keys == self.spec.length else sequence[:, : self.spec.keys]
 
 
-def module(layer: flash_attention.FlashAttention, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  wherever it stands
+def module(layer: flash_attention.FlashAttention, path: str, plan: Plan) -> nn.Module:
     """With the backend's `attend`."""
     return FlashAttention(layer, plan.operators)

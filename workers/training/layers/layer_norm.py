@@ -6,6 +6,6 @@ from difftest.cases.layers.layer_norm import LayerNorm
 from workers.training.layers import Plan
 
 
-def module(layer: LayerNorm, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  its own data is enough
+def module(layer: LayerNorm, path: str, plan: Plan) -> nn.Module:
     """Torch's own, with its own epsilon."""
     return nn.LayerNorm(layer.width)

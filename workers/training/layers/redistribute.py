@@ -19,6 +19,6 @@ class Redistribute(nn.Module):
         return self.move(inputs, self.spec)
 
 
-def module(layer: redistribute.Redistribute, path: str, plan: Plan) -> nn.Module:  # noqa: ARG001  wherever it stands
+def module(layer: redistribute.Redistribute, path: str, plan: Plan) -> nn.Module:
     """With the backend's `move`."""
     return Redistribute(layer, plan.operators)

@@ -10,9 +10,12 @@ from workers.training.modules import NO_EXTRAS, Chain, Extras, Reader
 
 
 class Residual(Chain, Reader):
-    """The input plus what its layers make of it, computed again in the backward pass by `recompute`, where one is set.
+    """The input plus the output of its layers.
 
-    A block whose input needs no gradient is not: the checkpointing that XLA has (it is reentrant) would cut it off from the loss.
+    `recompute`, if set, computes them again in the backward pass.
+
+    A block whose input needs no gradient is not: the checkpointing that XLA has (it is reentrant) would cut
+    it off from the loss.
     """
 
     recompute: Callable[..., Tensor] | None = None
