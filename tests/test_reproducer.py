@@ -40,8 +40,9 @@ from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from reports.reproducer import reproducer, spelling
+from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import any_numbers, fault, needle, refusal, render, tolerance
-from reports.reproducer.script import Fault, Plan
+from reports.reproducer.script import Plan
 from workers.backends import candidates
 from workers.isolate import sandbox
 from workers.training import tp_plan

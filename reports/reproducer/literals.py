@@ -1,4 +1,4 @@
-"""The numbers that a script is given: the case's own, written down where they are few; otherwise how torch draws some of their kind."""
+"""The numbers in a script: the case's own if they are few, otherwise how torch draws numbers of the kind."""
 
 from typing import Literal
 
@@ -8,11 +8,11 @@ from difftest.cases.layers import walk
 from reports.reproducer import spelling
 
 MOST, MOST_STEPS = 16, 2
-"""So many numbers of a tensor, four times as many in all, and so many steps of them are few."""
+"""The most numbers of a tensor and the most steps that a script lists; in all, four times as many numbers."""
 
 
 def few(case: Case, steps: int) -> bool:
-    """Whether the numbers of `steps` steps are so few that a script may list them."""
+    """Whether a script may list the numbers of `steps` steps."""
     if steps > MOST_STEPS:
         return False
     drawn = [numbers.batch(case, step) for step in range(steps)]
@@ -32,16 +32,16 @@ def weights(case: Case) -> str:
 
 
 def batch(case: Case, steps: int, what: Literal["inputs", "targets"]) -> str:
-    """What is fed, as a tensor; where there are several steps, of the one in the variable `step`."""
+    """The inputs or targets as a tensor: of the only step, or of the step in the variable `step`."""
     arrays = [getattr(numbers.batch(case, step), what) for step in range(steps)]
-    told = [spelling.numbers(array) for array in arrays]
+    literals = [spelling.numbers(array) for array in arrays]
     half = f".to(torch.{case.dtype})" if case.dtype != "float32" and arrays[0].dtype.kind == "f" else ""
-    listed = told[0] if steps == 1 else f"[{', '.join(told)}][step]"
+    listed = literals[0] if steps == 1 else f"[{', '.join(literals)}][step]"
     return f"torch.tensor({listed}){half}"
 
 
 def plain_weights(case: Case) -> tuple[str, ...]:
-    """The lines that make the case's kind of weights of torch's own initial ones; none for most kinds."""
+    """The lines that turn torch's initial weights into the case's kind of weights; none for most kinds."""
     if case.data.regime == "exact":
         return (
             "for parameter in model.parameters():",

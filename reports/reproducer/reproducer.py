@@ -1,8 +1,8 @@
 """Reproducers: one self-contained script that shows one finding, rendered from its case.
 
-The one idea: a script is the case written out as Python. `reports.reproducer.script` gives the parts that are data (layers,
-placements, numbers). How to use a backend is a template, `reports/templates/reproducers/<backend>.py.jinja`; there is no list
-of templates.
+The one idea: a script is the case written out as Python. `reports.reproducer.script` gives the parts that are
+data (layers, placements, numbers). How to use a backend is a template,
+`reports/templates/reproducers/<backend>.py.jinja`; there is no list of templates.
 """
 
 import ast
@@ -19,7 +19,8 @@ from difftest.judge.outcome import Failure, Outcome
 from difftest.judge.stage import Stage
 from difftest.plugins import IN
 from reports.reproducer import spelling
-from reports.reproducer.script import Fault, Plan, Script
+from reports.reproducer.fault import Fault
+from reports.reproducer.script import Plan, Script
 
 FOLDER, SUFFIX = "reproducers", ".py.jinja"
 LEAST_NEEDLE = 6
@@ -35,14 +36,15 @@ The tolerance is then at least 10 times the rounding noise.
 ADAPTIVE = ("adam", "adamw")
 _GONE = "\0"
 _VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
-"""The parts of a message that depend on case and machine: numbers, addresses, folders, DTensor's argument lists."""
+"""The parts of a message that depend on case and machine: numbers, addresses, folders, DTensor's argument
+lists."""
 
 
 def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | None) -> Fault | None:
     """What a reproducer of `divergence` must show; None if no script can show it.
 
-    `outcome` is that of the run that diverged, and `measurement` that of the diverging tensor at its step. The tolerance lies
-    half way, in orders of magnitude, between the rounding noise and the error.
+    `outcome` is that of the run that diverged, and `measurement` that of the diverging tensor at its step.
+    The tolerance lies half way, in orders of magnitude, between the rounding noise and the error.
     """
     check = checks.load_all().get(divergence.check)
     kind = check.SCRIPTS.get(divergence.symptom) if check else None
@@ -73,11 +75,12 @@ def tolerance(measurement: Measurement) -> float:
 
 
 def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
-    """Whether a script that draws other numbers of the case's kind still shows the fault, and nothing but the fault.
+    """Whether a script with other numbers of the case's kind shows the fault, and nothing but the fault.
 
-    The case's rounding noise separates wrong numbers from rounding. Other numbers of the kind have the same noise up to a small
-    factor, so `ratio`, the error in units of the noise, must be far above it. An adaptive optimizer magnifies a gradient that
-    is nothing but rounding, which happens with some numbers and not with others.
+    The case's rounding noise separates wrong numbers from rounding. Other numbers of the kind have the same
+    noise up to a small factor, so `ratio`, the error in units of the noise, must be far above it. An adaptive
+    optimizer magnifies a gradient that is nothing but rounding, which happens with some numbers and not with
+    others.
     """
     if shown.kind not in ("numbers", "nonfinite"):
         return True
@@ -106,14 +109,16 @@ def backends() -> tuple[str, ...]:
 
 
 def refusal(case: Case, backend: str) -> str | None:
-    """Why no script can be written for `case` on `backend`, or None."""
+    """The reason why no script can be written for `case` on `backend`; None if one can."""
     if IN in backend:
-        return f"{backend} runs in an environment of its own; `difftest bisect` runs one script in several versions"
+        return (
+            f"{backend} has an environment of its own; `difftest bisect` runs one script in several versions"
+        )
     if backend not in backends():
         return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
-        return "flash attention on XLA needs its Pallas kernels, and their CPU interpreter is too long for a script"
+        return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"
     if len(flash) > 1:
         return "the case has several kinds of flash attention, and the templates can write only one"
     if case.start.accumulation != "loop" and case.training.accumulation > 1:
@@ -136,8 +141,8 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
 ) -> str:
     """The script that shows `shown` of `case` on `backend`, for cases that `refusal` accepts.
 
-    `plan` is the layout as `parallelize_module` takes it. `plain` draws other numbers of the case's kind, which makes the
-    script shorter; it is for faults that do not depend on the case's own numbers.
+    `plan` is the layout as `parallelize_module` takes it. `plain` draws other numbers of the case's kind,
+    which makes the script shorter; it is for faults that do not depend on the case's own numbers.
     """
     script = Script(
         case=case,

@@ -1,4 +1,4 @@
-"""What a reproducer's template asks of a case: numbers, flags, and pieces of Python."""
+"""What a reproducer's template needs of a case: numbers, flags, and pieces of Python."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,35 +13,20 @@ from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.redistribute import SPELLED, Redistribute
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
-from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
 from reports.reproducer import literals, spelling
+from reports.reproducer.fault import Fault
 
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
-"""The style of `parallelize_module` for every layer's path: split by `columns`, `rows` or `whole`; takes, and gives, local pieces."""
+"""The style of `parallelize_module` for each layer's path.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """What a script must show.
-
-    Of a tensor: `tensor` at `stage` of `step`, and for `numbers` the `tolerance`, the least error that shows the fault, in the tensor's
-    units. Of a failure: `failure` is the exception's type, the signal's name or `exit status N`, and `needle` a piece of its message
-    without numbers, empty where it has none.
-    """
-
-    kind: ScriptKind
-    stage: Stage
-    step: int
-    tensor: str = ""
-    tolerance: float = 0.0
-    failure: str = ""
-    needle: str = ""
+A style is (`columns`, `rows` or `whole`; whether the layer's input is local pieces; whether its output is).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What a template asks of a case: every property is a number, a flag, or a piece of Python."""
+    """What a template needs of a case: every property is a number, a flag, or a piece of Python."""
 
     case: Case
     fault: Fault
@@ -52,88 +37,49 @@ class Script:
     """Whether the backend's activations have placements that layers can change."""
 
     @property
-    def fails(self) -> bool:
-        """Whether the fault is a run that does not finish."""
-        return self.fault.kind in ("raises", "crash", "hang")
-
-    @property
-    def compares(self) -> bool:
-        """Whether the fault shows beside the float64 run."""
-        return self.fault.kind == "numbers"
-
-    @property
-    def steps(self) -> int:
-        """How many steps it takes to get there."""
-        return self.fault.step + 1
-
-    @property
-    def updates(self) -> bool:
-        """Whether the optimizer is needed."""
-        return self.steps > 1 or self.fault.stage is Stage.UPDATE
-
-    @property
     def literal(self) -> bool:
-        """Whether the case's own numbers are so few that they are written down."""
-        return not self.plain and not self.extras and literals.few(self.case, self.steps)
+        """Whether the script lists the case's own numbers, because they are few."""
+        return not self.plain and not self.extras and literals.few(self.case, self.fault.steps)
 
     @property
     def draws(self) -> bool:
-        """Whether the case's own numbers are drawn as the service draws them."""
+        """Whether the script draws the case's own numbers, as difftest draws them."""
         return not self.plain and not self.literal
 
     @property
     def early(self) -> bool:
-        """Whether the tensor is there before any loss; with the case's own numbers the whole step runs, as in the case."""
-        return self.plain and self.wants_output and self.steps == self.case.training.accumulation == 1
+        """Whether the script ends before the loss: the wrong tensor is an output of the only forward pass.
+
+        With the case's own numbers the whole step runs, as in the case.
+        """
+        return (
+            self.plain
+            and self.fault.wants_output
+            and self.fault.steps == self.case.training.accumulation == 1
+        )
 
     @property
     def backward(self) -> bool:
-        """Whether gradients are needed."""
-        return not self.plain or self.steps > 1 or self.fault.stage is not Stage.FORWARD
+        """Whether the script needs gradients."""
+        return not self.plain or self.fault.steps > 1 or self.fault.stage is not Stage.FORWARD
 
     @property
     def all_floats(self) -> bool:
-        """Whether everything fed is a float."""
+        """Whether inputs, targets and extras are all floats."""
         return (
             not self.case.model.tokens and not self.case.model.segments and self.case.training.loss == "mse"
         )
 
     @property
     def dtype(self) -> str:
-        """The type of weights and inputs."""
+        """The dtype of weights and inputs."""
         return f"torch.{self.case.dtype}"
 
     @property
     def count(self) -> int:
-        """How many target values the squared error is the mean of."""
+        """The number of target values in the mean of the squared error."""
         model = self.case.model
         return self.case.data.batch * max(1, model.sequence) * model.outputs
-
-    @property
-    def wants_loss(self) -> bool:
-        """Whether the tensor is the loss."""
-        return not self.fails and self.fault.stage is Stage.FORWARD and self.fault.tensor == "loss"
-
-    @property
-    def wants_output(self) -> bool:
-        """Whether the tensor is an output."""
-        return not self.fails and self.fault.stage is Stage.FORWARD and self.fault.tensor != "loss"
-
-    @property
-    def wants_gradient(self) -> bool:
-        """Whether the tensor is a gradient."""
-        return not self.fails and self.fault.stage is Stage.BACKWARD
-
-    @property
-    def wants_parameter(self) -> bool:
-        """Whether the tensor is an updated parameter."""
-        return not self.fails and self.fault.stage is Stage.UPDATE
-
-    @property
-    def part(self) -> int:
-        """The accumulation part whose output is wanted, counted from 0."""
-        _, _, number = self.fault.tensor.partition(".")
-        return int(number) if self.fault.stage is Stage.FORWARD and number else 0
 
     @property
     def model(self) -> str:
@@ -142,7 +88,7 @@ class Script:
 
     @property
     def doors(self) -> tuple[tuple[str, str], ...]:
-        """How activations change their placements, on a backend whose activations have any: the function, and the class around it."""
+        """How layers move activations: (function, name of its class); empty without placements to move."""
         walked = walk(self.case.model.layers) if self.moves else ()
         return tuple(
             sorted({(layer.by, SPELLED[layer.by]) for _, layer in walked if isinstance(layer, Redistribute)})
@@ -150,12 +96,12 @@ class Script:
 
     @property
     def flash(self) -> FlashAttention:
-        """The model's flash attention, all of which are alike; only where `has("FlashAttention")`."""
+        """The model's flash attention, of which all are equal; only where `has("FlashAttention")`."""
         return next(iter(self.case.model.flash_attentions.values()))
 
     @property
     def collective(self) -> Collective:
-        """The model's collective, which it has one of; only where `has("Collective")`."""
+        """The model's only collective; only where `has("Collective")`."""
         return next(layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Collective))
 
     def placed_at(self, name: str) -> str:
@@ -164,7 +110,7 @@ class Script:
         return f"PLACEMENTS.get({name}, {whole})" if self.sharded else whole
 
     def batch_of(self, tensor: str) -> str:
-        """The partition spec of what is fed, which is in the variable `tensor`."""
+        """The partition spec of the fed tensor that is in the variable `tensor`."""
         spec = spelling.batch_spec(self.case)
         return f"(*{spec}, *[None] * {tensor}.dim())[: {tensor}.dim()]"
 
@@ -180,14 +126,14 @@ class Script:
 
     def attention(self, flag: str) -> bool:
         """Whether any attention is `causal`, has `segments` or `groups`."""
-        found = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Attention)]
+        layers = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Attention)]
         return any(
-            layer.heads > layer.kv_heads if flag == "groups" else getattr(layer, flag) for layer in found
+            layer.heads > layer.kv_heads if flag == "groups" else getattr(layer, flag) for layer in layers
         )
 
     @property
     def extras(self) -> bool:
-        """Whether layers read what is fed beside the inputs."""
+        """Whether layers read tensors beside their input: segment ids, dropout masks."""
         return self.case.model.segments or bool(self.case.model.masked)
 
     @property
@@ -264,7 +210,10 @@ class Script:
 
     @property
     def acts(self) -> tuple[str, ...]:
-        """How the program starts; in the usual order touching the device and seeding change nothing and are left out."""
+        """The acts of the program's start.
+
+        In the usual order touching the device and seeding have no effect, and are left out.
+        """
         return ("spmd", "mesh") if self.case.start.acts == ACTS else self.case.start.acts
 
     @property
@@ -277,14 +226,14 @@ class Script:
             if isinstance(p, Replicate) and size > 1
         )
 
-    def expected_kind(self, local: bool, dtensors: bool) -> str:  # noqa: FBT001  a template has no keywords to spare
-        """Shape and dtype that the tensor must have; of an updated parameter that is a DTensor, its placements too.
+    def expected_kind(self, local: bool, dtensors: bool) -> str:  # noqa: FBT001  for templates
+        """The expected shape and dtype of the tensor, as a tuple; an updated DTensor has its placements too.
 
-        `local`: outputs are one rank's rows, and `rows` says how many.
+        `local`: an output holds one rank's rows, which the script counts. `dtensors`: parameters are such.
         """
         case = self.case
         shape = case.model.parameters().get(self.fault.tensor)
-        if self.wants_loss:
+        if self.fault.wants_loss:
             return "((), torch.float32)"
         if shape is None:
             rows = case.part_rows
@@ -293,30 +242,10 @@ class Script:
             return f"(({lead}, {middle}{case.model.outputs}), {self.dtype})"
         placements = (
             f", {spelling.placements(case.layout.parameters[self.fault.tensor])}"
-            if dtensors and self.wants_parameter
+            if dtensors and self.fault.wants_parameter
             else ""
         )
         return f"({shape!r}, {self.dtype}{placements})"
-
-    @property
-    def death(self) -> str:
-        """Whether the `failure` of a rank is that of the run."""
-        name = self.fault.failure
-        return (
-            f"failure.exit_code == {name.split()[-1]}"
-            if name.startswith("exit status")
-            else f"failure.signal_name == {name!r}"
-        )
-
-    @property
-    def status(self) -> str:
-        """Whether the child process that is `finished` ended as the run did."""
-        name = self.fault.failure
-        return (
-            f"finished.returncode == {name.split()[-1]}"
-            if name.startswith("exit status")
-            else f"finished.returncode == -signal.{name}"
-        )
 
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
         """The modules that a script on XLA imports first."""
@@ -330,14 +259,17 @@ class Script:
         return sorted([*own, *dies, *signals])
 
     def cut_dims(self, axis: str) -> Mapping[str, int]:
-        """The parameters that `fully_shard` cuts along another dim than the first; none for an axis that the layout does not know."""
+        """The parameters that `fully_shard` does not shard along dim 0, with their dim.
+
+        None for an axis that the layout lacks.
+        """
         names = self.case.layout.mesh.names
         if axis not in names:
             return {}
-        found = {name: at[names.index(axis)] for name, at in self.case.layout.parameters.items()}
+        over_axis = {name: at[names.index(axis)] for name, at in self.case.layout.parameters.items()}
         return {
             name: placement.dim
-            for name, placement in found.items()
+            for name, placement in over_axis.items()
             if isinstance(placement, Shard) and placement.dim
         }
 
@@ -347,10 +279,10 @@ class Script:
 
     @property
     def only_replicates(self) -> bool:
-        """Whether there is one axis beside that of tensor parallelism, and every parameter is replicated over it."""
+        """Whether the only axis beside that of tensor parallelism replicates every parameter."""
         several = self.case.world_size > 1 and len(self.case.layout.mesh.names) == 2  # noqa: PLR2004
         return several and all(isinstance(at[0], Replicate) for at in self.case.layout.parameters.values())
 
     def renamed(self, axis: str) -> str:
-        """The name of an axis in a mesh that has an axis `dp_shard` of one rank beside it."""
+        """The name of an axis in a mesh that has, beside it, an axis `dp_shard` of one rank."""
         return "dp_replicate" if axis == "dp_shard" else axis

@@ -1,4 +1,4 @@
-"""A case's parts as Python source: layers, placements, partition specs, optimizers, and text that is safe inside a docstring."""
+"""A case's parts as Python source: layers, placements, partition specs, optimizers, docstrings."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -15,11 +15,14 @@ from difftest.cases.layout import Placements, Shard
 MOST_TITLE = 120
 _LOGGED = re.compile(r"[\d:. -]*\b[EF] external/\S+\] ")
 LINE = 110
-"""A longer list of layers is broken into lines."""
+"""The most columns of a list of layers in one line; a longer list has one layer per line."""
 
 
 def sequential(case: Case, *, moves: bool) -> str:
-    """The model as one expression, a layer a line where it is long; `moves`: activations have placements that layers can change."""
+    """The model as one expression, with one layer per line if it is long.
+
+    `moves`: activations have placements that layers can change.
+    """
     layers = [_layer(layer, str(number), 8, moves=moves) for number, layer in enumerate(case.model.layers)]
     return _call("nn.Sequential", layers, 4)
 
@@ -74,25 +77,25 @@ def partition_spec(case: Case, at: Placements, dims: int) -> str:
 
 
 def batch_spec(case: Case) -> str:
-    """The partition spec of the batch's first dims, as many as any axis cuts."""
+    """The partition spec of the batch, up to the last dim that any axis shards."""
     dims = [p.dim for p in case.layout.batch if isinstance(p, Shard)]
     return partition_spec(case, case.layout.batch, max(dims, default=-1) + 1)
 
 
 def batch_axes(case: Case) -> list[tuple[str, int]]:
-    """The axes of more than one rank that cut the rows, outermost first."""
+    """The axes of more than one rank that shard the rows, outermost first."""
     return [
         (name, size) for name, size in case.layout.mesh.axes if name in case.layout.batch_axes and size > 1
     ]
 
 
 def groups(case: Case, axis: int) -> list[list[int]]:
-    """The ranks that differ along mesh axis number `axis` alone, group by group."""
+    """The groups of ranks that differ only along mesh axis number `axis`, from 0."""
     return _apart(case, lambda at: at[:axis] + at[axis + 1 :])
 
 
 def pairs(case: Case, axis: int) -> list[tuple[int, int]]:
-    """Each rank with the next of its group."""
+    """Each rank with the next rank of its group; the last is followed by the first."""
     return [pair for group in groups(case, axis) for pair in zip(group, [*group[1:], group[0]], strict=True)]
 
 
@@ -105,15 +108,15 @@ def loss_groups(case: Case) -> list[list[int]]:
 
 
 def _apart(case: Case, place: Callable[[tuple[int, ...]], tuple[int, ...]]) -> list[list[int]]:
-    """The ranks, those of one `place` together."""
-    found = dict[tuple[int, ...], list[int]]()
+    """The ranks, grouped by `place` of their coordinate."""
+    grouped = dict[tuple[int, ...], list[int]]()
     for rank in range(case.world_size):
-        found.setdefault(place(case.layout.mesh.coordinate(rank)), []).append(rank)
-    return list(found.values())
+        grouped.setdefault(place(case.layout.mesh.coordinate(rank)), []).append(rank)
+    return list(grouped.values())
 
 
 def residuals(case: Case) -> Iterator[str]:
-    """The subscripts of the residual blocks that use no tied weight, innermost first: what FSDP gathers one at a time."""
+    """The subscripts of residual blocks without a tied weight, innermost first: FSDP gathers each alone."""
     walked = list(walk(case.model.layers))
     tied = [path for path, layer in walked if layer.borrows()]
     blocks = [path for path, layer in walked if layer.held is not None]
@@ -131,7 +134,7 @@ def brief(text: str) -> str:
 
 
 def docstring(text: str) -> str:
-    """Text that may stand in a docstring's one line, whatever a log put into it."""
+    """The text made safe for a docstring's single line, whatever a log put into it."""
     plain = "".join(
         character if character.isascii() and character.isprintable() else " " for character in text
     )
@@ -140,14 +143,14 @@ def docstring(text: str) -> str:
 
 
 def numbers(values: npt.NDArray[Any]) -> str:
-    """Nested lists of an array's numbers, floats as short as they are told from all other float32."""
+    """An array's numbers as nested lists; a float has the fewest digits that identify it among float32."""
     if values.ndim:
         return f"[{', '.join(numbers(value) for value in values)}]"
     return str(np.float32(values)) if values.dtype.kind == "f" else str(values)
 
 
 def table(entries: Mapping[str, str]) -> str:
-    """A dict, keys as strings and values as they are, an entry a line where it is long."""
+    """A dict with string keys and values as given; one entry per line if it is long."""
     pairs = [f"{key!r}: {value}" for key, value in entries.items()]
     line = "{" + ", ".join(pairs) + "}"
     return line if len(line) <= LINE else "{\n" + "".join(f"    {pair},\n" for pair in pairs) + "}"

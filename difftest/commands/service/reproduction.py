@@ -16,7 +16,7 @@ from difftest.judge.outcome import Failure
 from difftest.records.finding import Finding
 
 if TYPE_CHECKING:
-    from reports.reproducer.script import Fault
+    from reports.reproducer.fault import Fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,91 @@
+"""What a reproducer must show: a wrong tensor, or a run that fails."""
+
+from dataclasses import dataclass
+
+from difftest.judge.checks import ScriptKind
+from difftest.judge.stage import Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What a script must show.
+
+    A wrong tensor is `tensor` at `stage` of `step`, counted from 0. For `numbers`, `tolerance` is the least
+    error that shows the fault, in the tensor's units. Of a run that fails, `failure` is the exception's type,
+    the signal's name or `exit status N`, and `needle` a piece of its message without numbers, empty if it has
+    none.
+    """
+
+    kind: ScriptKind
+    stage: Stage
+    step: int
+    tensor: str = ""
+    tolerance: float = 0.0
+    failure: str = ""
+    needle: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether the fault is a run that does not finish."""
+        return self.kind in ("raises", "crash", "hang")
+
+    @property
+    def compares(self) -> bool:
+        """Whether the fault shows in a comparison with a float64 run."""
+        return self.kind == "numbers"
+
+    @property
+    def steps(self) -> int:
+        """How many training steps the script runs."""
+        return self.step + 1
+
+    @property
+    def updates(self) -> bool:
+        """Whether the script needs the optimizer."""
+        return self.steps > 1 or self.stage is Stage.UPDATE
+
+    @property
+    def wants_loss(self) -> bool:
+        """Whether the wrong tensor is the loss."""
+        return not self.fails and self.stage is Stage.FORWARD and self.tensor == "loss"
+
+    @property
+    def wants_output(self) -> bool:
+        """Whether the wrong tensor is an output."""
+        return not self.fails and self.stage is Stage.FORWARD and self.tensor != "loss"
+
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether the wrong tensor is a gradient."""
+        return not self.fails and self.stage is Stage.BACKWARD
+
+    @property
+    def wants_parameter(self) -> bool:
+        """Whether the wrong tensor is an updated parameter."""
+        return not self.fails and self.stage is Stage.UPDATE
+
+    @property
+    def part(self) -> int:
+        """The accumulation part whose output is wrong, counted from 0."""
+        _, _, number = self.tensor.partition(".")
+        return int(number) if self.stage is Stage.FORWARD and number else 0
+
+    @property
+    def matches_rank(self) -> str:
+        """An expression: whether the exception `failure` of a spawned rank is that of the finding's run."""
+        name = self.failure
+        return (
+            f"failure.exit_code == {name.split()[-1]}"
+            if name.startswith("exit status")
+            else f"failure.signal_name == {name!r}"
+        )
+
+    @property
+    def matches_child(self) -> str:
+        """An expression: whether the child process `finished` ended like the finding's run."""
+        name = self.failure
+        return (
+            f"finished.returncode == {name.split()[-1]}"
+            if name.startswith("exit status")
+            else f"finished.returncode == -signal.{name}"
+        )
