@@ -1,0 +1,70 @@
+"""The null campaign's runs: which backends and variants a case runs on, and what precedes a false finding."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from machines import WRONG, backend
+from samples import a_case, a_failure, candidate, oracle
+
+from difftest.campaign.campaign import ORACLE
+from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.cases.case import Case
+from difftest.commands.service.null_campaign import NullCampaign
+from difftest.findings.ledger import Ledger
+from difftest.judge.outcome import Outcome
+from workers import sides
+
+Request = tuple[str, Mapping[str, str]]
+
+
+def backends() -> dict[str, Any]:
+    """Two backends of one side, one of the other."""
+    modules: dict[str, Any] = {"dp": backend("torch"), "fsdp": backend("torch"), "spmd": backend("xla")}
+    for module in modules.values():
+        module.PROFILE = sides.TORCH if module.SIDE == "torch" else sides.XLA
+    return modules
+
+
+@pytest.fixture
+def requests() -> list[Request]:
+    return []
+
+
+def campaign(requests: list[Request], *, wrong: str = "", oracle_fails: bool = False) -> NullCampaign:
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        requests.append((name, options))
+        if name == ORACLE:
+            return a_failure() if oracle_fails else oracle(case)
+        return candidate(case, WRONG if name == wrong and options else None)
+
+    return NullCampaign(execute=execute, backends=backends(), ledger=Ledger())
+
+
+@pytest.mark.parametrize(("seed", "chosen"), [(0, "dp"), (1, "fsdp")])
+def test_a_case_runs_on_one_backend_of_either_side_by_its_seed(
+    requests: list[Request], seed: int, chosen: str
+) -> None:
+    check = campaign(requests).check((0, a_case(seed=seed)))
+    assert [row.backend for row in check.rows] == [chosen, "spmd"]
+    assert [name for name, _ in requests] == [ORACLE, chosen, chosen, "spmd", "spmd"]
+    assert not any(row.false for row in check.rows)
+    assert check.errors
+
+
+def test_the_variants_take_turns_with_the_cases_index(requests: list[Request]) -> None:
+    for index in range(3):
+        campaign(requests).check((index, a_case()))
+    variants = [options for name, options in requests if name == "dp"][1::2]
+    assert variants == [options for _, options in sides.TORCH.variants]
+
+
+def test_a_false_finding_must_persist_with_a_better_known_noise(requests: list[Request]) -> None:
+    check = campaign(requests, wrong="dp").check((1, a_case()))
+    assert [bool(row.false) for row in check.rows] == [True, False]
+    assert requests[-1] == (ORACLE, MORE_SAMPLES)
+
+
+def test_nothing_is_checked_where_the_oracle_fails(requests: list[Request]) -> None:
+    check = campaign(requests, oracle_fails=True).check((0, a_case()))
+    assert (check.rows, check.errors, len(requests)) == ((), (), 1)
