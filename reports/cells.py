@@ -23,7 +23,10 @@ def shown(value: object) -> str:
 
 
 def cut(text: str, most: int, rest: str) -> str:
-    """The start of `text`, and where the `rest` of it is when it has more than `most` characters."""
+    """The first `most` characters of `text`.
+
+    If it has more, a last line says how many and where the `rest` is.
+    """
     return text if len(text) <= most else f"{text[:most]}\n[{len(text) - most:,} more characters: {rest}]"
 
 

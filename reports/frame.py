@@ -1,7 +1,7 @@
 """The long table: every run of every campaign, one row a tensor that was measured.
 
-The one idea: there is one table, and `COLUMNS` is the only place that says what is in it. Everything else in a report is a pure function
-of this table and of the findings.
+`COLUMNS` is the only place that says what is in the table. Everything else in a report is a pure function of
+this table and of the findings.
 """
 
 import json
@@ -25,7 +25,10 @@ _NOTHING = None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, pandas dtype, meaning with units, and how to read it from an `Observation` or a `Measurement`."""
+    """A column: its name, pandas dtype and meaning with units.
+
+    `read` gets its value from an `Observation` or a `Measurement`.
+    """
 
     name: str
     dtype: str
@@ -61,14 +64,14 @@ RUN = (
     _of("dtype", "category", "the dtype under test"),
     _of("optimizer", "category", "the optimizer"),
     _of("loss", "category", "the loss function"),
-    _of("regime", "category", "the kind of numbers that were fed"),
+    _of("regime", "category", "the kind of numbers in the batches"),
     Column(
         "layers",
         "category",
         "the model's layer kinds in order, a space between",
         lambda run: " ".join(run.layers),
     ),
-    _of("steps", "int64", "training steps asked for"),
+    _of("steps", "int64", "training steps of the case"),
     _of(
         "status", "category", "`finished`, or the symptom of the failure that ended the run", "outcome.status"
     ),
@@ -111,7 +114,7 @@ TENSOR = (
     _of(
         "tensor",
         "category",
-        "the tensor measured; null: a run without measurements (the oracle, a failure), then all below are null",
+        "the tensor measured; null, with all below: a run without measurements (the oracle, a failure)",
     ),
     _of("tensor_stage", "category", "the tensor's stage: `forward`, `backward` or `update`", "stage"),
     _of("step", "Int64", "the step where the tensor was farthest from the oracle, from 0"),
@@ -124,7 +127,7 @@ TENSOR = (
     _of(
         "ratio",
         "float64",
-        "greatest error in units of the noise floor; 1e30: infinitely many (not finite, or wrong where nothing rounds)",
+        "greatest error in units of the rounding noise; 1e30: infinite, or wrong where nothing rounds",
     ),
     _of(
         "other_error",
@@ -137,7 +140,11 @@ COLUMNS = (_RUN_NUMBER, *RUN, *TENSOR)
 
 
 def load(corpus: Corpus) -> pd.DataFrame:
-    """The long table of `corpus`: sorted by campaign, index, case, backend, purpose and start; tensors in the order they were measured."""
+    """The long table of `corpus`.
+
+    It is sorted by campaign, index, case, backend, purpose and start; tensors are in the order of
+    measurement.
+    """
     runs: dict[str, MutableSequence[Any]] = {c.name: _gatherer(c) for c in RUN}
     tensors: dict[str, MutableSequence[Any]] = {c.name: _gatherer(c) for c in TENSOR}
     owners = array("q")
@@ -146,7 +153,7 @@ def load(corpus: Corpus) -> pd.DataFrame:
         for measurement in observation.measurements or (_NOTHING,):
             owners.append(number)
             _append(tensors, TENSOR, measurement)
-    return _joined(_table(RUN, runs), _table(TENSOR, tensors), np.asarray(owners, dtype=np.int64))
+    return _join(_table(RUN, runs), _table(TENSOR, tensors), np.asarray(owners, dtype=np.int64))
 
 
 def describe() -> str:
@@ -156,7 +163,7 @@ def describe() -> str:
 
 
 def _gatherer(column: Column) -> MutableSequence[Any]:
-    """Floats are many and kept unboxed."""
+    """An empty column; floats, which are many, are kept unboxed."""
     return array("d") if column.dtype == "float64" else []
 
 
@@ -176,8 +183,8 @@ def _table(columns: Sequence[Column], lists: dict[str, MutableSequence[Any]]) ->
 
 def _series(dtype: str, values: MutableSequence[Any]) -> "pd.Series[Any]":
     if dtype == "category":
-        known = sorted({v for v in values if v})
-        categories = pd.Index(known, dtype="str" if known else "object")  # as Parquet gives them back
+        texts = sorted({v for v in values if v})
+        categories = pd.Index(texts, dtype="str" if texts else "object")  # as Parquet gives them back
         return pd.Series(pd.Categorical([v or None for v in values], categories=categories))
     if dtype == INSTANT:
         texts = pd.Series(values, dtype="str")
@@ -185,7 +192,7 @@ def _series(dtype: str, values: MutableSequence[Any]) -> "pd.Series[Any]":
     return pd.Series(np.asarray(values) if dtype == "float64" else values, dtype=dtype)
 
 
-def _joined(runs: pd.DataFrame, tensors: pd.DataFrame, owners: npt.NDArray[np.int64]) -> pd.DataFrame:
+def _join(runs: pd.DataFrame, tensors: pd.DataFrame, owners: npt.NDArray[np.int64]) -> pd.DataFrame:
     """Every tensor's row beside its run's, in the table's order."""
     runs.insert(0, "run", np.arange(len(runs), dtype=np.int64))
     runs = runs.sort_values(["campaign", "index", "case", "backend", "purpose", "started"], kind="stable")

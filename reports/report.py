@@ -1,4 +1,4 @@
-"""What every format renders: the long table, the findings, and what follows from both in words."""
+"""What every format renders: the long table, the findings, and what follows from both."""
 
 import json
 from collections.abc import Mapping
@@ -22,9 +22,11 @@ _SYMPTOMS = tuple(Symptom)
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One moment of an output folder. `findings` come new ones first, then the hardest symptom, then the most hits.
+    """An output folder at one moment.
 
-    It has no slots: what follows from its data is computed once and kept.
+    New `findings` come first, then the hardest symptom, then the most cases.
+
+    It has no slots, so that its cached properties are computed once.
     """
 
     title: str
@@ -42,13 +44,13 @@ class Report:
     def new(self) -> frozenset[str]:
         """The fingerprints first seen in the last campaign, and in no other that began in the same second."""
         began = _began(self.frame)
-        seen = pd.to_datetime(
+        first_seen = pd.to_datetime(
             pd.Series([f.first_seen for f in self.findings], dtype="str"),
             utc=True,
             format="ISO8601",
             errors="coerce",
         )
-        since = (seen >= began.iloc[-1]).tolist() if len(began) else [False] * len(seen)
+        since = (first_seen >= began.iloc[-1]).tolist() if len(began) else [False] * len(first_seen)
         alone = [set(f.cases_by_campaign) <= {self.last_campaign} for f in self.findings]
         return frozenset(
             f.fingerprint for f, late, own in zip(self.findings, since, alone, strict=True) if late and own
@@ -56,7 +58,10 @@ class Report:
 
     @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:
-        """What each backend's last run that reported versions reported, by backend; a failed run, which tells less, where none finished."""
+        """Versions by backend, as its last run reported them.
+
+        A run that finished is preferred, as a failed one may report less.
+        """
         ran = tables.runs(self.frame).dropna(subset=["environment"])
         ran = ran[ran["environment"] != "{}"].assign(finished=ran["status"] == "finished")
         last = ran.sort_values(["finished", "started"], kind="stable").drop_duplicates("backend", keep="last")
@@ -67,39 +72,43 @@ class Report:
     @cached_property
     def verdict(self) -> str:
         """The whole report in one sentence."""
-        compared, head = tables.comparisons(self.frame), self._found()
+        compared, head = tables.comparisons(self.frame), self._findings_in_words()
         if compared.empty:
             return f"{head}; nothing was compared yet."
         cases, backends = compared["case"].nunique(), compared["backend"].nunique()
         counts = {v: int((compared["verdict"] == v).sum()) for v in tables.VERDICTS}
-        return (
-            f"{head} in {_count(cases, 'case')} on {_count(backends, 'backend')}: of {_count(len(compared), 'comparison')} "
-            f"{counts['agree']:,} agree, {counts['diverge']:,} diverge, {counts['inconclusive']:,} are inconclusive."
-        )
+        where = f"in {_count(cases, 'case')} on {_count(backends, 'backend')}"
+        verdicts = f"{counts['agree']:,} agree, {counts['diverge']:,} diverge"
+        inconclusive = f"{counts['inconclusive']:,} are inconclusive"
+        return f"{head} {where}: of {_count(len(compared), 'comparison')} {verdicts}, {inconclusive}."
 
-    def _found(self) -> str:
-        """How many findings there are, and how many of them are new here, and known upstream: each may be both."""
+    def _findings_in_words(self) -> str:
+        """The number of findings, of new ones and of those known upstream; a finding may be both."""
         counts = {
             "new": len(self.new),
             "known upstream": sum(bool(finding.upstream) for finding in self.findings),
         }
-        told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-        return _count(len(self.findings), "finding") + (f" ({told})" if told else "")
+        details = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        return _count(len(self.findings), "finding") + (f" ({details})" if details else "")
 
 
 def build(out: Path) -> Report:
-    """The report of the output folder `out`; `UsageError` when it holds no corpus or one that cannot be read."""
+    """The report of the output folder `out`.
+
+    `UsageError` when it holds no corpus or one that cannot be read.
+    """
     root = out / CORPUS
     if not root.is_dir():
-        msg = f"{str(out)!r} holds no corpus; expected a folder {str(root)!r} as `difftest run --out {out}` makes it"
+        expected = f"expected a folder {str(root)!r} as `difftest run --out {out}` makes it"
+        msg = f"{str(out)!r} holds no corpus; {expected}"
         raise UsageError(msg)
     corpus = Corpus(root)
-    found = tuple(corpus.findings())
+    findings = tuple(corpus.findings())
     report = Report(
         title=f"difftest: {out.resolve().name}",
         generated=utc_now(),
         frame=load(corpus),
-        findings=found,
+        findings=findings,
     )
     return _ordered(report)
 

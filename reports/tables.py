@@ -1,7 +1,8 @@
 """The tables of a report: pure functions from the long table (`reports.frame`) to small ones.
 
-Verdicts are counted per comparison: one case on one backend, in a campaign's own runs (repetitions and the runs a finding needed would
-count a case more often). Where campaigns disagree on a comparison the worst verdict counts, so agree + diverge + inconclusive = cases.
+Verdicts are counted per comparison, which is one case on one backend in a campaign's own runs: with
+repetitions and the runs that a finding needed, a case would count more often. Where campaigns disagree on a
+comparison, the worst verdict counts, so that agree + diverge + inconclusive = cases.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,9 @@ from difftest.judge.stage import STAGES
 from difftest.records.finding import Finding
 
 VERDICTS = ("agree", "diverge", "inconclusive")
+GREATEST_ERROR = "Greatest error in units of the rounding noise"
+"""The title of `greatest_ratios`."""
+
 VARIED = ("dtype", "optimizer", "regime")
 _PERCENTILES = {50: "median", 100: "greatest"}
 FINDING = (
@@ -49,7 +53,10 @@ def comparisons(t: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict_counts(t: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Comparisons and their verdicts, grouped by the columns `by`; with a backend among them a comparison is a case, and is called so."""
+    """Comparisons and their verdicts, grouped by the columns `by`.
+
+    With a backend among these, every comparison is a case of its own, and the column is called so.
+    """
     compared = comparisons(t)
     flags = pd.DataFrame({v: (compared["verdict"] == v).astype("int64") for v in VERDICTS})
     table = (
@@ -81,9 +88,10 @@ def diverging(t: pd.DataFrame) -> pd.DataFrame:
 
 
 def greatest_ratios(t: pd.DataFrame) -> pd.DataFrame:
-    """Each run's greatest error in noise floors, over runs: median, 99th percentile and maximum by path, backend and tensor stage.
+    """Each run's greatest error in units of the rounding noise, over runs, by path, backend and tensor stage.
 
-    Exact comparisons have no floor and are left out. Quantiles are observed values, never between two, so infinity is one of them.
+    The columns are median, 99th percentile and maximum. Exact comparisons have no rounding noise and are left
+    out. A quantile is an observed value, never one between two, so it may be infinity.
     """
     rows = t[(t["purpose"] == "campaign") & t["ratio"].notna() & ~t["exact"].fillna(value=True)]
     by = ["path", "backend", "tensor_stage"]
@@ -93,7 +101,7 @@ def greatest_ratios(t: pd.DataFrame) -> pd.DataFrame:
 
 
 def run_times(t: pd.DataFrame) -> pd.DataFrame:
-    """Wall seconds of every run, whatever its purpose: median, 95th percentile and maximum by backend and world size."""
+    """Wall seconds of every run: median, 95th percentile and maximum by backend and world size."""
     return _spread(runs(t), ["backend", "world_size"], "seconds", (50, 95, 100))
 
 
@@ -111,9 +119,9 @@ def failures(t: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def findings(found: Iterable[Finding]) -> pd.DataFrame:
+def findings(shown: Iterable[Finding]) -> pd.DataFrame:
     """A row a finding, in the order given."""
-    rows = [row(finding) | _in_words(finding) for finding in found]
+    rows = [row(finding) | _in_words(finding) for finding in shown]
     return pd.DataFrame(rows, columns=list(FINDING)).astype({"hits": "int64", "ratio": "float64"})
 
 
@@ -134,7 +142,7 @@ def row(finding: Finding) -> dict[str, Any]:
 
 
 def paths(finding: Finding) -> tuple[str, ...]:
-    """Every path a finding was seen on."""
+    """Every path on which a case showed the finding, sorted."""
     return tuple(sorted({finding.divergence.path, *finding.paths}))
 
 
@@ -147,7 +155,7 @@ def sections(t: pd.DataFrame) -> tuple[Section, ...]:
     whole = (
         Section(
             "Agreement by path and backend",
-            "a case run again counts once, with its worst verdict",
+            "a case that ran again counts once, with its worst verdict",
             agreement(t),
         ),
         Section(
@@ -155,12 +163,12 @@ def sections(t: pd.DataFrame) -> tuple[Section, ...]:
         ),
         Section("Failures by symptom", "campaign runs that did not finish", failures(t)),
         Section(
-            "Greatest error in noise floors",
-            "over campaign runs; exact comparisons have no floor and are left out",
+            GREATEST_ERROR,
+            "over campaign runs; exact comparisons have no rounding noise and are left out",
             greatest_ratios(t),
         ),
         *counted,
-        Section("Run times in seconds", "every run, whatever it was run for", run_times(t)),
+        Section("Run times in seconds", "every run, for whatever purpose", run_times(t)),
     )
     return tuple(section for section in whole if len(section.table))
 
@@ -185,7 +193,7 @@ def _in_run_order(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _spread(each: pd.DataFrame, by: list[str], column: str, percents: Sequence[int]) -> pd.DataFrame:
-    """How many runs there are by the columns `by`, and percentiles of `column` over them, each a value that was observed."""
+    """The number of runs by the columns `by`, and percentiles of `column` over them, all observed values."""
     names = [_PERCENTILES.get(percent, f"p{percent}") for percent in percents]
     rows = []
     for key, group in each.groupby(by, observed=True):

@@ -13,16 +13,17 @@ DEFAULT_FORMATS = ("parquet", "summary", "markdown", "html")
 
 
 def write(out: Path, formats: Iterable[str] = DEFAULT_FORMATS) -> list[Path]:
-    """Writes the report of the output folder `out` in each of `formats`; the files, in that order.
+    """Writes the report of the output folder `out` in each of `formats`; returns the files, in that order.
 
-    `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder that cannot be written.
+    `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder
+    that cannot be written.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
     report = build(out)
-    return [_put(out / kind.FILENAME, kind.render(report)) for kind in chosen]
+    return [_write(out / kind.FILENAME, kind.render(report)) for kind in chosen]
 
 
-def _put(file: Path, content: bytes) -> Path:
+def _write(file: Path, content: bytes) -> Path:
     try:
         replace_file(file, content)
     except OSError as error:

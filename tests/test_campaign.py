@@ -23,7 +23,7 @@ from difftest.records.resume import resumed
 def test_right_backends_give_observations_and_no_finding(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine())
     (progress,) = examined(campaign)
-    assert (progress.new, progress.known, progress.result.trouble) == ((), (), "")
+    assert (progress.new, progress.recurring, progress.result.trouble) == ((), (), "")
     seen = {o.backend: o for o in campaign.corpus.observations()}
     assert {name: (o.side, o.verdict, o.outcome.status) for name, o in seen.items()} == {
         "oracle": ("oracle", "oracle", "finished"),
@@ -54,7 +54,7 @@ def test_a_divergence_is_found_once_and_counted_afterwards(tmp_path: Path) -> No
     cases = [tensor_parallel_case(seed=seed) for seed in range(4)]
     told = examined(campaign, *cases)
     assert [len(p.new) for p in told] == [1, 0, 0, 0]
-    assert [len(p.known) for p in told] == [0, 1, 1, 1]
+    assert [len(p.recurring) for p in told] == [0, 1, 1, 1]
     finding = the_finding(campaign)
     assert (finding.hits, finding.case, finding.stable) == (4, cases[0].id, (REPEATS, REPEATS))
     assert campaign.corpus.case(finding.fingerprint) == cases[0]
@@ -65,7 +65,7 @@ def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> N
     examined(a_campaign(tmp_path, Machine(spmd=sharded)))
     machine = Machine(spmd=sharded)
     (progress,) = examined(a_campaign(tmp_path, machine, name="two"))
-    assert (progress.new, [finding.hits for finding in progress.known]) == ((), [2])
+    assert (progress.new, [finding.hits for finding in progress.recurring]) == ((), [2])
     assert {name: count for (_, name), count in machine.requests.items()} == {
         "oracle": 2,
         "spmd": 1,
@@ -81,7 +81,7 @@ def test_versions_of_one_backend_have_findings_of_their_own_that_are_known_the_s
     (first,) = examined(a_campaign(tmp_path, machine, backends))
     (second,) = examined(a_campaign(tmp_path, machine, backends, name="two"))
     assert {finding.divergence.backend for finding in first.new} == set(names)
-    assert ([finding.hits for finding in second.known], second.new) == ([2, 2], ())
+    assert ([finding.hits for finding in second.recurring], second.new) == ([2, 2], ())
     assert {finding.divergence.backend for finding in Corpus(tmp_path).findings()} == set(names)
 
 
@@ -95,7 +95,7 @@ def test_a_finding_that_another_campaign_makes_meanwhile_is_counted_not_overwrit
             return super().answer(case, backend)
 
     (progress,) = examined(a_campaign(tmp_path, Slow(spmd=sharded)))
-    assert (len(progress.new), [finding.hits for finding in progress.known]) == (0, [2])
+    assert (len(progress.new), [finding.hits for finding in progress.recurring]) == (0, [2])
 
 
 def test_a_failure_on_two_paths_is_one_finding_with_both(tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path
     progress = examined(campaign, *cases)
     assert [machine.requests[case.id, "spmd"] for case in cases] == [2, 1, 2, 1]
     assert [[f.divergence.check for f in p.new] for p in progress] == [["determinism"], [], [], []]
-    assert (progress[0].new[0].stable, len(progress[2].known)) == ((REPEATS, REPEATS), 1)
+    assert (progress[0].new[0].stable, len(progress[2].recurring)) == ((REPEATS, REPEATS), 1)
 
 
 def test_no_case_is_run_twice_unless_asked_for(tmp_path: Path) -> None:

@@ -363,7 +363,7 @@ def test_a_backends_versions_are_those_of_a_run_that_finished_where_one_did(tmp_
 def test_markdown_has_the_agreement_in_noise_floors(tmp_path: Path) -> None:
     a_corpus(tmp_path, *several_observations())
     content = write(tmp_path, ["markdown"])[0].read_text()
-    section = content.partition("## Greatest error in noise floors\n\n")[2]
+    section = content.partition("## Greatest error in units of the rounding noise\n\n")[2]
     assert section.startswith("| path | backend | tensor stage | runs | median | p99 | greatest |\n")
     assert "| data_parallel | torch_ddp | update | 1 | 2.00 | 2.00 | 2.00 |" in section
 

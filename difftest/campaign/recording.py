@@ -22,27 +22,27 @@ from difftest.records.resume import Recorded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One recorded case: its result and the findings that it showed, `new` ones apart from `known` ones."""
+    """One recorded case: its result and the findings that it showed, `new` ones apart from `recurring` ones."""
 
     result: CaseResult
     new: tuple[Finding, ...] = ()
-    known: tuple[Finding, ...] = ()
+    recurring: tuple[Finding, ...] = ()
 
 
 def record(campaign: Campaign, result: CaseResult, recorded: Recorded) -> Progress:
     """Writes a case's divergences to their findings, then its runs to the corpus; adds both to `recorded`."""
     new: list[Finding] = []
-    known: list[Finding] = []
+    recurring: list[Finding] = []
     for comparison in result.comparisons.values():
         if comparison.divergences:
             finding = _record_divergence(campaign, result, comparison.divergences[0], recorded)
-            (new if finding.unannounced == (campaign.name, result.index) else known).append(finding)
+            (new if finding.unannounced == (campaign.name, result.index) else recurring).append(finding)
     observations = [observation(campaign, result, run) for run in result.runs.values()]
     if observations:
         campaign.corpus.observe(*observations)
     for one in observations:
         recorded.add(one)
-    return Progress(result=result, new=tuple(new), known=tuple(known))
+    return Progress(result=result, new=tuple(new), recurring=tuple(recurring))
 
 
 def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Observation:

@@ -153,7 +153,7 @@ def _own_fault(comparison: Comparison, entry: LedgerEntry) -> str:
 def _false_report(  # noqa: PLR0913, PLR0917  one run, and the framework's own fault
     case: Case, backend: str, side: str, truth: Trace, outcome: Outcome, own: str
 ) -> str:
-    """What the comparator reports of a run that finished, besides the framework's own fault: all of it is false."""
+    """What the comparator reports of a run that finished, except the framework's own fault: all is false."""
     if isinstance(outcome, Failure):
         return ""
     first = compare(case, backend, side, truth, outcome).divergences[:1]

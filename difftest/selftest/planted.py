@@ -1,4 +1,4 @@
-"""Planted defects: how surely they are detected and blamed, and whether each has one fingerprint of its own."""
+"""Planted defects: how many are detected and blamed, and whether each has one fingerprint of its own."""
 
 import statistics
 from collections.abc import Iterable, Sequence

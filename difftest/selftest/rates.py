@@ -7,7 +7,7 @@ DETECTED_LEAST = 0.95
 BLAMED_LEAST = 0.90
 
 DISTINCT_LEAST = 0.95
-"""The least purity and completeness of fingerprints (`difftest.selftest.planted.fingerprint_rates`), of at least `MANY` defects."""
+"""The least purity and completeness of the fingerprints of at least `MANY` defects."""
 
 MANY = 20
 """Of fewer defects, one that shares its fingerprint would outweigh any bar."""
@@ -19,10 +19,10 @@ def passed(result: Mapping[str, Any]) -> bool:
     Parts that were not run pass.
     """
     planted, null = result.get("planted"), result.get("null")
-    return (planted is None or _found(planted)) and (null is None or null["false_findings"] == 0)
+    return (planted is None or _reached(planted)) and (null is None or null["false_findings"] == 0)
 
 
-def _found(planted: Mapping[str, Any]) -> bool:
+def _reached(planted: Mapping[str, Any]) -> bool:
     """Whether enough planted defects were detected, blamed correctly and told apart."""
     if planted["detection_rate"] < DETECTED_LEAST or planted["blame_rate"] < BLAMED_LEAST:
         return False

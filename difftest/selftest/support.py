@@ -16,7 +16,7 @@ SAMPLE = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """One path on one backend: how many of the path's cases it supports, and why not the others, commonest first."""
+    """One path on one backend: how many cases it supports, and why not the others, commonest first."""
 
     path: str
     backend: str

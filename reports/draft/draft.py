@@ -1,6 +1,9 @@
-"""Issue drafts: a finding in the form of the tracker it belongs to. Nothing is ever posted: a person reads a draft and decides.
+"""Issue drafts: a finding in the form of the tracker it belongs to.
 
-A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`. Text from runs and logs goes through `reports.draft.markup`.
+Nothing is ever posted: a person reads a draft and decides.
+
+A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`. Text from runs and logs goes through
+`reports.draft.markup`.
 """
 
 import re
@@ -31,8 +34,9 @@ MOST_TITLE = 120
 class Draft:
     """The content of a draft, which the templates read.
 
-    `reproducer` is a script that showed the fault, and `output` what it printed; both empty where there is none. `collected` is the
-    output of `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
+    `reproducer` is a script that showed the fault, and `output` what it printed; both empty where there is
+    none. `collected` is the output of `collect_env`, `versions` are further pairs of name and version, and
+    `artifacts` the files to attach.
     """
 
     finding: Finding
@@ -92,7 +96,7 @@ class Draft:
         return tuple((kind, changes) for kind, changes in kinds if changes)
 
     def when(self, kind: str) -> tuple[str, ...]:
-        """What was changed by the ablations whose answer is of this `kind`, with the rest of the answer in brackets."""
+        """What the ablations with this `kind` of answer changed, with the rest of the answer in brackets."""
         rests = (
             (name, text.removeprefix(kind).lstrip(",: "))
             for name, text in self.finding.ablations.items()

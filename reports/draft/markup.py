@@ -1,4 +1,4 @@
-"""Text from runs and logs as a draft may hold it: no markup in it acts, nothing private is in it, nobody is notified by it."""
+"""Text from runs and logs as a draft may hold it: without active markup, mentions or anything private."""
 
 import re
 
@@ -24,7 +24,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def plain(text: object) -> str:
-    """Text in one line, without what is private and with everything escaped that Markdown or a tracker would act on.
+    """Text in one line, without what is private, and with all escaped that Markdown or a tracker acts on.
 
     That is markup, tables, mentions of people and numbers of issues.
     """

@@ -1,6 +1,7 @@
-"""What must not leave the machine with a draft: where its user keeps things, and what user and machine are called.
+"""What must not leave the machine with a draft: the folders of its user, and the names of user and machine.
 
-Logs come from other machines too, so that folders are told by their form beside those of this one.
+Logs come from other machines too, so folders are recognised by their form, too, and not only as those of this
+machine.
 """
 
 import getpass
@@ -14,14 +15,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGES = "difftest|generators|reports|workers"
 GENERIC = frozenset({"root", "localhost"})
-"""Names that tell nobody from another, and that texts have as words."""
+"""Names that identify nobody, and that texts contain as words."""
 
 _START = r"(?:(?<![\w.~-])|(?<=-[BIL]))"
 """Where an absolute path may begin: also after a compiler's options."""
 
 _PART = r"[^/\s\"'`:,;()<>\[\]]+"
 _WITHIN = rf"(?:(?<=File \")[^\"\n]*/|{_START}(?:/{_PART})*/)"
-"""The folders above something; in a traceback they are quoted, and may have any name."""
+"""The folders above something. In a traceback they are quoted, and may have any name."""
 
 _FOLDERS = (
     (re.compile(rf"{_WITHIN}(?:site|dist)-packages/"), ""),
@@ -35,14 +36,17 @@ _PLACES = (
 
 
 def places(text: str) -> str:
-    """`text` without the folders of one machine: packages' files by their own names, `~` for a home, `/tmp/...` for what is temporary."""
+    """`text` without the folders of one machine.
+
+    Files of packages keep their path in the package; a home becomes `~`, a temporary folder `/tmp/...`.
+    """
     for pattern, word in (*_FOLDERS, *_here(str(ROOT), tempfile.gettempdir(), str(Path.home())), *_PLACES):
         text = pattern.sub(word, text)
     return text
 
 
 def shared(text: str) -> str:
-    """`text` as it may be shown to anybody: without `places`, and without the names of this user and this machine."""
+    """`text` that anybody may read: without `places`, and without the names of this user and machine."""
     text = places(text)
     for pattern, word in _names(_user(), socket.gethostname()):
         text = pattern.sub(word, text)
@@ -50,7 +54,7 @@ def shared(text: str) -> str:
 
 
 def _user() -> str:
-    """The user's name; empty where the machine knows none, as in a container."""
+    """The user's name; empty where there is none, as in a container."""
     try:
         return getpass.getuser()
     except (ImportError, KeyError, OSError):
@@ -59,15 +63,23 @@ def _user() -> str:
 
 @cache
 def _here(root: str, temporary: str, home: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """The folders of this machine, which may be anywhere; the checkout first, for it may lie in the others."""
-    known = ((rf"{re.escape(root)}/", ""), (rf"{re.escape(root)}(?![\w.-])", "."))
-    elsewhere = ((rf"{re.escape(temporary)}/{_PART}", "/tmp/..."), (rf"{re.escape(home)}(?![\w.-])", "~"))  # noqa: S108  it is only text
-    return tuple((re.compile(_START + pattern), word) for pattern, word in (*known, *elsewhere))
+    """The folders of this machine, which may be anywhere.
+
+    The checkout comes first, as it may lie in the others.
+    """
+    checkout = ((rf"{re.escape(root)}/", ""), (rf"{re.escape(root)}(?![\w.-])", "."))
+    temporary_file = (rf"{re.escape(temporary)}/{_PART}", "/tmp/...")  # noqa: S108  it is only text
+    elsewhere = (temporary_file, (rf"{re.escape(home)}(?![\w.-])", "~"))
+    return tuple((re.compile(_START + pattern), word) for pattern, word in (*checkout, *elsewhere))
 
 
 @cache
 def _names(user: str, host: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """A user's name where it is one, as in a path or before `@`, for it may be a word too; a machine's name with its domain, anywhere."""
+    """Patterns for the names of user and machine, with what replaces them.
+
+    A user's name may be a word, so it counts only in a path or before `@`. A machine's name counts anywhere,
+    with its domain.
+    """
     patterns = _patterns(user, host)
     return tuple((re.compile(pattern), word) for pattern, word in patterns)
 

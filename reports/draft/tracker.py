@@ -11,16 +11,16 @@ from difftest.records.finding import Finding
 COMPILER = re.compile(r"\bF(?:\d{4} [^\]\n]*)? external/xla/")
 """The line with which XLA's own sources end a process.
 
-torch_xla writes `<time>: F external/...`, glog `F0000 <time> ...`. Warnings (`W external/xla/...`) are in the logs of other crashes
-too.
+torch_xla writes `<time>: F external/...`, glog `F0000 <time> ...`. Warnings (`W external/xla/...`) are in the
+logs of other crashes too.
 """
 
 
 def tracker(finding: Finding) -> str:
     """The tracker of whoever is at fault by the evidence: `pytorch`, `xla` or `openxla`.
 
-    The compiler (`openxla`) is at fault where the process died inside of it, where its HLO is wrong without torch_xla too, or where
-    another framework shows the same fault.
+    The compiler (`openxla`) is at fault where the process died inside of it, where its HLO is wrong without
+    torch_xla too, or where another framework shows the same fault.
     """
     divergence = finding.divergence
     if divergence.side == "torch":
@@ -34,8 +34,8 @@ def tracker(finding: Finding) -> str:
 def refusal(finding: Finding) -> str | None:
     """Why a finding must not be drafted, or None.
 
-    Maintainers should neither look for what comes and goes nor get a report twice. A fault that the ledger knows only by a script
-    has not been reported yet.
+    Maintainers should neither look for what comes and goes nor get a report twice. A fault that the ledger
+    knows only by a script has not been reported yet.
     """
     if finding.upstream.startswith(("https://", "http://")):
         return f"it is reported already: {finding.upstream}"

@@ -1,4 +1,4 @@
-"""`table.csv`: the long table, for spreadsheets and shells. Nothing is an empty field, infinity is `inf`."""
+"""`table.csv`: the long table, for spreadsheets and shells. A null is an empty field, infinity is `inf`."""
 
 from reports.report import Report
 

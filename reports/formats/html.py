@@ -49,7 +49,10 @@ def _matrix(t: pd.DataFrame) -> dict[str, Any]:
 
 
 def _cell(count: Any) -> tuple[str, str, str]:  # noqa: ANN401 - a row of itertuples
-    """The class, the text and the tooltip of one cell; `count` is None where the backend ran no case of the path."""
+    """The class, the text and the tooltip of one cell.
+
+    `count` is None where the backend ran no case of the path.
+    """
     if count is None:
         return "none", cells.NOTHING, "not run"
     kind = "diverge" if count.diverge else "inconclusive" if count.inconclusive else "agree"

@@ -1,7 +1,8 @@
-"""`junit.xml`: the comparisons and the findings as tests, for what shows test results.
+"""`junit.xml`: the comparisons and the findings as tests, for programs that show test results.
 
-A suite is a backend. Its tests are the paths it was compared on, which pass, and its findings: one that is new and that the ledger does not
-know fails; any other is skipped, with the reason, so that what is known turns nothing red.
+A suite is a backend. Its tests are the paths that it was compared on, which pass, and its findings. A finding
+fails if it is new and the ledger has no entry about it; any other is skipped, with the reason, so that known
+faults turn no run red.
 """
 
 import re
@@ -46,7 +47,7 @@ def render(report: Report) -> bytes:
 
 
 def _path(suite: ET.Element, backend: str, path: str, rows: pd.DataFrame) -> None:
-    """The comparisons of a backend on a path: what diverged is a finding of its own."""
+    """The comparisons of a backend on a path, which pass: a divergence is a finding, with its own test."""
     took = float(rows["seconds"].clip(lower=0.0).sum())
     case = ET.SubElement(suite, "testcase", classname=_text(backend), name=_text(path), time=f"{took:.3f}")
     counts = (f"{int((rows['verdict'] == verdict).sum())} {verdict}" for verdict in tables.VERDICTS)
@@ -58,8 +59,8 @@ def _finding(suite: ET.Element, finding: Finding, *, new: bool) -> None:
     case = ET.SubElement(suite, "testcase", classname=where, name=_text(finding.fingerprint), time="0")
     what = cells.cut(f"{finding.blame}; {finding.divergence.detail}", GREATEST_TEXT, "see finding.json")
     if new and not finding.upstream:
-        told = ET.SubElement(case, "failure", type=_text(finding.divergence.symptom), message=_text(what))
-        told.text = _text(
+        failure = ET.SubElement(case, "failure", type=_text(finding.divergence.symptom), message=_text(what))
+        failure.text = _text(
             cells.cut(finding.divergence.log or finding.divergence.detail, GREATEST_TEXT, "see finding.json")
         )
     else:

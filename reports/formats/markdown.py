@@ -1,6 +1,7 @@
 """`summary.md`: the findings and the agreement, small enough for a job summary or an issue.
 
-Each block of lines has a share of `GREATEST_BYTES`; what does not fit is counted in a last line, never dropped silently.
+Each block of lines has a share of `GREATEST_BYTES`. Lines that do not fit are counted in a last line, never
+dropped silently.
 """
 
 import re
@@ -34,7 +35,7 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def render(report: Report) -> bytes:
-    """The verdict, the findings, the agreement, also in noise floors, and the findings' details, within `GREATEST_BYTES`."""
+    """Verdict, findings, agreement, greatest errors and findings' details, in at most `GREATEST_BYTES`."""
     shown = tables.findings(report.findings)[[*_FINDING]]
     shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
@@ -44,7 +45,11 @@ def render(report: Report) -> bytes:
         _fitting("head", head),
         *_block("Findings", "findings", _lines(shown)),
         *_block("Agreement by path and backend", "agreement", _lines(tables.agreement(report.frame))),
-        *_block("Greatest error in noise floors", "ratios", _lines(tables.greatest_ratios(report.frame))),
+        *_block(
+            tables.GREATEST_ERROR,
+            "ratios",
+            _lines(tables.greatest_ratios(report.frame)),
+        ),
         *_block("Details", "details", [_detail(finding) for finding in report.findings]),
     )
     return "\n\n".join(blocks).encode() + b"\n"

@@ -1,6 +1,7 @@
 """`table.parquet`: the long table, for `pandas.read_parquet` and anything else that reads Parquet.
 
-The file's schema is that of the documented columns whatever they hold, so that files of several campaigns can be read as one data set.
+The schema is that of the documented columns, whatever they hold, so that files of several campaigns can be
+read as one data set.
 """
 
 import io

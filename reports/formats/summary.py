@@ -19,7 +19,8 @@ SCHEMA = 1
 def render(report: Report) -> bytes:
     """Campaigns, cases and runs, comparisons by verdict, backend and path, findings and versions.
 
-    `seeds` are those that its campaigns are named by; `runs` counts every run, the rest only comparisons of campaigns.
+    `seeds` are those in the names of its campaigns. `runs` counts every run, the other numbers only
+    comparisons of campaigns.
     """
     t = report.frame
     compared = tables.comparisons(t)

@@ -19,7 +19,10 @@ UNKNOWN = "not run"
 
 
 def shown_on_page(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:
-    """What `report.html` shows of one finding; `arbiter` is the comparison with the other side's error, or empty."""
+    """What `report.html` shows of one finding.
+
+    `arbiter` is the comparison with the other side's error, or empty.
+    """
     divergence = finding.divergence
     return {
         "finding": finding,

@@ -1,4 +1,4 @@
-"""`selftest.html`: how good the service is, on one page: the plot behind the threshold, planted defects, false findings."""
+"""`selftest.html`: the plot behind the threshold, the planted defects and the false findings."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,37 +13,35 @@ LEFT, RIGHT, TOP, BOTTOM = 52, 624, 12, 250
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def render(told: Mapping[str, Any]) -> bytes:
-    """The page of what `difftest selftest --json` prints."""
-    environment = ", ".join(f"{key} {value}" for key, value in told.get("environment", {}).items())
-    parts = {"planted": told.get("planted"), "null": told.get("null"), "seed": told["seed"]}
+def render(result: Mapping[str, Any]) -> bytes:
+    """The page of the JSON object that `difftest selftest --json` prints."""
+    environment = ", ".join(f"{key} {value}" for key, value in result.get("environment", {}).items())
+    parts = {"planted": result.get("planted"), "null": result.get("null"), "seed": result["seed"]}
     page = template(FILENAME).render(
-        told=parts, environment=environment, verdict=_verdict(parts), plot=_plot(told)
+        result=parts, environment=environment, verdict=_verdict(parts), plot=_plot(result)
     )
     return page.encode()
 
 
-def _verdict(told: Mapping[str, Any]) -> str:
-    said = []
-    if planted := told["planted"]:
-        said.append(
-            f"{planted['detected']} of {planted['defects']} planted defects found, {planted['blame_rate']:.1%} of them blamed right."
-        )
-        apart = planted["fingerprints"]
-        if apart["purity"] is not None:
-            said.append(
-                f"Fingerprints: {apart['purity']:.1%} are one defect's, {apart['completeness']:.1%} of the defects have one."
-            )
-    if null := told["null"]:
-        said.append(
-            f"{null['false_findings'] or 'No'} false findings in {null['cases']:,} cases ({null['runs']:,} runs)."
-        )
-    return " ".join(said)
+def _verdict(result: Mapping[str, Any]) -> str:
+    """The result in a few sentences."""
+    sentences = []
+    if planted := result["planted"]:
+        detected = f"{planted['detected']} of {planted['defects']} planted defects found"
+        sentences.append(f"{detected}, {planted['blame_rate']:.1%} of them blamed correctly.")
+        rates = planted["fingerprints"]
+        if rates["purity"] is not None:
+            purity = f"{rates['purity']:.1%} of the fingerprints stand for one defect"
+            sentences.append(f"{purity}; {rates['completeness']:.1%} of the defects have one fingerprint.")
+    if null := result["null"]:
+        false = null["false_findings"] or "No"
+        sentences.append(f"{false} false findings in {null['cases']:,} cases ({null['runs']:,} runs).")
+    return " ".join(sentences)
 
 
-def _plot(told: Mapping[str, Any]) -> dict[str, Any] | None:
+def _plot(result: Mapping[str, Any]) -> dict[str, Any] | None:
     """The curves in the plot's own coordinates; None without a sweep."""
-    sweep, null = _numbered(told.get("sweep", {})), told.get("null")
+    sweep, null = _numbered(result.get("sweep", {})), result.get("null")
     if not sweep or not null:
         return None
     beyond, sizes = _numbered(null["beyond"]), list(sweep)
@@ -64,19 +62,21 @@ def _plot(told: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _numbered(curve: Mapping[Any, float]) -> dict[float, float]:
-    """A curve by size; JSON has made words of the sizes."""
+    """A curve by size; in JSON the sizes are strings."""
     return {float(size): share for size, share in curve.items()}
 
 
 def _points(curve: Mapping[float, float]) -> str:
+    """A curve as the points of an SVG polyline."""
     return " ".join(f"{_across(size, list(curve))},{_up(share)}" for size, share in curve.items())
 
 
 def _across(size: float, sizes: Sequence[float]) -> float:
-    """Where a size stands, on a logarithmic scale."""
+    """The x coordinate of a size, on a logarithmic scale."""
     least, most = math.log(min(sizes)), math.log(max(sizes))
     return round(LEFT + (RIGHT - LEFT) * (math.log(size) - least) / (most - least), 1)
 
 
 def _up(share: float) -> float:
+    """The y coordinate of a share from 0 to 1."""
     return round(BOTTOM - (BOTTOM - TOP) * share, 1)

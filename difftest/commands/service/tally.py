@@ -42,7 +42,9 @@ class Tally:
         self.runs += len(progress.result.runs)
         self.new |= {finding.fingerprint: finding for finding in progress.new}
         self.recurring |= {
-            finding.fingerprint: finding for finding in progress.known if finding.fingerprint not in self.new
+            finding.fingerprint: finding
+            for finding in progress.recurring
+            if finding.fingerprint not in self.new
         }
         if progress.result.trouble:
             self.trouble.append(progress.result.trouble)
