@@ -183,8 +183,8 @@ def _table(columns: Sequence[Column], lists: dict[str, MutableSequence[Any]]) ->
 
 def _series(dtype: str, values: MutableSequence[Any]) -> "pd.Series[Any]":
     if dtype == "category":
-        texts = sorted({v for v in values if v})
-        categories = pd.Index(texts, dtype="str" if texts else "object")  # as Parquet gives them back
+        names = sorted({v for v in values if v})
+        categories = pd.Index(names, dtype="str" if names else "object")  # as Parquet gives them back
         return pd.Series(pd.Categorical([v or None for v in values], categories=categories))
     if dtype == INSTANT:
         texts = pd.Series(values, dtype="str")
