@@ -1,4 +1,4 @@
-"""What a command was given: click's parameters are the fields of its request, and no value is lost or made up."""
+"""Requests: click's parameters are the fields of a command's request, and no value is lost or made up."""
 
 from dataclasses import MISSING, fields
 from pathlib import Path
