@@ -55,7 +55,9 @@ RUN = (
     _of("backend", "category", "the backend that ran it; `oracle` is the expected side"),
     _of("side", "category", "the side the backend is on: `torch`, `xla` or `oracle`"),
     _of(
-        "purpose", "category", "why it was run: `campaign`; what a finding needed besides is not in the table"
+        "purpose",
+        "category",
+        "why it was run: always `campaign`; a finding's further runs are not in the table",
     ),
     _of("path", "category", "the case's parallelism path"),
     _of("mesh", "category", "the mesh in words, `dp=2 x tp=2`"),

@@ -1,4 +1,4 @@
-"""A memo of runs: equal runs are made once, whoever asks for them and however often."""
+"""A memo of runs: equal runs are made once, however often they are requested."""
 
 import threading
 from collections.abc import Mapping

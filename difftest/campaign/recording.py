@@ -22,7 +22,7 @@ from difftest.records.resume import Recorded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One recorded case: its result and the findings that it showed, `new` ones apart from `recurring` ones."""
+    """One recorded case: its result, and the findings that it showed, new and recurring."""
 
     result: CaseResult
     new: tuple[Finding, ...] = ()

@@ -17,7 +17,7 @@ logs of other crashes too.
 
 
 def tracker(finding: Finding) -> str:
-    """The tracker of whoever is at fault by the evidence: `pytorch`, `xla` or `openxla`.
+    """The tracker of the project that is at fault by the evidence: `pytorch`, `xla` or `openxla`.
 
     The compiler (`openxla`) is at fault where the process died inside of it, where its HLO is wrong without
     torch_xla too, or where another framework shows the same fault.
