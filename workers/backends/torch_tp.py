@@ -1,10 +1,9 @@
 """`parallelize_module` over the axis `tp`, and `fully_shard` over the other axes.
 
-The plan of `parallelize_module` follows from the parameters' placements.
-
-The order is torchtitan's: tensor parallelism first, then data parallelism over what each rank holds.
-Replication beside tensor parallelism is hybrid sharding over one rank, because `DistributedDataParallel`
-replaces DTensors by their local tensors without the optimizer's knowledge.
+The plan of `parallelize_module` follows from the parameters' placements. The order is torchtitan's: tensor
+parallelism first, then data parallelism over what each rank holds. Replication beside tensor parallelism is
+hybrid sharding over one rank, because `DistributedDataParallel` replaces DTensors by their local tensors
+without the optimizer's knowledge.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,9 @@
 """DTensor's `distribute_tensor` on XLA for its annotation alone.
 
-The module keeps its plain parameters, which are sharded in place.
-
-`xla_dtensor` puts the result of the same call in the parameter's place, `xla_tp` lets `parallelize_module` do
-it: what fails there works here. Over a dim that two axes shard, torch_xla 2.9.0 annotates the last of them
-alone: the numbers are the same, and the check of annotations reports it.
+The module keeps its plain parameters, which are sharded in place. `xla_dtensor` puts the result of the same
+call in the parameter's place, `xla_tp` lets `parallelize_module` do it: what fails there works here. Over a
+dim that two axes shard, torch_xla 2.9.0 annotates the last of them alone: the numbers are the same, and the
+check of annotations reports it.
 """
 
 from collections.abc import Iterator

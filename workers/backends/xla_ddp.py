@@ -1,8 +1,6 @@
 """`DistributedDataParallel` on XLA: torch's wrapper over the process group `xla`.
 
-It has the options of the case.
-
-Every device holds one replica.
+Every device holds one replica. The wrapper has the options of the case.
 """
 
 from collections.abc import Iterator
@@ -28,7 +26,7 @@ unsupported = replicas.unsupported
 processes = replicas.processes
 
 STORELESS = {"TORCH_DIST_INIT_BARRIER": "0", "XLA_USE_DUMMY_STORE": "1"}
-"""torch_xla's own switches against the store of its process group.
+"""torch_xla's own switches that leave out the store of its process group.
 
 The store serves only a barrier as the group is made, and listens on every network interface.
 """

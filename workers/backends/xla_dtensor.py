@@ -1,10 +1,8 @@
 """DTensor on XLA as its documentation has it: `distribute_tensor` over an "xla" mesh.
 
-Every parameter and every batch goes through it.
-
-The parameters are *replaced* by its results, as `parallelize_module` and `distribute_module` do on every
-other device. With torch_xla 2.9.0 such a module cannot run (pytorch/xla#8534, #9472). The service must find
-that, so nothing here works around it.
+Every parameter and every batch goes through it. The parameters are *replaced* by its results, as
+`parallelize_module` and `distribute_module` do on every other device. With torch_xla 2.9.0 such a module
+cannot run (pytorch/xla#8534, #9472). The service must find that, so nothing here works around it.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,7 @@
 """`SpmdFullyShardedDataParallel`: torch_xla's FSDP under SPMD.
 
-It shards each parameter's largest dim over a mesh axis named "fsdp".
-
-The wrapper knows the layout's last axis by that name; an axis before it is the wrapper's `extra_data_axis`,
-over which the batch is cut too.
+It shards each parameter's largest dim over a mesh axis named "fsdp". The wrapper knows the layout's last axis
+by that name; an axis before it is the wrapper's `extra_data_axis`, over which the batch is cut too.
 
 The other FSDP of torch_xla, `XlaFullyShardedDataParallel` over replicas, has no backend: its graph depends on
 the rank, so that on the CPU, where replicas must share one compiled program, it waits for itself forever, and

@@ -1,10 +1,9 @@
 """Planted faults: real faults put into a real worker, each with the blame it must get.
 
-The service measures itself by them.
-
-Each file here holds planted faults: functions `(session, case, rank) -> session` that spoil a joined session,
-decorated with `@planted(...)`. A planted fault is called by the name of its function. The environment
-variable `DIFFTEST_FAULT` names it to a child process; no case and no file from elsewhere can name one.
+The service measures itself by them. Each file here holds planted faults: functions `(session, case, rank) ->
+session` that spoil a joined session, decorated with `@planted(...)`. A planted fault is called by the name of
+its function. The environment variable `DIFFTEST_FAULT` names it to a child process; no case and no file from
+elsewhere can name one.
 """
 
 from collections.abc import Callable, Mapping

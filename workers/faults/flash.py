@@ -1,9 +1,8 @@
 """Planted faults of flash attention's segment ids under sharding.
 
-torch_xla's wrapper had them before torch_xla 2.7 (pytorch/xla#8334).
-
-The wrapper cuts its operands by one list of specs for the forward kernel and one for the backward kernels. A
-planted fault spoils the specs; the kernels stay as they are.
+torch_xla's wrapper had them before torch_xla 2.7 (pytorch/xla#8334). The wrapper cuts its operands by one
+list of specs for the forward kernel and one for the backward kernels. A planted fault spoils the specs; the
+kernels stay as they are.
 """
 
 import math
