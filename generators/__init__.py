@@ -1,7 +1,8 @@
-"""What is tried: Hypothesis strategies for cases, valid by construction, and the order in which they are visited.
+"""What difftest runs: Hypothesis strategies for cases, valid by construction, and the order of the cases.
 
-`cases` puts a case together and addresses it by (seed, index): `case_at`. It takes the mesh and the layout from a plug-in in
-`paths` (one file a parallelism path), the layers from `models`, the optimizer and the batch from `training`; `layouts` cuts
-meshes and places parameters for the paths, `chances` says how often, and `explore` picks, of a few candidates, the one that covers most
-that is new. Nothing here knows a backend.
+`cases` assembles a case and addresses it by (seed, index): `case_at`. Mesh and layout come from a plug-in in
+`paths`, one file per parallelism path. The layers come from `models`, the optimizer and the batch from
+`training`, and the options from `options`. `layouts` makes meshes and places parameters for the paths,
+`chances` has the probabilities, and `explore` picks the candidate that covers most new pairs of features.
+Nothing here knows a backend.
 """

@@ -1,8 +1,9 @@
 """Cases: the strategy, and the case at an index of a seed.
 
-The one idea: Hypothesis turns bytes into a case through a public door (`fuzz_one_input`), so bytes hashed from (seed, index) make cases
-addressable. Case i of a seed is the same in every process and thread that has the same plug-ins and the same version of Hypothesis, asked
-for alone or in a row; a campaign is cut up among machines, or resumed, by index.
+The one idea: Hypothesis has a public function that turns bytes into a case (`fuzz_one_input`), so bytes
+hashed from (seed, index) make cases addressable. Case i of a seed is the same in every process and thread
+with the same plug-ins and the same version of Hypothesis, whether it is generated alone or in a sequence. A
+campaign can therefore be split among machines, and resumed, by index.
 """
 
 import functools
@@ -34,12 +35,15 @@ BLOCKS_REMEMBERED = 64
 Decode: TypeAlias = Callable[[bytes], Case | None]
 
 _DRAWING = threading.RLock()
-"""Held while a case is chosen: walks and decoders are shared by all threads, and two at once would add a case twice or take the other's."""
+"""Held while a case is chosen.
+
+All threads share walks and decoders: two at once would add a case twice, or take each other's case.
+"""
 
 
 @st.composite
 def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
-    """Cases on one of `paths` (of all when None) with at most `max_world_size` ranks."""
+    """Cases on one of `paths` (None: of all) with at most `max_world_size` ranks."""
     name = draw(st.sampled_from(_chosen(paths)))
     path = load(name)
     mesh = draw(path.meshes(max_world_size=max_world_size))
@@ -63,7 +67,10 @@ def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
-    """Case `index` of `seed`; any `len(paths)` in a row cover every path. `UsageError` for a number or a path out of range."""
+    """Case `index` of `seed`, both from 0; `len(paths)` successive cases cover every path.
+
+    Raises `UsageError` for a seed or an index out of range, and for an unknown path.
+    """
     if not 0 <= seed <= MOST_SEED or index < 0:
         msg = f"seed is {seed} and index is {index}; allowed: seed 0 to {MOST_SEED}, index from 0"
         raise UsageError(msg)
@@ -76,7 +83,7 @@ def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_wo
 
 
 def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> list[Case]:
-    """The cases on `path` of which `case_at` chooses one, in no order of merit."""
+    """The candidates on `path` from which `case_at` chooses one, in no particular order."""
     wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
     with _DRAWING:
         decode = _decoder(path, max_world_size)
@@ -95,19 +102,19 @@ def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=BLOCKS_REMEMBERED)
-def _walk(seed: int, block: int, paths: tuple[str, ...], max_world_size: int) -> Walk:  # noqa: ARG001  the arguments are the cache's key
-    """The walk of one block as far as it was asked for; it continues where it stands, and always the same way."""
+def _walk(seed: int, block: int, paths: tuple[str, ...], max_world_size: int) -> Walk:  # noqa: ARG001  keys
+    """The walk of one block, as far as it got; continuing it always gives the same cases."""
     return Walk()
 
 
 def _drawn(decode: Decode, seed: int, index: int, member: int) -> Case:
-    """The case of the first bytes that make one: few run out before the case is complete."""
+    """The case of the first bytes that suffice for one; few bytes run out before the case is complete."""
     tried = (decode(_bytes(seed, index, member, attempt)) for attempt in itertools.count())
     return next(case for case in tried if case is not None)
 
 
 def _bytes(*place: int) -> bytes:
-    return random.Random(_digest("bytes", *place)).randbytes(BYTES_PER_CASE)  # noqa: S311  reproducible, and not secret
+    return random.Random(_digest("bytes", *place)).randbytes(BYTES_PER_CASE)  # noqa: S311  not secret
 
 
 def _digest(purpose: str, *place: int) -> bytes:
@@ -116,7 +123,7 @@ def _digest(purpose: str, *place: int) -> bytes:
 
 @functools.cache
 def _decoder(path: str, max_world_size: int) -> Decode:
-    """What turns bytes into a case on `path`, wrapped once: the wrapping costs more than a case."""
+    """The function that turns bytes into a case on `path`, made once: making it costs more than a case."""
     drawn: list[Case] = []
 
     @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,7 +1,8 @@
-"""Which candidate to run: generating is a thousand times cheaper than running, so draw a few and run the most telling.
+"""Which candidate to run: generating costs a thousandth of running, so draw several and run the best.
 
-The one idea: most bugs need two things at once, so a case is worth the pairs of features it is the first to show. The walk starts
-afresh every `BLOCK` cases: what is chosen at an index then depends on its block alone, whoever asks and whatever was asked before.
+The one idea: most bugs need two features at once, so the value of a case is the number of pairs of features
+that no earlier case had. The walk starts anew every `BLOCK` cases, so the choice at an index depends on its
+block alone, and not on what was generated before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +20,16 @@ SMALL_WORLD = 4
 
 @dataclass(slots=True)
 class Walk:
-    """The cases chosen so far in one block, and the pairs of features they cover."""
+    """The cases chosen so far in one block, and the pairs of features that they cover."""
 
     chosen: list[Case] = field(default_factory=list)
     covered: set[tuple[str, str]] = field(default_factory=set)
 
     def choose(self, pool: Sequence[Case]) -> None:
-        """Adds the case of `pool` that covers most new pairs, the first of equals.
+        """Adds the case of `pool` that covers most new pairs of features; of equals the first.
 
-        Only those like the first in dtype, purpose and size compete: what is rare because it costs more or says less stays rare.
+        Only cases with the dtype, purpose and size of the first compete, so that cases which are rare because
+        they cost more, or show less, stay rare.
         """
         rivals = [case for case in pool if _alike(case, pool[0])]
         best = max(rivals, key=lambda case: len(pairs(case) - self.covered))
@@ -36,12 +38,12 @@ class Walk:
 
 
 def pairs(case: Case) -> frozenset[tuple[str, str]]:
-    """Every two features that `case` shows together."""
+    """Every pair of features of `case`."""
     return frozenset(combinations(sorted(features(case)), 2))
 
 
 def features(case: Case) -> frozenset[str]:
-    """What is notable about `case`, in words."""
+    """The notable features of `case`, as texts."""
     return frozenset(
         (*_layout_features(case), *_model_features(case), *_training_features(case), *_option_features(case))
     )
@@ -54,7 +56,7 @@ def _alike(case: Case, other: Case) -> bool:
 def _cost(case: Case) -> tuple[object, ...]:
     early = case.start.acts.index("spmd") > min(
         map(case.start.acts.index, ("device", "seed"))
-    )  # such a run may tell of nothing else
+    )  # such a run may show nothing but its start
     return case.dtype, case.data.learnable, case.data.regime == "exact", case.world_size > SMALL_WORLD, early
 
 
@@ -104,7 +106,11 @@ def _training_features(case: Case) -> Iterator[str]:
 
 
 def _option_features(case: Case) -> Iterator[str]:
-    """At most one: options are to stay rarer than all that goes together with them. Kernels are drawn often enough by themselves."""
+    """The option that is not at its default, or that several are not; at most one feature.
+
+    More would make options more frequent than what they are combined with. Kernels are drawn often enough
+    without it.
+    """
     changed = [name for name, _ in case.option_resets() if not name.startswith("sdpa")]
     if changed:
         yield changed[0] if len(changed) == 1 else "several options"

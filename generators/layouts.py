@@ -1,6 +1,7 @@
 """Meshes, and placements of a model's parameters over one axis, for the paths to put together.
 
-The one idea: a layout over several axes is one mapping per axis, zipped. `tensor_placements` gives the only mapping with choices in it.
+The one idea: a layout over several axes is one mapping per axis, zipped. Only `tensor_placements` gives a
+mapping with choices in it.
 """
 
 import functools
@@ -26,7 +27,11 @@ USUAL_RANKS = (2, 4)
 
 @functools.cache
 def meshes(*, axes: tuple[str, ...], max_world_size: int = 8) -> SearchStrategy[Mesh]:
-    """Meshes with these axes and 2 to `max_world_size` ranks: mostly 2 or 4, axes of one rank seldom. At most 1 is a machine's one card."""
+    """Meshes with these axes and 2 to `max_world_size` ranks: mostly 2 or 4, seldom an axis of one rank.
+
+    A `max_world_size` of 1 is for a machine with one card, and gives one rank. Raises `UsageError` for a
+    `max_world_size` out of range.
+    """
     if not 1 <= max_world_size <= MOST_RANKS:
         msg = f"max_world_size is {max_world_size}; allowed: 1 to {MOST_RANKS}"
         raise UsageError(msg)
@@ -40,14 +45,14 @@ def meshes(*, axes: tuple[str, ...], max_world_size: int = 8) -> SearchStrategy[
 
 
 def _mesh_weight(shape: Sequence[int]) -> int:
-    """Small worlds are the cheap ones to run; a mesh whose every axis does something says most."""
+    """Few ranks are cheap to run, and a mesh whose axes all have several ranks shows most."""
     ranks = math.prod(shape)
     usual = 6 if ranks in USUAL_RANKS else 2 if ranks <= MOST_AXIS_SIZE else 1
     return usual * (1 if 1 in shape else len(shape) ** 2)
 
 
 def same(model: Model, placement: Placement) -> ByParameter:
-    """Every parameter of `model` placed alike."""
+    """The same placement for every parameter of `model`."""
     return dict.fromkeys(model.parameters(), placement)
 
 
@@ -58,7 +63,7 @@ def zipped(*, mesh: Mesh, batch: Sequence[Placement], parameters: Sequence[ByPar
 
 
 def tensor_placements(*, model: Model, size: int) -> SearchStrategy[ByParameter]:
-    """Placements over a tensor parallel axis of `size`: usually Megatron's pattern, sometimes each layer's own draw."""
+    """Placements over a tensor-parallel axis of `size` ranks: usually Megatron's pattern, sometimes free."""
     return mixed(
         (3, megatron_placements(model=model, size=size)), (1, free_placements(model=model, size=size))
     )
@@ -68,7 +73,8 @@ def tensor_placements(*, model: Model, size: int) -> SearchStrategy[ByParameter]
 def megatron_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
     """Pairs of Linear layers cut by columns then by rows where `size` divides what lies between; norms whole.
 
-    What `parallelize_module` can express: between two modules every rank has a slice of the same width, or the whole.
+    `parallelize_module` can express this: between two modules every rank has a slice of the same width, or
+    the whole.
     """
     cuts: dict[str, Cut] = {}
     outputs = {path: layer.gives(0) for path, layer in walk(model.layers) if _is_cut_freely(layer)}
@@ -83,7 +89,7 @@ def megatron_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParame
 
 @st.composite
 def free_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
-    """Each Linear layer cut by itself, unevenly too."""
+    """Each Linear layer cut independently, unevenly too."""
     linears = [path for path, layer in walk(model.layers) if _is_cut_freely(layer)]
     cuts = {path: draw(st.sampled_from(_CUTS)) for path in linears}
     return draw(_others(model=model, size=size, cuts=cuts))
@@ -94,7 +100,7 @@ _CUTS: tuple[Cut, ...] = ("columns", "rows", "whole")
 
 @st.composite
 def _others(draw: st.DrawFn, *, model: Model, size: int, cuts: Mapping[str, Cut]) -> ByParameter:
-    """The placements that `cuts` give the Linear layers, with a draw for the layers of other kinds."""
+    """The placements that `cuts` give the Linear layers; those of other layers are drawn."""
     placed: dict[str, Placement] = dict(same(model, Replicate()))
     for path, layer in walk(model.layers):
         own = draw(load(layer.kind).placements(layer=layer, size=size, cut=cuts.get(path, "whole")))
@@ -112,7 +118,7 @@ def _follow_tie(model: Model, placed: dict[str, Placement]) -> None:
 
 
 def _pairs(layers: tuple[Layer, ...], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Paths of Linear layers that follow each other with nothing but activations between, no layer twice."""
+    """Paths of successive Linear layers with only activations between them; no layer is in two pairs."""
     first: str | None = None
     for index, layer in enumerate(layers):
         path = f"{prefix}{index}"
@@ -127,5 +133,5 @@ def _pairs(layers: tuple[Layer, ...], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def _is_cut_freely(layer: Layer) -> bool:
-    """Whether it is cut as a linear layer whose weight is its own."""
+    """Whether `layer` is cut like a Linear layer with a weight of its own."""
     return layer.TENSOR_PARALLEL == "linear" and not layer.borrows()

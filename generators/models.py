@@ -28,14 +28,21 @@ from generators.sizes import sequences, widths
 MOST_PARAMETERS = 20_000
 MOST_EXACT_WIDTH = 8
 EXACT_HIDDEN = ((4,), (5,), (6,), (7,), (8,), (), (4, 4))
-"""Widths between exact layers: so wide that relu seldom stops every gradient, so narrow that the sums stay within float32."""
+"""Widths between exact layers.
+
+They are wide enough that relu seldom stops every gradient, and narrow enough that sums are exact in float32.
+"""
 
 Purpose: TypeAlias = Literal["ordinary", "exact", "learnable"]
-"""What a case is for: comparing within rounding, bit for bit (nothing may round), or over a run that learns a task."""
+"""The kind of comparison a case is for.
+
+`ordinary`: within rounding. `exact`: bit for bit, because nothing rounds. `learnable`: over a run that learns
+a task.
+"""
 
 
 def models(*, purpose: Purpose = "ordinary", unit: int = 1) -> SearchStrategy[Model]:
-    """Models fit for `purpose`."""
+    """Models for `purpose`."""
     match purpose:
         case "exact":
             return exact_models()
@@ -70,7 +77,7 @@ def sequence_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
 
 @st.composite
 def token_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
-    """Models of token ids: an embedding, blocks, usually a norm, and a head that may be tied to the embedding."""
+    """Models of token ids: an embedding, blocks, often a norm, and a head that may be tied."""
     width = draw(widths(unit=unit))
     embedding = draw(embeddings(width=width, unit=unit))
     blocks = draw(_stacks(width=width, unit=unit, sequence=True))
@@ -85,9 +92,10 @@ def token_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
 
 @st.composite
 def exact_models(draw: st.DrawFn) -> Model:
-    """Linear layers and relu so small that no sum of one step outgrows float32 (`difftest.cases.exactness` proves it of every case).
+    """Linear layers and relu, so small that every sum of one step is exact in float32.
 
-    The outputs are a power of two, so that the mean divides exactly.
+    `difftest.cases.exactness` proves it for each case. The number of outputs is a power of two, so that the
+    mean divides exactly.
     """
     hidden, relu = draw(st.sampled_from(EXACT_HIDDEN)), draw(st.booleans())
     most = min(hidden, default=MOST_EXACT_WIDTH) if len(hidden) > 1 else MOST_EXACT_WIDTH
@@ -101,7 +109,10 @@ def exact_models(draw: st.DrawFn) -> Model:
 
 @st.composite
 def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
-    """Small models that learn `difftest.cases.numbers`'s teachers within a few dozen steps: nothing between input and head but one block."""  # noqa: E501
+    """Small models with at most one block, which learn their teacher's task in a few dozen steps.
+
+    `difftest.cases.numbers` has the teachers.
+    """
     allowed = [width for width in (8, 12, 16, 24) if width % unit == 0] or [2 * unit]
     width, outputs = draw(st.sampled_from(allowed)), draw(weighted((2, 4), (1, 3), (1, 8)))
     block: Layers = (draw(mlps(width=width, unit=unit)),) if draw(st.booleans()) else ()
@@ -118,9 +129,10 @@ def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
 
 @st.composite
 def moving(draw: st.DrawFn, *, models: SearchStrategy[Model], axes: int) -> Model:
-    """One of `models`, now and then with its activations moved to other placements over `axes` mesh axes and back, somewhere.
+    """One of `models`; in a fifth, activations move to other placements over `axes` mesh axes and back.
 
-    Before all layers too: what a framework does with a batch it may not do with what its operators give.
+    The move may come before all layers too: a framework may treat a batch unlike the results of its
+    operators.
     """
     model = draw(models)
     if not draw(sometimes(one_in=5)):
@@ -133,7 +145,7 @@ def moving(draw: st.DrawFn, *, models: SearchStrategy[Model], axes: int) -> Mode
 
 @st.composite
 def _stacks(draw: st.DrawFn, *, width: int, unit: int, sequence: bool) -> Layers:
-    """Up to three blocks that keep the width."""
+    """Up to three blocks whose outputs are as wide as their inputs."""
     kinds = [
         (block.weight, block.strategy(width, unit))
         for block in middle_blocks()
@@ -145,7 +157,7 @@ def _stacks(draw: st.DrawFn, *, width: int, unit: int, sequence: bool) -> Layers
 
 @st.composite
 def _heads(draw: st.DrawFn, *, width: int, unit: int) -> Layers:
-    """A last Linear layer, seldom to a single number, or nothing."""
+    """A last Linear layer, seldom with a single output, or nothing."""
     outputs = draw(mixed((7, widths(unit=unit)), (1, st.just(1))))
     head = draw(linears(inputs=width, outputs=outputs))
     return draw(weighted((3, (head,)), (1, ())))

@@ -1,7 +1,7 @@
-"""Choices only some backends have: how replicas are kept alike (`Replication`), how a run starts (`Start`), which kernel attends.
+"""Choices that only some backends have: `Replication`, `Start` and the kernel for attention.
 
-The one idea: nearly always everything is at its default, so that what a finding does not depend on is not in its case; else mostly one
-option alone is not.
+The one idea: nearly always every option is at its default, so that a case has no options that its finding
+does not depend on. Otherwise mostly a single option is not.
 """
 
 from typing import get_args
@@ -16,7 +16,7 @@ from difftest.cases.options import ACTS, Act, Replication, SdpaKernel, Start
 from generators.chances import mixed, sometimes, weighted
 
 SMALL_BUCKETS_MEGABYTES = (2.0**-16, 2.0**-12)
-"""16 bytes and 256: every parameter a bucket of its own, or a few together."""
+"""16 and 256 bytes: every parameter has a bucket of its own, or shares one with a few others."""
 
 SINGLE: tuple[tuple[int, Replication], ...] = (
     (5, Replication(gradient_as_bucket_view=True)),
@@ -29,7 +29,10 @@ SINGLE: tuple[tuple[int, Replication], ...] = (
 
 
 def replications(*, layout: Layout, accumulation: int) -> SearchStrategy[Replication]:
-    """The options of replicas: the defaults where `layout` shards a parameter, else something else in a third of the cases."""
+    """The options of replicas: the defaults where `layout` shards a parameter.
+
+    In 3 of 10 other cases one option is not at its default, and in 1 of 10 all options are drawn.
+    """
     if any(placement != Replicate() for placements in layout.parameters.values() for placement in placements):
         return st.just(Replication())
     return mixed(
@@ -40,14 +43,14 @@ def replications(*, layout: Layout, accumulation: int) -> SearchStrategy[Replica
 
 
 def single_replications(*, accumulation: int) -> SearchStrategy[Replication]:
-    """One option not at its default (a static graph needs a second where parts are accumulated)."""
+    """One option that is not at its default; with accumulation a static graph needs a second one."""
     synced = ((2, Replication(no_sync=False)),) if accumulation > 1 else ()
     return weighted(*SINGLE, *synced).map(lambda options: _valid(options, accumulation))
 
 
 @st.composite
 def any_replications(draw: st.DrawFn, *, accumulation: int) -> Replication:
-    """Any options that `DistributedDataParallel` takes together."""
+    """Any combination of options that `DistributedDataParallel` accepts."""
     static = draw(st.booleans())
     options = Replication(
         gradient_as_bucket_view=draw(st.booleans()),
@@ -62,7 +65,7 @@ def any_replications(draw: st.DrawFn, *, accumulation: int) -> Replication:
 
 
 def _valid(options: Replication, accumulation: int) -> Replication:
-    """`DistributedDataParallel` takes no static graph whose first backward is under `no_sync`."""
+    """The options; without `no_sync` in a static graph, because `DistributedDataParallel` refuses that."""
     return (
         msgspec.structs.replace(options, no_sync=False)
         if options.static_graph and accumulation > 1
@@ -75,15 +78,19 @@ EARLY: tuple[tuple[Act, ...], ...] = (
     ("seed", "spmd", "mesh", "device"),
     ("mesh", "device", "seed", "spmd"),
 )
-"""Before SPMD is enabled, the device is touched, a seed is set, or both."""
+"""Orders that touch the device, set a seed, or both, before SPMD is enabled."""
 
 LATE: tuple[tuple[Act, ...], ...] = (("mesh", "spmd", "device", "seed"), ("spmd", "seed", "device", "mesh"))
-"""Other orders that leave the devices alone until SPMD is enabled."""
+"""Other orders that do not touch the devices before SPMD is enabled."""
 
 
 @st.composite
 def starts(draw: st.DrawFn, *, accumulation: int) -> Start:
-    """How a program starts: as the manual has it in two thirds of the cases, and with something on the devices too early in one of 20."""
+    """How a program starts.
+
+    In 16 of 20 cases the order is the manual's, and in 1 of 20 something is on the devices too early. In a
+    quarter of the cases the other options of the start are drawn too.
+    """
     acts = draw(mixed((16, st.just(ACTS)), (3, st.sampled_from(LATE)), (1, st.sampled_from(EARLY))))
     if not draw(sometimes(one_in=4)):
         return Start(acts=acts)
@@ -97,7 +104,10 @@ def starts(draw: st.DrawFn, *, accumulation: int) -> Start:
 
 
 def kernels(*, model: Model) -> SearchStrategy[SdpaKernel | msgspec.UnsetType]:
-    """The kernel for `scaled_dot_product_attention`: the backend's choice in half of the cases with flash attention, and in all others."""
+    """The kernel for `scaled_dot_product_attention`.
+
+    The backend chooses in half of the cases with flash attention, and in all cases without it.
+    """
     if not model.flash_attentions:
         return st.just(msgspec.UNSET)
     return mixed((4, st.just(msgspec.UNSET)), (4, st.sampled_from(get_args(SdpaKernel))))

@@ -1,7 +1,8 @@
-"""How a case is trained and what it is fed: dtype, regime, optimizer, batch; only numbers a comparison can say something about.
+"""How a case is trained and what it is fed: dtype, regime, optimizer, batch.
 
-The one idea: the regime decides first. Learning rates are powers of two small enough that parameters do not explode under it, and
-half types and long runs are kept from regimes in which they overflow, underflow or forget.
+The one idea: the regime, the kind of numbers, decides first, and only numbers that a comparison can judge are
+drawn. Learning rates are powers of two so small that parameters do not explode in the regime. Half types and
+long runs are not combined with regimes in which they overflow, underflow or lose their information.
 """
 
 import functools
@@ -29,11 +30,11 @@ Optimizer: TypeAlias = Literal["sgd", "momentum", "adam", "adamw"]
 MOST_ROWS = 32
 MOST_EXACT_ROWS = 16
 LEAST_EXACT_ROWS = 4
-"""Fewer small integers may happen to be fitted exactly, and there is no gradient."""
+"""With fewer rows the model may fit the small integers exactly, and then there is no gradient."""
 
 MOST_LAYERS_UNNORMED = 6
 LEAST_TARGETS_IGNORED = 16
-"""With fewer targets all of them may be ignored, and a run without a gradient compares nothing."""
+"""With fewer targets all of them may be ignored, and then there is no gradient to compare."""
 
 LEARNING_STEPS = (24, 20, 28, 30)
 LARGE_RATES: dict[Loss, float] = {"mse": 2.0**-24, "cross_entropy": 2.0**-12}
@@ -45,18 +46,25 @@ SGD_RATES: dict[Optimizer, tuple[float, ...]] = {
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
-    """What a case on `mesh` is for; exact means need a power of two of ranks on every axis, and few enough rows for all of them."""
+    """The purposes of cases on `mesh`.
+
+    Exact means need a power of two of ranks on every axis, and few enough rows for all ranks.
+    """
     exact: tuple[tuple[int, Purpose], ...] = ((3, "exact"),) if fits_exact(mesh) else ()
     return weighted((26, "ordinary"), *exact, (2, "learnable"))
 
 
 def fits_exact(mesh: Mesh) -> bool:
-    """Whether a batch for all ranks can stay within `MOST_EXACT_ROWS`, in two parts too, and every mean divides exactly."""
+    """Whether `mesh` allows exact cases.
+
+    A batch for all ranks, in two accumulation parts too, must have at most `MOST_EXACT_ROWS` rows, and every
+    mean must divide exactly.
+    """
     return 2 * mesh.world_size <= MOST_EXACT_ROWS and all(map(_is_power_of_two, mesh.shape))
 
 
 def dtypes(*, purpose: Purpose = "ordinary") -> SearchStrategy[DType]:
-    """Element types; float32 alone outside ordinary cases."""
+    """Element types; only float32 outside ordinary cases."""
     return (
         weighted((13, "float32"), (5, "bfloat16"), (2, "float16"))
         if purpose == "ordinary"
@@ -65,11 +73,12 @@ def dtypes(*, purpose: Purpose = "ordinary") -> SearchStrategy[DType]:
 
 
 def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[Regime]:
-    """Kinds of numbers: those which `model` keeps finite in `dtype` and does not flush to zero.
+    """Kinds of numbers that `model` keeps finite and does not flush to zero in `dtype`.
 
-    Equal tokens round alike, which the noise floor does not know: under sharp scores, where an error of a score is one of a weight, such
-    errors added up to 16 floors. Over hundreds of positions that are nearly equal, the gradients of queries and keys are nothing but what
-    rounding leaves of zero.
+    Models of tokens get no sharp scores: equal tokens round alike, which the measured rounding noise does not
+    show. Under sharp scores, where an error of a score is one of a weight, such errors added up to 16 times
+    the noise. Flash attention gets no tiny numbers: over hundreds of positions that are nearly equal, the
+    gradients of queries and keys are nothing but what rounding leaves of zero.
     """
     if purpose == "exact":
         return st.just("exact")
@@ -89,7 +98,10 @@ def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[R
 
 
 def keeps_large_finite(model: Model) -> bool:
-    """Whether large inputs stay far from overflow: a norm rescales them, or few layers multiply them and no softmax is fed."""
+    """Whether large inputs stay far from overflow.
+
+    They do if a norm rescales them, or if few layers multiply them and no softmax gets them.
+    """
     layers = [layer for _, layer in walk(model.layers)]
     growing = sum(layer.MAGNITUDE == "grows" for layer in layers)
     return any(layer.MAGNITUDE == "rescales" for layer in layers) or (
@@ -99,7 +111,7 @@ def keeps_large_finite(model: Model) -> bool:
 
 @st.composite
 def trainings(draw: st.DrawFn, *, model: Model, purpose: Purpose, dtype: DType, regime: Regime) -> Training:
-    """Few steps of one optimizer; long runs only for tasks to be learned."""
+    """Few steps of one optimizer; long runs only for learnable tasks."""
     if purpose == "exact":
         rate, parts = draw(st.sampled_from((2.0**-3, 2.0**-5))), draw(weighted((2, 1), (1, 2)))
         return Training(optimizer="sgd", learning_rate=rate, accumulation=parts)
@@ -119,13 +131,13 @@ def trainings(draw: st.DrawFn, *, model: Model, purpose: Purpose, dtype: DType, 
 
 
 def has_blocks(*, model: Model) -> bool:
-    """Whether there is something to be computed again in the backward pass."""
+    """Whether checkpointing has blocks to compute again in the backward pass."""
     return any(layer.held is not None for layer in model.layers)
 
 
 @st.composite
 def wired(draw: st.DrawFn, *, case: Case) -> Case:
-    """`case`, in a half type where it is an exact collective in which nothing rounds in that either."""
+    """`case`; an exact collective often in a half type, if nothing rounds in that type either."""
     if case.data.regime != "exact" or not any(layer.BETWEEN_RANKS for layer in case.model.layers):
         return case
     narrow = msgspec.structs.replace(
@@ -135,7 +147,10 @@ def wired(draw: st.DrawFn, *, case: Case) -> Case:
 
 
 def step_counts(*, dtype: DType, regime: Regime, scores_a_row: int = 0) -> SearchStrategy[int]:
-    """Few updates: after more, half types and large numbers tell of their own drift, and flash attention takes its time."""
+    """Few updates.
+
+    After more, half types and large numbers show only their own drift, and flash attention takes long.
+    """
     if scores_a_row > MOST_SCORES // 4:
         return st.just(1)
     short = dtype != "float32" or regime == "large" or scores_a_row > 0
@@ -144,7 +159,7 @@ def step_counts(*, dtype: DType, regime: Regime, scores_a_row: int = 0) -> Searc
 
 @st.composite
 def learnable_trainings(draw: st.DrawFn, *, model: Model, loss: Loss) -> Training:
-    """A long run at a rate at which float64 solves the task."""
+    """A long run at a learning rate with which float64 solves the task."""
     optimizer = draw(optimizers())
     rate = learning_rate(optimizer=optimizer, model=model, loss=loss)
     return Training(
@@ -153,9 +168,10 @@ def learnable_trainings(draw: st.DrawFn, *, model: Model, loss: Loss) -> Trainin
 
 
 def learning_rate(*, optimizer: Optimizer, model: Model, loss: Loss) -> float:
-    """The rate at which a `learnable_models` model solves its task in float64: of 498 tried, the worst ended at 0.35 of its first loss.
+    """The learning rate with which a model of `learnable_models` solves its task in float64.
 
-    The squared error is a mean over the outputs, so more of them bear a greater rate.
+    Of 498 that were tried, the worst ended at 0.35 of its first loss. The squared error is a mean over the
+    outputs, so the rate can be greater with more outputs.
     """
     if optimizer in ("adam", "adamw"):
         return 2.0**-5
@@ -165,7 +181,7 @@ def learning_rate(*, optimizer: Optimizer, model: Model, loss: Loss) -> float:
 
 
 def losses(*, model: Model) -> SearchStrategy[Loss]:
-    """The losses `model`'s outputs allow; classes need at least two."""
+    """The losses that `model`'s outputs allow; classes need at least two outputs."""
     if model.outputs == 1:
         return st.just("mse")
     return (
@@ -176,7 +192,7 @@ def losses(*, model: Model) -> SearchStrategy[Loss]:
 
 
 def optimizers(*, dtype: DType = "float32") -> SearchStrategy[Optimizer]:
-    """All of them; in float16 Adam's epsilon of 1e-8 is 0, and it divides by it."""
+    """All optimizers; not Adam in float16, where its epsilon of 1e-8 is 0 and it would divide by zero."""
     plain: tuple[tuple[int, Optimizer], ...] = ((4, "sgd"), (2, "momentum"))
     return weighted(*plain) if dtype == "float16" else weighted(*plain, (2, "adam"), (2, "adamw"))
 
@@ -189,7 +205,10 @@ def learning_rates(*, optimizer: Optimizer, regime: Regime, loss: Loss) -> Searc
 
 
 def batches(*, model: Model, layout: Layout, training: Training, exact: bool = False) -> SearchStrategy[int]:
-    """Rows of a batch in which every data rank has a row in every accumulation part, few where attention's scores are many."""
+    """Numbers of rows of a batch: every data rank has a row in every accumulation part.
+
+    There are few rows if attention has many scores.
+    """
     accumulation = training.accumulation
     parts = tuple(size for name, size in layout.mesh.axes if name in layout.batch_axes)
     most = (
@@ -204,12 +223,12 @@ def batches(*, model: Model, layout: Layout, training: Training, exact: bool = F
 
 
 def scores(*, model: Model) -> int:
-    """How many scores the flash attention of `model` has for one row."""
+    """The number of scores of `model`'s flash attention for one row."""
     return sum(layer.heads * layer.length * layer.keys for layer in model.flash_attentions.values())
 
 
 def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:
-    """The share of `targets` classes to skip."""
+    """The share of targets, of which there are `targets`, that the loss ignores."""
     return (
         st.sampled_from((0.0, 0.25, 0.5))
         if loss == "cross_entropy" and targets >= LEAST_TARGETS_IGNORED
@@ -220,9 +239,11 @@ def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:
 def batch_rows(
     *, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = False, uneven: bool = True
 ) -> SearchStrategy[int]:
-    """Rows of one accumulation part, cut over data axes of sizes `parts`: mostly even, never leaving a rank empty.
+    """Numbers of rows of one accumulation part, cut over data axes of sizes `parts`.
 
-    `uneven` is whether ranks may have other numbers of rows than others: a collective wants as many from each.
+    Mostly the cuts are even, and no rank is ever without a row.
+
+    `uneven`: ranks may have different numbers of rows. A collective needs the same number from each.
     """
     least = math.prod(parts)
     allowed = [rows for rows in range(least, max(most, least) + 1) if every_rank_has_rows(rows, tuple(parts))]
@@ -237,7 +258,7 @@ def batch_rows(
 
 @functools.cache
 def every_rank_has_rows(rows: int, parts: tuple[int, ...]) -> bool:
-    """Whether cutting `rows` as `torch.chunk` does, over each of the axes in turn, leaves every rank at least one."""
+    """Whether every rank has a row after `torch.chunk` cuts `rows` over each of the axes in turn."""
     pieces = [rows]
     for size in parts:
         cuts = (chunk(piece, size, index) for piece, index in itertools.product(pieces, range(size)))

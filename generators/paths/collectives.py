@@ -1,6 +1,6 @@
-"""Collectives: one of them on the rows of every rank, over one axis of a mesh that cuts the batch, and a small Linear after it.
+"""Collectives: one of them on every rank's rows, over one axis that shards the batch, then a small Linear.
 
-Mostly exact: a collective moves numbers or adds a few, so what comes out is known to the bit.
+Most cases are exact: a collective moves numbers or adds a few of them, so the expected bits are known.
 """
 
 from typing import TYPE_CHECKING
@@ -26,14 +26,14 @@ SHARDED = "dp_shard"
 
 
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
-    """One axis, or two of which the collective takes one: groups."""
+    """One axis, or two; over one of two the collective works in groups of ranks."""
     return mixed(
         *((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES)
     )
 
 
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
-    """Never to be learned: a teacher answers for one row, and a collective mixes them."""
+    """Never learnable: a teacher answers for one row, and a collective mixes rows."""
     return weighted((2, "exact"), (1, "ordinary")) if fits_exact(mesh) else st.just("ordinary")
 
 
@@ -52,7 +52,10 @@ def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
 
 @st.composite
 def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
-    """The batch cut over every axis; parameters whole, or seldom cut over `dp_shard`, which fully sharding wrappers need."""
+    """The batch sharded over every axis; parameters whole, or in a third sharded over `dp_shard`.
+
+    Fully sharding wrappers need sharded parameters.
+    """
     cut = SHARDED in mesh.names and draw(sometimes(one_in=3))
     by_axis = [
         places.same(model, Shard(0) if cut and name == SHARDED else Replicate()) for name in mesh.names

@@ -24,5 +24,5 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: A
 
 
 def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
-    """The batch cut, every parameter whole."""
+    """The batch sharded, every parameter whole."""
     return st.just(places.zipped(mesh=mesh, batch=(Shard(0),), parameters=(places.same(model, Replicate()),)))

@@ -1,4 +1,4 @@
-"""Data and tensor parallel together: slices of layers over `tp`, rows of the batch over one or two data axes."""
+"""Data and tensor parallel together: layers sharded over `tp`, the batch over one or two data axes."""
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -39,7 +39,10 @@ def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
 
 
 def _over(axis: str, model: Model, sliced: ByParameter, *, nested: bool) -> ByParameter:
-    """A data axis's placements. `nested` also cuts dim 0 where `tp` does: few backends express a dim cut twice."""
+    """The placements over one data axis.
+
+    `nested` also shards dim 0 where `tp` does; few backends can express a dim that is sharded twice.
+    """
     if axis != "dp_shard":
         return places.same(model, Replicate())
     return {

@@ -1,4 +1,4 @@
-"""Flash attention: the batch cut over data axes, the heads over `tp`, or both, in models whose blocks ask for each side's flash kernel.
+"""Flash attention: the batch sharded over data axes, the heads over `tp`, or both.
 
 The attention itself is drawn by `generators.layers.flash_attention`.
 """

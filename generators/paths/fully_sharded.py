@@ -1,4 +1,4 @@
-"""Fully sharded data parallel: the batch and every parameter are cut along dim 0, whether or not the ranks divide it."""
+"""Fully sharded data parallel: the batch and every parameter are sharded along dim 0, unevenly too."""
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -24,5 +24,5 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: A
 
 
 def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
-    """Everything cut along dim 0."""
+    """Everything sharded along dim 0."""
     return st.just(places.zipped(mesh=mesh, batch=(Shard(0),), parameters=(places.same(model, Shard(0)),)))

@@ -24,6 +24,6 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:  # noqa: A
 
 
 def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
-    """The batch cut over both axes, every parameter over the second."""
+    """The batch sharded over both axes, every parameter over the second."""
     parameters = (places.same(model, Replicate()), places.same(model, Shard(0)))
     return st.just(places.zipped(mesh=mesh, batch=(Shard(0), Shard(0)), parameters=parameters))

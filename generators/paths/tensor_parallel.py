@@ -1,4 +1,4 @@
-"""Tensor parallel: every rank sees the whole batch and holds slices of the layers, usually in Megatron's pattern."""
+"""Tensor parallel: every rank has the whole batch and slices of the layers, usually in Megatron's pattern."""
 
 from hypothesis.strategies import SearchStrategy
 
@@ -23,6 +23,6 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
 
 
 def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
-    """The batch whole, the parameters cut or not, layer by layer."""
+    """The batch whole; each layer's parameters sharded or not."""
     placements = places.tensor_placements(model=model, size=mesh.world_size)
     return placements.map(lambda placed: places.zipped(mesh=mesh, batch=(Replicate(),), parameters=(placed,)))
