@@ -14,9 +14,10 @@ from difftest.errors import InfrastructureError
 from workers.isolate import environment_variables
 
 WITHOUT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_enable_open_telemetry": "0"}
-"""Turns off, unless the user sets them, that Ray hides the GPUs from workers that request none, and that it
+"""Environment variables that difftest sets for Ray unless the user has set them.
 
-The OpenTelemetry exporters outlive `ray.shutdown` (Ray 2.60), fail every ten seconds and log each failure,
+The first keeps Ray from hiding the GPUs from workers that request none. The second turns off its OpenTelemetry
+exporters, which outlive `ray.shutdown` (Ray 2.60), fail every ten seconds and log each failure,
 even while the process ends, when the logger is already destroyed. Two whole test runs ended in a segmentation
 fault that way, one of them with `OpenTelemetryMetricExporter::Export` in its core.
 """
@@ -44,7 +45,7 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
         with contextlib.nullcontext() if address else _local_only():
             own = {} if address else {"num_cpus": workers, "include_dashboard": False}
             ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray raises a bare Exception when a node is late to start
         msg = f"cannot join the Ray cluster at {address or 'this machine'}: {error}"
         raise InfrastructureError(msg) from error
     try:
