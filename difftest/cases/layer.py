@@ -74,6 +74,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     LEAST_SEQUENCE: ClassVar[int] = 0
     """The shortest sequence that a reduction tries; 0 where any length will do, and none."""
 
+    SCRIPT_CLASS: ClassVar[str] = ""
+    """The class in a reproducer script that `spelled` makes an object of, as Python.
+
+    Empty if torch has the class, or if the templates in `reports` write it because it depends on the case.
+    """
+
     PLAIN_WEIGHT: ClassVar[str] = "weight"
     """The parameter whose placements the weight of the `plainer` layer takes."""
 

@@ -120,6 +120,12 @@ class Script:
         walked = walk(self.case.model.layers)
         return tuple((spelling.index(path), "[0]") for path, layer in walked if layer.borrows())
 
+    @property
+    def layer_classes(self) -> tuple[str, ...]:
+        """The classes that the layers' kinds declare for scripts, one for each kind."""
+        kinds = {layer.kind: layer for _, layer in walk(self.case.model.layers)}
+        return tuple(layer.SCRIPT_CLASS for _, layer in sorted(kinds.items()) if layer.SCRIPT_CLASS)
+
     def has(self, kind: str) -> bool:
         """Whether any layer is of that class of `difftest.cases.layers`."""
         return any(type(layer).__name__ == kind for _, layer in walk(self.case.model.layers))

@@ -8,6 +8,11 @@ import msgspec
 from difftest.cases.layer import Layer, Parameters
 from difftest.cases.layers.linear import Linear
 
+SCRIPT_CLASS = """\
+class SequenceConv(nn.Conv1d):
+    def forward(self, x):
+        return super().forward(x.transpose(1, 2)).transpose(1, 2)"""
+
 
 class Conv(Layer, frozen=True, kw_only=True, tag="conv"):
     """A convolution along the sequence that keeps its length.
@@ -20,6 +25,7 @@ class Conv(Layer, frozen=True, kw_only=True, tag="conv"):
     KERNELS: ClassVar[tuple[str, ...]] = ("weight",)
     DTENSOR_RULE: ClassVar[bool] = False
     OWN_SIZES: ClassVar[Mapping[str, tuple[int, ...]]] = {"kernel": (1, 3)}
+    SCRIPT_CLASS: ClassVar[str] = SCRIPT_CLASS
 
     inputs: int
     outputs: int

@@ -1,5 +1,7 @@
 """Dropout with a mask from the host."""
 
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,12 +9,23 @@ from difftest.cases.layer import Layer
 
 MOST_DROPPED = 0.9
 
+SCRIPT_CLASS = """\
+class Dropout(nn.Module):
+    def __init__(self, mask):
+        super().__init__()
+        self.mask = mask
+
+    def forward(self, x):
+        return x * getattr(EXTRAS, self.mask)"""
+
 
 class Dropout(Layer, frozen=True, kw_only=True, tag="dropout"):
     """Zeroes a `share` of the values and scales the others by `1 / (1 - share)`.
 
     The mask is drawn on the host and fed.
     """
+
+    SCRIPT_CLASS: ClassVar[str] = SCRIPT_CLASS
 
     width: int
     share: float = 0.5
