@@ -17,7 +17,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation
-from difftest.records.resume import Recorded
+from difftest.records.resume import CampaignRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Progress:
     recurring: tuple[Finding, ...] = ()
 
 
-def record(campaign: Campaign, result: CaseResult, recorded: Recorded) -> Progress:
+def record(campaign: Campaign, result: CaseResult, recorded: CampaignRecord) -> Progress:
     """Writes a case's divergences to their findings, then its runs to the corpus; adds both to `recorded`."""
     new: list[Finding] = []
     recurring: list[Finding] = []
@@ -91,7 +91,7 @@ def _ending(outcome: Outcome) -> Ending:
 
 
 def _record_divergence(
-    campaign: Campaign, result: CaseResult, divergence: Divergence, recorded: Recorded
+    campaign: Campaign, result: CaseResult, divergence: Divergence, recorded: CampaignRecord
 ) -> Finding:
     """The finding of a divergence: a new one, or the one that is there with this case counted."""
     indices = recorded.sightings.setdefault(divergence.fingerprint, set())

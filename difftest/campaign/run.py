@@ -13,11 +13,11 @@ from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult, run_case
 from difftest.campaign.recording import Progress, record
 from difftest.cases.case import Case
-from difftest.records.resume import Recorded
+from difftest.records.resume import CampaignRecord
 
 
 def run(
-    campaign: Campaign, cases: Iterable[tuple[int, Case]], recorded: Recorded | None = None
+    campaign: Campaign, cases: Iterable[tuple[int, Case]], recorded: CampaignRecord | None = None
 ) -> Iterator[Progress]:
     """Runs `cases`, pairs of index and case, a few at a time, drawn as they are needed.
 
@@ -25,7 +25,7 @@ def run(
 
     Cases that are `recorded` already are skipped.
     """
-    before = recorded or Recorded()
+    before = recorded or CampaignRecord()
     with ThreadPoolExecutor(campaign.workers) as pool:
         waiting: deque[Future[CaseResult]] = deque()
         for index, case in cases:

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\w.-]{1,200}")
 
 
 @dataclass(slots=True, kw_only=True)
-class Recorded:
+class CampaignRecord:
     """What a campaign has recorded: cases as (index, id), the number of runs, case indices by fingerprint."""
 
     cases: set[tuple[int, str]] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Recorded:
 
 
 @contextmanager
-def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[Recorded]:
+def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[CampaignRecord]:
     """Locks a campaign for this process, and yields what it has recorded.
 
     `UsageError` while another process runs it.
@@ -85,9 +85,9 @@ def mark_announced(corpus: Corpus, fingerprints: Iterable[str]) -> None:
         corpus.amend(fingerprint, unannounced=None)
 
 
-def _recorded(corpus: Corpus, campaign: str) -> Recorded:
+def _recorded(corpus: Corpus, campaign: str) -> CampaignRecord:
     """Reads a campaign's runs, and deletes the lines of cases that are not complete."""
-    recorded, kept, dropped = Recorded(), [], False
+    recorded, kept, dropped = CampaignRecord(), [], False
     file = corpus.lines(campaign)
     for _, lines in groupby(read_observations(file), key=lambda run: (run.index, run.case)):
         runs = list(lines)

@@ -20,7 +20,7 @@ from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
-from difftest.records.resume import Recorded
+from difftest.records.resume import CampaignRecord
 
 
 def define(request: CampaignRequest) -> Definition:
@@ -55,7 +55,7 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
         )
 
 
-def run_cases(campaign: Campaign, request: CampaignRequest, recorded: Recorded) -> Tally:
+def run_cases(campaign: Campaign, request: CampaignRequest, recorded: CampaignRecord) -> Tally:
     """Runs the requested cases that are not `recorded`, and shows the progress on standard error."""
     present = set(campaign.corpus.fingerprints())
     recurring = {name: campaign.corpus.finding(name) for name in recorded.sightings if name in present}

@@ -17,7 +17,7 @@ from difftest.commands.service.tally import Tally
 from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status, Triaged, triage
 from difftest.records.finding import Finding
-from difftest.records.resume import Recorded
+from difftest.records.resume import CampaignRecord
 
 RECHECK_SHARE = 0.5
 """The largest share of the budget for earlier findings; those that it does not reach are the first of the
@@ -65,7 +65,9 @@ class Night:
         return f"ran {len(self.rechecked)} earlier findings again: {statuses}{left}"
 
 
-def run_night(campaign: Campaign, ledger: Ledger, request: CampaignRequest, recorded: Recorded) -> Night:
+def run_night(
+    campaign: Campaign, ledger: Ledger, request: CampaignRequest, recorded: CampaignRecord
+) -> Night:
     """One night on the campaign's machine and corpus, within the request's budget."""
     budget = request.budget or 0.0
     began, night = time.monotonic(), Night()
