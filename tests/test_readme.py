@@ -51,12 +51,15 @@ def test_the_two_commands_install_what_the_project_declares() -> None:
     assert "constraints.txt" in FRONT.read_text()
 
 
-def test_ci_calls_the_test_command_of_the_readme() -> None:
+def test_ci_runs_what_the_test_command_of_the_readme_runs() -> None:
+    """CI runs in two parts the tests that `pytest` alone runs, which are all but the nightly ones."""
     ci = (ROOT / ".ci" / "run").read_text()
     install, test = '-c constraints.txt -e ".[xla,cluster,test]"', "pytest"
     assert any(install in block and block.strip().endswith(f"&& {test}") for block in blocks(FRONT, "sh"))
     assert install in ci
-    assert f"\n{test}\n" in ci
+    parts = re.findall(r'^pytest .*?-m "(.*?)"', ci, re.MULTILINE)
+    assert parts == ["not slow and not browser", "(slow or browser) and not nightly"]
+    assert "-m 'not nightly'" in (ROOT / "pyproject.toml").read_text()
 
 
 @pytest.mark.slow
