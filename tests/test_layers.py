@@ -1,4 +1,4 @@
-"""Layer kinds: a file in each of three packages, and no table over kinds anywhere else; what single kinds own and refuse."""
+"""Layer kinds: a file in each of three packages, no table over kinds elsewhere, and what single kinds refuse."""
 
 import ast
 from collections.abc import Iterator
@@ -169,7 +169,10 @@ ABOUT_ONE_KIND = {
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
 }
-"""Files that tell one kind from all others, because what they do is about that kind alone. Elsewhere a declaration answers."""
+"""Files that tell one kind from all others, because what they do is about that kind alone.
+
+Elsewhere a declaration answers.
+"""
 
 
 def kinds() -> tuple[str, ...]:
@@ -178,7 +181,10 @@ def kinds() -> tuple[str, ...]:
 
 
 def lacks(kind: str) -> Iterator[str]:
-    """What a kind lacks: files, and declarations in those that it has. Read without importing: workers import torch."""
+    """What a kind lacks: files, and declarations in those that it has.
+
+    Files are read without importing them, because the workers' import torch.
+    """
     for package, declarations in DECLARATIONS.items():
         file = ROOT.joinpath(*package.split("."), f"{kind}.py")
         if not file.is_file():
@@ -189,7 +195,10 @@ def lacks(kind: str) -> Iterator[str]:
 
 
 def declared(file: Path) -> Iterator[str]:
-    """The names of a file's top-level functions and variables, and `class` where a class has the file's name for a tag."""
+    """The names of a file's top-level functions and variables, and `class` for a class of its kind.
+
+    Such a class has the file's name for a tag.
+    """
     for node in ast.parse(file.read_text()).body:
         match node:
             case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -225,7 +234,7 @@ def test_every_kind_is_decoded_by_its_tag() -> None:
 
 
 def distinguished(tree: ast.Module) -> set[str]:
-    """The kinds that code tells from others: names of their classes other than to make one and in annotations.
+    """The kinds that code tells from others: their classes other than to make one and in annotations.
 
     So an `isinstance`, a pattern, a comparison of types and a table by class count; a constructor does not.
     """

@@ -1,8 +1,8 @@
 """A model as layers that carry the placements of their own parameters.
 
 Parameters are named by their layer's index, so a layer that is removed would rename those of all later
-layers. In a model taken apart, each layer has its own placements with it; when it is put together again, names
-and widths follow from the layers that are left.
+layers. In a model taken apart, each layer has its own placements with it; when it is put together again,
+names and widths follow from the layers that are left.
 """
 
 from collections.abc import Callable, Iterable, Mapping

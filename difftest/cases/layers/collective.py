@@ -109,7 +109,7 @@ class Collective(Layer, frozen=True, kw_only=True, tag="collective"):
         parts: tuple[tuple[bool, Removable], ...] = (
             (self.reduction != "sum", (f"reduces by {self.reduction}", {"reduction": "sum"})),
             (self.factor != 1.0, (f"multiplies by {self.factor:g}", {"factor": 1.0})),
-            (self.form != "single", ("is asked for a list", {"form": "single"})),
+            (self.form != "single", ("is called with a list of tensors", {"form": "single"})),
         )
         return tuple(part for present, part in parts if present)
 

@@ -24,7 +24,7 @@ class Redistribute(Layer, frozen=True, kw_only=True, tag="redistribute"):
     Where tensors have placements, the activations are moved to `dims` and back.
 
     `dims` has the tensor dim that each mesh axis shards meanwhile, or None for a replica. `by` names the
-    function of DTensor: `redistribute`, `full_tensor` (then distributed anew), or `to_local` and
+    function of DTensor: `redistribute`, `full_tensor` (then distributed again), or `to_local` and
     `from_local`. Backends with plain activations have nothing to move.
     """
 

@@ -1,4 +1,4 @@
-"""The convolution in torch, which wants the positions last."""
+"""The convolution in torch, whose inputs have the positions last."""
 
 from torch import Tensor, nn
 
