@@ -304,6 +304,25 @@ def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_p
     assert "no telling when" not in page.text
 
 
+def test_the_page_shows_the_2_x_2_as_a_table_and_other_evidence_in_plain_words(tmp_path: Path) -> None:
+    evidence = {
+        "single": "agrees",
+        "other_single": "no telling",
+        "right beside it": "xla_ddp",
+        "versions of torch": "last good 2.8.0, first bad 2.9.0",
+    }
+    a_corpus(tmp_path, *several_observations(), findings=(a_finding(evidence=evidence),))
+    content = write(tmp_path, ["html"])[0].read_text()
+    for cell in (
+        '<th scope="row">xla_spmd</th><td>agrees</td><td>diverges</td>',
+        '<th scope="row">the other side</th><td>undecided</td><td>not run</td>',
+        "<dt>computed correctly by</dt><dd>xla_ddp</dd>",
+        "<dt>versions of torch</dt><dd>last good 2.8.0, first bad 2.9.0</dd>",
+    ):
+        assert cell in content
+    assert "other_single" not in content
+
+
 def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
     known, new = (
