@@ -70,6 +70,8 @@ def test_the_architecture_shows_every_room_at_its_level() -> None:
     assert sorted(rows) == sorted(rooms)
 
 
-def test_the_folders_of_the_architecture_exist() -> None:
-    for folder in re.findall(r"`((?:[\w]+/)+)`", (ROOT / "ARCHITECTURE.md").read_text()):
-        assert (ROOT / folder).is_dir(), folder
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_folders_of_the_project_exist(page: Path) -> None:
+    for path in re.findall(r"`((?:\.?\w+/)+[\w.]*)`", page.read_text()):
+        if path.partition("/")[0] not in ("runs", "corpus") and not re.search(r"\b(NAME|BACKEND)\b", path):
+            assert (ROOT / path).exists(), path
