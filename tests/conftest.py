@@ -1,6 +1,9 @@
-"""What holds for every test: no deadlines in Hypothesis, and which warnings are errors in slow tests."""
+"""What holds for every test: no deadlines in Hypothesis, which warnings are errors in slow tests, and cases that tests share."""
+
+import os
 
 import pytest
+from generated_cases import GeneratedCases
 from hypothesis import settings
 
 settings.register_profile("difftest", deadline=None)  # machines and their loads differ
@@ -14,3 +17,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.filterwarnings("default", OUR_WARNINGS))
+
+
+@pytest.fixture(scope="session")
+def generated_cases(tmp_path_factory: pytest.TempPathFactory) -> GeneratedCases:
+    """Cases that all processes of the test run share."""
+    folder = tmp_path_factory.getbasetemp()
+    return GeneratedCases(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)

@@ -1,6 +1,5 @@
 """Cases: valid, varied, and the same at an index whoever asks."""
 
-import functools
 import json
 import math
 import os
@@ -10,8 +9,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
+from generated_cases import SEED, GeneratedCases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,6 @@ from generators.models import MOST_PARAMETERS
 from generators.paths import flash_attention
 
 ROOT = Path(__file__).parents[1]
-SEED = 20
 COUNT = 200
 quietly = settings(
     max_examples=60,
@@ -41,9 +41,11 @@ quietly = settings(
 )
 
 
-@functools.cache
-def sample() -> tuple[Case, ...]:
-    return tuple(case_at(SEED, index) for index in range(COUNT))
+@pytest.fixture(scope="session")
+def sample(generated_cases: GeneratedCases) -> tuple[Case, ...]:
+    """The first `COUNT` cases of the seed."""
+    first, second = generated_cases.hundreds(0, 1)
+    return first + second
 
 
 @quietly
@@ -112,14 +114,14 @@ def test_as_many_cases_in_a_row_as_there_are_paths_cover_each_once(paths: tuple[
         assert sorted(seen[start : start + len(names)]) == names
 
 
-def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence() -> None:
+def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence(sample: tuple[Case, ...]) -> None:
     wanted = (7, 3, BLOCK + 2)
     code = f"from generators.cases import case_at; import json; print(json.dumps([case_at({SEED}, i).id for i in {wanted}]))"
     environment = {**os.environ, "PYTHONHASHSEED": "4321"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, env=environment, text=True, cwd=ROOT
     )
-    assert json.loads(done.stdout) == [sample()[index].id for index in wanted]
+    assert json.loads(done.stdout) == [sample[index].id for index in wanted]
 
 
 def test_the_order_of_asking_does_not_matter() -> None:
@@ -145,9 +147,9 @@ def test_threads_that_ask_at_once_get_the_cases_of_one_that_asks_alone() -> None
     assert asked == [[case_at(SEED + 2, index).id for index in range(count)]] * threads
 
 
-def test_cases_differ_within_a_seed_and_between_seeds() -> None:
-    assert len({case.id for case in sample()}) == COUNT
-    assert len({case.seed for case in sample()}) == COUNT
+def test_cases_differ_within_a_seed_and_between_seeds(sample: tuple[Case, ...]) -> None:
+    assert len({case.id for case in sample}) == COUNT
+    assert len({case.seed for case in sample}) == COUNT
     assert case_at(SEED, 0).seed != case_at(SEED + 1, 0).seed
 
 
@@ -170,8 +172,8 @@ def test_a_number_or_path_out_of_range_is_a_usage_error(
         case_at(seed, index, paths=paths, max_world_size=size)
 
 
-def test_two_hundred_cases_show_every_kind() -> None:
-    shown = {feature for case in sample() for feature in features(case)}
+def test_two_hundred_cases_show_every_kind(sample: tuple[Case, ...]) -> None:
+    shown = {feature for case in sample for feature in features(case)}
     layers = [
         "Linear",
         "Activation",
@@ -214,24 +216,24 @@ def test_two_hundred_cases_show_every_kind() -> None:
     assert not {*layers, *details, *regimes, *optimizers, *sizes, *trained, *uneven, *paths} - shown
 
 
-def test_small_worlds_and_float32_and_short_runs_are_most() -> None:
-    assert sum(case.world_size in (2, 4) for case in sample()) > COUNT / 3
-    assert 0.6 < sum(case.dtype == "float32" for case in sample()) / COUNT < 0.85
-    assert sum(case.training.steps <= 3 for case in sample()) > 0.75 * COUNT
+def test_small_worlds_and_float32_and_short_runs_are_most(sample: tuple[Case, ...]) -> None:
+    assert sum(case.world_size in (2, 4) for case in sample) > COUNT / 3
+    assert 0.6 < sum(case.dtype == "float32" for case in sample) / COUNT < 0.85
+    assert sum(case.training.steps <= 3 for case in sample) > 0.75 * COUNT
 
 
-def test_the_numbers_of_every_case_are_finite() -> None:
-    for case in sample():
+def test_the_numbers_of_every_case_are_finite(sample: tuple[Case, ...]) -> None:
+    for case in sample:
         first = numbers.batch(case, 0)
         arrays = [*numbers.weights(case).values(), first.inputs, first.targets]
         assert all(np.isfinite(array).all() for array in arrays), case.id
         assert first.count > 1 or case.model.outputs == 1 or case.training.loss == "cross_entropy"
 
 
-def test_of_equal_rivals_the_one_with_more_new_pairs_is_chosen() -> None:
+def test_of_equal_rivals_the_one_with_more_new_pairs_is_chosen(sample: tuple[Case, ...]) -> None:
     first, *others = (
         case
-        for case in sample()
+        for case in sample
         if case.dtype == "float32" and case.world_size == 2 and not case.data.learnable
     )
     ordinary = [case for case in (first, *others) if case.data.regime != "exact"][:6]
@@ -242,9 +244,16 @@ def test_of_equal_rivals_the_one_with_more_new_pairs_is_chosen() -> None:
     assert walk_.chosen[1] != walk_.chosen[0]
 
 
-def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool() -> None:
-    explored = {pair for case in sample()[:BLOCK] for pair in pairs(case)}
-    firsts = [pool_at(SEED, index, path=case.path)[0] for index, case in enumerate(sample()[:BLOCK])]
+def first_of_pool(index: int, chosen: Case) -> Case:
+    """The first of the cases of which `chosen` was chosen, as `pool_at` has it, without drawing the others."""
+    decode = generated._decoder(chosen.path, 8)  # noqa: SLF001
+    return msgspec.structs.replace(generated._drawn(decode, SEED, index, 0), seed=chosen.seed)  # noqa: SLF001
+
+
+def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool(sample: tuple[Case, ...]) -> None:
+    explored = {pair for case in sample[:BLOCK] for pair in pairs(case)}
+    firsts = [first_of_pool(index, case) for index, case in enumerate(sample[:BLOCK])]
+    assert firsts[7] == pool_at(SEED, 7, path=sample[7].path)[0]
     assert len(explored) > 1.1 * len({pair for case in firsts for pair in pairs(case)})
 
 

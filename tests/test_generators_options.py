@@ -1,20 +1,18 @@
 """Choices only some backends have: drawn often enough to be found, seldom enough to leave the rest alone."""
 
-import functools
-
+import pytest
+from generated_cases import GeneratedCases
 from hypothesis import given, settings
 
 from difftest.cases.case import Case
 from difftest.cases.options import ACTS, Start
-from generators.cases import case_at
 from generators.options import EARLY, LATE, starts
 
-SEEDS, COUNT = (0, 1, 2), 100
 
-
-@functools.cache
-def sample(seed: int) -> tuple[Case, ...]:
-    return tuple(case_at(seed, index) for index in range(COUNT))
+@pytest.fixture(scope="session")
+def hundreds(generated_cases: GeneratedCases) -> tuple[tuple[Case, ...], ...]:
+    """Three times a hundred cases."""
+    return generated_cases.hundreds(0, 1, 2)
 
 
 def early(start: Start) -> bool:
@@ -33,14 +31,18 @@ def test_a_batch_of_one_part_is_not_scanned(start: Start) -> None:
     assert start.accumulation == "loop"
 
 
-def test_starting_too_early_is_drawn_within_a_hundred_cases_and_stays_rare() -> None:
-    for seed in SEEDS:
-        found = sum(early(case.start) for case in sample(seed))
-        assert 1 <= found <= COUNT // 8
+def test_starting_too_early_is_drawn_within_a_hundred_cases_and_stays_rare(
+    hundreds: tuple[tuple[Case, ...], ...],
+) -> None:
+    for hundred in hundreds:
+        drawn = sum(early(case.start) for case in hundred)
+        assert 1 <= drawn <= 100 // 8
 
 
-def test_every_choice_of_a_start_is_drawn_and_the_default_is_usual() -> None:
-    drawn = [case.start for seed in SEEDS for case in sample(seed)]
+def test_every_choice_of_a_start_is_drawn_and_the_default_is_usual(
+    hundreds: tuple[tuple[Case, ...], ...],
+) -> None:
+    drawn = [case.start for hundred in hundreds for case in hundred]
     assert sum(start == Start() for start in drawn) > len(drawn) / 3
     assert {start.marked for start in drawn} == {"after", "before"}
     assert {start.replicated for start in drawn} == {"marked", "unmarked"}
@@ -48,8 +50,10 @@ def test_every_choice_of_a_start_is_drawn_and_the_default_is_usual() -> None:
     assert {start.accumulation for start in drawn} == {"loop", "scan"}
 
 
-def test_blocks_are_computed_again_only_where_there_are_blocks() -> None:
-    checkpointed = [case for seed in SEEDS for case in sample(seed) if case.training.checkpointing]
+def test_blocks_are_computed_again_only_where_there_are_blocks(
+    hundreds: tuple[tuple[Case, ...], ...],
+) -> None:
+    checkpointed = [case for hundred in hundreds for case in hundred if case.training.checkpointing]
     assert checkpointed
     assert all(
         any(type(layer).__name__ == "Residual" for layer in case.model.layers) for case in checkpointed
