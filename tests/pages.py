@@ -1,4 +1,4 @@
-"""The pages that users read, for the tests that hold them to the program: the front page and everything in docs/."""
+"""The pages that users read, for the tests that compare them with the program: README.md and docs/."""
 
 import re
 from pathlib import Path

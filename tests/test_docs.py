@@ -1,4 +1,4 @@
-"""The documentation agrees with the program: generated sections are current, links lead somewhere, the map shows every room."""
+"""The documentation agrees with the program: generated sections, links, files, and the map of the rooms."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""The faults difftest was made for: each fault of docs/mission.toml comes out of its generated case, with its blame."""
+"""The faults difftest was made for: each of docs/mission.toml comes out of its generated case, with its blame."""
 
 import importlib.util
 import tomllib
