@@ -93,10 +93,10 @@ def of_bytes(rng: Random, content: bytes) -> bytes:
 
 def of_json(rng: Random, content: bytes) -> bytes:
     """One JSON value with one or two of its parts replaced, left out, renamed or put elsewhere."""
-    known = json.loads(content)
+    value = json.loads(content)
     for _ in range(rng.choice((1, 1, 2))):
-        known = _changed(rng, known)
-    return json.dumps(known).encode()
+        value = _changed(rng, value)
+    return json.dumps(value).encode()
 
 
 def of_lines(rng: Random, content: bytes) -> bytes:
@@ -122,8 +122,8 @@ def of_file(rng: Random, name: str, content: bytes) -> bytes:
     return of_json(rng, content) if name.endswith(".json") else of_bytes(rng, content)
 
 
-def _changed(rng: Random, known: Any) -> Any:  # noqa: ANN401  JSON
-    places = list(_places(known))
+def _changed(rng: Random, value: Any) -> Any:  # noqa: ANN401  JSON
+    places = list(_places(value))
     if not places:
         return rng.choice(WEIRD)
     within, key = rng.choice(places)
@@ -137,11 +137,11 @@ def _changed(rng: Random, known: Any) -> Any:  # noqa: ANN401  JSON
             within[rng.choice(("schema", "type", "x", str(key).upper()))] = within.pop(key)
         case _:
             within[key] = rng.choice(WEIRD)
-    return known
+    return value
 
 
-def _places(known: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401  JSON
-    pairs = known.items() if isinstance(known, dict) else enumerate(known) if isinstance(known, list) else ()
-    for key, value in pairs:
-        yield known, key
-        yield from _places(value)
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:  # noqa: ANN401  JSON
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in pairs:
+        yield value, key
+        yield from _places(part)

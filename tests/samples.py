@@ -79,15 +79,15 @@ def train(case: Case, dtype: DType | None = None, order: np.random.Generator | N
     steps: Steps = []
     arithmetic = _Arithmetic(dtype, order)
     for step in range(case.training.steps):
-        seen, gradients = _gradients(case, parameters, numbers.batch(case, step), arithmetic)
+        tensors, gradients = _gradients(case, parameters, numbers.batch(case, step), arithmetic)
         rate = case.training.learning_rate
         parameters = {
             name: arithmetic.rounded(value - arithmetic.rounded(rate * gradients[name]))
             for name, value in parameters.items()
         }
-        seen |= {(Stage.BACKWARD, name): gradients[name] for name in parameters}
-        seen |= {(Stage.UPDATE, name): value for name, value in parameters.items()}
-        steps.append(seen)
+        tensors |= {(Stage.BACKWARD, name): gradients[name] for name in parameters}
+        tensors |= {(Stage.UPDATE, name): value for name, value in parameters.items()}
+        steps.append(tensors)
     return steps
 
 
@@ -111,8 +111,8 @@ def oracle(case: Case, noise: float = NOISE) -> Trace:
 def candidate(case: Case, spoil: Spoil | None = None) -> Trace:
     """What a candidate would say: the oracle's numbers in the case's dtype, cut as the layout says, after `spoil(step, key, value)`."""
     steps = [
-        {key: spoil(step, key, value) if spoil else value for key, value in seen.items()}
-        for step, seen in enumerate(train(case))
+        {key: spoil(step, key, value) if spoil else value for key, value in tensors.items()}
+        for step, tensors in enumerate(train(case))
     ]
     return Trace(steps=cut(case, steps, case.dtype), environment={"torch": "1"})
 
@@ -144,14 +144,14 @@ def with_tensor(trace: Trace, step: int, key: Key, tensor: Sharded | None) -> Tr
 
 def a_failure(symptom: Symptom = Symptom.EXCEPTION, **changes: Any) -> Failure:  # noqa: ANN401
     """A run that raised while it was placed."""
-    said = {
+    fields = {
         "stage": Stage.PLACE,
         "step": 0,
         "kind": "RuntimeError",
         "message": "size 3 of dim 1",
         "frame": "/opt/torch/api.py:split",
     }
-    return Failure(**{"symptom": symptom, **said, **changes})
+    return Failure(**{"symptom": symptom, **fields, **changes})
 
 
 def wrong_at(stage: Stage, name: str, by: float = 0.5, step: int = 0) -> Spoil:
@@ -201,7 +201,7 @@ def _gradients(
             values = np.maximum(values, 0.0)
     wrong = exactly.rounded(values - fed.targets)
     loss = exactly.total(exactly.rounded(wrong**2).reshape(-1)) / fed.count
-    seen = {(Stage.FORWARD, "output"): values, (Stage.FORWARD, "loss"): loss}
+    tensors = {(Stage.FORWARD, "output"): values, (Stage.FORWARD, "loss"): loss}
     gradient, gradients = exactly.rounded(wrong * (2.0 / fed.count)), {}
     for index, layer in reversed(list(enumerate(case.model.layers))):
         if isinstance(layer, Linear):
@@ -211,7 +211,7 @@ def _gradients(
             gradient = exactly.product(gradient, parameters[f"{index}.weight"])
         else:
             gradient = gradient * (entered[index] > 0.0)
-    return seen, gradients
+    return tensors, gradients
 
 
 def _cut(case: Case, key: Key, value: Floats, dtype: str) -> Sharded:

@@ -33,15 +33,15 @@ FRAMEWORKS = {"xla": "torch_xla", "torch": "torch"}
 ON_TORCH_XLA = backend("xla", framework="torch_xla")
 
 
-def asked(case: Case, side: str, **rest: object) -> dict[str, Ablation]:
+def ablations_of(case: Case, side: str, **rest: object) -> dict[str, Ablation]:
     on = {
         "backend": f"{side}_one",
         "side": side,
         "framework": FRAMEWORKS[side],
         "siblings": (f"{side}_other",),
     }
-    told = ablations(Baseline(case=case, **(on | rest)))  # type: ignore[arg-type]
-    return {one.name: one for one in told}
+    results = ablations(Baseline(case=case, **(on | rest)))  # type: ignore[arg-type]
+    return {one.name: one for one in results}
 
 
 class Answers(Machine):
@@ -63,13 +63,13 @@ class Answers(Machine):
 
 
 def answers(root: Path, machine: Machine, environment: Mapping[str, str] = ON_XLA) -> Mapping[str, str]:
-    campaign, finding, case = found(root, machine)
-    told = ablate(campaign, finding, case, environment)
-    assert told is not None
-    return told
+    campaign, finding, case = campaign_with_finding(root, machine)
+    results = ablate(campaign, finding, case, environment)
+    assert results is not None
+    return results
 
 
-def found(root: Path, machine: Machine) -> tuple[Campaign, Finding, Case]:
+def campaign_with_finding(root: Path, machine: Machine) -> tuple[Campaign, Finding, Case]:
     campaign = a_campaign(
         root,
         machine,
@@ -82,20 +82,22 @@ def found(root: Path, machine: Machine) -> tuple[Campaign, Finding, Case]:
 
 def test_one_thing_is_changed_at_a_time() -> None:
     case = tensor_parallel_case()
-    told = asked(case, "xla", environment=ON_XLA)
-    alone = told["it runs on one device, unsharded"]
+    results = ablations_of(case, "xla", environment=ON_XLA)
+    alone = results["it runs on one device, unsharded"]
     assert alone.case == case.unsharded()
-    one_rank = told["every mesh axis has one rank"].case
+    one_rank = results["every mesh axis has one rank"].case
     assert (one_rank.world_size, one_rank.layout.parameters) == (1, case.layout.parameters)
-    whole = told["every parameter is replicated"].case
+    whole = results["every parameter is replicated"].case
     assert (whole.world_size, whole.layout.batch) == (2, case.layout.batch)
-    assert "every parameter is replicated" not in asked(a_case(), "xla"), "nothing is sharded but the batch"
-    assert told["xla_other runs it"].backend == "xla_other"
-    assert {told[f"the dtype is {dtype}"].case.dtype for dtype in ("bfloat16", "float16")} == {
+    assert "every parameter is replicated" not in ablations_of(a_case(), "xla"), (
+        "nothing is sharded but the batch"
+    )
+    assert results["xla_other runs it"].backend == "xla_other"
+    assert {results[f"the dtype is {dtype}"].case.dtype for dtype in ("bfloat16", "float16")} == {
         "bfloat16",
         "float16",
     }
-    for ablation in told.values():
+    for ablation in results.values():
         changed = (
             (ablation.case != case)
             + (ablation.backend != "xla_one")
@@ -106,60 +108,60 @@ def test_one_thing_is_changed_at_a_time() -> None:
 
 
 def test_flags_are_added_to_those_of_the_run() -> None:
-    told = asked(a_case(), "xla", environment=ON_XLA)
-    assert told["XLA's backend does not optimise"].options == {
+    results = ablations_of(a_case(), "xla", environment=ON_XLA)
+    assert results["XLA's backend does not optimise"].options == {
         "XLA_FLAGS": f"{SAME_PRECISION} --xla_backend_optimization_level=0"
     }
     assert (
-        told["XLA's pass algsimp is disabled"]
+        results["XLA's pass algsimp is disabled"]
         .options["XLA_FLAGS"]
         .endswith(" --xla_disable_hlo_passes=algsimp")
     )
-    assert told["functionalization is off"].options == {"XLA_DISABLE_FUNCTIONALIZATION": "1"}
+    assert results["functionalization is off"].options == {"XLA_DISABLE_FUNCTIONALIZATION": "1"}
 
 
 def test_what_every_run_has_already_is_not_changed() -> None:
-    told = asked(a_case(), "xla", environment=ON_XLA)
-    assert told["no excess precision is allowed"].reason == "every run forbids it"
-    allowing = asked(a_case(), "xla")["no excess precision is allowed"]
+    results = ablations_of(a_case(), "xla", environment=ON_XLA)
+    assert results["no excess precision is allowed"].reason == "every run forbids it"
+    allowing = ablations_of(a_case(), "xla")["no excess precision is allowed"]
     assert (allowing.options, bool(allowing.benign)) == ({"XLA_FLAGS": SAME_PRECISION}, True)
-    assert told["the client is synchronous"].case.start.asynchronous is False
-    always = asked(a_case(), "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})[
+    assert results["the client is synchronous"].case.start.asynchronous is False
+    always = ablations_of(a_case(), "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})[
         "the client is synchronous"
     ]
     assert always.reason == "that of xla_one always is"
     synchronous = a_case(start=Start(asynchronous=False))
-    assert asked(synchronous, "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})[
+    assert ablations_of(synchronous, "xla", environment={"PJRT_CPU_ASYNC_CLIENT": "false"})[
         "the client is asynchronous"
     ].case.start.asynchronous
 
 
 def test_torchax_is_not_asked_for_what_torch_xla_reads() -> None:
-    told = asked(a_case(), "xla", framework="torchax", environment=ON_XLA)
-    assert not any("client" in name or "functionalization" in name for name in told)
-    assert {"fast math is off", "matrices are multiplied in default precision"} < set(told)
+    results = ablations_of(a_case(), "xla", framework="torchax", environment=ON_XLA)
+    assert not any("client" in name or "functionalization" in name for name in results)
+    assert {"fast math is off", "matrices are multiplied in default precision"} < set(results)
 
 
 def test_torch_is_asked_for_other_threads_and_kernels() -> None:
-    told = asked(a_case(), "torch")
-    assert told["an operator has two threads"].options == {"DIFFTEST_THREADS": "2"}
-    assert told["oneDNN's kernels are off"].benign
-    assert not any("XLA" in name or "client" in name for name in told)
+    results = ablations_of(a_case(), "torch")
+    assert results["an operator has two threads"].options == {"DIFFTEST_THREADS": "2"}
+    assert results["oneDNN's kernels are off"].benign
+    assert not any("XLA" in name or "client" in name for name in results)
     flash = (FlashAttention(width=4, heads=1, head_dim=4, length=4, keys=4), Linear(inputs=4, outputs=2))
-    assert "attention uses the math kernel" not in told
-    assert "attention uses the math kernel" in asked(a_case(flash, sequence=4), "torch")
+    assert "attention uses the math kernel" not in results
+    assert "attention uses the math kernel" in ablations_of(a_case(flash, sequence=4), "torch")
 
 
 def test_the_answers_say_what_becomes_of_the_finding(tmp_path: Path) -> None:
     lost = InfrastructureError("a node was lost")
     machine = Answers(**{FUSION: None}, float16=a_failure(), XLA_DISABLE_FUNCTIONALIZATION=lost)
-    told = answers(tmp_path, machine)
-    assert told["XLA's pass fusion is disabled"] == DISAPPEARS
-    assert told["the dtype is float16"].startswith(f"{CHANGES}: spmd-completion-exception-")
-    assert told["XLA's backend does not optimise"].startswith(f"{STAYS}, ")
-    assert told["functionalization is off"] == f"{UNDECIDED}: a node was lost"
-    assert told["other runs it"] == f"{UNDECIDED}: it is another"
-    assert "ddp runs it" not in told, "the other side is no sibling"
+    results = answers(tmp_path, machine)
+    assert results["XLA's pass fusion is disabled"] == DISAPPEARS
+    assert results["the dtype is float16"].startswith(f"{CHANGES}: spmd-completion-exception-")
+    assert results["XLA's backend does not optimise"].startswith(f"{STAYS}, ")
+    assert results["functionalization is off"] == f"{UNDECIDED}: a node was lost"
+    assert results["other runs it"] == f"{UNDECIDED}: it is another"
+    assert "ddp runs it" not in results, "the other side is no sibling"
     assert not any("XLA_FLAGS" in options for name, options in machine.seen if name == "oracle")
 
 
@@ -171,11 +173,12 @@ def test_nothing_is_told_of_what_ran_on_another_device(tmp_path: Path) -> None:
             device = "NVIDIA H200" if case.world_size == 1 else "cpu"
             return dataclasses.replace(super().answer(case, backend), environment={"device": device})
 
-    told = answers(tmp_path, FewCards())
+    results = answers(tmp_path, FewCards())
     assert (
-        told["it runs on one device, unsharded"] == f"{UNDECIDED}: it ran on NVIDIA H200, the finding on cpu"
+        results["it runs on one device, unsharded"]
+        == f"{UNDECIDED}: it ran on NVIDIA H200, the finding on cpu"
     )
-    assert told["XLA's backend does not optimise"].startswith(STAYS)
+    assert results["XLA's backend does not optimise"].startswith(STAYS)
 
 
 def test_a_slight_error_that_a_benign_cause_explains_is_called_benign(tmp_path: Path) -> None:
@@ -202,16 +205,16 @@ def test_what_comes_and_goes_is_gone_only_when_it_stays_away(tmp_path: Path) -> 
                 else candidate(case, WRONG if often or backend != "spmd" else None)
             )
 
-    campaign, finding, case = found(tmp_path, Flaky())
+    campaign, finding, case = campaign_with_finding(tmp_path, Flaky())
     assert finding.stable[0] < finding.stable[1]
-    told = ablate(campaign, finding, case, ON_XLA)
-    assert told is not None
-    assert told["XLA's backend does not optimise"].startswith(STAYS)
+    results = ablate(campaign, finding, case, ON_XLA)
+    assert results is not None
+    assert results["XLA's backend does not optimise"].startswith(STAYS)
 
 
 def test_a_case_that_does_not_show_it_is_not_ablated(tmp_path: Path) -> None:
     machine = Answers()
-    campaign, finding, case = found(tmp_path, machine)
+    campaign, finding, case = campaign_with_finding(tmp_path, machine)
     machine.wrong = {}
     assert ablate(campaign, finding, case, ON_XLA) is None
 
@@ -251,11 +254,11 @@ def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alon
     finding = the_finding(campaign)
     assert (finding.divergence.backend, finding.divergence.symptom) == ("torch_dtensor", Symptom.MISMATCH)
     assert observe(finding, case)
-    told = CliRunner().invoke(
+    done = CliRunner().invoke(
         command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False
     )
-    said = json.loads(told.stdout)["ablations"]
-    assert said["it runs on one device, unsharded"] == said["torch_ddp runs it"] == DISAPPEARS
-    assert said["the dtype is bfloat16"].startswith(STAYS)
+    answers_ = json.loads(done.stdout)["ablations"]
+    assert answers_["it runs on one device, unsharded"] == answers_["torch_ddp runs it"] == DISAPPEARS
+    assert answers_["the dtype is bfloat16"].startswith(STAYS)
     kept = msgspec.json.decode((tmp_path / finding.fingerprint / "finding.json").read_bytes(), type=dict)
-    assert kept["ablations"] == said
+    assert kept["ablations"] == answers_

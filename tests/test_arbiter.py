@@ -13,7 +13,7 @@ from reports.write import write
 
 
 @pytest.mark.parametrize(
-    ("errors", "dtype", "told"),
+    ("errors", "dtype", "expected"),
     [
         ((2.0, 1.0), "float32", "within a factor of 2"),
         ((2.1, 1.0), "float32", "beyond a factor of 2"),
@@ -25,11 +25,11 @@ from reports.write import write
     ],
 )
 def test_an_error_is_held_against_the_other_sides(
-    errors: tuple[float, float | None], dtype: str, told: str
+    errors: tuple[float, float | None], dtype: str, expected: str
 ) -> None:
-    said = arbiter.words(*errors, dtype)
-    assert said.endswith(told)
-    assert bool(said) == bool(told)
+    words = arbiter.words(*errors, dtype)
+    assert words.endswith(expected)
+    assert bool(words) == bool(expected)
 
 
 def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Pat
         again,
     )
     t = frame.load(a_corpus(tmp_path, *runs, findings=(finding,)))
-    told = "root mean square error 0.250, of the other side 3.0e-8: beyond a factor of 2"
+    sentence = "root mean square error 0.250, of the other side 3.0e-8: beyond a factor of 2"
     assert arbiter.arbitrated(t, [finding, a_finding(fingerprint="b", tensor="0.weight")]) == {
-        finding.fingerprint: told
+        finding.fingerprint: sentence
     }
-    assert f"beside the other side{told}" in ParsedPage(
+    assert f"beside the other side{sentence}" in ParsedPage(
         write(tmp_path, ["html"])[0].read_text()
     ).text.replace("\n", "")
 

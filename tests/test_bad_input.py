@@ -78,7 +78,7 @@ def test_damaged_cases(tmp_path: Path, count: int) -> None:
                 assert (len(case.id), case.unsharded().world_size) == (12, 1)
                 assert set(facts(case)) == set(FACTS)
     assert 0 < len(refused) < count
-    assert all(str(file) in told for told in refused)
+    assert all(str(file) in message for message in refused)
 
 
 @shares(20, 1000)
@@ -96,7 +96,7 @@ def test_damaged_runs(tmp_path: Path, count: int) -> None:
         for file in tmp_path.iterdir():
             file.unlink()
     assert 0 < len(refused) < count
-    assert all("run.json" in told for told in refused)
+    assert all("run.json" in message for message in refused)
 
 
 @shares(16, 1500)
@@ -130,7 +130,7 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
                 refused.append(str(error))
             assert set(names) <= set(corpus.fingerprints())
     assert 0 < len(refused) < count
-    assert all(str(out) in told for told in refused)
+    assert all(str(out) in message for message in refused)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out", "whole"]
 
 
@@ -190,7 +190,7 @@ def test_damaged_bundles(tmp_path: Path, count: int) -> None:
                 refused.append(str(error))
         (root / "runs.jsonl").write_bytes(lines)
     assert 0 < len(refused) < count
-    assert all(str(root) in told for told in refused)
+    assert all(str(root) in message for message in refused)
     assert {file.name for file in tmp_path.iterdir()} <= {"bundle", "out"}
 
 
@@ -205,7 +205,7 @@ def test_damaged_ledgers(tmp_path: Path, count: int) -> None:
             except UsageError as error:
                 refused.append(str(error))
     assert 0 < len(refused) < count
-    assert all(str(file) in told for told in refused)
+    assert all(str(file) in message for message in refused)
 
 
 texts = st.text(max_size=12) | st.sampled_from(
@@ -333,8 +333,8 @@ def test_a_header_that_promises_more_than_there_is_is_refused_before_memory_is_t
 )
 def test_events_that_checks_could_not_read_are_refused(tmp_path: Path, events: dict[str, object]) -> None:
     traces.save(tmp_path / "run", oracle(CASES[0]))
-    known = json.loads((tmp_path / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps(known | {"events": events}))
+    run = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(run | {"events": events}))
     with pytest.raises(UsageError, match=r"run\.json cannot be read: ValidationError"):
         traces.load(tmp_path / "run")
 

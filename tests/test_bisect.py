@@ -33,14 +33,14 @@ LETTERS = {"s": (3, 0, 3), "a": (0, 3, 3), "u": (1, 2, 3), "-": (0, 0, 0)}
 
 def answering(answers: str) -> tuple[list[str], list[str], Callable[[str], VersionResult]]:
     """Versions named by their place, the list of those that were asked, and who answers."""
-    versions, asked = [str(place) for place in range(len(answers))], list[str]()
+    versions, requested = [str(place) for place in range(len(answers))], list[str]()
 
     def ask(version: str) -> VersionResult:
-        asked.append(version)
+        requested.append(version)
         shown, absent, times = LETTERS[answers[int(version)]]
         return VersionResult(version=version, shown=shown, absent=absent, times=times)
 
-    return versions, asked, ask
+    return versions, requested, ask
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_the_verdict_names_the_versions_between_which_it_changed(
     answers: str, verdict: str, last: str, first: str
 ) -> None:
     versions, _, ask = answering(answers)
-    found = bisect(versions, ask)
-    assert (found.verdict, found.last, found.first) == (verdict, last, first)
+    result = bisect(versions, ask)
+    assert (result.verdict, result.last, result.first) == (verdict, last, first)
 
 
 @given(
@@ -74,12 +74,12 @@ def test_one_change_is_found_with_few_questions(before: int, after: int, gone: b
     letters = list("sa"[not gone] * before + "sa"[gone] * after)
     for place in mute & set(range(1, len(letters) - 1)):
         letters[place] = "-"
-    versions, asked, ask = answering("".join(letters))
-    found = bisect(versions, ask)
+    versions, requested, ask = answering("".join(letters))
+    result = bisect(versions, ask)
     telling = [place for place, letter in enumerate(letters) if letter != "-"]
     edge = next((low, high) for low, high in pairwise(telling) if letters[low] != letters[high])
-    assert (found.last, found.first) == tuple(map(str, edge))
-    assert len(asked) == len(set(asked)) <= 2 + 7 + len(mute)
+    assert (result.last, result.first) == tuple(map(str, edge))
+    assert len(requested) == len(set(requested)) <= 2 + 7 + len(mute)
 
 
 def test_a_fault_that_came_and_went_again_is_not_called_one_change() -> None:
@@ -100,11 +100,11 @@ def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:
             return Path(sys.executable)
 
     here = Here(root=tmp_path, package="p", companions=())
-    told = {
+    answers = {
         script: ask_version(here, script, "1", 2, 20).answer
         for script in ("pass", "raise SystemExit(1)", "import nowhere", "exit(3)")
     }
-    assert list(told.values()) == ["shown", "absent", "untold", "untold"]
+    assert list(answers.values()) == ["shown", "absent", "untold", "untold"]
 
 
 def test_an_environment_is_made_once_and_again_when_it_was_not_finished(
@@ -213,5 +213,5 @@ def test_the_command_finds_where_a_package_changed(tmp_path: Path) -> None:
         [sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["verdict"], told["last"], told["first"]) == ("came", "1.2.3", "2.0.0")
+    output = json.loads(done.stdout)
+    assert (output["verdict"], output["last"], output["first"]) == ("came", "1.2.3", "2.0.0")

@@ -61,7 +61,8 @@ class Together:
     def __init__(self, *backends: str, wrong: tuple[str, ...] = SPMD) -> None:
         sides = {name: {"SIDE": SIDES[name], "FRAMEWORK": FRAMEWORKS[name]} for name in backends}
         self.backends = {
-            name: SimpleNamespace(unsupported=lambda _case: None, **known) for name, known in sides.items()
+            name: SimpleNamespace(unsupported=lambda _case: None, **attributes)
+            for name, attributes in sides.items()
         }
         self.cases, self.wrong = list(enumerate(CASES)), wrong
 
@@ -79,7 +80,7 @@ def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "expected"),
     [
         (("spmd",), {"spmd": "torch_xla: torchax is right"}),
         (
@@ -92,7 +93,7 @@ def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
     ],
 )
 def test_bundles_tell_the_layer_at_fault_as_a_joint_run_does(
-    tmp_path: Path, wrong: tuple[str, ...], told: dict[str, str]
+    tmp_path: Path, wrong: tuple[str, ...], expected: dict[str, str]
 ) -> None:
     bundles = [str(recorded(tmp_path / name, name, wrong=wrong)) for name in ("spmd", "second")]
     done = CliRunner().invoke(
@@ -101,8 +102,8 @@ def test_bundles_tell_the_layer_at_fault_as_a_joint_run_does(
         standalone_mode=False,
     )
     assert not done.exception, done.output
-    assert layers(Corpus(tmp_path / "out" / "corpus")) == told
-    assert layers(compared(tmp_path / "together", Together("spmd", "second", wrong=wrong))) == told  # type: ignore[arg-type]
+    assert layers(Corpus(tmp_path / "out" / "corpus")) == expected
+    assert layers(compared(tmp_path / "together", Together("spmd", "second", wrong=wrong))) == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("older", ["spmd", "second"])
@@ -126,7 +127,7 @@ def test_a_framework_is_a_name_as_a_backend_is(tmp_path: Path, name: str) -> Non
 
 def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> None:
     bundles = [str(recorded(tmp_path / "torch", "ddp")), str(recorded(tmp_path / "xla", "spmd"))]
-    told = []
+    counts = []
     for _ in range(2):
         done = CliRunner().invoke(
             compare.command,
@@ -135,11 +136,11 @@ def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> 
         )
         assert not done.exception, done.output
         corpus = Corpus(tmp_path / "out" / "corpus")
-        told.append(
+        counts.append(
             ([run.case for run in corpus.observations()], [finding.hits for finding in corpus.findings()])
         )
-    assert told[0] == told[1]
-    assert told[0][1] == [3]
+    assert counts[0] == counts[1]
+    assert counts[0][1] == [3]
 
 
 def test_bundles_that_are_called_alike_are_two_campaigns_whatever_their_length(tmp_path: Path) -> None:

@@ -24,37 +24,47 @@ def test_right_backends_give_observations_and_no_finding(tmp_path: Path) -> None
     campaign = a_campaign(tmp_path, Machine())
     (progress,) = examined(campaign)
     assert (progress.new, progress.recurring, progress.result.trouble) == ((), (), "")
-    seen = {o.backend: o for o in campaign.corpus.observations()}
-    assert {name: (o.side, o.verdict, o.outcome.status) for name, o in seen.items()} == {
+    observations = {o.backend: o for o in campaign.corpus.observations()}
+    assert {name: (o.side, o.verdict, o.outcome.status) for name, o in observations.items()} == {
         "oracle": ("oracle", "oracle", "finished"),
         "ddp": ("torch", "agree", "finished"),
         "spmd": ("xla", "agree", "finished"),
     }
-    assert seen["ddp"].measurements
-    assert {m.other_error is not None for m in seen["ddp"].measurements} == {True}
+    assert observations["ddp"].measurements
+    assert {m.other_error is not None for m in observations["ddp"].measurements} == {True}
 
 
 def test_an_observation_tells_the_tables_what_they_need_of_the_case(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine(ddp=sharded))
     examined(campaign, a_case(mesh=(("dp", 2), ("tp", 3)), seed=5))
-    (seen,) = (o for o in campaign.corpus.observations() if o.backend == "ddp")
-    assert (seen.path, seen.mesh, seen.mesh_rank, seen.world_size, seen.layers) == (
+    (observation,) = (o for o in campaign.corpus.observations() if o.backend == "ddp")
+    assert (
+        observation.path,
+        observation.mesh,
+        observation.mesh_rank,
+        observation.world_size,
+        observation.layers,
+    ) == (
         "data_parallel",
         "dp=2 x tp=3",
         2,
         6,
         ("Linear",),
     )
-    assert (seen.campaign, seen.purpose, seen.environment) == ("one", "campaign", {"torch": "1"})
-    assert seen.fingerprints == (the_finding(campaign).fingerprint,)
+    assert (observation.campaign, observation.purpose, observation.environment) == (
+        "one",
+        "campaign",
+        {"torch": "1"},
+    )
+    assert observation.fingerprints == (the_finding(campaign).fingerprint,)
 
 
 def test_a_divergence_is_found_once_and_counted_afterwards(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine(spmd=sharded))
     cases = [tensor_parallel_case(seed=seed) for seed in range(4)]
-    told = examined(campaign, *cases)
-    assert [len(p.new) for p in told] == [1, 0, 0, 0]
-    assert [len(p.recurring) for p in told] == [0, 1, 1, 1]
+    progress = examined(campaign, *cases)
+    assert [len(p.new) for p in progress] == [1, 0, 0, 0]
+    assert [len(p.recurring) for p in progress] == [0, 1, 1, 1]
     finding = the_finding(campaign)
     assert (finding.hits, finding.case, finding.stable) == (4, cases[0].id, (REPEATS, REPEATS))
     assert campaign.corpus.case(finding.fingerprint) == cases[0]
@@ -154,7 +164,7 @@ def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "layer_evidence"),
     [
         ({"spmd": sharded}, {"right beside it": "second", "layer": "torch_xla: torchax is right"}),
         (
@@ -164,14 +174,14 @@ def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
     ],
 )
 def test_another_framework_of_the_same_side_tells_which_layer_is_at_fault(
-    tmp_path: Path, wrong: dict[str, Wrong], told: dict[str, str]
+    tmp_path: Path, wrong: dict[str, Wrong], layer_evidence: dict[str, str]
 ) -> None:
     backends = {"spmd": backend("xla", framework="torch_xla"), "second": backend("xla", framework="torchax")}
     campaign = a_campaign(tmp_path, Machine(**wrong), backends)
     examined(campaign)
     finding = next(finding for finding in campaign.corpus.findings() if finding.divergence.backend == "spmd")
     square = {"single": "agrees", "other": "no telling", "other_single": "no telling"}
-    assert finding.evidence == square | told
+    assert finding.evidence == square | layer_evidence
 
 
 def test_another_backend_of_the_same_framework_tells_nothing_of_the_layer(tmp_path: Path) -> None:
@@ -336,8 +346,8 @@ def test_without_an_oracle_every_verdict_is_inconclusive(tmp_path: Path) -> None
     (progress,) = examined(campaign)
     assert progress.new == ()
     assert isinstance(progress.result.runs["oracle"].outcome, Failure)
-    seen = {o.backend: (o.verdict, o.outcome.status) for o in campaign.corpus.observations()}
-    assert seen == {
+    verdicts = {o.backend: (o.verdict, o.outcome.status) for o in campaign.corpus.observations()}
+    assert verdicts == {
         "oracle": ("oracle", "exception"),
         "ddp": ("inconclusive", "finished"),
         "spmd": ("inconclusive", "finished"),
@@ -350,16 +360,16 @@ def test_results_come_in_the_order_of_their_indices_whatever_their_timing(tmp_pa
             time.sleep(0.02 if case.seed % 3 == 0 else 0.0)
             return super().answer(case, backend)
 
-    def found(folder: str, workers: int) -> tuple[list[int], list[tuple[int, str, str]], str]:
+    def results(folder: str, workers: int) -> tuple[list[int], list[tuple[int, str, str]], str]:
         campaign = a_campaign(
             tmp_path / folder, Uneven(spmd=lambda case: case.seed % 2 == 1), workers=workers
         )
-        told = examined(campaign, *(tensor_parallel_case(seed=seed) for seed in range(8)))
-        seen = [(o.index, o.backend, o.verdict) for o in campaign.corpus.observations()]
-        return [p.result.index for p in told], seen, the_finding(campaign).case
+        progress = examined(campaign, *(tensor_parallel_case(seed=seed) for seed in range(8)))
+        verdicts = [(o.index, o.backend, o.verdict) for o in campaign.corpus.observations()]
+        return [p.result.index for p in progress], verdicts, the_finding(campaign).case
 
-    assert found("four", 4) == found("one", 1)
-    assert found("three", 3)[0] == list(range(8))
+    assert results("four", 4) == results("one", 1)
+    assert results("three", 3)[0] == list(range(8))
 
 
 def test_cases_are_drawn_as_they_are_needed(tmp_path: Path) -> None:

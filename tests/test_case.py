@@ -96,14 +96,14 @@ def test_a_name_is_the_same_everywhere_and_always() -> None:
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
 def test_a_name_is_the_same_under_every_hash_seed(hash_seed: str) -> None:
     program = "import sys; from difftest.cases.case import Case; print(Case.from_json(sys.stdin.read()).id)"
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program],
         input=VALID,
         capture_output=True,
         check=True,
         env={"PYTHONHASHSEED": hash_seed},
     )
-    assert told.stdout.decode().strip() == Case.from_json(VALID).id
+    assert done.stdout.decode().strip() == Case.from_json(VALID).id
 
 
 def test_a_whole_number_and_its_float_are_one_case() -> None:
@@ -127,8 +127,8 @@ def test_unsharded_is_the_same_case_on_one_rank() -> None:
 
 @pytest.mark.parametrize("version", [SCHEMA + 1, 10**30])
 def test_a_newer_schema_is_told_whether_or_not_the_rest_can_be_read(version: int) -> None:
-    known = json.loads(VALID) | {"schema": version}
-    for text in (json.dumps(known), json.dumps(known | {"unheard": "of"})):
+    fields = json.loads(VALID) | {"schema": version}
+    for text in (json.dumps(fields), json.dumps(fields | {"unheard": "of"})):
         with pytest.raises(
             UsageError,
             match=rf"schema {version}; this program reads up to {SCHEMA}: it was written by a newer version",
@@ -169,24 +169,24 @@ def test_bytes_that_were_tampered_with_give_a_case_or_a_usage_error(data: st.Dat
 @example(b"\xff\xfe")
 @example("\ud800")
 def test_text_that_is_no_case_gives_a_usage_error(text: bytes | str) -> None:
-    told = read(text)
-    assert isinstance(told, UsageError)
-    assert str(told).startswith("case ")
+    message = read(text)
+    assert isinstance(message, UsageError)
+    assert str(message).startswith("case ")
 
 
 @given(st.data(), anything)
 def test_any_value_in_the_place_of_another_gives_a_case_or_a_usage_error(
     data: st.DataObject, value: object
 ) -> None:
-    known = json.loads(VALID)
-    at: Any = known
+    fields = json.loads(VALID)
+    at: Any = fields
     while True:
         key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
         if not isinstance(at[key], dict | list) or not at[key] or data.draw(st.booleans()):
             break
         at = at[key]
     at[key] = value
-    read(json.dumps(known))
+    read(json.dumps(fields))
 
 
 @pytest.mark.parametrize("key", sorted(json.loads(VALID)))

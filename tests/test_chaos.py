@@ -61,11 +61,11 @@ class Chaos:
         self._nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
         self.killed: Counter[str] = Counter()
 
-    def told(self, driver: psutil.Popen) -> dict[str, Any] | None:
+    def summary_of(self, driver: psutil.Popen) -> dict[str, Any] | None:
         """What a driver says that is disturbed until it ends."""
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return told(driver, self._random.uniform(*BETWEEN_SECONDS))
+                return summary_of(driver, self._random.uniform(*BETWEEN_SECONDS))
             victim = min(VICTIMS, key=lambda name: (self.killed[name], self._random.random()))
             self.killed[victim] += self._strike(victim, driver)
 
@@ -88,18 +88,18 @@ def _running(victim: str) -> psutil.Process | None:
     end = time.monotonic() + SEEN_WITHIN_SECONDS
     while time.monotonic() < end:
         for process in psutil.Process().children(recursive=True):
-            if found := lineage(process):
-                return found[victim]
+            if processes := lineage(process):
+                return processes[victim]
         time.sleep(0.01)
     return None
 
 
-def told(process: psutil.Popen, timeout: float | None = None) -> dict[str, Any] | None:
+def summary_of(process: psutil.Popen, timeout: float | None = None) -> dict[str, Any] | None:
     """What a campaign said that ended by itself and left out nothing."""
-    said, _ = process.communicate(timeout=timeout)
+    output, _ = process.communicate(timeout=timeout)
     if process.returncode:
         return None
-    result: dict[str, Any] = json.loads(said)
+    result: dict[str, Any] = json.loads(output)
     return None if result["trouble"] else result
 
 
@@ -134,8 +134,8 @@ def test_what_is_killed_at_random_changes_no_table(tmp_path: Path) -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         chaos = Chaos(cluster, seed=5)
-        assert told(start(cluster, whole))
-        while not chaos.told(start(cluster, disturbed)):
+        assert summary_of(start(cluster, whole))
+        while not chaos.summary_of(start(cluster, disturbed)):
             pass
     finally:
         cluster.shutdown()

@@ -45,7 +45,7 @@ WEIGHT = (Stage.UPDATE, "0.weight")
 Check: TypeAlias = Callable[..., Iterable[Divergence]]
 
 
-def said(check: Check, actual: Outcome, case: Case = CASE) -> list[Divergence]:
+def divergences(check: Check, actual: Outcome, case: Case = CASE) -> list[Divergence]:
     return list(check(measure_run(case, "xla_spmd", "xla", oracle(case), actual)))
 
 
@@ -72,20 +72,27 @@ def test_no_check_says_anything_of_a_run_that_agrees(name: str) -> None:
     check = plugins.load("difftest.judge.checks", name).check
     learnable = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
     for case in (CASE, COPIES, learnable):
-        assert said(check, candidate(case), case) == []
+        assert divergences(check, candidate(case), case) == []
 
 
 @pytest.mark.parametrize("name", sorted(set(plugins.names("difftest.judge.checks")) - {"completion"}))
 def test_only_completion_speaks_of_a_run_that_failed(name: str) -> None:
-    assert said(plugins.load("difftest.judge.checks", name).check, a_failure()) == []
+    assert divergences(plugins.load("difftest.judge.checks", name).check, a_failure()) == []
 
 
 @pytest.mark.parametrize("symptom", [Symptom.CAPABILITY, Symptom.EXCEPTION, Symptom.HANG, Symptom.CRASH])
 def test_completion_reports_every_symptom_with_the_place_and_the_log(symptom: Symptom) -> None:
-    (told,) = said(completion.check, a_failure(symptom, stage=Stage.BACKWARD, step=3, rank=2, log="the tail"))
-    assert (told.symptom, told.stage, told.step, told.log) == (symptom, Stage.BACKWARD, 3, "the tail")
-    assert told.detail == "step 3, backward, rank 2: RuntimeError: size 3 of dim 1"
-    assert told.cause
+    (divergence,) = divergences(
+        completion.check, a_failure(symptom, stage=Stage.BACKWARD, step=3, rank=2, log="the tail")
+    )
+    assert (divergence.symptom, divergence.stage, divergence.step, divergence.log) == (
+        symptom,
+        Stage.BACKWARD,
+        3,
+        "the tail",
+    )
+    assert divergence.detail == "step 3, backward, rank 2: RuntimeError: size 3 of dim 1"
+    assert divergence.cause
 
 
 @pytest.mark.parametrize(
@@ -99,26 +106,26 @@ def test_completion_reports_every_symptom_with_the_place_and_the_log(symptom: Sy
 def test_a_wrong_element_is_found_by_its_stages_check_and_rounding_is_not(
     check: Check, stage: Stage, name: str
 ) -> None:
-    (told,) = said(check, candidate(CASE, wrong_at(stage, name)))
-    assert (told.symptom, told.stage, told.tensor) == (Symptom.MISMATCH, stage, name)
-    assert told.ratio is not None
-    assert told.ratio > 1e5
-    assert said(check, candidate(CASE, wrong_at(stage, name, by=NOISE / 4))) == []
+    (divergence,) = divergences(check, candidate(CASE, wrong_at(stage, name)))
+    assert (divergence.symptom, divergence.stage, divergence.tensor) == (Symptom.MISMATCH, stage, name)
+    assert divergence.ratio is not None
+    assert divergence.ratio > 1e5
+    assert divergences(check, candidate(CASE, wrong_at(stage, name, by=NOISE / 4))) == []
     for other in {loss.check, gradients.check, parameters.check} - {check}:
-        assert said(other, candidate(CASE, wrong_at(stage, name))) == []
+        assert divergences(other, candidate(CASE, wrong_at(stage, name))) == []
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_finite_finds_what_is_no_number_and_names_the_ranks(bad: float) -> None:
     piece = candidate(CASE).steps[0][WEIGHT].pieces[1].copy()
     piece[0, 2] = bad
-    (told,) = said(finite.check, with_pieces(candidate(CASE), 0, WEIGHT, {1: piece}))
-    assert (told.symptom, told.tensor) == (Symptom.NONFINITE, "0.weight")
-    assert told.detail.endswith("1 values are not finite, on ranks [1]")
+    (divergence,) = divergences(finite.check, with_pieces(candidate(CASE), 0, WEIGHT, {1: piece}))
+    assert (divergence.symptom, divergence.tensor) == (Symptom.NONFINITE, "0.weight")
+    assert divergence.detail.endswith("1 values are not finite, on ranks [1]")
 
 
 def test_finite_passes_over_large_numbers() -> None:
-    assert said(finite.check, candidate(CASE, lambda _step, _key, value: value * 1e37)) == []
+    assert divergences(finite.check, candidate(CASE, lambda _step, _key, value: value * 1e37)) == []
 
 
 def changed(**changes: Any) -> Trace:  # noqa: ANN401  fields of a tensor
@@ -139,13 +146,13 @@ def changed(**changes: Any) -> Trace:  # noqa: ANN401  fields of a tensor
     ],
 )
 def test_shape_finds_what_is_missing_or_of_another_form(actual: Trace, detail: str) -> None:
-    (told,) = said(shape.check, actual)
-    assert told.detail == f"step 0, update, 0.weight: {detail}"
+    (divergence,) = divergences(shape.check, actual)
+    assert divergence.detail == f"step 0, update, 0.weight: {detail}"
 
 
 def test_shape_finds_a_run_that_traced_nothing() -> None:
     for nothing in (Trace(steps=()), Trace(steps=({},))):
-        assert len(said(shape.check, nothing)) == len(oracle(CASE).steps[0])
+        assert len(divergences(shape.check, nothing)) == len(oracle(CASE).steps[0])
 
 
 def test_shape_wants_a_float32_loss_whatever_the_dtype() -> None:
@@ -154,15 +161,18 @@ def test_shape_wants_a_float32_loss_whatever_the_dtype() -> None:
     low = with_tensor(
         candidate(case), 0, (Stage.FORWARD, "loss"), dataclasses.replace(tensor, dtype="bfloat16")
     )
-    assert said(shape.check, candidate(case), case) == []
-    assert [d.tensor for d in said(shape.check, low, case)] == ["loss"]
+    assert divergences(shape.check, candidate(case), case) == []
+    assert [d.tensor for d in divergences(shape.check, low, case)] == ["loss"]
 
 
 def test_shape_leaves_the_placements_of_gradients_to_the_backend() -> None:
     whole = candidate(CASE).steps[0][Stage.BACKWARD, "0.bias"]
     pieces = dict.fromkeys(range(2), whole.full(CASE.layout.mesh))
     replicated = Sharded(shape=(3,), dtype="float32", placements=(Replicate(),), pieces=pieces)
-    assert said(shape.check, with_tensor(candidate(CASE), 0, (Stage.BACKWARD, "0.bias"), replicated)) == []
+    assert (
+        divergences(shape.check, with_tensor(candidate(CASE), 0, (Stage.BACKWARD, "0.bias"), replicated))
+        == []
+    )
 
 
 def nudged(trace: Trace, key: Key, rank: int) -> Trace:
@@ -172,10 +182,10 @@ def nudged(trace: Trace, key: Key, rank: int) -> Trace:
 
 
 def test_replicas_finds_one_bit_of_difference_between_copies() -> None:
-    (told,) = said(replicas.check, nudged(candidate(COPIES), WEIGHT, 2), COPIES)
-    assert told.tensor == "0.weight"
-    assert "ranks [2] differ from rank 0 by up to" in told.detail
-    assert told.detail.endswith("ranks [0, 1, 2, 3] must hold the same bits")
+    (divergence,) = divergences(replicas.check, nudged(candidate(COPIES), WEIGHT, 2), COPIES)
+    assert divergence.tensor == "0.weight"
+    assert "ranks [2] differ from rank 0 by up to" in divergence.detail
+    assert divergence.detail.endswith("ranks [0, 1, 2, 3] must hold the same bits")
 
 
 def test_replicas_compares_only_ranks_that_hold_the_same_piece() -> None:
@@ -184,14 +194,14 @@ def test_replicas_compares_only_ranks_that_hold_the_same_piece() -> None:
         sharded={"0.weight": (Replicate(), Shard(0))},
         path="hybrid",
     )
-    (told,) = said(replicas.check, nudged(candidate(case), WEIGHT, 3), case)
-    assert told.detail.endswith("ranks [1, 3] must hold the same bits")
+    (divergence,) = divergences(replicas.check, nudged(candidate(case), WEIGHT, 3), case)
+    assert divergence.detail.endswith("ranks [1, 3] must hold the same bits")
 
 
 def test_replicas_passes_over_outputs_and_nans_on_every_rank() -> None:
-    assert said(replicas.check, nudged(candidate(COPIES), (Stage.FORWARD, "loss"), 1), COPIES) == []
+    assert divergences(replicas.check, nudged(candidate(COPIES), (Stage.FORWARD, "loss"), 1), COPIES) == []
     nans = candidate(COPIES, lambda _step, _key, value: np.full_like(value, np.nan))
-    assert said(replicas.check, nans, COPIES) == []
+    assert divergences(replicas.check, nans, COPIES) == []
 
 
 LEARNABLE = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
@@ -204,19 +214,19 @@ def stuck(step: int, key: Key, value: Floats) -> Floats:
 
 
 def test_convergence_finds_a_task_that_only_the_oracle_solves() -> None:
-    (told,) = said(convergence.check, candidate(LEARNABLE, stuck), LEARNABLE)
-    assert (told.step, told.tensor, told.check) == (11, "loss", "convergence")
-    assert "the oracle's loss falls from" in told.detail
+    (divergence,) = divergences(convergence.check, candidate(LEARNABLE, stuck), LEARNABLE)
+    assert (divergence.step, divergence.tensor, divergence.check) == (11, "loss", "convergence")
+    assert "the oracle's loss falls from" in divergence.detail
 
 
 def test_convergence_finds_a_loss_that_became_nan() -> None:
     nan = candidate(LEARNABLE, lambda step, key, value: value * np.nan if key == LOSS and step else value)
-    assert len(said(convergence.check, nan, LEARNABLE)) == 1
+    assert len(divergences(convergence.check, nan, LEARNABLE)) == 1
 
 
 def test_convergence_passes_over_a_task_solved_another_way() -> None:
     assert (
-        said(
+        divergences(
             convergence.check,
             candidate(LEARNABLE, lambda _s, key, v: v * 1.05 if key == LOSS else v),
             LEARNABLE,
@@ -229,16 +239,16 @@ def test_convergence_passes_over_a_task_solved_another_way() -> None:
     "case", [a_case(training=Training(steps=12)), a_case(fed=Data(batch=4, learnable=True))]
 )
 def test_convergence_asks_only_of_long_runs_on_tasks_that_can_be_learned(case: Case) -> None:
-    assert said(convergence.check, candidate(case, lambda _step, _key, value: value + 9.0), case) == []
+    assert divergences(convergence.check, candidate(case, lambda _step, _key, value: value + 9.0), case) == []
 
 
 @pytest.mark.parametrize("step", [0, 11])
 def test_convergence_leaves_a_missing_loss_to_the_shape_check(step: int) -> None:
     lacking = with_tensor(candidate(LEARNABLE, stuck), step, LOSS, None)
-    assert said(convergence.check, lacking, LEARNABLE) == []
+    assert divergences(convergence.check, lacking, LEARNABLE) == []
 
 
-def said_again(again: Outcome, actual: Outcome | None = None) -> list[Divergence]:
+def divergences_of_two_runs(again: Outcome, actual: Outcome | None = None) -> list[Divergence]:
     return list(
         determinism.check(
             measure_run(CASE, "xla_spmd", "xla", oracle(CASE), actual or candidate(CASE), again)
@@ -247,30 +257,36 @@ def said_again(again: Outcome, actual: Outcome | None = None) -> list[Divergence
 
 
 def test_determinism_finds_one_bit_of_difference_between_two_runs() -> None:
-    assert said_again(candidate(CASE)) == []
-    (told,) = said_again(nudged(candidate(CASE), WEIGHT, 1))
-    assert (told.check, told.symptom, told.tensor, told.stage) == (
+    assert divergences_of_two_runs(candidate(CASE)) == []
+    (divergence,) = divergences_of_two_runs(nudged(candidate(CASE), WEIGHT, 1))
+    assert (divergence.check, divergence.symptom, divergence.tensor, divergence.stage) == (
         "determinism",
         Symptom.MISMATCH,
         "0.weight",
         Stage.UPDATE,
     )
-    assert told.detail == "step 0, update, 0.weight: run again, ranks [1] have other bits"
+    assert divergence.detail == "step 0, update, 0.weight: run again, ranks [1] have other bits"
 
 
 def test_determinism_asks_nothing_of_a_run_whose_kernels_cannot_have_it() -> None:
     environment = {**candidate(CASE).environment, "deterministic": PARTLY_DETERMINISTIC}
     lenient = dataclasses.replace(candidate(CASE), environment=environment)
-    assert said_again(nudged(candidate(CASE), WEIGHT, 1), lenient) == []
-    assert said_again(a_failure(), lenient)
+    assert divergences_of_two_runs(nudged(candidate(CASE), WEIGHT, 1), lenient) == []
+    assert divergences_of_two_runs(a_failure(), lenient)
 
 
 def test_determinism_reports_a_run_that_fails_only_now_and_then() -> None:
-    (told,) = said_again(a_failure(Symptom.CRASH, stage=Stage.BACKWARD))
-    assert (told.check, told.symptom, told.stage) == ("determinism", Symptom.CRASH, Stage.BACKWARD)
-    assert told.cause
-    assert said_again(candidate(CASE), a_failure()) == []
+    (divergence,) = divergences_of_two_runs(a_failure(Symptom.CRASH, stage=Stage.BACKWARD))
+    assert (divergence.check, divergence.symptom, divergence.stage) == (
+        "determinism",
+        Symptom.CRASH,
+        Stage.BACKWARD,
+    )
+    assert divergence.cause
+    assert divergences_of_two_runs(candidate(CASE), a_failure()) == []
 
 
 def test_determinism_finds_a_tensor_that_only_one_run_has() -> None:
-    assert [d.tensor for d in said_again(with_tensor(candidate(CASE), 0, WEIGHT, None))] == ["0.weight"]
+    assert [d.tensor for d in divergences_of_two_runs(with_tensor(candidate(CASE), 0, WEIGHT, None))] == [
+        "0.weight"
+    ]

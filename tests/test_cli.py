@@ -63,9 +63,9 @@ def test_a_command_is_a_file_that_holds_one_of_its_name() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name: str) -> None:
-    told = CliRunner().invoke(cli.difftest, [name, "--help"])
-    assert told.exit_code == 0
-    assert f"Usage: difftest {name}" in told.output
+    done = CliRunner().invoke(cli.difftest, [name, "--help"])
+    assert done.exit_code == 0
+    assert f"Usage: difftest {name}" in done.output
 
 
 def test_it_tells_its_version() -> None:
@@ -231,16 +231,16 @@ def test_list_prints_every_plugin_with_its_first_line(kind: str) -> None:
 
 
 def test_doctor_tells_one_json_object() -> None:
-    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
-    assert set(told) == {"machine", "devices", "packages", "missing"}
-    assert set(told["missing"]) == {name for name, version in told["packages"].items() if version is None}
+    report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert set(report) == {"machine", "devices", "packages", "missing"}
+    assert set(report["missing"]) == {name for name, version in report["packages"].items() if version is None}
 
 
 def test_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("difftest.installed.version", lambda package: None if package == "ray" else "1")
-    told = CliRunner().invoke(cli.difftest, ["doctor"])
-    assert told.exit_code == 0
-    assert "missing: pip install 'difftest[cluster]'" in told.output
+    done = CliRunner().invoke(cli.difftest, ["doctor"])
+    assert done.exit_code == 0
+    assert "missing: pip install 'difftest[cluster]'" in done.output
 
 
 @pytest.mark.parametrize(
@@ -263,8 +263,8 @@ def test_doctor_misses_libtpu_where_there_are_chips_alone(
     monkeypatch.setattr(devices, "chips", lambda: chips)
     monkeypatch.setattr(devices, "find_spec", lambda _name: libtpu)
     monkeypatch.setattr("difftest.installed.version", lambda package: libtpu if package == "libtpu" else "1")
-    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
-    assert (told["missing"], told["devices"]["tpu"]) == (missing, tpu)
+    report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert (report["missing"], report["devices"]["tpu"]) == (missing, tpu)
     plain = CliRunner().invoke(cli.difftest, ["doctor"]).output
     assert ("missing: pip install 'difftest[xla,tpu]'" in plain) == bool(missing)
 
@@ -272,11 +272,11 @@ def test_doctor_misses_libtpu_where_there_are_chips_alone(
 def test_doctor_counts_the_chips_that_the_workers_would_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "chips", lambda: 4)
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
-    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
-    assert told["devices"]["tpu"] == "4 chips, left alone: the XLA side runs on XLA:CPU"
+    report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert report["devices"]["tpu"] == "4 chips, left alone: the XLA side runs on XLA:CPU"
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
-    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
-    assert told["devices"]["tpu"] == "4 chips"
+    report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert report["devices"]["tpu"] == "4 chips"
 
 
 def test_doctor_does_not_take_a_drivers_complaint_for_a_gpu(
@@ -288,8 +288,8 @@ def test_doctor_does_not_take_a_drivers_complaint_for_a_gpu(
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    told = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
-    assert told["devices"]["cuda"].startswith("none")
+    report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
+    assert report["devices"]["cuda"].startswith("none")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("1.5h", 5400.0)])
@@ -321,9 +321,9 @@ def test_names_are_split_at_commas() -> None:
     ],
 )
 def test_help_list_and_doctor_need_no_framework(arguments: tuple[str, ...]) -> None:
-    told = alone(*arguments)
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout
+    done = alone(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
 
 
 def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
@@ -334,8 +334,8 @@ def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
         "    backend.unsupported(case_at(0, 0))\n"
     )
     pytest.importorskip("generators.cases")
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stderr) == (0, "")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("name", ["finding.json", "case.json"])

@@ -34,9 +34,9 @@ def compared(actual: Outcome, expected: Outcome | None = None) -> Comparison:
 
 
 def test_the_same_numbers_agree() -> None:
-    told = compared(candidate(CASE))
-    assert (told.verdict, told.divergences, told.reason) == ("agree", (), "")
-    assert {(m.stage, m.tensor) for m in told.measurements} == {
+    comparison = compared(candidate(CASE))
+    assert (comparison.verdict, comparison.divergences, comparison.reason) == ("agree", (), "")
+    assert {(m.stage, m.tensor) for m in comparison.measurements} == {
         (str(stage), name) for stage, name in oracle(CASE).steps[0]
     }
 
@@ -49,9 +49,9 @@ def test_rounding_to_the_dtype_agrees_within_its_noise(dtype: str) -> None:
 
 
 def test_a_wrong_gradient_diverges_where_it_first_is_wrong() -> None:
-    told = compared(candidate(CASE, wrong_at(Stage.BACKWARD, "0.weight", step=1)))
-    first = told.divergences[0]
-    assert told.verdict == "diverge"
+    comparison = compared(candidate(CASE, wrong_at(Stage.BACKWARD, "0.weight", step=1)))
+    first = comparison.divergences[0]
+    assert comparison.verdict == "diverge"
     assert (first.check, first.step, first.stage, first.tensor, first.side) == (
         "gradients",
         1,
@@ -62,7 +62,7 @@ def test_a_wrong_gradient_diverges_where_it_first_is_wrong() -> None:
     assert first.detail.startswith(
         "step 1, backward, 0.weight: 1 / 12 elements (8.3%) differ; greatest 0.5, "
     )
-    assert len(told.divergences) == 2
+    assert len(comparison.divergences) == 2
 
 
 def test_divergences_are_in_the_order_of_the_run() -> None:
@@ -75,27 +75,30 @@ def test_divergences_are_in_the_order_of_the_run() -> None:
 def test_at_one_stage_the_check_nearest_to_a_cause_comes_first() -> None:
     case = a_case()
     key, nan = (Stage.UPDATE, "0.bias"), np.full(2, np.nan)
-    told = compare(case, "a", "torch", oracle(case), with_pieces(candidate(case), 0, key, {0: nan}))
-    assert [d.check for d in told.divergences] == ["replicas", "finite", "parameters"]
+    comparison = compare(case, "a", "torch", oracle(case), with_pieces(candidate(case), 0, key, {0: nan}))
+    assert [d.check for d in comparison.divergences] == ["replicas", "finite", "parameters"]
 
 
 def test_a_run_that_failed_diverges_by_its_symptom() -> None:
-    told = compared(a_failure(Symptom.HANG))
-    assert (told.verdict, told.measurements) == ("diverge", ())
-    assert [(d.check, d.symptom) for d in told.divergences] == [("completion", Symptom.HANG)]
+    comparison = compared(a_failure(Symptom.HANG))
+    assert (comparison.verdict, comparison.measurements) == ("diverge", ())
+    assert [(d.check, d.symptom) for d in comparison.divergences] == [("completion", Symptom.HANG)]
 
 
 def test_without_an_oracle_nothing_is_concluded() -> None:
-    told = compared(candidate(CASE), a_failure())
-    assert (told.verdict, told.reason) == ("inconclusive", "the oracle failed: RuntimeError: size 3 of dim 1")
+    comparison = compared(candidate(CASE), a_failure())
+    assert (comparison.verdict, comparison.reason) == (
+        "inconclusive",
+        "the oracle failed: RuntimeError: size 3 of dim 1",
+    )
 
 
 def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
-    told = compared(
+    comparison = compared(
         candidate(CASE, wrong_at(Stage.FORWARD, "loss")),
         dataclasses.replace(oracle(CASE), events=Events(in_range=False)),
     )
-    assert (told.verdict, told.reason, told.divergences) == (
+    assert (comparison.verdict, comparison.reason, comparison.divergences) == (
         "inconclusive",
         "values leave the range of float32",
         (),
@@ -138,13 +141,13 @@ def test_a_crash_is_one_even_where_values_leave_the_range() -> None:
 
 
 def test_agreement_on_nothing_but_zeros_concludes_nothing() -> None:
-    told = compared(_zeroed(candidate(CASE)), _zeroed(oracle(CASE)))
-    assert (told.verdict, told.reason) == ("inconclusive", "every tensor compared is zero")
+    comparison = compared(_zeroed(candidate(CASE)), _zeroed(oracle(CASE)))
+    assert (comparison.verdict, comparison.reason) == ("inconclusive", "every tensor compared is zero")
 
 
 def test_agreement_within_noise_as_large_as_the_values_concludes_nothing() -> None:
-    told = compared(candidate(CASE), oracle(CASE, noise=0.5))
-    assert (told.verdict, told.reason) == (
+    comparison = compared(candidate(CASE), oracle(CASE, noise=0.5))
+    assert (comparison.verdict, comparison.reason) == (
         "inconclusive",
         "forward, backward, update: rounding noise is as large as the values",
     )
@@ -157,8 +160,8 @@ def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None
         for quiet, loud in zip(truth.noise, vague.noise, strict=True)
     )
     negated = candidate(CASE, lambda _step, key, value: -value if key[0] is Stage.BACKWARD else value)
-    told = compared(negated, dataclasses.replace(truth, noise=noise))
-    assert (told.verdict, told.reason) == (
+    comparison = compared(negated, dataclasses.replace(truth, noise=noise))
+    assert (comparison.verdict, comparison.reason) == (
         "inconclusive",
         "backward: rounding noise is as large as the values",
     )
@@ -167,10 +170,10 @@ def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None
 def test_agreement_within_a_floor_that_torch_s_own_error_made_concludes_nothing() -> None:
     truth = oracle(CASE)
     for native, verdict in ((45.0, "agree"), (1e4, "inconclusive")):
-        told = compared(candidate(CASE), dataclasses.replace(truth, events=Events(native=native)))
-        assert told.verdict == verdict
+        comparison = compared(candidate(CASE), dataclasses.replace(truth, events=Events(native=native)))
+        assert comparison.verdict == verdict
     assert (
-        told.reason
+        comparison.reason
         == "torch's own run in float32 is 1e+04 times as far from float64 as simulated rounding takes it"
     )
 
@@ -189,8 +192,8 @@ def test_agreement_on_constants_at_one_stage_concludes_nothing(constant: float) 
     )
     truth = oracle(CASE)
     steps = tuple({key: still_of(still, key, tensor) for key, tensor in step.items()} for step in truth.steps)
-    told = compared(candidate(CASE, still), dataclasses.replace(truth, steps=steps))
-    assert (told.verdict, told.reason) == (
+    comparison = compared(candidate(CASE, still), dataclasses.replace(truth, steps=steps))
+    assert (comparison.verdict, comparison.reason) == (
         "inconclusive",
         "backward: every tensor of the oracle is constant or nearly all zero",
     )
@@ -210,9 +213,9 @@ def test_a_loss_whose_band_is_as_wide_as_itself_says_nothing_of_convergence() ->
     wide = dataclasses.replace(last, pieces={0: np.abs(vague.steps[-1][loss].pieces[0])})
     vague = dataclasses.replace(vague, noise=(*vague.noise[:-1], {**vague.noise[-1], loss: wide}))
     assert compare(case, "a", "torch", clear, candidate(case)).verdict == "agree"
-    told = compare(case, "a", "torch", vague, candidate(case))
-    assert told.verdict == "inconclusive"
-    assert told.reason.startswith("step 11: the loss is ")
+    comparison = compare(case, "a", "torch", vague, candidate(case))
+    assert comparison.verdict == "inconclusive"
+    assert comparison.reason.startswith("step 11: the loss is ")
 
 
 def test_exact_cases_have_no_tolerance() -> None:
@@ -228,27 +231,29 @@ def test_a_measurement_is_kept_from_the_step_where_it_was_worst() -> None:
     def spoil(step: int, key: Key, value: Floats) -> Floats:
         return value + {0: 0.1, 1: 0.4, 2: 0.2}[step] if key == (Stage.BACKWARD, "0.bias") else value
 
-    told = compared(candidate(CASE, spoil))
-    kept = {(m.stage, m.tensor): m for m in told.measurements}
+    comparison = compared(candidate(CASE, spoil))
+    kept = {(m.stage, m.tensor): m for m in comparison.measurements}
     assert kept["backward", "0.bias"].greatest == pytest.approx(0.4, rel=1e-3)
-    assert len(kept) == len(told.measurements)
+    assert len(kept) == len(comparison.measurements)
     assert worst(()) == ()
 
 
 def test_the_arbiter_is_the_other_sides_least_error_on_the_same_tensor() -> None:
     sides = {"ddp": "torch", "fsdp": "torch", "spmd": "xla"}
     runs = {"ddp": 0.5, "fsdp": 0.25, "spmd": 2.0}
-    told = with_arbiter({name: compared(candidate(CASE, _worse(by))) for name, by in runs.items()}, sides)
-    errors = {name: _at(comparison, "loss") for name, comparison in told.items()}
+    comparisons = with_arbiter(
+        {name: compared(candidate(CASE, _worse(by))) for name, by in runs.items()}, sides
+    )
+    errors = {name: _at(comparison, "loss") for name, comparison in comparisons.items()}
     assert errors["ddp"].other_error == errors["spmd"].error == errors["fsdp"].other_error
     assert errors["spmd"].other_error == errors["fsdp"].error < errors["ddp"].error
 
 
 def test_without_the_other_side_there_is_no_arbiter() -> None:
-    told = with_arbiter(
+    comparisons = with_arbiter(
         {"ddp": compared(candidate(CASE)), "spmd": compared(a_failure())}, {"ddp": "torch", "spmd": "xla"}
     )
-    assert {m.other_error for m in told["ddp"].measurements} == {None}
+    assert {m.other_error for m in comparisons["ddp"].measurements} == {None}
 
 
 def _worse(by: float) -> Spoil:

@@ -90,14 +90,14 @@ def test_saving_again_replaces(corpus: Corpus) -> None:
 
 
 def test_observations_come_back_in_order_file_by_file(corpus: Corpus) -> None:
-    seen = [
+    observations = [
         msgspec.structs.replace(OBSERVED, index=index, campaign=name)
         for name in ("a", "b")
         for index in range(3)
     ]
-    for observation in sorted(seen, key=lambda o: o.index):
+    for observation in sorted(observations, key=lambda o: o.index):
         corpus.observe(observation)
-    assert list(corpus.observations()) == seen
+    assert list(corpus.observations()) == observations
 
 
 @given(st.text(max_size=9), st.floats(0, 1e300), st.sampled_from(("agree", "diverge", "inconclusive")))
@@ -144,8 +144,8 @@ def test_a_malformed_line_is_named_by_file_and_number(corpus: Corpus, line: byte
 
 @pytest.mark.parametrize("rest", [{}, {"steps": "many"}])
 def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, object]) -> None:
-    known = json.loads(msgspec.json.encode(OBSERVED)) | {"schema": SCHEMA + 1} | rest
-    lines_of(corpus).write_text(json.dumps(known) + "\n")
+    fields = json.loads(msgspec.json.encode(OBSERVED)) | {"schema": SCHEMA + 1} | rest
+    lines_of(corpus).write_text(json.dumps(fields) + "\n")
     with pytest.raises(
         UsageError,
         match=rf"line 1: schema {SCHEMA + 1} was written by a newer version; this program reads up to {SCHEMA}",
@@ -189,12 +189,12 @@ def test_the_simplest_case_is_the_reduced_one_that_the_finding_names(corpus: Cor
 
 def test_the_reproducer_of_another_case_goes_when_a_smaller_one_is_kept(corpus: Corpus) -> None:
     corpus.save(FINDING, a_case())
-    script, said = (corpus.root / FINDING.fingerprint / name for name in (SCRIPT, OUTPUT))
+    script, output = (corpus.root / FINDING.fingerprint / name for name in (SCRIPT, OUTPUT))
     for seed, stays in ((1, False), (1, True), (2, False)):
         script.write_text("exit(1)")
-        said.write_text("1.0")
+        output.write_text("1.0")
         corpus.save_reduced(FINDING.fingerprint, a_case(seed=seed), ())
-        assert (script.exists(), said.exists()) == (stays, stays)
+        assert (script.exists(), output.exists()) == (stays, stays)
 
 
 def test_a_malformed_finding_or_case_is_named_by_its_file(corpus: Corpus) -> None:

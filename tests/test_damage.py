@@ -145,8 +145,8 @@ def test_a_parameter_that_one_rank_alone_has_wrong_is_another_fault_than_one_wro
     pieces = right.steps[0][Stage.UPDATE, "0.weight"].pieces
     lone = with_pieces(right, 0, (Stage.UPDATE, "0.weight"), {1: pieces[1] + 1.0})
     everywhere = with_pieces(lone, 0, (Stage.UPDATE, "0.weight"), {0: pieces[0] - 1.0})
-    said = [
+    descriptions = [
         compare(case, "fsdp", "torch", oracle(case), actual).divergences[0] for actual in (lone, everywhere)
     ]
-    assert [divergence.nature for divergence in said] == [LONELY, ""]
-    assert said[0].fingerprint != said[1].fingerprint
+    assert [divergence.nature for divergence in descriptions] == [LONELY, ""]
+    assert descriptions[0].fingerprint != descriptions[1].fingerprint

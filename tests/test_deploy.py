@@ -21,14 +21,14 @@ CRON = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+)")
 RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
-def texts(known: Any) -> Iterator[str]:  # noqa: ANN401  whatever YAML holds
-    if isinstance(known, dict):
-        known = list(known.values())
-    if isinstance(known, list):
-        for one in known:
+def texts(value: Any) -> Iterator[str]:  # noqa: ANN401  whatever YAML holds
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
             yield from texts(one)
-    elif isinstance(known, str):
-        yield known
+    elif isinstance(value, str):
+        yield value
 
 
 def shell(file: Path) -> Iterator[str]:
@@ -104,11 +104,11 @@ def test_the_bisection_of_every_night_expects_the_documented_answer() -> None:
     (lines,) = [
         step["run"].splitlines() for step in steps("versions") if "difftest bisect" in step.get("run", "")
     ]
-    asked, expected = lines
-    script, answer = asked.split()[2], shlex.split(expected)[2]
+    command, expected = lines
+    script, answer = command.split()[2], shlex.split(expected)[2]
     assert (ROOT / script).is_file()
     documented = (ROOT / "docs" / "bisect.md").read_text()
-    printed = documented.partition(f"$ {asked.partition(' | ')[0]}\n")[2].partition("```")[0]
+    printed = documented.partition(f"$ {command.partition(' | ')[0]}\n")[2].partition("```")[0]
     assert answer in printed.splitlines()
 
 

@@ -41,7 +41,7 @@ MEASURED = Measurement(
 
 
 def a_finding(**changes: Any) -> Finding:  # noqa: ANN401
-    known: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "fingerprint": "torch_dtensor-parameters-mismatch-0a1b2c3d",
         "symptom": Symptom.MISMATCH,
         "stage": Stage.UPDATE,
@@ -68,11 +68,11 @@ def a_finding(**changes: Any) -> Finding:  # noqa: ANN401
         "last_seen": "2026-11-21T10:00:00+00:00",
         "conditions": ("clip_norm=0.25",),
     }
-    return finding_of(**{**known, **changes})
+    return finding_of(**{**fields, **changes})
 
 
 def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
-    said = {
+    fields = {
         "backend": "xla_spmd",
         "side": "xla",
         "symptom": Symptom.CRASH,
@@ -81,7 +81,7 @@ def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
         "tensor": "",
     }
     return changed(
-        a_finding(), **{**said, "detail": f"step 0, backward, rank 0: SIGABRT: {CHECK_FAILED}", **changes}
+        a_finding(), **{**fields, "detail": f"step 0, backward, rank 0: SIGABRT: {CHECK_FAILED}", **changes}
     )
 
 
@@ -109,13 +109,15 @@ FATAL = (
 
 @pytest.mark.parametrize("line", FATAL)
 def test_the_compiler_dies_by_a_fatal_line_and_not_by_a_warning(line: str) -> None:
-    said = "step 0, backward, rank 0: SIGSEGV: Fatal Python error: Segmentation fault"
-    assert tracker(a_crash(detail=said, log=f"{WARNING}\n{line}\nnative frames")) == "openxla"
-    assert tracker(a_crash(detail=said, log=f"{WARNING}\nnative frames")) == "xla"
+    message = "step 0, backward, rank 0: SIGSEGV: Fatal Python error: Segmentation fault"
+    assert tracker(a_crash(detail=message, log=f"{WARNING}\n{line}\nnative frames")) == "openxla"
+    assert tracker(a_crash(detail=message, log=f"{WARNING}\nnative frames")) == "xla"
     assert tracker(a_crash(detail=f"step 0, backward, rank 0: SIGSEGV: {WARNING}")) == "xla"
     assert (
         tracker(
-            a_crash(detail=said, log="F0000 00:00:1763806944.0 12 torch_xla/init.cc:1] external/xla/x failed")
+            a_crash(
+                detail=message, log="F0000 00:00:1763806944.0 12 torch_xla/init.cc:1] external/xla/x failed"
+            )
         )
         == "xla"
     )
@@ -276,7 +278,7 @@ def test_what_the_reduced_case_does_not_share_is_told_to_be_the_original_cases(n
     )
     assert f"\n{ORIGINAL}\n\n```text" in text
     tables = text.split("Of the original case, not of the reproducer's:\n\n")[1:]
-    assert [told.split("\n")[0] for told in tables] == [
+    assert [section.split("\n")[0] for section in tables] == [
         "| | |",
         "| | one device | the case's layout |",
         "| 0.weight, step 1, update | |",
@@ -298,9 +300,9 @@ def test_versions_are_those_of_the_run_and_what_is_only_installed_here_is_told_a
 ) -> None:
     monkeypatch.setattr(installed, "version", lambda package: f"{package} here")
     died = a_crash(environment={"torch": "2.8.0", "torch_xla": "2.8.0", "jaxlib": "0.6"})
-    told = dict(drafting.versions(died, a_case()))
-    assert (told["torch (in the run)"], told["jax (where this was drafted)"]) == ("2.8.0", "jax here")
-    assert not {"PJRT device", "torch (where this was drafted)"} & set(told)
+    versions = dict(drafting.versions(died, a_case()))
+    assert (versions["torch (in the run)"], versions["jax (where this was drafted)"]) == ("2.8.0", "jax here")
+    assert not {"PJRT device", "torch (where this was drafted)"} & set(versions)
     reduced = dict(drafting.versions(msgspec.structs.replace(died, case="0" * 12), a_case()))
     assert reduced["torch (in the original case's run)"] == "2.8.0"
 
@@ -316,11 +318,11 @@ def test_the_device_of_a_run_that_did_not_live_to_tell_is_not_made_up() -> None:
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     monkeypatch.setattr(drafting, "collect_env", lambda: "PyTorch version: 2.9.0")
-    found = Corpus(tmp_path)
-    found.prepare()
+    corpus_ = Corpus(tmp_path)
+    corpus_.prepare()
     for number in range(drafting.MOST_A_DAY + 1):
-        found.save(a_finding(fingerprint=f"torch_dtensor-parameters-mismatch-0000000{number}"), a_case())
-    return found
+        corpus_.save(a_finding(fingerprint=f"torch_dtensor-parameters-mismatch-0000000{number}"), a_case())
+    return corpus_
 
 
 def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corpus) -> None:

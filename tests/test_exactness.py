@@ -121,8 +121,8 @@ TRAINED: dict[str, Any] = {"fed": EXACT}
     ],
 )
 def test_every_reason_is_told(changes: dict[str, Any], reason: str | None) -> None:
-    told = inexact(a_case(**{**TRAINED, **changes}))
-    assert told is None if reason is None else told is not None and told.startswith(reason), told
+    actual = inexact(a_case(**{**TRAINED, **changes}))
+    assert actual is None if reason is None else actual is not None and actual.startswith(reason), actual
 
 
 def test_a_range_counts_the_bits_that_its_values_need() -> None:
@@ -144,5 +144,5 @@ def test_only_a_sum_over_ranks_widens_the_range(operation: str, reduction: str, 
     case = a_case(
         (layer, Linear(inputs=1, outputs=1, bias=False)), mesh=(("dp", 1),), fed=EXACT, dtype="float16"
     )
-    told = inexact(case)
-    assert (told is None) == (bound == 1), told
+    reason = inexact(case)
+    assert (reason is None) == (bound == 1), reason

@@ -65,10 +65,10 @@ class Disturbed:
         end = time.monotonic() + SEEN_WITHIN_SECONDS
         while time.monotonic() < end and not done.is_set():
             for process in psutil.Process().children(recursive=True):
-                if found := lineage(process):
+                if processes := lineage(process):
                     time.sleep(after)
-                    if not done.is_set() and found[victim].is_running():
-                        found[victim].kill()
+                    if not done.is_set() and processes[victim].is_running():
+                        processes[victim].kill()
                         self.killed[victim] += 1
                     return
             time.sleep(0.01)

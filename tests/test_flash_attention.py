@@ -132,20 +132,20 @@ def test_the_wrapper_is_told_which_axes_cut_the_batch_and_which_the_heads() -> N
 
 
 @pytest.mark.parametrize(
-    ("jax", "told"),
+    ("jax", "reason"),
     [(None, "asks for, 0.7.1; installed: none"), ("0.10.2", "asks for, 0.7.1; installed: 0.10.2")],
 )
 def test_kernels_that_cannot_be_interpreted_are_unsupported_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, jax: str | None, told: str
+    monkeypatch: pytest.MonkeyPatch, jax: str | None, reason: str
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     monkeypatch.setattr(
         pallas, "requires", lambda _name: ['numpy>=1; extra == "tests"', 'jax==0.7.1; extra == "pallas"']
     )
     monkeypatch.setattr(installed, "version", {"torch_xla": "2.9.0", "jax": jax}.get)
-    assert told in (xla_spmd.unsupported(CASES["segments"]) or "")
+    assert reason in (xla_spmd.unsupported(CASES["segments"]) or "")
     assert xla_spmd.unsupported(a_case()) is None
-    with pytest.raises(NotImplementedError, match=told):
+    with pytest.raises(NotImplementedError, match=reason):
         pallas.install("CPU")
     assert pallas.install("TPU") == "compiled"
 
@@ -315,8 +315,10 @@ def test_scores_that_the_backward_pass_computes_again_differ_by_rounding_alone()
         path="flash_attention",
         seed=2,
     )
-    told = compare(case, "torch_ddp", "torch", sandbox.run(case, "oracle"), sandbox.run(case, "torch_ddp"))
-    assert told.verdict == "agree", told.divergences[:1]
+    comparison = compare(
+        case, "torch_ddp", "torch", sandbox.run(case, "oracle"), sandbox.run(case, "torch_ddp")
+    )
+    assert comparison.verdict == "agree", comparison.divergences[:1]
 
 
 @pytest.mark.slow
@@ -337,6 +339,6 @@ def test_what_attention_means_has_the_gradients_of_its_formula() -> None:
         return Scores(scale=0.5, causal=True, segments=(ids, ids), ab=bias)  # type: ignore[arg-type]
 
     assert torch.autograd.gradcheck(lambda q, k, v, bias: attend(q, k, v, scores(bias)), inputs)
-    seen = (ids[:, :, None] == ids[:, None]) & torch.ones(5, 5, dtype=torch.bool).tril()
-    weights = (query @ key.mT * 0.5 + ab).masked_fill(~seen[:, None], float("-inf"))
+    visible = (ids[:, :, None] == ids[:, None]) & torch.ones(5, 5, dtype=torch.bool).tril()
+    weights = (query @ key.mT * 0.5 + ab).masked_fill(~visible[:, None], float("-inf"))
     assert torch.allclose(attend(query, key, value, scores(ab)), weights.softmax(-1) @ value, rtol=1e-12)

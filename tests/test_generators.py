@@ -109,9 +109,9 @@ def test_models_are_small(case: Case) -> None:
 @pytest.mark.parametrize("paths", [None, ("tensor_parallel", "data_parallel"), ("fully_sharded",)])
 def test_as_many_cases_in_a_row_as_there_are_paths_cover_each_once(paths: tuple[str, ...] | None) -> None:
     names = sorted(paths or plugins.names(PATHS))
-    seen = [case_at(SEED, index, paths=paths).path for index in range(2 * len(names) + 1)]
+    paths_drawn = [case_at(SEED, index, paths=paths).path for index in range(2 * len(names) + 1)]
     for start in range(len(names) + 1):
-        assert sorted(seen[start : start + len(names)]) == names
+        assert sorted(paths_drawn[start : start + len(names)]) == names
 
 
 def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence(sample: tuple[Case, ...]) -> None:
@@ -125,11 +125,11 @@ def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence(sample: tup
 
 
 def test_the_order_of_asking_does_not_matter() -> None:
-    asked = [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
-    assert asked[0] == asked[3]
-    assert asked == [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
+    ids = [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
+    assert ids[0] == ids[3]
+    assert ids == [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
     again = [case_at(SEED + 1, index, paths=reversed(plugins.names(PATHS))).id for index in (9, 2)]
-    assert again == asked[:2]
+    assert again == ids[:2]
 
 
 def test_threads_that_ask_at_once_get_the_cases_of_one_that_asks_alone() -> None:
@@ -142,9 +142,9 @@ def test_threads_that_ask_at_once_get_the_cases_of_one_that_asks_alone() -> None
         return [case_at(SEED + 2, index).id for index in range(count)]
 
     with ThreadPoolExecutor(threads) as executor:
-        asked = list(executor.map(ask, range(threads)))
+        ids = list(executor.map(ask, range(threads)))
     generated._walk.cache_clear()  # noqa: SLF001  what the threads left behind is not to be asked again
-    assert asked == [[case_at(SEED + 2, index).id for index in range(count)]] * threads
+    assert ids == [[case_at(SEED + 2, index).id for index in range(count)]] * threads
 
 
 def test_cases_differ_within_a_seed_and_between_seeds(sample: tuple[Case, ...]) -> None:

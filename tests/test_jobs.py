@@ -56,7 +56,7 @@ def head() -> Iterator[Head]:
     """
     with tempfile.TemporaryDirectory(prefix="dr-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         jobs, agent, clients = _free_ports(3)
-        known = {
+        variables_ = {
             **os.environ,
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "RAY_AUTH_MODE": "token",
@@ -81,9 +81,11 @@ def head() -> Iterator[Head]:
                 "--disable-usage-stats",
                 *ports,
             ]
-            subprocess.run(command, env=known, check=True, capture_output=True, timeout=2 * START_SECONDS)
-            _wait_for_jobs(known)
-            yield Head(token=known, store=_store(folder))
+            subprocess.run(
+                command, env=variables_, check=True, capture_output=True, timeout=2 * START_SECONDS
+            )
+            _wait_for_jobs(variables_)
+            yield Head(token=variables_, store=_store(folder))
         finally:
             _end(folder)
 

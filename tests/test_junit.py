@@ -31,29 +31,29 @@ def results(root: ET.Element) -> dict[str, str]:
 
 
 def test_only_what_is_new_and_not_known_upstream_fails(tmp_path: Path) -> None:
-    known = msgspec.structs.replace(
+    in_ledger = msgspec.structs.replace(
         NEW, fingerprint="xla_spmd-loss-mismatch-11111111", upstream="pytorch/xla#1"
     )
-    untold = msgspec.structs.replace(
+    unannounced = msgspec.structs.replace(
         OLD, fingerprint="xla_spmd-loss-mismatch-22222222", unannounced=("killed", 3)
     )
-    root = rendered(tmp_path, NEW, OLD, known, untold)
+    root = rendered(tmp_path, NEW, OLD, in_ledger, unannounced)
     assert results(root) == {
         NEW.fingerprint: "failure",
         OLD.fingerprint: "skipped",
-        known.fingerprint: "skipped",
-        untold.fingerprint: "failure",
+        in_ledger.fingerprint: "skipped",
+        unannounced.fingerprint: "failure",
     }
     assert [root.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["8", "2", "2", "0"]
 
 
 def test_paths_are_tests_that_pass_with_their_counts(tmp_path: Path) -> None:
     root = rendered(tmp_path)
-    told = {
+    counts = {
         (case.get("classname"), case.get("name")): case.findtext("system-out")
         for case in root.iter("testcase")
     }
-    assert told["torch_ddp", "data_parallel"] == "1 comparisons: 1 agree, 0 diverge, 0 inconclusive"
+    assert counts["torch_ddp", "data_parallel"] == "1 comparisons: 1 agree, 0 diverge, 0 inconclusive"
     assert results(root) == {}
 
 

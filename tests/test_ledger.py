@@ -94,9 +94,9 @@ def test_the_first_entry_that_matches_is_the_one() -> None:
 
 
 def test_the_facts_of_a_case_are_words() -> None:
-    known = facts(EVEN)
-    assert set(known) == set(FACTS)
-    assert (known["clipping"], known["cuts"], known["kernels"], known["layers"]) == (
+    facts_ = facts(EVEN)
+    assert set(facts_) == set(FACTS)
+    assert (facts_["clipping"], facts_["cuts"], facts_["kernels"], facts_["layers"]) == (
         "on",
         "even",
         "whole",
@@ -205,12 +205,12 @@ def test_a_number_that_is_wrong_in_a_plain_case_is_nobody_s_known_fault(check: s
 def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
     fingerprint, details = "torch_dtensor-loss-mismatch-9282fcb0", ("output", "loss")
-    told = [
+    entries = [
         read_ledger().entry(fingerprint, f"step 0, forward, {tensor}: x", NORMED, TODAY) for tensor in details
     ]
-    assert ["rms_norm" in (entry.upstream if entry else "") for entry in told] == [True, False]
-    assert told[1]
-    assert told[1].upstream.endswith("162692")
+    assert ["rms_norm" in (entry.upstream if entry else "") for entry in entries] == [True, False]
+    assert entries[1]
+    assert entries[1].upstream.endswith("162692")
 
 
 def concluded(out: Path, tally: Tally, ledger: Ledger | None = None, fail_on: FailOn = "new") -> int:
@@ -225,11 +225,11 @@ def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_co
     corpus.prepare()
     corpus.save(FINDING, UNEVEN)
     entry = msgspec.structs.replace(ENTRY, expires=date.max, where={"cuts": "uneven"})
-    for seen, status in ((UNEVEN, 0), (EVEN, 1)):
+    for case, status in ((UNEVEN, 0), (EVEN, 1)):
         progress = Progress(
             result=CaseResult(
                 index=0,
-                case=seen,
+                case=case,
                 comparisons={
                     FINDING.divergence.backend: Comparison(verdict="diverge", divergences=(MISMATCH,))
                 },
@@ -260,15 +260,15 @@ def test_a_campaign_that_compared_nothing_is_not_green(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)]
+    ("in_ledger", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)]
 )
 def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, known: bool, fail_on: FailOn, status: int
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, in_ledger: bool, fail_on: FailOn, status: int
 ) -> None:
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(FINDING, EVEN)
     tally = Tally(cases=1, runs=2, compared=1, new={FINDING.fingerprint: FINDING})
-    ledger = Ledger(entries=(msgspec.structs.replace(ENTRY, expires=date.max),) if known else ())
+    ledger = Ledger(entries=(msgspec.structs.replace(ENTRY, expires=date.max),) if in_ledger else ())
     assert concluded(tmp_path, tally, ledger, fail_on) == status
-    assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == known
+    assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == in_ledger

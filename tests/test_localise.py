@@ -53,7 +53,7 @@ def _sharded(whole: Floats, placements: Placements, ranks: int) -> Sharded:
     return Sharded(shape=whole.shape, dtype="float32", placements=placements, pieces=pieces)
 
 
-def said(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:
+def place_of(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:
     case = a_case(DEEP)
     expected, actual = traced(truth(case), case, {}), traced(right(case), case, wrong)
     return first_beyond(measure_run(case, "spmd", "xla", expected, actual), stage)
@@ -61,21 +61,23 @@ def said(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:
 
 def test_the_first_module_beyond_rounding_is_named_with_the_last_that_agrees() -> None:
     wrong = {(Stage.FORWARD, "module 1"): 0.5, (Stage.FORWARD, "module 2"): 0.5}
-    told = said(wrong, Stage.FORWARD)
-    assert told.startswith(
+    place = place_of(wrong, Stage.FORWARD)
+    assert place.startswith(
         "forward, step 0: module 1 (Activation), after module 0 (Linear), which agrees: 8 / 8 elements"
     )
-    assert said(wrong, Stage.BACKWARD) == "backward: no module is beyond rounding"
+    assert place_of(wrong, Stage.BACKWARD) == "backward: no module is beyond rounding"
 
 
 def test_gradients_are_looked_at_from_the_last_module_to_the_first() -> None:
     wrong = {(Stage.BACKWARD, "module 2"): 0.5, (Stage.BACKWARD, "module 0"): 0.5}
-    assert said(wrong, Stage.BACKWARD).startswith("backward, step 0: module 2 (Linear), the first of all: ")
+    assert place_of(wrong, Stage.BACKWARD).startswith(
+        "backward, step 0: module 2 (Linear), the first of all: "
+    )
 
 
 def test_rounding_is_no_first_place() -> None:
     assert (
-        said({(Stage.FORWARD, "module 0"): 2 * NOISE}, Stage.FORWARD)
+        place_of({(Stage.FORWARD, "module 0"): 2 * NOISE}, Stage.FORWARD)
         == "forward: no module is beyond rounding"
     )
 
@@ -85,10 +87,10 @@ def test_what_a_rank_holds_in_another_shape_is_counted_and_not_compared() -> Non
     actual = traced(right(case), case, {(Stage.FORWARD, "module 1"): 0.5})
     narrow = dataclasses.replace(actual.steps[0][Stage.FORWARD, "module 0"], shape=(4, 1))
     steps = ({**actual.steps[0], (Stage.FORWARD, "module 0"): narrow},)
-    seen = measure_run(
+    run = measure_run(
         case, "spmd", "xla", traced(truth(case), case, {}), dataclasses.replace(actual, steps=steps)
     )
-    assert first_beyond(seen, Stage.FORWARD).endswith("; 1 of 3 could not be compared")
+    assert first_beyond(run, Stage.FORWARD).endswith("; 1 of 3 could not be compared")
 
 
 def test_modules_are_called_by_their_kind_or_by_the_layer_they_are_in() -> None:
@@ -101,10 +103,10 @@ def test_modules_are_called_by_their_kind_or_by_the_layer_they_are_in() -> None:
 
 
 def test_oracle_and_candidate_are_asked_once_for_their_modules(tmp_path: Path) -> None:
-    case, asked = a_case(DEEP), []
+    case, requests = a_case(DEEP), []
 
     def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
-        asked.append((name, options[VARIABLE]))
+        requests.append((name, options[VARIABLE]))
         return (
             traced(truth(case), case, {})
             if name == "oracle"
@@ -118,7 +120,7 @@ def test_oracle_and_candidate_are_asked_once_for_their_modules(tmp_path: Path) -
         name="one", backends={"spmd": backend("xla")}, execute=execute, corpus=Corpus(tmp_path)
     )
     forward, backward = locate(campaign, case, "spmd")
-    assert asked == [("oracle", "1"), ("spmd", "1")]
+    assert requests == [("oracle", "1"), ("spmd", "1")]
     assert forward.startswith("forward, step 0: module 0 (Linear), the first of all")
     assert backward == "backward: no module is beyond rounding"
     assert locate(dataclasses.replace(campaign, execute=fails), case, "spmd") == ()
@@ -140,10 +142,10 @@ def test_an_ordinary_run_keeps_no_module_and_a_traced_one_all_of_them() -> None:
     kept = {key: tensor for key, tensor in traces.steps[0].items() if key[1].startswith(MODULE)}
     assert set(kept) == {(stage, name) for stage in (Stage.FORWARD, Stage.BACKWARD) for name in NAMES}
     expected = sandbox.run(case, "oracle", options={VARIABLE: "1"})
-    seen = measure_run(case, "torch_ddp", "torch", expected, traces)  # type: ignore[arg-type]
-    assert {key for key in seen.measured if key[2].startswith(MODULE)} == {(0, *key) for key in kept}
-    assert first_beyond(seen, Stage.FORWARD) == "forward: no module is beyond rounding"
-    assert first_beyond(seen, Stage.BACKWARD) == "backward: no module is beyond rounding", (
+    run = measure_run(case, "torch_ddp", "torch", expected, traces)  # type: ignore[arg-type]
+    assert {key for key in run.measured if key[2].startswith(MODULE)} == {(0, *key) for key in kept}
+    assert first_beyond(run, Stage.FORWARD) == "forward: no module is beyond rounding"
+    assert first_beyond(run, Stage.BACKWARD) == "backward: no module is beyond rounding", (
         "gradients are those of the whole batch's loss"
     )
     assert {key: value.pieces[0].tolist() for key, value in ordinary.steps[0].items()} == {

@@ -67,9 +67,9 @@ def test_an_empty_tensor_agrees() -> None:
 
 
 def test_a_description_has_the_place_the_share_the_greatest_and_the_floor() -> None:
-    told = describe(measure(AT, TRUTH, np.full(3, FLOOR), TRUTH + np.array([0.0, 0.0, 0.5])))
+    text = describe(measure(AT, TRUTH, np.full(3, FLOOR), TRUTH + np.array([0.0, 0.0, 0.5])))
     assert (
-        told
+        text
         == "1 / 3 elements (33.3%) differ; greatest 0.5, 500 x the rounding noise 0.001; values are about 2.16"
     )
     assert "exact: none allowed" in describe(measure(AT, TRUTH, np.zeros(3), TRUTH + 1.0, exact=True))
@@ -99,6 +99,6 @@ def test_what_does_not_fit_is_not_measured() -> None:
 
 
 def test_a_failure_has_neither_tensors_nor_measurements() -> None:
-    seen = measure_run(a_case(), "a", "torch", oracle(a_case()), a_failure())
-    assert not seen.measured
-    assert not list(seen.tensors())
+    run = measure_run(a_case(), "a", "torch", oracle(a_case()), a_failure())
+    assert not run.measured
+    assert not list(run.tensors())

@@ -25,9 +25,9 @@ def test_a_correct_run_is_made_once_whoever_asks() -> None:
 
     once, case = Memo(execute), a_case()
     with ThreadPoolExecutor(4) as threads:
-        told = list(threads.map(lambda _: once(case, "b", {}), range(8)))
-    assert all(outcome is told[0] for outcome in told)
-    assert once(case, "b", {"OPTION": "1"}) is not told[0], "another way of running is another run"
+        outcomes = list(threads.map(lambda _: once(case, "b", {}), range(8)))
+    assert all(outcome is outcomes[0] for outcome in outcomes)
+    assert once(case, "b", {"OPTION": "1"}) is not outcomes[0], "another way of running is another run"
     assert len(ran) == 2
 
 
@@ -63,8 +63,10 @@ def test_a_finding_s_evidence_runs_the_oracle_anew_and_once_a_case(tmp_path: Pat
     examined(campaign)
     finding = the_finding(campaign)
     case = campaign.corpus.case(finding.fingerprint)
-    asked = {(known, name): count for (known, name), count in machine.requests.items() if name != "ddp"}
-    assert asked == {
+    requests = {
+        (case_id, name): count for (case_id, name), count in machine.requests.items() if name != "ddp"
+    }
+    assert requests == {
         (case.id, "spmd"): 1 + REPEATS,
         (case.id, "oracle"): 2 + 2,  # plain and in doubt, for the campaign and for the evidence
         (case.unsharded().id, "spmd"): 1,

@@ -35,7 +35,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     return cluster
 
 
-def told(out: Path, *words: str, date: str = FIRST_NIGHT) -> dict[str, Any]:
+def summary_of(out: Path, *words: str, date: str = FIRST_NIGHT) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(nightly_run(out, "--json", *words, date=date).stdout)
     return result
 
@@ -43,11 +43,11 @@ def told(out: Path, *words: str, date: str = FIRST_NIGHT) -> dict[str, Any]:
 def junit(out: Path) -> Counter[str]:
     """How many tests of each kind there are, counted by hand and as the file says."""
     root = ET.parse(out / "junit.xml").getroot()  # noqa: S314  we wrote it
-    found = Counter(child.tag for case in root.iter("testcase") for child in case)
+    counts = Counter(child.tag for case in root.iter("testcase") for child in case)
     for name, tag in (("failures", "failure"), ("skipped", "skipped")):
-        assert int(root.get(name, "")) == found[tag] == sum(int(suite.get(name, "")) for suite in root)
+        assert int(root.get(name, "")) == counts[tag] == sum(int(suite.get(name, "")) for suite in root)
     assert int(root.get("tests", "")) == len(list(root.iter("testcase")))
-    return found
+    return counts
 
 
 def test_a_night_runs_new_cases_and_is_red_for_what_is_new(cluster: FakeCluster, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_night_runs_new_cases_and_is_red_for_what_is_new(cluster: FakeCluster,
 
 def test_the_next_night_replays_it_and_is_green(cluster: FakeCluster, tmp_path: Path) -> None:
     nightly_run(tmp_path)
-    next_night = told(tmp_path, date="2026-11-22")
+    next_night = summary_of(tmp_path, date="2026-11-22")
     (finding,) = Corpus(tmp_path / "corpus").findings()
     assert next_night["replayed"] == {finding.fingerprint: "REPRODUCED"}
     assert (next_night["new"], next_night["known"], next_night["seed"]) == (
@@ -81,13 +81,13 @@ def test_the_next_night_replays_it_and_is_green(cluster: FakeCluster, tmp_path: 
     assert junit(tmp_path)["skipped"] == 1
     assert junit(tmp_path)["failure"] == 0
     cluster.machine.wrong = {"spmd": never}
-    assert told(tmp_path, date="2026-11-23")["replayed"] == {finding.fingerprint: "FIXED"}
+    assert summary_of(tmp_path, date="2026-11-23")["replayed"] == {finding.fingerprint: "FIXED"}
     assert nightly_run(tmp_path, date="2026-11-24").return_value == 0
 
 
 def test_the_same_night_again_goes_on_where_it_was(cluster: FakeCluster, tmp_path: Path) -> None:
     nightly_run(tmp_path)
-    again = told(tmp_path)
+    again = summary_of(tmp_path)
     assert (again["cases"], again["resumed"], again["new"], len(again["known"])) == (0, CASES_A_NIGHT, [], 1)
     assert len({o.index for o in Corpus(tmp_path / "corpus").observations()}) == CASES_A_NIGHT
     assert next(Corpus(tmp_path / "corpus").findings()).hits == CASES_A_NIGHT
@@ -100,8 +100,8 @@ def test_what_a_killed_night_found_and_never_told_the_next_one_tells(
     cluster.killed = True
     assert nightly_run(tmp_path).return_value is None
     cluster.killed = False
-    assert len(told(tmp_path, date="2026-11-22")["new"]) == 1
-    assert told(tmp_path, date="2026-11-23")["new"] == []
+    assert len(summary_of(tmp_path, date="2026-11-22")["new"]) == 1
+    assert summary_of(tmp_path, date="2026-11-23")["new"] == []
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_replays_leave_half_of_the_budget_for_new_cases(
     cluster.machine = Machine(spmd=sharded, ddp=lambda case: sharded(case) and case.seed % 2 == 0)
     nightly_run(tmp_path)
     monkeypatch.setattr(night, "RECHECK_SHARE", 0.0)
-    done = told(tmp_path, date="2026-11-22")
+    done = summary_of(tmp_path, date="2026-11-22")
     assert (len(done["replayed"]), done["left"], done["cases"]) == (1, 1, CASES_A_NIGHT)
     first = set(done["replayed"])
     corpus = Corpus(tmp_path / "corpus")
     (other,) = set(corpus.fingerprints()) - first
     corpus.amend(other, checked="2026-01-01T00:00:00+00:00")
-    assert set(told(tmp_path, date="2026-11-23")["replayed"]) == {other}, (
+    assert set(summary_of(tmp_path, date="2026-11-23")["replayed"]) == {other}, (
         "what was not reached comes first in the next night"
     )
 
@@ -151,7 +151,7 @@ def test_a_finding_of_a_backend_that_is_not_asked_for_is_not_replayed(
     (finding,) = corpus.findings()
     divergence = msgspec.structs.replace(finding.divergence, backend="gone")
     corpus.amend(finding.fingerprint, divergence=divergence)
-    assert told(tmp_path, date="2026-11-22")["replayed"] == {}
+    assert summary_of(tmp_path, date="2026-11-22")["replayed"] == {}
     assert cluster.machine.requests
 
 
@@ -231,7 +231,7 @@ def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(
 ) -> None:
     fsspec = pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
     out: Any = f"{scheme}://{tmp_path}/kept"
-    first, second = told(out), told(out, date="2026-11-22")
+    first, second = summary_of(out), summary_of(out, date="2026-11-22")
     assert (len(first["new"]), second["new"], second["known"]) == (1, [], first["new"])
     assert set(second["replayed"]) == set(first["new"])
     files, root = fsspec.core.url_to_fs(out)

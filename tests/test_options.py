@@ -81,7 +81,7 @@ class Machine:
         return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
 
 
-def found(root: Path, machine: Machine, case: Case) -> Finding:
+def finding_of(root: Path, machine: Machine, case: Case) -> Finding:
     corpus = Corpus(root)
     corpus.prepare()
     list(
@@ -95,7 +95,7 @@ def found(root: Path, machine: Machine, case: Case) -> Finding:
 
 
 def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
-    finding = found(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
+    finding = finding_of(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
     assert (finding.divergence.check, finding.blame) == ("replicas", "xla sharding fault")
     assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
 
@@ -109,13 +109,13 @@ def test_without_a_changed_option_nothing_decides_and_nothing_more_is_run(tmp_pa
             return super().execute(case, backend, options)
 
     machine = Wrong()
-    finding = found(tmp_path / "plain", machine, a_case())
+    finding = finding_of(tmp_path / "plain", machine, a_case())
     assert "decided by" not in finding.evidence
     assert {case for case, backend in machine.requests if backend == ORACLE} == {
         a_case().id,
         a_case().unsharded().id,
     }
-    assert "decided by" not in found(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
+    assert "decided by" not in finding_of(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
 
 
 accumulations = st.integers(1, 3)

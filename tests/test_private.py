@@ -50,16 +50,16 @@ def test_this_machines_own_folders_may_be_anywhere(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(private, "ROOT", Path("/data/me/checkout"))
     monkeypatch.setattr(Path, "home", lambda: Path("/data/me"))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/scratch")
-    told = "/data/me/checkout/runs/first, /data/me/checkout: /data/me/.cache /scratch/job/x /data/meadow"
-    assert private.places(told) == "runs/first, .: ~/.cache /tmp/.../x /data/meadow"
+    text = "/data/me/checkout/runs/first, /data/me/checkout: /data/me/.cache /scratch/job/x /data/meadow"
+    assert private.places(text) == "runs/first, .: ~/.cache /tmp/.../x /data/meadow"
 
 
 def test_user_and_machine_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "test")
     monkeypatch.setattr(socket, "gethostname", lambda: "athena.example.org")
-    told = "connect to athena:29500 and [athena.example.org]; test@athena, /scratch/test/x; the test fails, athenaeum"
+    text = "connect to athena:29500 and [athena.example.org]; test@athena, /scratch/test/x; the test fails, athenaeum"
     assert (
-        private.shared(told)
+        private.shared(text)
         == "connect to host:29500 and [host]; user@host, /scratch/user/x; the test fails, athenaeum"
     )
 

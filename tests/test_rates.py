@@ -42,14 +42,19 @@ def planted(
 
 
 def test_a_defect_below_ten_floors_is_not_held_against_the_service() -> None:
-    told = planted_summary([planted(), planted(detected=False, blame="", floors=5.0)])
-    assert (told["defects"], told["detected"], told["detection_rate"], told["blame_rate"]) == (2, 1, 1.0, 1.0)
+    summary = planted_summary([planted(), planted(detected=False, blame="", floors=5.0)])
+    assert (summary["defects"], summary["detected"], summary["detection_rate"], summary["blame_rate"]) == (
+        2,
+        1,
+        1.0,
+        1.0,
+    )
 
 
 def test_a_wrong_blame_lowers_the_blame_rate_only() -> None:
     for blame in ("xla sharding fault", "torch backend fault", "shared backend fault"):
-        told = planted_summary([planted(), planted(blame=blame)])
-        assert (told["detection_rate"], told["blame_rate"]) == (1.0, 0.5)
+        summary = planted_summary([planted(), planted(blame=blame)])
+        assert (summary["detection_rate"], summary["blame_rate"]) == (1.0, 0.5)
 
 
 def test_a_defect_never_found_lowers_the_detection_rate() -> None:
@@ -61,10 +66,10 @@ def test_a_defect_never_found_lowers_the_detection_rate() -> None:
 def test_fingerprints_that_merge_defects_or_split_them_are_named() -> None:
     one = dataclasses.replace(planted(), hits=(("dp", "f"), ("dp", "f"), ("tp", "g")))
     other = dataclasses.replace(planted(), defect="e", hits=(("dp", "f"), ("dp", "h"), ("tp", "i")))
-    told = planted_summary([one, other, planted(detected=False)])["fingerprints"]
-    assert (told["purity"], told["completeness"]) == (0.75, 0.75)
-    assert told["merged"] == {"f": ["d", "e"]}
-    assert told["split"] == {"e on b, dp": ["f", "h"]}
+    fingerprints = planted_summary([one, other, planted(detected=False)])["fingerprints"]
+    assert (fingerprints["purity"], fingerprints["completeness"]) == (0.75, 0.75)
+    assert fingerprints["merged"] == {"f": ["d", "e"]}
+    assert fingerprints["split"] == {"e on b, dp": ["f", "h"]}
     assert planted_summary([planted()])["fingerprints"]["purity"] is None
 
 
@@ -85,8 +90,8 @@ def test_one_defect_on_two_backends_is_two_findings() -> None:
     one, other = (
         dataclasses.replace(planted(), backend=name, hits=(("dp", f"{name}-f"),)) for name in ("b", "c")
     )
-    told = planted_summary([one, other])["fingerprints"]
-    assert (told["purity"], told["completeness"]) == (1.0, 1.0)
+    fingerprints = planted_summary([one, other])["fingerprints"]
+    assert (fingerprints["purity"], fingerprints["completeness"]) == (1.0, 1.0)
 
 
 def test_a_right_run_and_its_right_variant_make_no_false_finding() -> None:
@@ -126,32 +131,32 @@ def test_copies_that_part_are_false_unless_the_ledger_knows_it() -> None:
     case, key = a_case(), (Stage.UPDATE, "0.bias")
     apart = with_pieces(candidate(case), 0, key, {1: candidate(case).steps[0][key].pieces[1] + 1e-9})
     assert check_correct_run(case, "ddp", "torch", oracle(case), apart, {"again": apart}).false
-    known = check_correct_run(
+    in_ledger = check_correct_run(
         case,
         "ddp",
         "torch",
         oracle(case),
         apart,
         {"again": apart},
-        entry=lambda seen: seen.check == "replicas",
+        entry=lambda divergence: divergence.check == "replicas",
     )
-    assert (known.false, bool(known.own)) == ((), True)
+    assert (in_ledger.false, bool(in_ledger.own)) == ((), True)
 
 
 def test_a_small_error_is_false_unless_the_ledger_knows_it() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=1e-5))
     assert check_correct_run(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}).false
-    known = check_correct_run(
+    in_ledger = check_correct_run(
         case,
         "ddp",
         "torch",
         oracle(case),
         wrong,
         {"again": wrong},
-        entry=lambda seen: "mismatch" in seen.fingerprint,
+        entry=lambda divergence: "mismatch" in divergence.fingerprint,
     )
-    assert (known.false, bool(known.own)) == ((), True)
+    assert (in_ledger.false, bool(in_ledger.own)) == ((), True)
 
 
 def test_errors_are_detected_the_surer_the_larger_they_are() -> None:
@@ -210,8 +215,8 @@ def a_fault(name: str, **more: int) -> PlantedFault:
 def test_a_defect_that_no_case_can_show_for_want_of_gpus_is_planted_only_by_name(
     monkeypatch: pytest.MonkeyPatch, there: int, names: str, chosen: list[str]
 ) -> None:
-    known = (a_fault("plain"), a_fault("on_gpus", least_gpus=2))
-    monkeypatch.setattr(faults, "all_faults", lambda: {fault.name: fault for fault in known})
+    faults_ = (a_fault("plain"), a_fault("on_gpus", least_gpus=2))
+    monkeypatch.setattr(faults, "all_faults", lambda: {fault.name: fault for fault in faults_})
     monkeypatch.setattr(gpus, "gpu_count", lambda: there)
     assert [(fault.name, backend) for fault, backend in chosen_defects(names)] == [
         (name, backend) for name in chosen for backend in ("b", "c")
@@ -253,9 +258,9 @@ def test_planted_defects_are_found_and_blamed(defects: str) -> None:
         [sys.executable, "-m", "difftest", *words], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)["planted"]
-    assert told["detected"] == told["defects"]
-    assert told["blame_rate"] == 1.0
+    summary = json.loads(done.stdout)["planted"]
+    assert summary["detected"] == summary["defects"]
+    assert summary["blame_rate"] == 1.0
 
 
 @pytest.mark.slow

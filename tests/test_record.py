@@ -38,14 +38,14 @@ def record(folder: Path, *arguments: str) -> Result:
     )
 
 
-def told(done: Result) -> dict[str, Any]:
-    known: dict[str, Any] = json.loads(done.stdout)
-    return known
+def output_of(done: Result) -> dict[str, Any]:
+    output: dict[str, Any] = json.loads(done.stdout)
+    return output
 
 
 def test_every_case_is_run_as_it_is_and_on_one_device(tmp_path: Path, machine: Machine) -> None:
-    known = told(record(tmp_path, "--json"))
-    assert (known["cases"], known["runs"], known["trouble"]) == (2, 8, [])
+    output = output_of(record(tmp_path, "--json"))
+    assert (output["cases"], output["runs"], output["trouble"]) == (2, 8, [])
     assert set(machine.requests.values()) == {1}
     assert len((tmp_path / "bundle" / "runs.jsonl").read_text().splitlines()) == 8
 
@@ -54,14 +54,14 @@ def test_every_case_is_run_as_it_is_and_on_one_device(tmp_path: Path, machine: M
 def test_every_line_says_who_ran_and_in_which_framework(tmp_path: Path) -> None:
     record(tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "bundle" / "runs.jsonl").read_text().splitlines()]
-    told = {(line["backend"], line["side"], line["framework"]) for line in lines}
-    assert told == {("oracle", "oracle", ""), ("torch_ddp", "torch", "torch")}
+    backends = {(line["backend"], line["side"], line["framework"]) for line in lines}
+    assert backends == {("oracle", "oracle", ""), ("torch_ddp", "torch", "torch")}
 
 
 def test_a_case_that_infrastructure_spoiled_is_told_and_not_counted(tmp_path: Path, machine: Machine) -> None:
     machine.spoiled = {"torch_ddp": 3}
-    known = told(record(tmp_path, "--json"))
-    assert (known["cases"], known["trouble"]) == (1, [f"case {a_case(seed=0).id}: a node was lost"])
+    output = output_of(record(tmp_path, "--json"))
+    assert (output["cases"], output["trouble"]) == (1, [f"case {a_case(seed=0).id}: a node was lost"])
 
 
 def test_a_machine_on_which_nothing_can_be_recorded_is_infrastructure(

@@ -36,27 +36,27 @@ def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
 
 
 def test_a_bundle_kept_here_would_be_committed_whole() -> None:
-    asked = [
+    command = [
         "git",
         "check-ignore",
         "--no-index",
         *(str(FROM_A_GPU / name) for name in ("runs.jsonl", "runs/0.npz", "cases/0.json")),
     ]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=FROM_A_GPU.parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=FROM_A_GPU.parents[1])
     assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
 
 
-def assert_known(recorded: list[str], told: dict[str, Any]) -> None:
+def assert_known(recorded: list[str], output: dict[str, Any]) -> None:
     assert recorded
-    assert told["cases"] == len(recorded)
-    assert not set(told["new"]) - set(told["upstream"]), "what the two sides do differently is known"
+    assert output["cases"] == len(recorded)
+    assert not set(output["new"]) - set(output["upstream"]), "what the two sides do differently is known"
 
 
 def test_what_was_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
     difftest(RECORD.format(cases=2, out=tmp_path / "torch"))
-    recorded, told = compared(tmp_path / "torch", tmp_path)
+    recorded, output = compared(tmp_path / "torch", tmp_path)
     assert len(recorded) == 2
-    assert_known(recorded, told)
+    assert_known(recorded, output)
 
 
 @pytest.mark.skipif(
@@ -64,9 +64,9 @@ def test_what_was_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
     reason=f"no GPU has recorded it yet: {RECORD.format(cases=20, out='tests/data/cuda')}",
 )
 def test_what_a_gpu_recorded_is_compared_with_xla(tmp_path: Path) -> None:
-    recorded, told = compared(FROM_A_GPU, tmp_path)
-    assert_known(recorded, told)
+    recorded, output = compared(FROM_A_GPU, tmp_path)
+    assert_known(recorded, output)
     table = pd.read_parquet(tmp_path / "out" / "table.parquet")
     assert not any(
-        json.loads(told)["device"] == "cpu" for told in table[table.backend == "torch_ddp"].environment
+        json.loads(output)["device"] == "cpu" for output in table[table.backend == "torch_ddp"].environment
     ), "a GPU's it is called"

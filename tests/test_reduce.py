@@ -150,21 +150,21 @@ def test_taken_apart_and_put_together_a_case_is_itself(case: Case) -> None:
 
 @rich
 def test_a_fault_that_everything_shows_reduces_to_one_small_layer_on_one_device(case: Case) -> None:
-    found = reduce(case, lambda _case: True)
-    assert found
-    assert (found.case.world_size, found.case.training) == (
+    result = reduce(case, lambda _case: True)
+    assert result
+    assert (result.case.world_size, result.case.training) == (
         1,
-        Training(learning_rate=found.case.training.learning_rate),
+        Training(learning_rate=result.case.training.learning_rate),
     )
-    assert (found.conditions, found.complete) == ((), True)
-    (layer,) = found.case.model.layers
+    assert (result.conditions, result.complete) == ((), True)
+    (layer,) = result.case.model.layers
     assert isinstance(layer, Linear)
     assert layer == Linear(inputs=layer.inputs, outputs=layer.outputs, bias=False)
     assert max(layer.inputs, layer.outputs) <= 4
-    assert found.case.model.sequence == 0
-    assert list(found.case.option_resets()) == []
-    assert found.case.dtype == "float32"
-    assert found.evaluations <= 4
+    assert result.case.model.sequence == 0
+    assert list(result.case.option_resets()) == []
+    assert result.case.dtype == "float32"
+    assert result.evaluations <= 4
 
 
 def test_a_layer_that_goes_takes_its_placements_along_and_leaves_the_others_theirs() -> None:
@@ -205,10 +205,10 @@ def test_a_tied_layer_whose_embedding_goes_gets_a_weight_of_its_own_cut_alike() 
 
 def test_what_speaks_of_the_mesh_follows_it() -> None:
     for case in (a_collective("all_gather", 12), a_collective("reduce_scatter", 12, axis=1)):
-        found = reduced(case, lambda c: c.world_size > 1 and isinstance(c.model.layers[0], Collective))
-        first = found.case.model.layers[0]
+        result = reduced(case, lambda c: c.world_size > 1 and isinstance(c.model.layers[0], Collective))
+        first = result.case.model.layers[0]
         assert isinstance(first, Collective)
-        assert (first.mesh, first.axis, found.case.layout.mesh.shape) == ((2,), 0, (2,))
+        assert (first.mesh, first.axis, result.case.layout.mesh.shape) == ((2,), 0, (2,))
 
 
 def cut(case: Case) -> bool:
@@ -227,10 +227,10 @@ def holds(case: Case, kind: type, **fields: object) -> bool:
 
 
 def reduced(case: Case, shows: Callable[[Case], bool], **options: object) -> Reduced:
-    found = reduce(case, shows, **options)  # type: ignore[arg-type]
-    assert found
-    assert shows(found.case)
-    return found
+    result = reduce(case, shows, **options)  # type: ignore[arg-type]
+    assert result
+    assert shows(result.case)
+    return result
 
 
 FAULTS: dict[str, tuple[Callable[[Case], bool], tuple[str, ...]]] = {
@@ -286,24 +286,24 @@ FAULTS: dict[str, tuple[Callable[[Case], bool], tuple[str, ...]]] = {
 @pytest.mark.parametrize("name", [name for name in FAULTS if name != "ignored"])
 def test_what_a_fault_needs_is_what_is_left_and_is_told(name: str) -> None:
     shows, needed = FAULTS[name]
-    found = reduced(a_decoder(dtype="bfloat16"), shows)
-    assert found.conditions == needed
-    assert found.complete
-    assert found.evaluations <= BUDGET
+    result = reduced(a_decoder(dtype="bfloat16"), shows)
+    assert result.conditions == needed
+    assert result.complete
+    assert result.evaluations <= BUDGET
 
 
 def test_two_ranks_and_one_axis_are_left_of_a_fault_of_sharding() -> None:
-    found = reduced(a_decoder(), cut)
-    assert (found.case.layout.mesh.axes, len(found.case.model.layers)) == ((("tp", 2),), 1)
-    assert found.case.training == Training(learning_rate=found.case.training.learning_rate)
+    result = reduced(a_decoder(), cut)
+    assert (result.case.layout.mesh.axes, len(result.case.model.layers)) == ((("tp", 2),), 1)
+    assert result.case.training == Training(learning_rate=result.case.training.learning_rate)
 
 
 def test_a_fault_of_two_axes_keeps_both() -> None:
-    found = reduced(
+    result = reduced(
         a_decoder(), lambda c: len(c.layout.mesh.axes) == 2 and cut(c) and Shard(0) in c.layout.batch
     )
-    assert found.case.layout.mesh.axes == (("dp", 2), ("tp", 2)) or found.case.world_size < 4
-    assert "mesh axis dp=2" in found.conditions or found.case.layout.mesh.shape[0] == 1
+    assert result.case.layout.mesh.axes == (("dp", 2), ("tp", 2)) or result.case.world_size < 4
+    assert "mesh axis dp=2" in result.conditions or result.case.layout.mesh.shape[0] == 1
 
 
 def test_a_case_that_does_not_show_the_fault_is_not_reduced() -> None:
@@ -328,37 +328,39 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time(name: str) -> None
 
 
 def test_no_case_is_run_twice_and_none_that_is_not_possible() -> None:
-    asked: list[Case] = []
+    requests: list[Case] = []
     lock = threading.Lock()
 
     def shows(case: Case) -> bool:
         with lock:
-            asked.append(case)
+            requests.append(case)
         return cut(case)
 
-    found = reduced(a_decoder(), shows, possible=lambda case: not holds(case, Linear, bias=False), parallel=3)
-    asked.pop()  # `reduced` asks itself
-    assert len(asked) == len({case.id for case in asked}) == found.evaluations
-    assert not any(holds(case, Linear, bias=False) for case in asked)
+    result = reduced(
+        a_decoder(), shows, possible=lambda case: not holds(case, Linear, bias=False), parallel=3
+    )
+    requests.pop()  # `reduced` asks itself
+    assert len(requests) == len({case.id for case in requests}) == result.evaluations
+    assert not any(holds(case, Linear, bias=False) for case in requests)
 
 
 def test_the_budget_ends_a_reduction_with_the_best_so_far() -> None:
     case = a_decoder()
     for budget in range(1, 12):
-        found = reduced(case, cut, budget=budget)
-        assert found.evaluations <= budget
-        assert measure(found.case) <= measure(case)
+        result = reduced(case, cut, budget=budget)
+        assert result.evaluations <= budget
+        assert measure(result.case) <= measure(case)
     assert not reduced(case, cut, budget=3).complete
 
 
 def test_what_was_interrupted_goes_on_where_it_stood(tmp_path: Path) -> None:
     case, file = a_decoder(), tmp_path / "reduction.jsonl"
     whole = reduced(case, cut)
-    spent, found = 0, None
-    while found is None or not found.complete:
-        found = reduced(case, cut, budget=5, journal=Journal(file))
-        spent += found.evaluations
-    assert (found.case, found.conditions, spent) == (whole.case, whole.conditions, whole.evaluations)
+    spent, result = 0, None
+    while result is None or not result.complete:
+        result = reduced(case, cut, budget=5, journal=Journal(file))
+        spent += result.evaluations
+    assert (result.case, result.conditions, spent) == (whole.case, whole.conditions, whole.evaluations)
 
 
 def test_infrastructure_that_fails_ends_it_and_what_was_tried_is_kept(tmp_path: Path) -> None:
@@ -395,18 +397,18 @@ def test_half_a_last_line_of_a_journal_is_passed_over_and_others_are_named(tmp_p
 
 def test_a_rate_meant_for_large_numbers_does_not_hide_a_fault_among_normal_ones() -> None:
     case = a_case(fed=Data(batch=4, regime="large"), training=Training(learning_rate=2.0**-24))
-    found = reduced(
+    result = reduced(
         case, lambda c: c.training.learning_rate * (1024 if c.data.regime == "large" else 1) > 1e-5
     )
-    assert found.case.data.regime == "normal"
-    assert "regime large" not in found.conditions
+    assert result.case.data.regime == "normal"
+    assert "regime large" not in result.conditions
 
 
 def test_sizes_that_are_uneven_stay_so_on_fewer_ranks() -> None:
     layers = (Linear(inputs=4, outputs=4),)
     case = a_case(layers, mesh=(("tp", 3),), batch=(Replicate(),), sharded={"0.weight": (Shard(0),)})
-    found = reduced(case, lambda c: uneven_cuts(c) > 0)
-    assert (found.case.world_size, found.case.model.outputs) == (2, 3)
+    result = reduced(case, lambda c: uneven_cuts(c) > 0)
+    assert (result.case.world_size, result.case.model.outputs) == (2, 3)
 
 
 def test_simplifications_are_named_once_each() -> None:
@@ -418,8 +420,8 @@ def test_simplifications_are_named_once_each() -> None:
 
 def test_fields_of_a_case_that_no_simplification_takes_away_are_named_here() -> None:
     """A new field of training or data needs a simplification, or a place in this list."""
-    known = {"learning_rate", "optimizer", "steps", "accumulation", "clip_norm", "loss", "checkpointing"}
-    assert set(Training.__struct_fields__) == known
+    kept = {"learning_rate", "optimizer", "steps", "accumulation", "clip_norm", "loss", "checkpointing"}
+    assert set(Training.__struct_fields__) == kept
     assert set(Data.__struct_fields__) == {"batch", "regime", "ignored", "learnable"}
     assert {field.name for field in msgspec.structs.fields(Case)} == {
         *(

@@ -52,7 +52,7 @@ FOUR_RANKS = (
 """What needs two mesh axes of two ranks."""
 
 STEPS = {"momentum_not_sharded_alike": 2, "optimizer_state_lost": 2, "recompile": 4, "stale_bucket": 2}
-"""What needs more than one step: it spoils what a step leaves to the next, or is told of graphs that have settled."""
+"""What needs more than one step: it spoils what a step leaves to the next, or shows once the graphs have settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,21 +103,21 @@ def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
             fingerprint not in (AGREES, UNDECIDED)
             and first_fingerprint(rerun(campaign, case, backend)) != fingerprint
         ):
-            found = reduce(
+            reduced = reduce(
                 case,
                 shows(spoiled, backend, fingerprint),
                 possible=lambda simpler: campaign.backends[backend].unsupported(simpler) is None,
                 parallel=campaign.workers,
             )
-            if found is None:  # it did not come back: a run that a busy machine ended
+            if reduced is None:  # it did not come back: a run that a busy machine ended
                 continue
-            own = first_fingerprint(rerun(campaign, found.case, backend)) != fingerprint
+            own = first_fingerprint(rerun(campaign, reduced.case, backend)) != fingerprint
             return Planted(
                 name=f"{defect} on {backend}",
                 fault=fault,
                 case=case,
                 fingerprint=fingerprint,
-                reduced=found,
+                reduced=reduced,
                 own=own,
             )
     return None
@@ -128,12 +128,12 @@ def _reaching(reaches: object, campaign: Campaign, backend: str) -> Iterator[Cas
     return (case for case in cases if reaches(case) and not campaign.backends[backend].unsupported(case))  # type: ignore[operator]
 
 
-def told(one: Planted) -> str:
-    case, found = one.reduced.case, one.reduced
+def report_of(one: Planted) -> str:
+    case, reduced = one.reduced.case, one.reduced
     layers = " ".join(type(layer).__name__ for _, layer in walk(case.model.layers))
     sizes = f"{one.case.world_size} -> {case.world_size} ranks, {len(list(walk(one.case.model.layers)))} -> {layers}"
-    what = f"{sizes}, {case.training.steps} steps; {found.evaluations} runs"
-    return f"{one.name}: {what}; {'its own' if one.own else 'ANOTHER FAULT'}; needs {', '.join(found.conditions)}"
+    what = f"{sizes}, {case.training.steps} steps; {reduced.evaluations} runs"
+    return f"{one.name}: {what}; {'its own' if one.own else 'ANOTHER FAULT'}; needs {', '.join(reduced.conditions)}"
 
 
 def test_planted_defects_reduce_to_few_ranks_layers_and_steps(
@@ -158,7 +158,8 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(
         for defect, backend in pairs:
             one = planted(campaign, defect, backend)
             with capsys.disabled():
-                print(told(one) if one else f"{defect} on {backend}: not shown by {CASES} cases", flush=True)  # noqa: T201
+                missing = f"{defect} on {backend}: not shown by {CASES} cases"
+                print(report_of(one) if one else missing, flush=True)  # noqa: T201
             results += [one] if one else []
     median = statistics.median(one.reduced.evaluations for one in results)
     with capsys.disabled():
@@ -168,8 +169,8 @@ def test_planted_defects_reduce_to_few_ranks_layers_and_steps(
     assert [one.name for one in results if not one.own] == []
     for one in results:
         case = one.reduced.case
-        assert case.world_size == (4 if one.name in FOUR_RANKS else RANKS[one.fault.blame]), told(
+        assert case.world_size == (4 if one.name in FOUR_RANKS else RANKS[one.fault.blame]), report_of(
             one
         )  # with fewer it is another fault
-        assert len(case.model.layers) <= 2, told(one)
-        assert case.training.steps <= STEPS.get(one.fault.name, 1), told(one)
+        assert len(case.model.layers) <= 2, report_of(one)
+        assert case.training.steps <= STEPS.get(one.fault.name, 1), report_of(one)

@@ -97,12 +97,12 @@ def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
 def test_a_mismatch_is_told_only_once_an_oracle_in_doubt_agrees_and_that_runs_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, noise_in_doubt: float, status: int
 ) -> None:
-    asked = []
+    requests = []
 
     def execute(
         case: Case, backend: str, *, deadline: float, options: Mapping[str, str] | None = None
     ) -> Outcome:
-        asked.append((backend, options))
+        requests.append((backend, options))
         if backend == ORACLE:
             return oracle(case, noise_in_doubt if options else NOISE)
         return candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=SLIGHTLY))
@@ -114,4 +114,4 @@ def test_a_mismatch_is_told_only_once_an_oracle_in_doubt_agrees_and_that_runs_on
         command, [str(file), "--backends", "torch_ddp", "--times", "2"], standalone_mode=False
     )
     assert done.return_value == status, done.output
-    assert asked == [(ORACLE, None), ("torch_ddp", None), (ORACLE, MORE_SAMPLES), ("torch_ddp", None)]
+    assert requests == [(ORACLE, None), ("torch_ddp", None), (ORACLE, MORE_SAMPLES), ("torch_ddp", None)]

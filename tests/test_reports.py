@@ -100,9 +100,9 @@ def test_the_three_line_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     a_corpus(tmp_path / "runs/first", *several_observations())
     write(tmp_path / "runs/first", ["parquet"])
     monkeypatch.chdir(tmp_path)
-    known: dict[str, Any] = {"pd": pd}
-    exec(QUERY, known)  # noqa: S102 - it is what docs/table.md tells people to type
-    assert known["answer"].to_dict() == {
+    names: dict[str, Any] = {"pd": pd}
+    exec(QUERY, names)  # noqa: S102 - it is what docs/table.md tells people to type
+    assert names["answer"].to_dict() == {
         ("data_parallel", "xla_spmd", 2): 1,
         ("tensor_parallel", "xla_spmd", 4): 1,
     }
@@ -292,7 +292,7 @@ def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_p
     )
     page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
     assert "script" not in page.tags
-    for told in (
+    for text_ in (
         "disappears when",
         "it runs on one device",
         "stays when",
@@ -300,7 +300,7 @@ def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_p
         "first wrong at",
         "module 1 (RMSNorm)",
     ):
-        assert told in page.text, told
+        assert text_ in page.text, text_
     assert "no telling when" not in page.text
 
 
@@ -325,33 +325,33 @@ def test_the_page_shows_the_2_x_2_as_a_table_and_other_evidence_in_plain_words(t
 
 def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
-    known, new = (
+    old, new = (
         a_finding(),
         a_finding(
             fingerprint="xla_spmd-loss-crash-00000000", first_seen=later.isoformat(), symptom=Symptom.CRASH
         ),
     )
     runs = (an_observation(), an_observation(campaign="second", started=later.isoformat()))
-    a_corpus(tmp_path, *runs, findings=(known, new))
+    a_corpus(tmp_path, *runs, findings=(old, new))
     built = build(tmp_path)
     assert built.last_campaign == "second"
     assert built.new == {new.fingerprint}
-    assert [f.fingerprint for f in built.findings] == [new.fingerprint, known.fingerprint]
+    assert [f.fingerprint for f in built.findings] == [new.fingerprint, old.fingerprint]
     assert built.verdict.startswith("2 findings (1 new) in 1 case on 1 backend: of 1 comparison 1 agree")
 
 
 def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tmp_path: Path) -> None:
-    told = "torch_xla: torchax is right"
+    layer = "torch_xla: torchax is right"
     with_layer, without = (
-        a_finding(evidence={"layer": told}),
+        a_finding(evidence={"layer": layer}),
         a_finding(fingerprint="xla_spmd-loss-mismatch-00000000"),
     )
-    assert tables.findings([with_layer, without])["layer"].tolist() == [told, ""]
+    assert tables.findings([with_layer, without])["layer"].tolist() == [layer, ""]
     a_corpus(tmp_path, *several_observations(), findings=(with_layer, without))
     page, told_json, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
-    assert sorted(finding["layer"] for finding in json.loads(told_json)["findings"]) == ["", told]
-    assert f"| xla sharding fault | {markdown.cell(told)} |" in content
-    assert told in ParsedPage(page).text
+    assert sorted(finding["layer"] for finding in json.loads(told_json)["findings"]) == ["", layer]
+    assert f"| xla sharding fault | {markdown.cell(layer)} |" in content
+    assert layer in ParsedPage(page).text
 
 
 def test_what_is_known_upstream_is_in_the_verdict_and_told_by_every_format(tmp_path: Path) -> None:
@@ -362,8 +362,10 @@ def test_what_is_known_upstream_is_in_the_verdict_and_told_by_every_format(tmp_p
         findings=(a_finding(upstream=issue), a_finding(fingerprint="xla_spmd-loss-mismatch-00000000")),
     )
     assert build(tmp_path).verdict.startswith("2 findings (2 new, 1 known upstream) in 2 cases")
-    page, told, content = (file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"]))
-    assert sorted(finding["upstream"] for finding in json.loads(told)["findings"]) == ["", issue]
+    page, summary_text, content = (
+        file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"])
+    )
+    assert sorted(finding["upstream"] for finding in json.loads(summary_text)["findings"]) == ["", issue]
     assert "known upstream" + issue in ParsedPage(page).text.replace("\n", "")
     assert content.count(f"| {issue} |") == 1
 
@@ -389,14 +391,14 @@ def test_markdown_has_the_agreement_in_noise_floors(tmp_path: Path) -> None:
 
 def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> None:
     a_corpus(tmp_path, *several_observations(), findings=(a_finding(ratio=math.inf),))
-    known = json.loads(write(tmp_path, ["summary"])[0].read_text(), parse_constant=reject)
-    assert known["verdicts"] == {"agree": 1, "diverge": 2, "inconclusive": 1}
-    assert sum(known["verdicts"].values()) == known["comparisons"] == 4
-    assert (known["cases"], known["runs"]) == (2, 7)
-    assert known["backends"]["xla_spmd"] == {"cases": 2, "agree": 0, "diverge": 2, "inconclusive": 0}
-    assert known["campaigns"] == [{"campaign": "first", "started": "2026-01-05T09:00:00+00:00", "runs": 7}]
-    assert known["environment"]["xla_spmd"] == VERSIONS
-    [finding] = known["findings"]
+    summary_ = json.loads(write(tmp_path, ["summary"])[0].read_text(), parse_constant=reject)
+    assert summary_["verdicts"] == {"agree": 1, "diverge": 2, "inconclusive": 1}
+    assert sum(summary_["verdicts"].values()) == summary_["comparisons"] == 4
+    assert (summary_["cases"], summary_["runs"]) == (2, 7)
+    assert summary_["backends"]["xla_spmd"] == {"cases": 2, "agree": 0, "diverge": 2, "inconclusive": 0}
+    assert summary_["campaigns"] == [{"campaign": "first", "started": "2026-01-05T09:00:00+00:00", "runs": 7}]
+    assert summary_["environment"]["xla_spmd"] == VERSIONS
+    [finding] = summary_["findings"]
     assert {"fingerprint", "symptom", "stage", "backend", "path", "blame", "hits", "case"} <= set(finding)
     assert (tmp_path / finding["case_file"]).is_file()
 

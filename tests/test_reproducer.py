@@ -188,14 +188,14 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
     for name, values in numbers.weights(case).items():
         assert np.array_equal(np.array(listed[name], dtype=np.float32), values)
     for step, (what, place) in itertools.product(range(2), {"inputs": 0, "targets": 1}.items()):
-        said = next(line for line in text.splitlines() if f"{what} = torch.tensor(" in line).partition(
+        literal = next(line for line in text.splitlines() if f"{what} = torch.tensor(" in line).partition(
             "torch.tensor("
         )[2]
         truth = (numbers.batch(case, step).inputs, numbers.batch(case, step).targets)[place]
         assert np.array_equal(
-            np.array(ast.literal_eval(said.partition("[step]")[0])[step], dtype=np.float32), truth
+            np.array(ast.literal_eval(literal.partition("[step]")[0])[step], dtype=np.float32), truth
         )
-    assert (".to(torch." in said) == (dtype != "float32")
+    assert (".to(torch." in literal) == (dtype != "float32")
     assert "WEIGHTS" not in render(a_case(fed=Data(batch=32)), "torch_ddp", FAULTS[0], "many")
 
 
@@ -236,8 +236,8 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_r
     corpus = Corpus(tmp_path)
     corpus.save(changed(FINDING, check=check), a_case())
     done = CliRunner().invoke(command, [str(tmp_path / FINDING.fingerprint), "--json"], standalone_mode=False)
-    told = json.loads(done.stdout)
-    assert (done.return_value, told["reason"]) == (
+    output = json.loads(done.stdout)
+    assert (done.return_value, output["reason"]) == (
         1,
         f"no script can show a finding of the check {check!r}, which looks at more than a run's numbers",
     )
@@ -262,7 +262,7 @@ def test_other_numbers_show_what_is_far_from_rounding_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("regime", "said"),
+    ("regime", "expression"),
     [
         ("large", "torch.randn((4, 4)) * 1024.0"),
         ("tiny", "torch.randn((4, 4)) / 4096.0"),
@@ -271,9 +271,9 @@ def test_other_numbers_show_what_is_far_from_rounding_alone() -> None:
         ("ties", "torch.randint(-1, 2, (4, 4))"),
     ],
 )
-def test_other_numbers_are_of_the_case_kind(regime: Regime, said: str) -> None:
+def test_other_numbers_are_of_the_case_kind(regime: Regime, expression: str) -> None:
     text = render(a_case(fed=Data(batch=4, regime=regime)), "torch_ddp", FAULTS[1], "kinds", plain=True)
-    assert said in text
+    assert expression in text
     assert ("torch.randint(-1, 2, parameter.shape)" in text) == (regime == "exact")
 
 
@@ -296,13 +296,13 @@ def test_replicas_draw_one_at_a_time() -> None:
 def test_what_a_script_does_not_use_is_not_imported() -> None:
     for _, text in scripts("torch_fsdp", FAULTS[1], plain=True):
         used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        found = [
+        imported = [
             alias
             for node in ast.parse(text).body
             if isinstance(node, ast.Import | ast.ImportFrom)
             for alias in node.names
         ]
-        assert {(alias.asname or alias.name).partition(".")[0] for alias in found} <= used
+        assert {(alias.asname or alias.name).partition(".")[0] for alias in imported} <= used
 
 
 def collective_case(operation: str, form: str = "single", **rest: object) -> Case:
@@ -559,8 +559,8 @@ def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
     assert any("before_optimizations" in name for name in kept)
     assert "func.func @main" in (tmp_path / "artifacts" / kept[0]).read_text()
     pytest.importorskip("jaxlib", reason="needs jaxlib, which torch_xla's flash attention brings")
-    said = recompile(Path(sys.executable), tmp_path / "artifacts", UNEVEN.world_size, ABORT.needle)
-    assert said.startswith("diverges: SIGABRT with jaxlib 0.7")
+    message = recompile(Path(sys.executable), tmp_path / "artifacts", UNEVEN.world_size, ABORT.needle)
+    assert message.startswith("diverges: SIGABRT with jaxlib 0.7")
 
 
 @pytest.mark.slow
@@ -568,7 +568,7 @@ def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
 @pytest.mark.xla
 @needs_xla
 @pytest.mark.parametrize(
-    ("case", "backend", "shown", "said"),
+    ("case", "backend", "shown", "reason"),
     [
         (a_case(DEEP), "xla_spmd", GRADIENT, "greatest error"),
         (a_case(training=Training(loss="cross_entropy")), "xla_spmd", ABORT, "actual 0"),
@@ -578,7 +578,7 @@ def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
     ],
     ids=["numbers", "crash", "raises", "ddp", "replica"],
 )
-def test_healthy_runs_on_xla_show_nothing(case: Case, backend: str, shown: Fault, said: str) -> None:
+def test_healthy_runs_on_xla_show_nothing(case: Case, backend: str, shown: Fault, reason: str) -> None:
     done = run_script(render(case, backend, shown, "healthy"))
     assert not done.shown
-    assert said in done.output, done.output
+    assert reason in done.output, done.output

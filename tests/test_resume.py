@@ -60,16 +60,18 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
         strike(lambda: file.with_name(f".{file.name}.0").write_bytes(content[: len(content) // 2]))
         real(file, content)
 
-    def observe(corpus: Corpus, *seen: Observation, real: Callable[..., None] = Corpus.observe) -> None:
-        text = b"".join(msgspec.json.encode(one) + b"\n" for one in seen)
+    def observe(
+        corpus: Corpus, *observations: Observation, real: Callable[..., None] = Corpus.observe
+    ) -> None:
+        text = b"".join(msgspec.json.encode(one) + b"\n" for one in observations)
         for part in (text[: len(text) // 2], text[: text.index(b"\n") + 1], text[:-1], text):
 
             def append(part: bytes = part) -> None:
-                with corpus.lines(seen[0].campaign).open("ab") as file:
+                with corpus.lines(observations[0].campaign).open("ab") as file:
                     file.write(part)
 
             strike(append)
-        real(corpus, *seen)
+        real(corpus, *observations)
 
     monkeypatch.setattr(corpus_module, "replace_file", replace)
     monkeypatch.setattr(Corpus, "observe", observe)
@@ -192,12 +194,12 @@ def test_what_a_killed_campaign_never_told_the_next_one_tells_and_only_one(tmp_p
     corpus = Corpus(tmp_path)
     with resumed(corpus, "killed"):
         assert resume.unannounced(corpus, "next") == (), "it still runs, and tells them itself"
-    barrier, said = threading.Barrier(4), Counter[str]()
+    barrier, announced = threading.Barrier(4), Counter[str]()
 
     def tell(name: str) -> None:
         with resumed(corpus, name):
             barrier.wait()
-            said.update(f.fingerprint for f in resume.unannounced(corpus, name))
+            announced.update(f.fingerprint for f in resume.unannounced(corpus, name))
             barrier.wait()
 
     threads = [threading.Thread(target=tell, args=(f"next{number}",)) for number in range(4)]
@@ -205,8 +207,8 @@ def test_what_a_killed_campaign_never_told_the_next_one_tells_and_only_one(tmp_p
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(said.values()) == {1}
-    assert set(said) == set(corpus.fingerprints())
+    assert set(announced.values()) == {1}
+    assert set(announced) == set(corpus.fingerprints())
 
 
 def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(
@@ -248,16 +250,16 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
     tmp_path: Path, rounds: int
 ) -> None:
     del rounds
-    told = list[Progress]()
+    progress = list[Progress]()
     threads = [
-        threading.Thread(target=lambda name=name: told.extend(run_to_the_end(tmp_path, name=name)))
+        threading.Thread(target=lambda name=name: progress.extend(run_to_the_end(tmp_path, name=name)))
         for name in ("a", "b")
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    new = Counter(f.fingerprint for progress in told for f in progress.new)
+    new = Counter(f.fingerprint for one in progress for f in one.new)
     assert set(new.values()) == {1}
     assert [f.hits for f in Corpus(tmp_path).findings()] == [4, 8]
     assert len(list(Corpus(tmp_path).observations())) == 2 * 3 * len(NUMBERED_CASES)

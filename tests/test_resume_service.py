@@ -48,7 +48,7 @@ RUN = (
 TIMES = ["seconds", "started"]
 
 
-def told(*words: str) -> dict[str, Any]:
+def summary_of(*words: str) -> dict[str, Any]:
     done = subprocess.run([*words, "--json"], capture_output=True, text=True, check=False)
     assert done.returncode < 2, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
@@ -72,8 +72,8 @@ def test_a_killed_campaign_goes_on_and_ends_with_the_tables_of_an_undisturbed_on
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     kill_after(1, killed)
     before = {run.index for run in Corpus(killed / "corpus").observations()}
-    gone_on = told(*RUN, "--out", str(killed))
-    undisturbed = told(*RUN, "--out", str(whole))
+    gone_on = summary_of(*RUN, "--out", str(killed))
+    undisturbed = summary_of(*RUN, "--out", str(whole))
     assert (gone_on["resumed"], gone_on["cases"]) == (len(before), 4 - len(before))
     assert (undisturbed["resumed"], undisturbed["cases"]) == (0, 4)
     for name in ("new", "known", "upstream"):
@@ -97,8 +97,8 @@ def test_two_nights_in_a_row(tmp_path: Path) -> None:
         str(tmp_path),
         *SMALL,
     )
-    first = told(*words, "--date", "2026-11-20")
-    second = told(*words, "--date", "2026-11-21")
+    first = summary_of(*words, "--date", "2026-11-20")
+    second = summary_of(*words, "--date", "2026-11-21")
     assert (first["seed"], second["seed"], first["cases"], second["cases"]) == (20261120, 20261121, 2, 2)
     assert not first["trouble"]
     assert not second["trouble"]

@@ -28,14 +28,14 @@ def a_client(library: str, platform: str = "cpu", **changes: Any) -> Client:  # 
     return Client(library=library, platform=platform, **{**usual, **changes})
 
 
-def said(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
+def divergences(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
     actual = dataclasses.replace(candidate(CASE), events=Events(**events))
     return list(check.check(measure_run(CASE, "xla_spmd", "xla", oracle(CASE), actual)))
 
 
 def test_a_parameter_that_is_annotated_otherwise_than_asked_diverges_wherever_it_was_placed() -> None:
-    assert said(annotation) == said(annotation, misplaced={}) == []
-    (divergence,) = said(
+    assert divergences(annotation) == divergences(annotation, misplaced={}) == []
+    (divergence,) = divergences(
         annotation, misplaced={"0.weight": Misplaced((2, 1), (4, 1)), "0.bias": Misplaced((2,), (4,))}
     )
     assert (
@@ -53,23 +53,25 @@ OWN = a_client("torch_xla", "CPU", stage=Stage.BUILD)
 
 
 def test_one_client_and_guarded_ones_of_jax_are_legal() -> None:
-    assert said(runtime_init) == []
-    assert said(runtime_init, clients=[]) == []
-    assert said(runtime_init, clients=[OWN]) == []
+    assert divergences(runtime_init) == []
+    assert divergences(runtime_init, clients=[]) == []
+    assert divergences(runtime_init, clients=[OWN]) == []
     assert (
-        said(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax", "tpu", guarded=True)])
+        divergences(
+            runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax", "tpu", guarded=True)]
+        )
         == []
     )
 
 
 def test_jax_alone_needs_no_guard() -> None:
-    assert said(runtime_init, clients=[a_client("jax")]) == []
+    assert divergences(runtime_init, clients=[a_client("jax")]) == []
 
 
 def test_an_unguarded_client_of_jax_diverges_whichever_came_first() -> None:
     beside = a_client("jax", caller="custom_kernel.py:trace_pallas")
     for clients in ([OWN, beside, a_client("jax", "tpu")], [beside, OWN]):
-        (divergence,) = said(runtime_init, clients=clients)
+        (divergence,) = divergences(runtime_init, clients=clients)
         assert "jax creates a cpu client without the guard" in divergence.detail
         assert divergence.detail.endswith("called from custom_kernel.py:trace_pallas")
         assert (divergence.stage, divergence.step) == (Stage.BACKWARD, 1)
@@ -77,12 +79,12 @@ def test_an_unguarded_client_of_jax_diverges_whichever_came_first() -> None:
 
 def test_the_same_client_twice_diverges_even_when_guarded() -> None:
     guarded = a_client("jax", guarded=True)
-    (divergence,) = said(runtime_init, clients=[OWN, guarded, guarded, guarded])
+    (divergence,) = divergences(runtime_init, clients=[OWN, guarded, guarded, guarded])
     assert "jax creates a second cpu client" in divergence.detail
 
 
 def test_a_second_client_without_the_guard_is_told_by_the_guard_first() -> None:
-    first, second = said(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax")])
+    first, second = divergences(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax")])
     assert "without the guard" in first.detail
     assert "a second cpu client" in second.detail
 
@@ -95,18 +97,18 @@ def test_a_runtime_divergence_counts_although_the_numbers_agree() -> None:
 
 
 def test_its_fingerprint_does_not_depend_on_the_step() -> None:
-    early, late = (said(runtime_init, clients=[OWN, a_client("jax", step=step)])[0] for step in (0, 3))
+    early, late = (divergences(runtime_init, clients=[OWN, a_client("jax", step=step)])[0] for step in (0, 3))
     assert early.fingerprint == late.fingerprint
 
 
 def test_graphs_may_be_new_until_they_have_settled() -> None:
-    assert said(recompile) == []
-    assert said(recompile, graphs=[3, 7, 8, 8, 8]) == []
-    assert said(recompile, graphs=[2]) == []
+    assert divergences(recompile) == []
+    assert divergences(recompile, graphs=[3, 7, 8, 8, 8]) == []
+    assert divergences(recompile, graphs=[2]) == []
 
 
 def test_a_new_graph_at_a_settled_step_diverges_once() -> None:
-    (divergence,) = said(recompile, graphs=[3, 5, 7, 9, 11])
+    (divergence,) = divergences(recompile, graphs=[3, 5, 7, 9, 11])
     assert divergence.step == 3
     assert divergence.detail.startswith("step 3: 2 new graphs")
 

@@ -22,7 +22,7 @@ DEFECT = Planted(
 )
 
 
-def told() -> dict[str, object]:
+def sections() -> dict[str, object]:
     return {
         "seed": 7,
         "environment": {"torch": "2"},
@@ -33,7 +33,7 @@ def told() -> dict[str, object]:
 
 
 def test_the_page_plots_detection_against_what_correct_runs_reach_with_the_threshold_between() -> None:
-    page = selftest.render(told()).decode()
+    page = selftest.render(sections()).decode()
     curves = re.findall(r'<polyline class="(\w+)" points="([^"]+)"', page)
     assert [name for name, _ in curves] == ["noise", "found"]
     heights = [float(point.split(",")[1]) for point in curves[1][1].split()]
@@ -43,19 +43,21 @@ def test_the_page_plots_detection_against_what_correct_runs_reach_with_the_thres
 
 
 def test_the_page_escapes_what_it_is_given_and_names_every_defect() -> None:
-    page = selftest.render(told()).decode()
+    page = selftest.render(sections()).decode()
     assert "&lt;b&gt;sum&lt;/b&gt;" in page
     assert "<b>sum</b>" not in page
     assert "1 of 1 planted defects found" in page
 
 
 def test_what_was_read_back_from_json_makes_the_same_page(tmp_path: Path) -> None:
-    (tmp_path / "selftest.json").write_text(json.dumps(told(), default=str))
-    assert selftest.render(json.loads((tmp_path / "selftest.json").read_text())) == selftest.render(told())
+    (tmp_path / "selftest.json").write_text(json.dumps(sections(), default=str))
+    assert selftest.render(json.loads((tmp_path / "selftest.json").read_text())) == selftest.render(
+        sections()
+    )
 
 
 @pytest.mark.parametrize("missing", ["planted", "null", "sweep"])
 def test_a_page_of_one_part_leaves_the_others_out(missing: str) -> None:
-    page = selftest.render({name: part for name, part in told().items() if name != missing}).decode()
+    page = selftest.render({name: part for name, part in sections().items() if name != missing}).decode()
     assert ("Planted defects" in page) == (missing != "planted")
     assert ("<svg" in page) == (missing == "planted")

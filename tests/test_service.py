@@ -36,23 +36,23 @@ def difftest(*words: str) -> tuple[int, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "first"
-    status, told = difftest(
+    status, summary = difftest(
         "run", "--seed", "0", "--cases", str(CASES), "--max-world-size", "8", "--out", str(out)
     )
     assert status == 1
-    assert told["cases"] == CASES
-    assert not told["trouble"]
+    assert summary["cases"] == CASES
+    assert not summary["trouble"]
     return out
 
 
 def named(out: Path, words: str, backend: str) -> str:
-    found = [
+    matches = [
         f.fingerprint
         for f in Corpus(out / "corpus").findings()
         if words in f.divergence.detail and f.divergence.backend == backend
     ]
-    assert len(found) == 1, f"{words!r} must be one finding, however many cases hit it: {found}"
-    return found[0]
+    assert len(matches) == 1, f"{words!r} must be one finding, however many cases hit it: {matches}"
+    return matches[0]
 
 
 def test_the_two_dtensor_faults_are_two_findings_blamed_on_xla(first: Path) -> None:
@@ -88,21 +88,23 @@ def test_every_path_and_backend_is_exercised(first: Path) -> None:
 def test_replaying_a_finding_reproduces_it(first: Path) -> None:
     for words, backend in ((FUNCTIONAL_ASSERT, "xla_dtensor"), (MISSING_COORDINATE, "xla_tp")):
         fingerprint = named(first, words, backend)
-        status, told = difftest("replay", str(first / "corpus" / fingerprint))
+        status, summary = difftest("replay", str(first / "corpus" / fingerprint))
         assert status == 1
-        assert told["reproduced"] == 1
+        assert summary["reproduced"] == 1
 
 
 def test_the_same_command_again_runs_nothing_and_knows_what_it_found(first: Path) -> None:
-    status, told = difftest("run", "--seed", "0", "--cases", "4", "--out", str(first))
-    assert (status, told["cases"], told["resumed"]) == (0, 0, CASES)
-    assert told["new"] == []
-    assert told["known"]
+    status, summary = difftest("run", "--seed", "0", "--cases", "4", "--out", str(first))
+    assert (status, summary["cases"], summary["resumed"]) == (0, 0, CASES)
+    assert summary["new"] == []
+    assert summary["known"]
 
 
 def test_another_campaign_reports_nothing_as_new(first: Path) -> None:
     """The same cases, but none twice: a campaign of its own."""
-    status, told = difftest("run", "--seed", "0", "--cases", "2", "--twice-every", "0", "--out", str(first))
-    assert (status, told["cases"], told["resumed"]) == (0, 2, 0)
-    assert told["new"] == []
-    assert told["known"]
+    status, summary = difftest(
+        "run", "--seed", "0", "--cases", "2", "--twice-every", "0", "--out", str(first)
+    )
+    assert (status, summary["cases"], summary["resumed"]) == (0, 2, 0)
+    assert summary["new"] == []
+    assert summary["known"]

@@ -53,8 +53,8 @@ def test_it_runs_where_it_is_named() -> None:
         (flash(rows=4, training=Training(accumulation=4)), "share the rows evenly"),
     ],
 )
-def test_what_the_wrapper_cannot_be_told_is_refused(case: Case, told: str | None) -> None:
-    assert (splash.refusal(case) or "") == "" if told is None else told in (splash.refusal(case) or "")
+def test_what_the_wrapper_cannot_be_told_is_refused(case: Case, reason: str | None) -> None:
+    assert (splash.refusal(case) or "") == "" if reason is None else reason in (splash.refusal(case) or "")
 
 
 @pytest.mark.usefixtures("installed")

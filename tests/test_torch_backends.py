@@ -204,11 +204,11 @@ def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
     monkeypatch.setattr(devices, "equalise", lambda _: None)
     monkeypatch.setenv(devices.SHARE_VARIABLE, share)
     case = a_case(mesh=(("dp", 4),))
-    found = [devices.find(case, rank) for rank in range(4)]
-    assert [str(device) for device in found] == wanted
-    assert devices.transport(case, found[0]) == transport
+    chosen = [devices.find(case, rank) for rank in range(4)]
+    assert [str(device) for device in chosen] == wanted
+    assert devices.transport(case, chosen[0]) == transport
     overridden = {"backend_override": {"dp": "gloo"}} if wanted[0] != "cpu" and transport == "gloo" else {}
-    assert devices.groups(found[0], transport, ("dp",)) == overridden, (
+    assert devices.groups(chosen[0], transport, ("dp",)) == overridden, (
         "torch gives NCCL to a mesh of one axis by itself"
     )
 
@@ -235,10 +235,10 @@ def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic_but_cudnn_s
     kernel: str, deterministic: str
 ) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", EQUALISED, kernel], capture_output=True, text=True, check=True
     )
-    assert told.stdout.splitlines() == ["highest False False", "False False", deterministic, "False :4096:8"]
+    assert done.stdout.splitlines() == ["highest False False", "False False", deterministic, "False :4096:8"]
 
 
 @pytest.mark.slow

@@ -59,14 +59,14 @@ def cases() -> list[Case]:
 @pytest.mark.xla
 @pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case.path}-{case.id}")
 def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
-    told = compare(
+    comparison = compare(
         case,
         "torchax",
         torchax.SIDE,
         sandbox.run(case, "oracle", deadline=120),
         sandbox.run(case, "torchax", deadline=240),
     )
-    assert told.verdict == "agree", told.divergences[:1]
+    assert comparison.verdict == "agree", comparison.divergences[:1]
 
 
 @needs_torchax
@@ -75,11 +75,11 @@ def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
 def test_flash_attention_is_torch_s_operator_as_jax_has_it() -> None:
     drawn = (case_at(0, index, paths=("flash_attention",), max_world_size=2) for index in itertools.count())
     case = next(case for case in drawn if torchax.unsupported(case) is None)
-    told = compare(
+    comparison = compare(
         case,
         "torchax",
         torchax.SIDE,
         sandbox.run(case, "oracle", deadline=120),
         sandbox.run(case, "torchax", deadline=240),
     )
-    assert told.verdict == "agree", told.divergences[:1]
+    assert comparison.verdict == "agree", comparison.divergences[:1]

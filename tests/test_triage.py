@@ -68,7 +68,7 @@ def test_a_finding_is_steady_by_its_last_runs(
     assert steady(msgspec.structs.replace(FINDING, stable=stable, returned=returned)) == expected
 
 
-def found(root: Path, machine: Machine) -> Campaign:
+def campaign_with_finding(root: Path, machine: Machine) -> Campaign:
     campaign = a_campaign(root, machine)
     examined(campaign)
     return campaign
@@ -80,7 +80,7 @@ def triaged(campaign: Campaign, ledger: Ledger = NOTHING, times: int = 3) -> Tri
 
 
 def test_a_fault_that_is_still_there_is_reproduced_and_that_is_written_down(tmp_path: Path) -> None:
-    campaign = found(tmp_path, Machine(spmd=sharded))
+    campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     before = the_finding(campaign)
     one = triaged(campaign)
     assert the_finding(campaign) == one.finding
@@ -94,7 +94,7 @@ def test_a_fault_that_is_still_there_is_reproduced_and_that_is_written_down(tmp_
 
 def test_a_fault_that_is_gone_is_fixed_and_one_the_ledger_knows_passes(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     machine.wrong = {}
     entry = Entry(fingerprint="spmd-*", upstream="pytorch/xla#1", reason="wrong", expires=TODAY)
     assert not triaged(campaign).passes
@@ -116,7 +116,7 @@ def test_a_fault_that_shows_otherwise_now_has_changed(tmp_path: Path) -> None:
             )
 
     machine = Crashing(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     machine.crashing = True
     one = triaged(campaign)
     assert (one.finding.status, [name.rpartition("-")[0] for name in one.now_shows]) == (
@@ -127,7 +127,7 @@ def test_a_fault_that_shows_otherwise_now_has_changed(tmp_path: Path) -> None:
 
 def test_a_fault_that_comes_and_goes_is_unstable(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     turns = iter([True, False, False])
     machine.wrong = {"spmd": lambda _case: next(turns)}
     assert (triaged(campaign).finding.status, the_finding(campaign).returned) == ("UNSTABLE", (1, 3))
@@ -136,14 +136,14 @@ def test_a_fault_that_comes_and_goes_is_unstable(tmp_path: Path) -> None:
 
 def test_infrastructure_that_fails_is_an_error_and_says_nothing_of_the_finding(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     machine.spoiled = {"spmd": 100}
     one = triaged(campaign)
     assert (one.finding.status, one.finding.returned, one.trouble) == ("ERROR", (0, 0), "a node was lost")
 
 
 def test_a_backend_that_is_gone_or_refuses_the_case_is_an_error(tmp_path: Path) -> None:
-    gone = found(tmp_path, Machine(spmd=sharded))
+    gone = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     for backends, trouble in (
         ({"ddp": backend("torch")}, "there is no backend 'spmd' any more"),
         ({"spmd": backend("xla", "it cannot")}, "spmd does not support the case: it cannot"),
@@ -159,8 +159,8 @@ def test_backends_that_run_on_request_only_are_triaged_too(tmp_path: Path) -> No
         tmp_path, Machine(**dict.fromkeys(names, sharded)), dict.fromkeys(names, backend("xla"))
     )
     examined(campaign)
-    asked = candidates(_backends(campaign.corpus))
-    assert set(asked) == {"torchax", "xla_spmd@2.8"}, "there is no backend called spmd"
+    requested = candidates(_backends(campaign.corpus))
+    assert set(requested) == {"torchax", "xla_spmd@2.8"}, "there is no backend called spmd"
 
 
 def wide(case: Case) -> bool:
@@ -177,12 +177,12 @@ def test_a_finding_is_reduced_and_its_conditions_are_written_down(tmp_path: Path
     campaign = a_campaign(tmp_path, machine)
     examined(campaign, tensor_parallel_case(), a_case())
     task = a_task(campaign)
-    told = search(campaign, task, budget=30)
-    assert told
-    keep(*told)
+    result = search(campaign, task, budget=30)
+    assert result
+    keep(*result)
     finding = the_finding(campaign)
     small = campaign.corpus.simplest(finding.fingerprint)
-    assert (finding.reduced, finding.conditions) == (small.id, told[1].conditions)
+    assert (finding.reduced, finding.conditions) == (small.id, result[1].conditions)
     assert "world size 2" in finding.conditions
     assert small.model.layers == (Linear(inputs=4, outputs=4, bias=False),)
     assert campaign.corpus.case(finding.fingerprint) == tensor_parallel_case()
@@ -192,7 +192,7 @@ def test_a_finding_is_reduced_and_its_conditions_are_written_down(tmp_path: Path
 
 def test_triage_runs_the_reduced_case(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     small = tensor_parallel_case(seed=9)
     campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ("world size 2",))
     triaged(campaign, times=1)
@@ -208,7 +208,7 @@ def reduced_to(campaign: Campaign, **changes: object) -> tuple[Case, Case]:
 
 def test_a_fault_that_its_reduced_case_alone_shows_no_more_is_still_there(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     small, own = reduced_to(campaign)
     machine.wrong = {"spmd": lambda case: case.id == own.id}
     one = triaged(campaign, times=2)
@@ -226,7 +226,7 @@ def test_a_fault_that_its_reduced_case_shows_otherwise_is_looked_for_in_its_own(
             )
 
     machine = Crashing(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     reduced_to(campaign)
     assert triaged(campaign).finding.status == "REPRODUCED"
     machine.wrong = {}
@@ -239,7 +239,7 @@ def test_a_fault_that_its_reduced_case_shows_otherwise_is_looked_for_in_its_own(
 
 def test_a_fault_is_gone_once_neither_its_reduced_case_nor_its_own_shows_it(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     small, own = reduced_to(campaign)
     machine.wrong, machine.requests = {}, Counter()
     one = triaged(campaign, times=2)
@@ -258,7 +258,7 @@ def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its
             return super().answer(case, backend)
 
     machine = Lost(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     small, _ = reduced_to(campaign)
     machine.wrong = {}
     one = triaged(campaign)
@@ -270,18 +270,18 @@ def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its
 
 def test_a_case_that_is_too_large_for_the_machine_is_not_run_and_that_is_said(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     own = campaign.corpus.case(the_finding(campaign).fingerprint)
-    said = f"it has a mesh of {own.world_size} ranks; this machine allows at most 1"
+    reason = f"it has a mesh of {own.world_size} ranks; this machine allows at most 1"
     (whole,) = triage(campaign, NOTHING, TODAY, most_ranks=1)
-    assert (whole.finding.status, whole.trouble) == ("ERROR", said)
+    assert (whole.finding.status, whole.trouble) == ("ERROR", reason)
     small = a_case(mesh=(("dp", 1),))
     campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ())
     (one,) = triage(campaign, NOTHING, TODAY, most_ranks=1)
     assert (one.finding.status, one.case, one.trouble) == (
         "FIXED",
         small.id,
-        f"its own case {own.id} was not run: {said}",
+        f"its own case {own.id} was not run: {reason}",
     )
 
 
@@ -294,14 +294,14 @@ def test_another_fault_is_not_taken_for_the_one_that_is_reduced(tmp_path: Path) 
                 return a_failure(Symptom.CRASH)
             return super().answer(case, backend)
 
-    campaign = found(tmp_path, Two(spmd=sharded))
-    told = search(campaign, a_task(campaign), budget=30)
-    assert told
-    assert "layer 0 has a bias" in told[1].conditions
+    campaign = campaign_with_finding(tmp_path, Two(spmd=sharded))
+    result = search(campaign, a_task(campaign), budget=30)
+    assert result
+    assert "layer 0 has a bias" in result[1].conditions
 
 
 def test_a_reduction_that_was_interrupted_goes_on_when_it_is_asked_for_again(tmp_path: Path) -> None:
-    campaign = found(tmp_path, Machine(spmd=sharded))
+    campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     task = a_task(campaign)
     part = search(campaign, task, budget=3)
     assert part
@@ -315,7 +315,7 @@ def test_a_reduction_that_was_interrupted_goes_on_when_it_is_asked_for_again(tmp
 
 
 def test_a_fault_that_comes_and_goes_is_asked_for_several_times(tmp_path: Path) -> None:
-    campaign = found(tmp_path, Machine(spmd=sharded))
+    campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     assert a_task(campaign).tries == 1
     campaign.corpus.amend(the_finding(campaign).fingerprint, stable=(1, 2))
     assert a_task(campaign).tries == 3
@@ -325,7 +325,7 @@ def test_a_fault_that_comes_and_goes_is_asked_for_several_times(tmp_path: Path) 
 def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(
     tmp_path: Path, name: str, chosen: str
 ) -> None:
-    campaign = found(tmp_path / "corpus", Machine(spmd=sharded, ddp=always))
+    campaign = campaign_with_finding(tmp_path / "corpus", Machine(spmd=sharded, ddp=always))
     folder = next(
         campaign.corpus.root / one.fingerprint
         for one in campaign.corpus.findings()
@@ -337,9 +337,9 @@ def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(
             match=r"'.*reduced\.json' is kept for the finding's own reduction; give another file with --out",
         ):
             read_task(folder / name, (chosen,), out)
-    told = search(campaign, read_task(folder / name, (chosen,), tmp_path / REDUCED), budget=30)
-    assert told
-    keep(*told)
+    result = search(campaign, read_task(folder / name, (chosen,), tmp_path / REDUCED), budget=30)
+    assert result
+    keep(*result)
     assert (tmp_path / REDUCED).is_file()
     assert {file.name for file in folder.iterdir()} == {"finding.json", "case.json"}
 
@@ -350,10 +350,10 @@ def test_what_one_backend_showed_is_no_answer_for_another(tmp_path: Path) -> Non
     file.write_bytes(tensor_parallel_case().to_json())
     campaign = a_campaign(tmp_path / "corpus", Machine(spmd=always, ddp=sharded))
     part = search(campaign, read_task(file, ("spmd",), None), budget=2)
-    told = search(campaign, read_task(file, ("ddp",), None), budget=30)
+    result = search(campaign, read_task(file, ("ddp",), None), budget=30)
     assert part
-    assert told
-    assert (part[1].complete, told[1].complete, told[1].case.world_size) == (False, True, 2)
+    assert result
+    assert (part[1].complete, result[1].complete, result[1].case.world_size) == (False, True, 2)
     assert part[0].journal.is_file(), "it can be continued"
 
 
@@ -362,17 +362,20 @@ def test_a_case_file_is_reduced_to_what_it_shows_first(tmp_path: Path) -> None:
     file.write_bytes(tensor_parallel_case(seed=4).to_json())
     campaign = a_campaign(tmp_path / "corpus", Machine(spmd=always))
     task = read_task(file, ("spmd",), None)
-    told = search(campaign, task, budget=30)
-    assert told
-    assert (told[0].fingerprint.rpartition("-")[0], told[1].case.world_size) == ("spmd-gradients-mismatch", 1)
-    keep(*told)
+    result = search(campaign, task, budget=30)
+    assert result
+    assert (result[0].fingerprint.rpartition("-")[0], result[1].case.world_size) == (
+        "spmd-gradients-mismatch",
+        1,
+    )
+    keep(*result)
     assert (tmp_path / REDUCED).is_file()
     assert search(campaign, read_task(file, ("ddp",), None), budget=30) is None
 
 
 def test_a_finding_that_does_not_come_back_is_not_reduced(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     machine.wrong = {}
     assert search(campaign, a_task(campaign), budget=30) is None
 
@@ -393,7 +396,7 @@ def test_that_nothing_came_back_is_an_object_too(tmp_path: Path, monkeypatch: py
 
 def test_infrastructure_that_fails_is_no_answer(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     machine.spoiled = {"oracle": 100}
     with pytest.raises(InfrastructureError, match="a node was lost"):
         search(campaign, a_task(campaign), budget=30)
@@ -409,17 +412,19 @@ def test_a_case_needs_one_backend(tmp_path: Path, given: tuple[str, ...]) -> Non
 
 def test_a_campaign_counts_a_triaged_finding_once_more_and_keeps_what_triage_found(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
-    campaign = found(tmp_path, machine)
+    campaign = campaign_with_finding(tmp_path, machine)
     triaged(campaign)
     examined(a_campaign(tmp_path, machine, name="two"))
     assert (the_finding(campaign).hits, the_finding(campaign).status) == (2, "REPRODUCED")
 
 
 def test_what_older_findings_do_not_have_is_empty(tmp_path: Path) -> None:
-    campaign = found(tmp_path, Machine(spmd=sharded))
+    campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     file = campaign.corpus.root / the_finding(campaign).fingerprint / "finding.json"
-    known = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
+    fields = msgspec.json.decode(file.read_bytes(), type=dict[str, object])
     later = {"reduced", "conditions", "status", "checked", "returned"}
-    file.write_bytes(msgspec.json.encode({name: value for name, value in known.items() if name not in later}))
+    file.write_bytes(
+        msgspec.json.encode({name: value for name, value in fields.items() if name not in later})
+    )
     finding = the_finding(campaign)
     assert (finding.reduced, finding.conditions, finding.status, finding.returned) == ("", (), "", (0, 0))

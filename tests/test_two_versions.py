@@ -33,8 +33,8 @@ def called(python: str, *arguments: str, **variables: str) -> dict[str, Any]:
     command = [python, "-m", "difftest", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables, check=False)
     assert done.returncode in {0, 1}, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    output: dict[str, Any] = json.loads(done.stdout)
+    return output
 
 
 def findings(out: Path) -> dict[str, tuple[Any, ...]]:

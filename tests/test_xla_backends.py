@@ -157,9 +157,9 @@ def test_ranks_that_do_not_share_the_chips_evenly_run_on_the_cpu(
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     monkeypatch.setattr(devices, "chips", lambda: chips)
-    told = xla_spmd.environment(a_sharded_case())
-    assert told["PJRT_DEVICE"] == device
-    assert told.get("CPU_NUM_DEVICES", "") == ("4" if device == "CPU" else "")
+    variables = xla_spmd.environment(a_sharded_case())
+    assert variables["PJRT_DEVICE"] == device
+    assert variables.get("CPU_NUM_DEVICES", "") == ("4" if device == "CPU" else "")
 
 
 def test_a_run_says_that_it_left_the_chips_unused(monkeypatch: pytest.MonkeyPatch) -> None:

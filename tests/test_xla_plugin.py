@@ -68,8 +68,8 @@ CLIENT = "import torch_xla; from workers.xla import plugin; plugin.register(); p
 )
 @pytest.mark.skipif(gpu_count() > 0, reason="tells what is said without a GPU")
 def test_torch_xla_takes_the_plugin_and_asks_it_for_a_gpu() -> None:
-    asked = {**os.environ, "PJRT_DEVICE": "CUDA"}
-    told = subprocess.run(
-        [sys.executable, "-c", CLIENT], env=asked, capture_output=True, text=True, check=False
+    environment = {**os.environ, "PJRT_DEVICE": "CUDA"}
+    done = subprocess.run(
+        [sys.executable, "-c", CLIENT], env=environment, capture_output=True, text=True, check=False
     )
-    assert "No visible GPU devices" in told.stderr
+    assert "No visible GPU devices" in done.stderr

@@ -66,8 +66,8 @@ def first(comparison: Comparison) -> tuple[str, Stage, str]:
 def test_replicas_agree_with_the_oracle(backend: str, ranks: int) -> None:
     training = Training(optimizer="adam", learning_rate=2**-7, steps=4, clip_norm=0.25)
     case = a_case(PERCEPTRON, mesh=(("dp", ranks),), training=training, fed=Data(batch=6 * ranks))
-    told = compared(case, backend)
-    assert told.verdict == "agree", told.divergences
+    comparison = compared(case, backend)
+    assert comparison.verdict == "agree", comparison.divergences
 
 
 @real
@@ -220,25 +220,25 @@ def test_replicas_take_the_chips_where_there_is_one_a_rank_and_no_other(
 
 def listening() -> set[str]:
     """The addresses at which ranks of this process's runs listen."""
-    found = set[str]()
+    addresses = set[str]()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            found |= {
+            addresses |= {
                 socket.laddr.ip
                 for socket in process.net_connections("inet")
                 if socket.status == psutil.CONN_LISTEN
             }
-    return found
+    return addresses
 
 
 @real
 @backends
 def test_replicas_listen_on_loopback_alone(backend: str) -> None:
-    seen = set[str]()
+    addresses = set[str]()
     with ThreadPoolExecutor(1) as thread:
         run = thread.submit(sandbox.run, a_case(mesh=(("dp", 2),), batch=(Shard(0),)), backend)
         while not run.done():
-            seen |= listening()
+            addresses |= listening()
             time.sleep(0.02)
     assert isinstance(run.result(), Trace)
-    assert not [address for address in seen if not ip_address(address).is_loopback]
+    assert not [address for address in addresses if not ip_address(address).is_loopback]
