@@ -1,4 +1,7 @@
-"""What holds for every test: no deadlines in Hypothesis, which warnings are errors in slow tests, and cases that tests share."""
+"""Settings for every test: Hypothesis has no deadlines, slow tests have fewer warnings as errors.
+
+Also the cases that tests share.
+"""
 
 import os
 
@@ -13,7 +16,10 @@ OUR_WARNINGS = "error:::(difftest|generators|workers|reports)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In slow tests only warnings of our modules are errors: torch and Ray, which they use, warn of their own code."""
+    """Turn only warnings of our modules into errors in slow tests.
+
+    Those tests use torch and Ray, which warn of their own code.
+    """
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.filterwarnings("default", OUR_WARNINGS))
@@ -21,6 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def generated_cases(tmp_path_factory: pytest.TempPathFactory) -> GeneratedCases:
-    """Cases that all processes of the test run share."""
+    """The generated cases that all processes of a test run share."""
     folder = tmp_path_factory.getbasetemp()
     return GeneratedCases(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder)

@@ -24,7 +24,7 @@ def flash(
     training: Training | None = None,
     **layer: Any,  # noqa: ANN401  fields of the attention
 ) -> Case:
-    """A block of attention between two Linear layers, the batch cut over `dp`, the heads over `tp`."""
+    """A case of flash attention between two Linear layers; `dp` shards the batch, `tp` the heads."""
     sizes: dict[str, Any] = {"width": 4, "heads": 2, "head_dim": 8, "length": 128, **layer}
     attention = FlashAttention(**{"keys": sizes["length"], **sizes})
     layers = (Linear(inputs=3, outputs=4), Residual(layers=(attention,)), Linear(inputs=4, outputs=3))

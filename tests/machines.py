@@ -1,4 +1,7 @@
-"""Stand-ins for what runs cases: machines that are right or wrong as requested, campaigns on them, and a cluster of the nightly run."""
+"""Stand-ins for what runs cases.
+
+Machines that compute correctly or wrongly as requested, campaigns on them, and a cluster for nightly runs.
+"""
 
 import threading
 from collections import Counter
@@ -31,7 +34,7 @@ from difftest.records.resume import resumed
 Wrong: TypeAlias = Callable[[Case], bool]
 
 WRONG = wrong_at(Stage.BACKWARD, "0.weight")
-"""What a wrong backend does: one element of the first layer's gradient is off."""
+"""The error of a wrong backend: one element of the first layer's gradient is off by 0.5."""
 SIDES = {"ddp": "torch", "spmd": "xla"}
 
 NUMBERED_CASES = tuple(enumerate(tensor_parallel_case(seed=seed) for seed in range(4)))
@@ -57,9 +60,10 @@ def sharded_with_odd_seed(case: Case) -> bool:
 
 
 class Machine:
-    """Runs cases correctly, except where `wrong` says otherwise for a backend, and counts the runs requested of it.
+    """A stand-in for the machines that run cases; it counts the runs requested of it.
 
-    `spoiled` holds, for each backend, how many of its next runs the infrastructure is to spoil.
+    A run is correct unless the predicate in `wrong` for its backend holds for its case. `spoiled` holds, for
+    each backend, how many of its next runs fail by an infrastructure error.
     """
 
     def __init__(self, **wrong: Wrong) -> None:
@@ -67,7 +71,7 @@ class Machine:
         self._lock = threading.Lock()
 
     def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
-        """The outcome; raises InfrastructureError if the infrastructure is to spoil the run."""
+        """The outcome of the run; raises InfrastructureError while `spoiled` says so."""
         with self._lock:
             self.requests[case.id, backend] += 1
             if self.spoiled.get(backend, 0) > 0:
@@ -81,14 +85,14 @@ class Machine:
         return self.execute(case, backend, options)
 
     def answer(self, case: Case, backend: str) -> Outcome:
-        """The oracle's trace, or a candidate's that is wrong where it is to be."""
+        """The oracle's trace, or a candidate's, which is wrong where `wrong` says so."""
         if backend == "oracle":
             return oracle(case)
         return candidate(case, WRONG if self.wrong.get(backend, never)(case) else None)
 
 
 def backend(side: str, reason: str | None = None, framework: str = "") -> SimpleNamespace:
-    """A backend's module; `reason` says why it cannot run any case."""
+    """A stand-in for a backend's module; with a `reason` it supports no case."""
     return SimpleNamespace(SIDE=side, FRAMEWORK=framework or side, unsupported=lambda _case: reason)
 
 
@@ -99,7 +103,7 @@ def a_campaign(
     workers: int = 1,
     name: str = "one",
 ) -> Campaign:
-    """A campaign on `machine` whose corpus is `root`; on a backend of each side by default."""
+    """A campaign on `machine` whose corpus is `root`; by default with one backend of each side."""
     corpus = Corpus(root)
     corpus.prepare()
     there = backends or {name: backend(side) for name, side in SIDES.items()}
@@ -118,7 +122,7 @@ def the_finding(campaign: Campaign) -> Finding:
 
 
 def machine_with_two_faults() -> Machine:
-    """One fault on each side, one rarer than the other, so that findings are made and counted in turn."""
+    """A machine with a fault on each side, one rarer than the other: new and recurring findings alternate."""
     return Machine(spmd=sharded, ddp=sharded_with_odd_seed)
 
 
@@ -134,7 +138,7 @@ def run_to_the_end(
 def timeless_tables(root: Path) -> tuple[list[Observation], list[Finding]]:
     """Everything recorded that must not depend on when, and how often, a campaign was killed.
 
-    Times are left out, and so is which findings were announced meanwhile.
+    Times are left out, and so is which findings were not announced yet.
     """
     corpus = Corpus(root)
     runs = sorted(corpus.observations(), key=lambda run: (run.campaign, run.index, run.case, run.backend))
@@ -145,7 +149,7 @@ def timeless_tables(root: Path) -> tuple[list[Observation], list[Finding]]:
 
 
 class FakeCluster:
-    """Stands for the cluster that nightly runs use: one machine, and cases that depend on the seed.
+    """A stand-in for the cluster of nightly runs: one machine, and cases that depend on the seed.
 
     If `killed` is set, the run ends by KeyboardInterrupt before it announces anything.
     """

@@ -1,4 +1,4 @@
-"""Damage to files, drawn from a random generator: of bytes, as disks and networks do it, and of JSON values, as programs do it."""
+"""Random damage to files: to bytes, as by disks and networks, and to JSON values, as by programs."""
 
 import json
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def numbered(number: int) -> Random:
 
 
 def of_bytes(rng: Random, content: bytes) -> bytes:
-    """A few bytes changed, cut out, put in, repeated, or the end cut off."""
+    """The content with a few bytes changed, removed, inserted or repeated, or truncated."""
     text = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         at = rng.randrange(len(text) + 1)
@@ -92,7 +92,7 @@ def of_bytes(rng: Random, content: bytes) -> bytes:
 
 
 def of_json(rng: Random, content: bytes) -> bytes:
-    """One JSON value with one or two of its parts replaced, left out, renamed or put elsewhere."""
+    """The JSON document with one or two of its parts replaced, removed, renamed or moved."""
     value = json.loads(content)
     for _ in range(rng.choice((1, 1, 2))):
         value = _changed(rng, value)
@@ -100,7 +100,7 @@ def of_json(rng: Random, content: bytes) -> bytes:
 
 
 def of_lines(rng: Random, content: bytes) -> bytes:
-    """One line of a file of JSON lines changed, doubled, left out or put elsewhere."""
+    """The file of JSON lines with one line changed, doubled or removed."""
     lines = content.splitlines()
     at = rng.randrange(len(lines))
     match rng.randrange(5):

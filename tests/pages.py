@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 FRONT = ROOT / "README.md"
 PAGES = (FRONT, *sorted((ROOT / "docs").glob("*.md")))
 GUIDES = (*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md")
-"""The pages, and those for who changes the code."""
+"""The pages for users, and those for contributors."""
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs in real processes: a small case, how far a run is from the oracle's, and which processes belong to one rank."""
+"""Runs in real processes: a small case, the error of a run, and the processes that belong to one rank."""
 
 import numpy as np
 import psutil
@@ -19,7 +19,7 @@ DDP = "torch_ddp"
 
 
 def small_case(world_size: int = 2) -> Case:
-    """One Linear layer, data parallel; eight rows."""
+    """A case of one Linear layer, data parallel, with a batch of eight rows."""
     model = Model(layers=(Linear(inputs=4, outputs=4),))
     layout = Layout(
         mesh=Mesh((("dp", world_size),)),

@@ -25,7 +25,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"commands": ("difftest.commands",)},
     {"door": ("difftest.cli", "difftest.__main__")},
 )
-"""The rooms, lowest floor first, with their modules. Imports point to a lower floor or stay inside a room."""
+"""The rooms, lowest floor first, with their modules. Imports lead to lower floors or stay in their room."""
 
 INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
     "generators": (

@@ -16,7 +16,7 @@ SPMD = ("spmd",)
 
 
 def answer(case: Case, backend: str, wrong: tuple[str, ...] = SPMD) -> Outcome:
-    """The backends in `wrong` are wrong wherever anything is sharded."""
+    """The outcome of a run; the backends in `wrong` compute wrongly wherever anything is sharded."""
     if backend == "oracle":
         return oracle(case)
     return candidate(case, WRONG if backend in wrong and case.world_size > 1 else None)

@@ -1,4 +1,4 @@
-"""Divergences, findings, measurements and observations, corpora and reports made of them, and HTML pages read back."""
+"""Sample divergences, findings, measurements, observations, corpora and reports; a parser of pages."""
 
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -167,10 +167,10 @@ class ParsedPage(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes the element and where it leads."""
+        """Records the element and its links."""
         self.tags.append(tag)
         self.links += [value or "" for name, value in attrs if name in {"href", "src"}]
 
     def handle_data(self, data: str) -> None:
-        """Notes the text."""
+        """Records the text."""
         self.text += data

@@ -1,4 +1,4 @@
-"""Small cases, and a numpy training loop to make traces of them: what stands in for real backends in the fast tests."""
+"""Small cases, and a numpy training loop that makes their traces in place of real backends in fast tests."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ Spoil: TypeAlias = Callable[[int, Key, Floats], Floats]
 
 EXACT = Data(batch=4, regime="exact")
 NOISE = 1e-7
-"""The deviation that the made-up oracle gives, relative to a tensor's root mean square."""
+"""The rounding noise that the made-up oracle reports, relative to a tensor's root mean square."""
 
 LINEAR: tuple[Layer, ...] = (Linear(inputs=4, outputs=2),)
 DEEP: tuple[Layer, ...] = (
@@ -44,9 +44,9 @@ def a_case(  # noqa: PLR0913  everything has a default
     training: Training | None = None,
     fed: Data | None = None,
     sequence: int = 0,
-    **rest: Any,  # noqa: ANN401  what else a case has
+    **rest: Any,  # noqa: ANN401  other fields of a case
 ) -> Case:
-    """Data parallel over two ranks unless told otherwise; `sharded` are the parameters that are not replicated."""
+    """A case, by default data parallel over two ranks; `sharded` places what is not replicated."""
     model, where = Model(layers=layers, sequence=sequence), Mesh(mesh)
     alone = replicated(where)
     layout = Layout(
@@ -62,7 +62,7 @@ def a_case(  # noqa: PLR0913  everything has a default
 
 
 def tensor_parallel_case(**rest: Any) -> Case:  # noqa: ANN401
-    """The weight cut by rows over two ranks, unevenly (3 rows), and the batch whole."""
+    """A case whose weight of 3 rows is sharded by rows over two ranks, unevenly; its batch is replicated."""
     layers = (Linear(inputs=4, outputs=3),)
     cut = {"0.weight": (Shard(0),), "0.bias": (Shard(0),)}
     return a_case(
@@ -71,9 +71,9 @@ def tensor_parallel_case(**rest: Any) -> Case:  # noqa: ANN401
 
 
 def train(case: Case, dtype: DType | None = None, order: np.random.Generator | None = None) -> Steps:
-    """Trains layers of Linear and relu on the squared error by SGD: in float64, or with every operation rounded to `dtype`.
+    """Trains layers of Linear and relu on the squared error by SGD; the tensors of every step.
 
-    `order` shuffles every sum.
+    It computes in float64, or rounds the result of every operation to `dtype`. `order` shuffles every sum.
     """
     parameters = dict(numbers.weights(case))
     steps: Steps = []
@@ -92,7 +92,7 @@ def train(case: Case, dtype: DType | None = None, order: np.random.Generator | N
 
 
 def oracle(case: Case, noise: float = NOISE) -> Trace:
-    """What the oracle would say."""
+    """The trace of a made-up oracle."""
     alone = case.unsharded()
     steps = train(case)
     deviations = [
@@ -109,7 +109,10 @@ def oracle(case: Case, noise: float = NOISE) -> Trace:
 
 
 def candidate(case: Case, spoil: Spoil | None = None) -> Trace:
-    """What a candidate would say: the oracle's numbers in the case's dtype, cut as the layout says, after `spoil(step, key, value)`."""
+    """The trace of a made-up candidate: the oracle's numbers in the case's dtype, sharded as its layout says.
+
+    `spoil(step, key, value)` changes a tensor before it is rounded and sharded.
+    """
     steps = [
         {key: spoil(step, key, value) if spoil else value for key, value in tensors.items()}
         for step, tensors in enumerate(train(case))

@@ -44,7 +44,10 @@ def a_sharded_case(  # noqa: PLR0913  every part of a case
     training: Training | None = None,
     ignored: float = 0.0,
 ) -> Case:
-    """A case whose parameters are placed as `parameters` says; the others as its entry "" says, or replicated."""
+    """A case whose parameters have the placements in `parameters`.
+
+    Other parameters have those of its entry "", or are replicated if there is none.
+    """
     chosen = parameters or {}
     default = chosen.get("", (R,) * len(mesh.axes))
     layout = Layout(

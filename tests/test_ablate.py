@@ -1,4 +1,4 @@
-"""Ablations: what each subject changes, and what is made of the answers, on made-up runs; one finding's on real ones."""
+"""Ablations: what each one changes and what its result means, on made-up runs; one finding on real runs."""
 
 import dataclasses
 import json
@@ -45,15 +45,15 @@ def ablations_of(case: Case, side: str, **rest: object) -> dict[str, Ablation]:
 
 
 class Answers(Machine):
-    """A machine whose backend `spmd` is wrong, but for what a test changes."""
+    """A machine whose backend `spmd` is wrong, except under the changes that a test names."""
 
     def __init__(self, **answers: object) -> None:
         super().__init__(spmd=lambda _case: True)
-        self.answers, self.seen = answers, list[tuple[str, Mapping[str, str]]]()
+        self.answers, self.executed = answers, list[tuple[str, Mapping[str, str]]]()
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        """Right on whatever its `answers` name by an option, an option's value, or the case's dtype."""
-        self.seen.append((backend, options))
+        """The outcome; correct if `answers` name an option of the run, its value or the case's dtype."""
+        self.executed.append((backend, options))
         for name in (*options, *options.values(), case.dtype):
             if backend != "oracle" and isinstance(answer := self.answers.get(name), Exception):
                 raise answer
@@ -80,7 +80,7 @@ def campaign_with_finding(root: Path, machine: Machine) -> tuple[Campaign, Findi
     return campaign, finding, campaign.corpus.simplest(finding.fingerprint)
 
 
-def test_one_thing_is_changed_at_a_time() -> None:
+def test_each_ablation_changes_one_thing() -> None:
     case = tensor_parallel_case()
     results = ablations_of(case, "xla", environment=ON_XLA)
     alone = results["it runs on one device, unsharded"]
@@ -107,7 +107,7 @@ def test_one_thing_is_changed_at_a_time() -> None:
         assert changed == 1, ablation
 
 
-def test_flags_are_added_to_those_of_the_run() -> None:
+def test_flags_are_appended_to_those_of_the_run() -> None:
     results = ablations_of(a_case(), "xla", environment=ON_XLA)
     assert results["XLA's backend does not optimise"].options == {
         "XLA_FLAGS": f"{SAME_PRECISION} --xla_backend_optimization_level=0"
@@ -120,7 +120,7 @@ def test_flags_are_added_to_those_of_the_run() -> None:
     assert results["functionalization is off"].options == {"XLA_DISABLE_FUNCTIONALIZATION": "1"}
 
 
-def test_what_every_run_has_already_is_not_changed() -> None:
+def test_an_ablation_that_changes_nothing_has_a_reason_instead() -> None:
     results = ablations_of(a_case(), "xla", environment=ON_XLA)
     assert results["no excess precision is allowed"].reason == "every run forbids it"
     allowing = ablations_of(a_case(), "xla")["no excess precision is allowed"]
@@ -136,13 +136,13 @@ def test_what_every_run_has_already_is_not_changed() -> None:
     ].case.start.asynchronous
 
 
-def test_torchax_is_not_asked_for_what_torch_xla_reads() -> None:
+def test_torchax_has_no_ablations_of_options_that_torch_xla_reads() -> None:
     results = ablations_of(a_case(), "xla", framework="torchax", environment=ON_XLA)
     assert not any("client" in name or "functionalization" in name for name in results)
     assert {"fast math is off", "matrices are multiplied in default precision"} < set(results)
 
 
-def test_torch_is_asked_for_other_threads_and_kernels() -> None:
+def test_torch_has_ablations_of_threads_and_kernels() -> None:
     results = ablations_of(a_case(), "torch")
     assert results["an operator has two threads"].options == {"DIFFTEST_THREADS": "2"}
     assert results["oneDNN's kernels are off"].benign
@@ -152,7 +152,7 @@ def test_torch_is_asked_for_other_threads_and_kernels() -> None:
     assert "attention uses the math kernel" in ablations_of(a_case(flash, sequence=4), "torch")
 
 
-def test_the_answers_say_what_becomes_of_the_finding(tmp_path: Path) -> None:
+def test_an_ablation_says_whether_the_finding_stays_changes_or_disappears(tmp_path: Path) -> None:
     lost = InfrastructureError("a node was lost")
     machine = Answers(**{FUSION: None}, float16=a_failure(), XLA_DISABLE_FUNCTIONALIZATION=lost)
     results = answers(tmp_path, machine)
@@ -162,10 +162,10 @@ def test_the_answers_say_what_becomes_of_the_finding(tmp_path: Path) -> None:
     assert results["functionalization is off"] == f"{UNDECIDED}: a node was lost"
     assert results["other runs it"] == f"{UNDECIDED}: it is another"
     assert "ddp runs it" not in results, "the other side is no sibling"
-    assert not any("XLA_FLAGS" in options for name, options in machine.seen if name == "oracle")
+    assert not any("XLA_FLAGS" in options for name, options in machine.executed if name == "oracle")
 
 
-def test_nothing_is_told_of_what_ran_on_another_device(tmp_path: Path) -> None:
+def test_an_ablation_that_ran_on_another_device_is_undecided(tmp_path: Path) -> None:
     class FewCards(Answers):
         """A machine with a GPU for one rank, and not for two."""
 
@@ -181,7 +181,7 @@ def test_nothing_is_told_of_what_ran_on_another_device(tmp_path: Path) -> None:
     assert results["XLA's backend does not optimise"].startswith(STAYS)
 
 
-def test_a_slight_error_that_a_benign_cause_explains_is_called_benign(tmp_path: Path) -> None:
+def test_a_slight_error_that_disappears_with_a_benign_cause_is_benign(tmp_path: Path) -> None:
     flags = f"{SAME_PRECISION} --xla_cpu_enable_fast_math=false --xla_cpu_enable_fast_min_max=false"
     assert answers(tmp_path / "great", Answers(**{flags: None}))["fast math is off"] == DISAPPEARS, (
         "no rounding is so large"
@@ -195,7 +195,7 @@ def test_a_slight_error_that_a_benign_cause_explains_is_called_benign(tmp_path: 
     assert BENIGN in answers(tmp_path / "slight", Slight(**{flags: None}))["fast math is off"]
 
 
-def test_what_comes_and_goes_is_gone_only_when_it_stays_away(tmp_path: Path) -> None:
+def test_an_intermittent_finding_disappears_only_if_no_rerun_shows_it(tmp_path: Path) -> None:
     class Flaky(Answers):
         def answer(self, case: Case, backend: str) -> Outcome:
             often = self.requests[case.id, backend] % 3 == 1
@@ -212,14 +212,14 @@ def test_what_comes_and_goes_is_gone_only_when_it_stays_away(tmp_path: Path) -> 
     assert results["XLA's backend does not optimise"].startswith(STAYS)
 
 
-def test_a_case_that_does_not_show_it_is_not_ablated(tmp_path: Path) -> None:
+def test_a_finding_that_its_case_does_not_reproduce_is_not_ablated(tmp_path: Path) -> None:
     machine = Answers()
     campaign, finding, case = campaign_with_finding(tmp_path, machine)
     machine.wrong = {}
     assert ablate(campaign, finding, case, ON_XLA) is None
 
 
-def test_findings_written_before_there_were_ablations_are_read(tmp_path: Path) -> None:
+def test_findings_without_the_field_ablations_are_read(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine(spmd=sharded))
     examined(campaign)
     finding = the_finding(campaign)
@@ -236,7 +236,7 @@ def test_findings_written_before_there_were_ablations_are_read(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alone(tmp_path: Path) -> None:
+def test_the_clipped_norm_of_partial_sums_needs_sharding_and_dtensor(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch")
     from difftest.commands.service.reproduction import observe  # noqa: PLC0415
     from workers.isolate import sandbox  # noqa: PLC0415
@@ -257,8 +257,8 @@ def test_the_clipped_norm_of_partial_sums_is_one_of_sharding_and_of_dtensor_alon
     done = CliRunner().invoke(
         command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False
     )
-    answers_ = json.loads(done.stdout)["ablations"]
-    assert answers_["it runs on one device, unsharded"] == answers_["torch_ddp runs it"] == DISAPPEARS
-    assert answers_["the dtype is bfloat16"].startswith(STAYS)
+    changes = json.loads(done.stdout)["ablations"]
+    assert changes["it runs on one device, unsharded"] == changes["torch_ddp runs it"] == DISAPPEARS
+    assert changes["the dtype is bfloat16"].startswith(STAYS)
     kept = msgspec.json.decode((tmp_path / finding.fingerprint / "finding.json").read_bytes(), type=dict)
-    assert kept["ablations"] == answers_
+    assert kept["ablations"] == changes

@@ -1,6 +1,6 @@
-"""The outcome of a run on several nodes.
+"""Merging the outcomes of a run's nodes.
 
-Traces are merged; of several failures it is the one that explains the others.
+Traces are merged; of several failures the one that explains the others is the outcome.
 """
 
 import dataclasses
@@ -17,13 +17,13 @@ pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 from workers.cluster import actors
 
 
-def test_ranks_are_cut_into_neighbours() -> None:
+def test_each_node_has_consecutive_ranks() -> None:
     assert actors._shares(8, 2) == [range(4), range(4, 8)]  # noqa: SLF001
     assert actors._shares(5, 2) == [range(3), range(3, 5)]  # noqa: SLF001
     assert actors._shares(1, 4) == [range(1)]  # noqa: SLF001
 
 
-def test_traces_of_shares_become_one() -> None:
+def test_traces_of_all_nodes_are_merged() -> None:
     whole = candidate(a_case())
     shares = [
         dataclasses.replace(
@@ -41,15 +41,15 @@ def _only(tensor: Sharded, rank: int) -> Sharded:
     return dataclasses.replace(tensor, pieces={rank: tensor.pieces[rank]})
 
 
-def test_a_crash_explains_what_the_other_nodes_saw_of_it() -> None:
+def test_a_crash_takes_precedence_over_hangs_and_exceptions() -> None:
     crash = a_failure(Symptom.CRASH, kind="SIGSEGV")
     assert actors.merged([a_failure(Symptom.HANG), a_failure(Symptom.EXCEPTION), crash]) == crash
 
 
-def test_nodes_that_do_not_meet_are_infrastructure() -> None:
+def test_nodes_that_do_not_connect_are_an_infrastructure_error() -> None:
     waiting = a_failure(Symptom.HANG, stage=Stage.BUILD, kind="deadline")
     with pytest.raises(InfrastructureError, match="the nodes of a run did not meet"):
         actors.merged([waiting, waiting])
     assert actors.merged([candidate(a_case()), waiting]) == waiting, (
-        "one that met nobody met somebody who finished"
+        "a node that connected to none was waiting for one that finished"
     )

@@ -1,4 +1,4 @@
-"""The arbiter: an error is held against the other side's, on the finding's own tensor in its own case."""
+"""The arbiter compares a finding's error with the other side's, on the finding's tensor in its case."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from reports.write import write
         ((1.0, None), "float32", ""),
     ],
 )
-def test_an_error_is_held_against_the_other_sides(
+def test_an_error_is_compared_with_that_of_the_other_side(
     errors: tuple[float, float | None], dtype: str, expected: str
 ) -> None:
     words = arbiter.words(*errors, dtype)
@@ -32,7 +32,7 @@ def test_an_error_is_held_against_the_other_sides(
     assert bool(words) == bool(expected)
 
 
-def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Path) -> None:
+def test_the_arbiter_compares_the_findings_tensor_in_its_own_case(tmp_path: Path) -> None:
     finding = a_finding(tensor="0.weight", stage=Stage.UPDATE)
     own: dict[str, Any] = {
         "backend": "xla_spmd",
@@ -61,7 +61,7 @@ def test_a_finding_is_arbitrated_by_its_own_tensor_in_its_own_case(tmp_path: Pat
     ).text.replace("\n", "")
 
 
-def test_a_finding_whose_other_side_was_not_measured_is_not_arbitrated(tmp_path: Path) -> None:
+def test_without_a_measurement_of_the_other_side_nothing_is_arbitrated(tmp_path: Path) -> None:
     finding = a_finding(tensor="loss")
     run = an_observation(
         0,

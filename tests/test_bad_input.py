@@ -1,4 +1,7 @@
-"""Ten thousand damaged files: each is read validly or refused in words, nothing is written elsewhere, and no finding is lost."""
+"""Ten thousand damaged files.
+
+Each is read as a valid value or refused with a message; nothing is written elsewhere; no finding is lost.
+"""
 
 import hashlib
 import json
@@ -43,7 +46,7 @@ CASES = (
 
 
 def shares(fast: int, slow: int) -> pytest.MarkDecorator:
-    """How many files are damaged in the fast tier, and how many at night."""
+    """Parametrizes how many files are damaged: in the fast tests, and in the nightly ones."""
     return pytest.mark.parametrize(
         "count", [fast, pytest.param(slow, marks=[pytest.mark.slow, pytest.mark.nightly])]
     )
@@ -51,7 +54,7 @@ def shares(fast: int, slow: int) -> pytest.MarkDecorator:
 
 @contextmanager
 def damaged(rng: Random, file: Path) -> Iterator[bytes]:
-    """Damages a file for a while."""
+    """Damages a file, and restores it at the end of the context."""
     whole = file.read_bytes()
     content = mutations.of_file(rng, file.name, whole)
     file.write_bytes(content)
@@ -101,7 +104,7 @@ def test_damaged_runs(tmp_path: Path, count: int) -> None:
 
 @shares(16, 1500)
 def test_damaged_corpora(tmp_path: Path, count: int) -> None:
-    """A campaign that begins on one refuses it, or goes on, writes its reports, and keeps every finding that was there."""
+    """A campaign on a damaged corpus refuses it, or runs, writes reports and keeps every earlier finding."""
     out, refused = tmp_path / "out", list[str]()
     whole = Corpus(tmp_path / "whole")
     list(run(a_campaign(whole.root, machine_with_two_faults()), enumerate(CASES[:1] + CASES[2:])))
@@ -135,7 +138,7 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
 
 
 def a_bundle(root: Path) -> Path:
-    """Two cases on two backends, one of which fails now and then."""
+    """A bundle of two cases on two backends, one of which fails in the second case."""
     recorder = Recorder(root)
     for index, case in enumerate(sample_bundles.CASES[:2]):
         for number, it in ((index, case), (-1, case.unsharded())):
@@ -152,7 +155,7 @@ def a_bundle(root: Path) -> Path:
 
 
 def told_of(root: Path, out: Path) -> None:
-    """Compares a bundle in a corpus of its own."""
+    """Compares a bundle; its findings go into a new corpus in `out`."""
     joined, corpus = Joined([root], "oracle"), Corpus(out)
     corpus.prepare()
     for _ in run(
@@ -164,7 +167,7 @@ def told_of(root: Path, out: Path) -> None:
 
 
 def signed(root: Path, file: Path, content: bytes) -> bytes:
-    """The lines of a bundle, with the digest that a damaged run has: what somebody writes who wants it to be read."""
+    """The lines of a bundle with the digest of a damaged run, as an attacker would write them."""
     lines = [json.loads(line) for line in (root / "runs.jsonl").read_bytes().splitlines()]
     for line in lines:
         if str(line["number"]) == file.stem:
@@ -174,7 +177,7 @@ def signed(root: Path, file: Path, content: bytes) -> bytes:
 
 @shares(10, 2000)
 def test_damaged_bundles(tmp_path: Path, count: int) -> None:
-    """Whoever damaged them knows the digests."""
+    """The digests fit the damaged files, as an attacker would make them."""
     root, refused = a_bundle(tmp_path / "bundle"), list[str]()
     kinds = {kind: sorted(root.glob(kind)) for kind in ("runs.jsonl", "cases/*", "runs/*.json", "runs/*.npz")}
     lines = (root / "runs.jsonl").read_bytes()
@@ -224,8 +227,8 @@ values = st.recursive(
 
 @given(st.data())
 @settings(max_examples=100)
-def test_any_json_is_a_case_a_finding_or_an_observation_or_refused(data: st.DataObject) -> None:
-    """Any value at all, or a real one with any part of it replaced by any value."""
+def test_any_json_is_read_as_a_valid_value_or_refused(data: st.DataObject) -> None:
+    """Reads any value, or a valid one with any part of it replaced by any value."""
     of, kind, parse = data.draw(st.sampled_from(PARSERS))
     whole = json.loads(of)
     if isinstance(whole, dict) and whole and data.draw(st.booleans()):
@@ -259,7 +262,7 @@ PARSERS: tuple[tuple[bytes, type, Callable[[bytes], object]], ...] = (
     (SAMPLE.to_json(), Finding, Finding.from_json),
     (b"{}", Observation, lambda text: read_observation(text, "here")),
 )
-"""What is read from JSON: a valid example, its type and its parser."""
+"""What difftest reads from JSON: a valid example, its type and its parser."""
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "case.json": ("MOST_CASE_BYTES", read_case),
@@ -284,8 +287,8 @@ def test_a_file_that_is_too_large_is_refused(
         read(file)
 
 
-def test_a_finding_under_another_name_is_refused(tmp_path: Path) -> None:
-    """Counting it once more would write where its name says."""
+def test_a_finding_in_a_folder_of_another_name_is_refused(tmp_path: Path) -> None:
+    """To count it once more would write to the path in its name."""
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(SAMPLE, CASES[0])
@@ -306,7 +309,7 @@ def test_a_bundles_names_cannot_be_paths(tmp_path: Path, field: str) -> None:
         Joined([root], "oracle")
 
 
-def test_a_header_that_promises_more_than_there_is_is_refused_before_memory_is_taken(tmp_path: Path) -> None:
+def test_an_array_header_larger_than_its_data_is_refused_before_allocation(tmp_path: Path) -> None:
     traces.save(tmp_path / "run", oracle(CASES[0]))
     packed = tmp_path / "run.npz"
     content = packed.read_bytes()
@@ -331,7 +334,7 @@ def test_a_header_that_promises_more_than_there_is_is_refused_before_memory_is_t
         {"fallbacks": [1]},
     ],
 )
-def test_events_that_checks_could_not_read_are_refused(tmp_path: Path, events: dict[str, object]) -> None:
+def test_events_of_wrong_types_are_refused(tmp_path: Path, events: dict[str, object]) -> None:
     traces.save(tmp_path / "run", oracle(CASES[0]))
     run = json.loads((tmp_path / "run.json").read_text())
     (tmp_path / "run.json").write_text(json.dumps(run | {"events": events}))

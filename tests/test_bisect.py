@@ -1,4 +1,7 @@
-"""Bisection: the right pair of versions whatever cannot be asked, and few questions; environments made once; scripts that tell."""
+"""Bisection finds the right pair of versions in few runs, although some versions cannot be tested.
+
+It creates each environment once, and its scripts show a fault, its absence or neither.
+"""
 
 import json
 import subprocess
@@ -28,11 +31,11 @@ from workers.isolate import sandbox
 ROOT = Path(__file__).parent.parent
 
 LETTERS = {"s": (3, 0, 3), "a": (0, 3, 3), "u": (1, 2, 3), "-": (0, 0, 0)}
-"""Shown, absent, unreliable, nothing to ask: how many runs showed it, showed it absent, were made."""
+"""The runs that show the fault, those that show its absence, and all; untestable versions have none."""
 
 
 def answering(answers: str) -> tuple[list[str], list[str], Callable[[str], VersionResult]]:
-    """Versions named by their place, the list of those that were asked, and who answers."""
+    """Versions named by their place, the list of those tested so far, and the function that tests one."""
     versions, requested = [str(place) for place in range(len(answers))], list[str]()
 
     def ask(version: str) -> VersionResult:
@@ -70,7 +73,7 @@ def test_the_verdict_names_the_versions_between_which_it_changed(
     gone=st.booleans(),
     mute=st.sets(st.integers(0, 79), max_size=6),
 )
-def test_one_change_is_found_with_few_questions(before: int, after: int, gone: bool, mute: set[int]) -> None:
+def test_one_change_is_located_in_few_runs(before: int, after: int, gone: bool, mute: set[int]) -> None:
     letters = list("sa"[not gone] * before + "sa"[gone] * after)
     for place in mute & set(range(1, len(letters) - 1)):
         letters[place] = "-"
@@ -82,19 +85,19 @@ def test_one_change_is_found_with_few_questions(before: int, after: int, gone: b
     assert len(requested) == len(set(requested)) <= 2 + 7 + len(mute)
 
 
-def test_a_fault_that_came_and_went_again_is_not_called_one_change() -> None:
+def test_a_fault_that_appears_and_disappears_again_is_not_one_change() -> None:
     versions, _, ask = answering("asa")
     assert bisect(versions, ask).verdict == "in none"
     assert bisect(versions, ask, everyone=True).verdict == "unreliable"
 
 
-def test_two_versions_are_the_least() -> None:
+def test_fewer_than_two_versions_are_refused() -> None:
     for versions in (["2.9.0"], [], ["2.9.0", "2.9.0"]):
         with pytest.raises(UsageError, match="at least two"):
             bisect(versions, lambda version: VersionResult(version=version))
 
 
-def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:
+def test_a_script_that_ends_in_another_way_shows_neither_fault_nor_absence(tmp_path: Path) -> None:
     class Here(Environments):
         def interpreter(self, version: str) -> Path:  # noqa: ARG002  the same for every version
             return Path(sys.executable)
@@ -107,7 +110,7 @@ def test_a_script_that_python_ended_has_told_nothing(tmp_path: Path) -> None:
     assert list(answers.values()) == ["shown", "absent", "untold", "untold"]
 
 
-def test_an_environment_is_made_once_and_again_when_it_was_not_finished(
+def test_an_environment_is_created_once_unless_its_creation_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = list[list[str]]()
@@ -128,7 +131,7 @@ def test_an_environment_is_made_once_and_again_when_it_was_not_finished(
     assert len(calls) == 4
 
 
-def test_an_environment_that_cannot_be_made_is_a_version_that_tells_nothing(tmp_path: Path) -> None:
+def test_a_version_whose_environment_cannot_be_created_has_no_result(tmp_path: Path) -> None:
     made = Environments(root=tmp_path, package="p", companions=(), python=tmp_path / "none")
     with pytest.raises(InfrastructureError):
         made.interpreter("1")
@@ -141,7 +144,7 @@ def a_finding(root: Path) -> Path:
     return root / the_finding(campaign).fingerprint
 
 
-def test_a_finding_is_asked_for_by_its_reproducer_or_else_by_its_case(tmp_path: Path) -> None:
+def test_a_finding_is_tested_by_its_reproducer_or_else_by_its_case(tmp_path: Path) -> None:
     folder = a_finding(tmp_path)
     text, besides = read_script(folder)
     assert (folder.name in text, besides) == (True, ("-e", str(ROOT)))
@@ -149,18 +152,18 @@ def test_a_finding_is_asked_for_by_its_reproducer_or_else_by_its_case(tmp_path: 
     assert read_script(folder) == ("exit(1)", ())
 
 
-def test_what_is_neither_a_finding_nor_a_script_is_told(tmp_path: Path) -> None:
+def test_a_target_that_is_neither_finding_nor_script_is_refused_by_name(tmp_path: Path) -> None:
     for target in (tmp_path, tmp_path / "none.py"):
         with pytest.raises(UsageError, match=str(target)):
             read_script(target)
 
 
-def test_a_case_runs_in_another_environment_from_a_checkout_alone(tmp_path: Path) -> None:
+def test_a_case_runs_in_another_environment_only_from_a_checkout(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a checkout"):
         case_script.requirement(tmp_path)
 
 
-def test_the_script_of_a_case_tells_the_fault_from_its_absence_and_from_others(
+def test_the_script_of_a_case_distinguishes_the_fault_its_absence_and_other_faults(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine, case = Machine(torch_ddp=always), a_case().to_json()
@@ -174,8 +177,8 @@ def test_the_script_of_a_case_tells_the_fault_from_its_absence_and_from_others(
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_a_case_tells_whether_a_real_fault_is_there() -> None:
-    """The second case of seed 0 shows the functional-tensor assert (pytorch/xla#8534), and nothing on torch's side."""
+def test_the_script_of_a_case_detects_a_real_fault() -> None:
+    """The second case of seed 0 shows the functional-tensor assert (pytorch/xla#8534) on XLA's side alone."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = case_at(0, 1)
     alive = msgspec.structs.replace(
@@ -192,10 +195,11 @@ def test_a_case_tells_whether_a_real_fault_is_there() -> None:
 
 @pytest.mark.slow
 def test_the_command_finds_where_a_package_changed(tmp_path: Path) -> None:
-    """A package of a few kilobytes that changed: `tomli` reads no file opened as text since 2.0."""
+    """The change of a package of a few kilobytes: since 2.0 `tomli` refuses a file opened as text."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import io, tomli\ntry:\n    tomli.load(io.StringIO('a = 1'))\nexcept (TypeError, AttributeError):\n    exit(0)\nexit(1)\n"
+        "import io, tomli\ntry:\n    tomli.load(io.StringIO('a = 1'))\n"
+        "except (TypeError, AttributeError):\n    exit(0)\nexit(1)\n"
     )
     words = [
         "bisect",

@@ -1,4 +1,4 @@
-"""Whom a divergence is blamed on."""
+"""The side that a divergence is blamed on, and for what."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import pytest
 
 from difftest.judge.blame import TwoByTwo, verdict
 
-TOLD = (True, False, None)
+ANSWERS = (True, False, None)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ TOLD = (True, False, None)
         (None, False, False, "xla fault"),
     ],
 )
-def test_the_square_tells_whose_fault_it_is(
+def test_the_square_determines_the_blame(
     single: bool | None, other: bool | None, other_single: bool | None, words: str
 ) -> None:
     assert (
@@ -33,15 +33,15 @@ def test_the_square_tells_whose_fault_it_is(
     )
 
 
-def test_what_did_not_come_back_is_blamed_on_nobody() -> None:
-    for single, other, other_single in itertools.product(TOLD, repeat=3):
+def test_a_divergence_that_was_not_reproduced_is_inconclusive() -> None:
+    for single, other, other_single in itertools.product(ANSWERS, repeat=3):
         square = TwoByTwo(single=single, other=other, other_single=other_single)
         assert verdict("torch", square, stable=(0, 2)) == "inconclusive: it did not come back"
         assert verdict("torch", square, stable=(0, 0)) == "inconclusive: it could not be run again"
 
 
 def test_every_square_has_a_verdict() -> None:
-    for single, other, other_single in itertools.product(TOLD, repeat=3):
+    for single, other, other_single in itertools.product(ANSWERS, repeat=3):
         words = verdict(
             "torch", TwoByTwo(single=single, other=other, other_single=other_single), stable=(2, 2)
         )

@@ -1,4 +1,4 @@
-"""Bundles: what was recorded on machines that never met compares as one campaign would, and nothing damaged is believed."""
+"""Bundles recorded on separate machines compare as one campaign would; damaged bundles are refused."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from difftest.records.corpus import Corpus
 
 
 def changed_lines(root: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """The bundle, each of its lines changed in place."""
+    """The bundle, after `change` has changed each of its lines in place."""
     lines = [msgspec.json.decode(line) for line in (root / "runs.jsonl").read_bytes().splitlines()]
     for line in lines:
         change(line)
@@ -51,12 +51,12 @@ def findings(root: Path, joined: Joined) -> dict[str, tuple[str, tuple[int, int]
 
 
 def layers(corpus: Corpus) -> dict[str, str]:
-    """What the evidence of each backend's finding says of the layer; a dash where nothing."""
+    """The layer in the evidence of each backend's finding; a dash where there is none."""
     return {finding.divergence.backend: finding.evidence.get("layer", "-") for finding in corpus.findings()}
 
 
 class Together:
-    """The same machines, had they met."""
+    """The same backends in one campaign."""
 
     def __init__(self, *backends: str, wrong: tuple[str, ...] = SPMD) -> None:
         sides = {name: {"SIDE": SIDES[name], "FRAMEWORK": FRAMEWORKS[name]} for name in backends}
@@ -67,7 +67,7 @@ class Together:
         self.cases, self.wrong = list(enumerate(CASES)), wrong
 
     def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
-        """Answers as often as it is asked."""
+        """Returns the same outcome however often a run is repeated."""
         return answer(case, backend, self.wrong)
 
 
@@ -92,7 +92,7 @@ def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bundles_tell_the_layer_at_fault_as_a_joint_run_does(
+def test_bundles_give_the_same_layer_at_fault_as_a_joint_run(
     tmp_path: Path, wrong: tuple[str, ...], expected: dict[str, str]
 ) -> None:
     bundles = [str(recorded(tmp_path / name, name, wrong=wrong)) for name in ("spmd", "second")]
@@ -103,21 +103,20 @@ def test_bundles_tell_the_layer_at_fault_as_a_joint_run_does(
     )
     assert not done.exception, done.output
     assert layers(Corpus(tmp_path / "out" / "corpus")) == expected
-    assert layers(compared(tmp_path / "together", Together("spmd", "second", wrong=wrong))) == expected  # type: ignore[arg-type]
+    together = Together("spmd", "second", wrong=wrong)
+    assert layers(compared(tmp_path / "together", together)) == expected  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("older", ["spmd", "second"])
-def test_a_bundle_from_before_frameworks_were_kept_is_read_and_tells_no_layer(
-    tmp_path: Path, older: str
-) -> None:
-    """One that is not known may be the very same: nothing follows from the other's being right."""
+def test_a_bundle_without_frameworks_is_read_and_gives_no_layer(tmp_path: Path, older: str) -> None:
+    """An unknown framework may be the same one: that the other is right has no consequence then."""
     roots = [recorded(tmp_path / name, name) for name in ("spmd", "second")]
     changed_lines(tmp_path / older, lambda line: line.pop("framework"))
     assert layers(compared(tmp_path / "out", Joined(roots, "oracle"))) == {"spmd": "-"}
 
 
 @pytest.mark.parametrize("name", ["torch XLA", "../torch", "t" * 61])
-def test_a_framework_is_a_name_as_a_backend_is(tmp_path: Path, name: str) -> None:
+def test_a_framework_must_be_a_valid_name(tmp_path: Path, name: str) -> None:
     root = changed_lines(
         recorded(tmp_path / "xla", "spmd", repeats=1), lambda line: line.update(framework=name)
     )
@@ -143,7 +142,7 @@ def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> 
     assert counts[0][1] == [3]
 
 
-def test_bundles_that_are_called_alike_are_two_campaigns_whatever_their_length(tmp_path: Path) -> None:
+def test_bundles_of_one_name_in_two_folders_are_two_campaigns_whatever_their_length(tmp_path: Path) -> None:
     names = [tmp_path / side / ("n" * 130) for side in ("one", "other")]
     for name in names:
         bundle = str(recorded(name, "spmd"))
@@ -158,14 +157,14 @@ def test_bundles_that_are_called_alike_are_two_campaigns_whatever_their_length(t
     assert [finding.hits for finding in corpus.findings()] == [6]
 
 
-def test_cases_of_two_seeds_that_have_one_index_are_two(tmp_path: Path) -> None:
+def test_cases_that_share_an_index_stay_apart(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     for case in CASES:
         recorder.keep(0, case, ("oracle", "oracle", ""), {}, oracle(case))
     assert [index for index, _ in Joined([tmp_path], "oracle").cases] == [0, 1, 2]
 
 
-def test_reports_at_an_address_are_told_and_called_by_it(tmp_path: Path) -> None:
+def test_reports_at_an_address_are_announced_and_titled_by_it(tmp_path: Path) -> None:
     bundle, address = str(recorded(tmp_path / "xla", "spmd")), f"file://{tmp_path}/there/joined"
     done = CliRunner().invoke(
         compare.command, [bundle, "--out", address, "--fail-on", "never"], standalone_mode=False
@@ -175,7 +174,7 @@ def test_reports_at_an_address_are_told_and_called_by_it(tmp_path: Path) -> None
     assert "<h1>difftest: joined</h1>" in (tmp_path / "there" / "joined" / "report.html").read_text()
 
 
-def test_a_run_is_used_once_so_that_it_cannot_stand_for_its_own_repetition(tmp_path: Path) -> None:
+def test_a_run_is_used_once_and_never_as_its_own_repetition(tmp_path: Path) -> None:
     joined = Joined([recorded(tmp_path / "xla", "spmd", repeats=1)], "oracle")
     assert isinstance(joined.execute(CASES[0], "spmd", {}), Trace)
     with pytest.raises(InfrastructureError, match=r"was not recorded on spmd \(again\)"):
@@ -184,8 +183,8 @@ def test_a_run_is_used_once_so_that_it_cannot_stand_for_its_own_repetition(tmp_p
     assert isinstance(joined.execute(CASES[0], "oracle", {}), Trace)
 
 
-def test_what_was_run_for_evidence_serves_every_finding_that_asks(tmp_path: Path) -> None:
-    """The other side's finding on the same case took it, and this one's blame was left untold."""
+def test_runs_for_evidence_serve_every_finding(tmp_path: Path) -> None:
+    """Otherwise the other side's finding on the same case used up the run, and this one had no blame."""
     joined, single = Joined([recorded(tmp_path / "xla", "spmd", repeats=1)], "oracle"), CASES[0].unsharded()
     first, second = (joined.execute(single, "spmd", {}) for _ in range(2))
     assert isinstance(first, Trace)
@@ -193,7 +192,7 @@ def test_what_was_run_for_evidence_serves_every_finding_that_asks(tmp_path: Path
     assert first.steps[0].keys() == second.steps[0].keys()
 
 
-def test_a_folder_that_holds_something_is_not_recorded_into(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused_for_recording(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match=r"is not empty; a bundle is recorded into a folder of its own"):
         Recorder(tmp_path)
@@ -205,12 +204,12 @@ def test_a_backend_in_two_bundles_is_refused(tmp_path: Path) -> None:
         Joined(roots, "oracle")
 
 
-def test_what_is_no_bundle_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is no bundle; expected runs.jsonl"):
         Joined([tmp_path], "oracle")
 
 
-def test_a_changed_file_is_noticed_by_its_digest(tmp_path: Path) -> None:
+def test_a_changed_file_is_detected_by_its_digest(tmp_path: Path) -> None:
     root = recorded(tmp_path / "xla", "spmd")
     for file in (root / "runs").glob("*.npz"):
         file.write_bytes(file.read_bytes() + b"\0")
@@ -234,7 +233,7 @@ def test_a_case_under_another_name_is_refused(tmp_path: Path) -> None:
         Joined([root], "oracle")
 
 
-def test_a_recording_that_was_killed_is_a_bundle_of_what_it_had(tmp_path: Path) -> None:
+def test_an_interrupted_recording_is_a_bundle_of_its_finished_runs(tmp_path: Path) -> None:
     root = recorded(tmp_path / "xla", "spmd")
     lines = (root / "runs.jsonl").read_bytes()
     (root / "runs.jsonl").write_bytes(lines[: len(lines) - 30])
@@ -243,7 +242,7 @@ def test_a_recording_that_was_killed_is_a_bundle_of_what_it_had(tmp_path: Path) 
 
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
-def test_damaged_bundles_are_an_error_in_words_or_a_valid_reading(
+def test_a_damaged_bundle_is_refused_or_read_as_valid_outcomes(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     root = recorded(tmp_path_factory.mktemp("bundle") / "xla", "spmd", repeats=1)

@@ -1,4 +1,4 @@
-"""Whole campaigns on made-up backends: what is found, counted, blamed and recorded, in milliseconds."""
+"""Whole campaigns on made-up backends: their findings, counts, blame and records, in milliseconds."""
 
 import dataclasses
 import time
@@ -20,7 +20,7 @@ from difftest.records.corpus import Corpus
 from difftest.records.resume import resumed
 
 
-def test_right_backends_give_observations_and_no_finding(tmp_path: Path) -> None:
+def test_correct_backends_give_observations_and_no_finding(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine())
     (progress,) = examined(campaign)
     assert (progress.new, progress.recurring, progress.result.trouble) == ((), (), "")
@@ -34,7 +34,7 @@ def test_right_backends_give_observations_and_no_finding(tmp_path: Path) -> None
     assert {m.other_error is not None for m in observations["ddp"].measurements} == {True}
 
 
-def test_an_observation_tells_the_tables_what_they_need_of_the_case(tmp_path: Path) -> None:
+def test_an_observation_describes_its_case_for_the_tables(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine(ddp=sharded))
     examined(campaign, a_case(mesh=(("dp", 2), ("tp", 3)), seed=5))
     (observation,) = (o for o in campaign.corpus.observations() if o.backend == "ddp")
@@ -59,7 +59,7 @@ def test_an_observation_tells_the_tables_what_they_need_of_the_case(tmp_path: Pa
     assert observation.fingerprints == (the_finding(campaign).fingerprint,)
 
 
-def test_a_divergence_is_found_once_and_counted_afterwards(tmp_path: Path) -> None:
+def test_a_divergence_is_one_new_finding_and_then_counted(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine(spmd=sharded))
     cases = [tensor_parallel_case(seed=seed) for seed in range(4)]
     progress = examined(campaign, *cases)
@@ -71,7 +71,7 @@ def test_a_divergence_is_found_once_and_counted_afterwards(tmp_path: Path) -> No
     assert finding.first_seen <= finding.last_seen
 
 
-def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> None:
+def test_another_campaign_on_the_same_corpus_counts_the_finding(tmp_path: Path) -> None:
     examined(a_campaign(tmp_path, Machine(spmd=sharded)))
     machine = Machine(spmd=sharded)
     (progress,) = examined(a_campaign(tmp_path, machine, name="two"))
@@ -80,10 +80,10 @@ def test_another_campaign_on_the_same_corpus_finds_it_known(tmp_path: Path) -> N
         "oracle": 2,
         "spmd": 1,
         "ddp": 1,
-    }, "the oracle twice: in doubt"
+    }, "the oracle runs twice where backends diverge"
 
 
-def test_versions_of_one_backend_have_findings_of_their_own_that_are_known_the_second_time(
+def test_versions_of_one_backend_have_separate_findings_that_recur(
     tmp_path: Path,
 ) -> None:
     names = ("spmd@2.8", "spmd@nightly_2.10")
@@ -95,7 +95,7 @@ def test_versions_of_one_backend_have_findings_of_their_own_that_are_known_the_s
     assert {finding.divergence.backend for finding in Corpus(tmp_path).findings()} == set(names)
 
 
-def test_a_finding_that_another_campaign_makes_meanwhile_is_counted_not_overwritten(tmp_path: Path) -> None:
+def test_a_finding_that_another_campaign_saves_meanwhile_is_counted_not_overwritten(tmp_path: Path) -> None:
     other = a_campaign(tmp_path, Machine(spmd=sharded), name="other")
 
     class Slow(Machine):
@@ -149,7 +149,7 @@ def test_the_blame_follows_from_the_square(
     assert {finding.divergence.backend: finding.blame for finding in campaign.corpus.findings()} == blames
 
 
-def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
+def test_the_evidence_records_the_square(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, Machine(spmd=sharded))
     examined(campaign)
     assert the_finding(campaign).evidence == {"single": "agrees", "other": "agrees", "other_single": "agrees"}
@@ -173,7 +173,7 @@ def test_the_evidence_says_what_the_square_showed(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_another_framework_of_the_same_side_tells_which_layer_is_at_fault(
+def test_another_framework_of_the_same_side_determines_the_layer_at_fault(
     tmp_path: Path, wrong: dict[str, Wrong], layer_evidence: dict[str, str]
 ) -> None:
     backends = {"spmd": backend("xla", framework="torch_xla"), "second": backend("xla", framework="torchax")}
@@ -184,7 +184,7 @@ def test_another_framework_of_the_same_side_tells_which_layer_is_at_fault(
     assert finding.evidence == square | layer_evidence
 
 
-def test_another_backend_of_the_same_framework_tells_nothing_of_the_layer(tmp_path: Path) -> None:
+def test_another_backend_of_the_same_framework_gives_no_layer_at_fault(tmp_path: Path) -> None:
     backends = {name: backend("xla", framework="torch_xla") for name in ("spmd", "annotated")}
     campaign = a_campaign(tmp_path, Machine(spmd=sharded), backends)
     examined(campaign)
@@ -192,9 +192,9 @@ def test_another_backend_of_the_same_framework_tells_nothing_of_the_layer(tmp_pa
     assert "layer" not in the_finding(campaign).evidence
 
 
-def test_a_run_on_another_device_says_nothing_of_the_sharding(tmp_path: Path) -> None:
+def test_a_run_on_another_device_is_no_evidence_about_the_sharding(tmp_path: Path) -> None:
     class OneGpu(Machine):
-        """Two ranks are on the CPU, for there is one GPU; one rank is on that."""
+        """A machine with one GPU: runs of one rank use it, runs of two ranks use the CPU."""
 
         def answer(self, case: Case, backend: str) -> Outcome:
             device = "cpu" if case.world_size > 1 else "NVIDIA H200"
@@ -208,7 +208,7 @@ def test_a_run_on_another_device_says_nothing_of_the_sharding(tmp_path: Path) ->
     )
 
 
-def test_one_backend_of_the_other_side_that_agrees_is_enough(tmp_path: Path) -> None:
+def test_one_agreeing_backend_of_the_other_side_suffices(tmp_path: Path) -> None:
     backends = {"spmd": backend("xla"), "ddp": backend("torch"), "fsdp": backend("torch")}
     campaign = a_campaign(tmp_path, Machine(spmd=sharded, ddp=sharded), backends)
     examined(campaign)
@@ -216,7 +216,7 @@ def test_one_backend_of_the_other_side_that_agrees_is_enough(tmp_path: Path) -> 
     assert blames == {"spmd": "xla sharding fault", "ddp": "shared sharding fault"}
 
 
-def test_a_divergence_that_does_not_come_back_is_blamed_on_nobody(tmp_path: Path) -> None:
+def test_a_divergence_that_is_not_reproduced_is_inconclusive(tmp_path: Path) -> None:
     first = iter([True])
     campaign = a_campaign(tmp_path, Machine(spmd=lambda _case: next(first, False)))
     (progress,) = examined(campaign)
@@ -225,16 +225,16 @@ def test_a_divergence_that_does_not_come_back_is_blamed_on_nobody(tmp_path: Path
     ]
 
 
-def test_a_divergence_that_comes_back_now_and_then_is_counted(tmp_path: Path) -> None:
+def test_an_intermittent_divergence_has_its_reproductions_counted(tmp_path: Path) -> None:
     now_and_then = iter([True, False, True])
     campaign = a_campaign(tmp_path, Machine(spmd=lambda _case: next(now_and_then, False)))
     examined(campaign)
     assert (the_finding(campaign).stable, the_finding(campaign).blame) == ((1, 2), "xla sharding fault")
 
 
-def test_two_faults_whose_damage_differs_are_no_shared_one(tmp_path: Path) -> None:
+def test_two_faults_whose_damage_differs_are_not_a_shared_fault(tmp_path: Path) -> None:
     class Two(Machine):
-        """Both sides' gradients are wrong, one side's by their sign."""
+        """A machine on which both sides' gradients are wrong, one side's by their sign."""
 
         def answer(self, case: Case, backend: str) -> Outcome:
             negated = candidate(case, lambda _step, key, value: -value if key[0] is Stage.BACKWARD else value)
@@ -248,7 +248,7 @@ def test_two_faults_whose_damage_differs_are_no_shared_one(tmp_path: Path) -> No
     }
 
 
-def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> None:
+def test_a_run_that_failed_by_infrastructure_is_retried(tmp_path: Path) -> None:
     machine = Machine()
     machine.spoiled = {"spmd": TRIES - 1}
     campaign = a_campaign(tmp_path, machine)
@@ -258,7 +258,7 @@ def test_a_run_that_infrastructure_spoiled_once_is_run_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("spoiled", [("oracle",), ("ddp", "spmd")])
-def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(
+def test_persistent_infrastructure_errors_are_trouble_and_never_a_finding(
     tmp_path: Path, spoiled: tuple[str, ...]
 ) -> None:
     machine = Machine(ddp=always)
@@ -270,7 +270,7 @@ def test_infrastructure_that_stays_broken_is_trouble_and_never_a_finding(
     assert {o.index for o in campaign.corpus.observations()} == {1}
 
 
-def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_is_asked_again_on_resuming(
+def test_a_backend_lost_to_infrastructure_leaves_other_findings_and_is_retried_on_resume(
     tmp_path: Path,
 ) -> None:
     machine = Machine(ddp=always)
@@ -287,7 +287,7 @@ def test_a_backend_that_infrastructure_fails_takes_no_other_s_finding_along_and_
     )
 
 
-def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path) -> None:
+def test_a_backend_whose_worker_refuses_a_case_is_skipped_for_it(tmp_path: Path) -> None:
     class Older(Machine):
         """A machine whose packages are older than the driver's."""
 
@@ -305,11 +305,11 @@ def test_a_backend_whose_worker_refuses_a_case_is_left_out_of_it(tmp_path: Path)
         (),
     )
     assert [count for (_, name), count in machine.requests.items() if name == "spmd"] == [1], (
-        "asked once: it is not going to change"
+        "one request: its answer does not change"
     )
 
 
-def test_a_repeat_that_infrastructure_spoils_says_nothing_against_a_finding(tmp_path: Path) -> None:
+def test_a_repeat_that_fails_by_infrastructure_does_not_count_against_a_finding(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = a_campaign(tmp_path, machine)
 
@@ -372,7 +372,7 @@ def test_results_come_in_the_order_of_their_indices_whatever_their_timing(tmp_pa
     assert results("three", 3)[0] == list(range(8))
 
 
-def test_cases_are_drawn_as_they_are_needed(tmp_path: Path) -> None:
+def test_cases_are_drawn_lazily(tmp_path: Path) -> None:
     drawn = []
 
     def cases() -> Iterator[tuple[int, Case]]:
@@ -387,7 +387,7 @@ def test_cases_are_drawn_as_they_are_needed(tmp_path: Path) -> None:
     progress.close()
 
 
-def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path: Path) -> None:
+def test_every_nth_case_runs_twice_and_different_bits_are_a_finding(tmp_path: Path) -> None:
     class Restless(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
             by = 5e-8 * self.requests[case.id, backend]
@@ -406,7 +406,7 @@ def test_every_nth_case_is_run_twice_and_what_gives_other_bits_is_found(tmp_path
     assert (progress[0].new[0].stable, len(progress[2].recurring)) == ((REPEATS, REPEATS), 1)
 
 
-def test_no_case_is_run_twice_unless_asked_for(tmp_path: Path) -> None:
+def test_no_case_runs_twice_by_default(tmp_path: Path) -> None:
     machine = Machine()
     examined(a_campaign(tmp_path, machine), a_case())
     assert machine.requests[a_case().id, "spmd"] == 1

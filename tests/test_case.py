@@ -1,4 +1,4 @@
-"""Cases: their canonical JSON, their names, and what is no case."""
+"""Cases: their canonical JSON, their ids, and invalid cases."""
 
 import json
 import subprocess
@@ -70,7 +70,7 @@ anything = st.recursive(
 
 
 def read(text: bytes | str) -> Case | UsageError:
-    """Either is fine; any other exception fails the test that called."""
+    """The case, or the usage error; any other exception fails the calling test."""
     try:
         return Case.from_json(text)
     except UsageError as error:
@@ -78,23 +78,23 @@ def read(text: bytes | str) -> Case | UsageError:
 
 
 @given(cases)
-def test_a_case_is_the_same_after_a_round_trip_and_keeps_its_name(case: Case) -> None:
+def test_a_case_is_the_same_after_a_round_trip_and_keeps_its_id(case: Case) -> None:
     again = Case.from_json(case.to_json())
     assert again == case
     assert (again.id, again.to_json()) == (case.id, case.to_json())
 
 
 @given(cases, cases)
-def test_different_cases_have_different_names(one: Case, other: Case) -> None:
+def test_different_cases_have_different_ids(one: Case, other: Case) -> None:
     assert (one.id == other.id) == (one == other)
 
 
-def test_a_name_is_the_same_everywhere_and_always() -> None:
+def test_an_id_never_changes() -> None:
     assert tensor_parallel_case(seed=7).id == GOLDEN
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "12345"])
-def test_a_name_is_the_same_under_every_hash_seed(hash_seed: str) -> None:
+def test_an_id_is_the_same_under_every_hash_seed(hash_seed: str) -> None:
     program = "import sys; from difftest.cases.case import Case; print(Case.from_json(sys.stdin.read()).id)"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -106,7 +106,7 @@ def test_a_name_is_the_same_under_every_hash_seed(hash_seed: str) -> None:
     assert done.stdout.decode().strip() == Case.from_json(VALID).id
 
 
-def test_a_whole_number_and_its_float_are_one_case() -> None:
+def test_an_integer_and_its_float_give_the_same_id() -> None:
     one, other = (a_case(training=Training(learning_rate=rate, clip_norm=rate)) for rate in (1, 1.0))
     assert one.id == other.id
 
@@ -126,7 +126,7 @@ def test_unsharded_is_the_same_case_on_one_rank() -> None:
 
 
 @pytest.mark.parametrize("version", [SCHEMA + 1, 10**30])
-def test_a_newer_schema_is_told_whether_or_not_the_rest_can_be_read(version: int) -> None:
+def test_a_newer_schema_is_refused_whether_or_not_the_rest_can_be_read(version: int) -> None:
     fields = json.loads(VALID) | {"schema": version}
     for text in (json.dumps(fields), json.dumps(fields | {"unheard": "of"})):
         with pytest.raises(
@@ -137,7 +137,7 @@ def test_a_newer_schema_is_told_whether_or_not_the_rest_can_be_read(version: int
 
 
 @given(st.data())
-def test_bytes_that_were_tampered_with_give_a_case_or_a_usage_error(data: st.DataObject) -> None:
+def test_damaged_bytes_give_a_case_or_a_usage_error(data: st.DataObject) -> None:
     text = bytearray(VALID)
     fragments = st.sampled_from(
         (
@@ -209,7 +209,7 @@ def test_an_error_says_where_the_text_is_wrong(key: str) -> None:
         ({"fed": Data(batch=4, ignored=0.5)}, "ignored is 0.5; only cross_entropy has ignored targets"),
     ],
 )
-def test_parts_that_contradict_each_other_are_told(changes: dict[str, Any], message: str) -> None:
+def test_contradicting_parts_are_refused_with_a_reason(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r"seed|dims|parameters|batch|ignored") as caught:
         a_case(**changes)
     assert str(caught.value) == message
@@ -226,7 +226,7 @@ def test_parts_that_contradict_each_other_are_told(changes: dict[str, Any], mess
         (lambda: Data(batch=1, ignored=1.0), "ignored is 1.0; allowed: 0.0 to 0.9"),
     ],
 )
-def test_numbers_out_of_range_are_told_what_is_allowed(make: Any, message: str) -> None:  # noqa: ANN401
+def test_a_number_out_of_range_is_refused_with_the_range(make: Any, message: str) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match="allowed") as caught:
         make()
     assert str(caught.value) == message

@@ -1,4 +1,7 @@
-"""A campaign of 200 cases whose driver, nodes, workers and children are killed at random leaves the tables of an undisturbed one."""
+"""A campaign of 200 cases under random kills leaves the same tables as an undisturbed one.
+
+Its driver, nodes, workers and child processes are killed.
+"""
 
 import contextlib
 import json
@@ -54,7 +57,10 @@ TIMES = ["seconds", "started"]
 
 
 class Chaos:
-    """Kills something every few seconds of a driver's life, whatever was killed least; in the main thread, where Ray starts its nodes."""
+    """Kills the kind of process that was killed least, every few seconds while a driver runs.
+
+    It works in the main thread, where Ray starts its nodes.
+    """
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster, self._random = cluster, random.Random(seed)  # noqa: S311  moments, no secrets
@@ -62,7 +68,7 @@ class Chaos:
         self.killed: Counter[str] = Counter()
 
     def summary_of(self, driver: psutil.Popen) -> dict[str, Any] | None:
-        """What a driver says that is disturbed until it ends."""
+        """The result of a driver that is disturbed until it ends; None if it failed or left out runs."""
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return summary_of(driver, self._random.uniform(*BETWEEN_SECONDS))
@@ -70,7 +76,7 @@ class Chaos:
             self.killed[victim] += self._strike(victim, driver)
 
     def _strike(self, victim: str, driver: psutil.Popen) -> bool:
-        """Whether there was one to kill."""
+        """Kills a victim; False if there was none."""
         if victim == "node":
             self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
             self._nodes.append(self._cluster.add_node(num_cpus=1))
@@ -84,7 +90,7 @@ class Chaos:
 
 
 def _running(victim: str) -> psutil.Process | None:
-    """A rank, or its zygote or worker, as soon as there is one."""
+    """A rank, or its zygote or worker, once one runs; None if none does in time."""
     end = time.monotonic() + SEEN_WITHIN_SECONDS
     while time.monotonic() < end:
         for process in psutil.Process().children(recursive=True):
@@ -95,7 +101,7 @@ def _running(victim: str) -> psutil.Process | None:
 
 
 def summary_of(process: psutil.Popen, timeout: float | None = None) -> dict[str, Any] | None:
-    """What a campaign said that ended by itself and left out nothing."""
+    """The result that a campaign printed; None if it failed or left out runs."""
     output, _ = process.communicate(timeout=timeout)
     if process.returncode:
         return None
@@ -104,7 +110,7 @@ def summary_of(process: psutil.Popen, timeout: float | None = None) -> dict[str,
 
 
 def results(out: Path) -> tuple[Any, ...]:
-    """Every run, and of every finding all that does not depend on which case, and which rank of it, ended first."""
+    """Every run, and the parts of every finding that do not depend on which case or rank ended first."""
     runs, findings = timeless_tables(out / "corpus")
     return runs, [
         (
@@ -129,7 +135,7 @@ def start(cluster: Cluster, out: Path) -> psutil.Popen:
     )
 
 
-def test_what_is_killed_at_random_changes_no_table(tmp_path: Path) -> None:
+def test_random_kills_change_no_table(tmp_path: Path) -> None:
     whole, disturbed = tmp_path / "whole", tmp_path / "disturbed"
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
