@@ -1,4 +1,4 @@
-"""The faults difftest was made for: each of docs/mission.toml comes out of its generated case, with its blame."""
+"""The faults difftest was made for: each comes out of its generated case, with its blame (docs/mission.toml)."""
 
 import importlib.util
 import tomllib

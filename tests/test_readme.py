@@ -1,4 +1,4 @@
-"""What the front page and docs/ promise is true: their commands exist and run, and CI runs the tests shown."""
+"""What the front page and docs/ promise is true: commands exist and run, and CI runs the tests shown."""
 
 import re
 import shlex
@@ -75,7 +75,7 @@ def test_the_commands_that_need_no_campaign_run() -> None:
 def test_the_main_job_replay_report_and_query_run_as_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The quick start with fewer cases; the first meets faults that the ledger knows, which fail no campaign."""
+    """The quick start with fewer cases; the first meets faults of the ledger, which fail no campaign."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     monkeypatch.chdir(tmp_path)
     main = next(line for line in shell_commands(FRONT) if line.startswith("difftest run"))

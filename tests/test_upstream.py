@@ -1,4 +1,4 @@
-"""The faults that campaigns found in the pinned torch and torch_xla, each shown by a script without difftest."""
+"""The faults that campaigns found in the pinned torch and torch_xla, each with a script without difftest."""
 
 import subprocess
 import sys
