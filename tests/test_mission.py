@@ -1,4 +1,4 @@
-"""The faults difftest was made for: each comes out of its generated case, with its blame (docs/mission.toml)."""
+"""The faults difftest was made for: each row of docs/mission.toml comes out of its case, with its blame."""
 
 import importlib.util
 import tomllib
