@@ -1,4 +1,4 @@
-"""Generated cases that many tests look at: a hundred takes seconds to draw, so all processes of a test run share them."""
+"""Generated cases that many tests look at, shared by all processes of a test run: a hundred takes seconds."""
 
 import fcntl
 from pathlib import Path
@@ -13,7 +13,7 @@ SEED = 20
 
 
 class GeneratedCases:
-    """Hundreds of cases of `SEED` on all paths, each drawn by one process and kept in `folder` for the others."""
+    """Hundreds of cases of `SEED` on all paths; a process keeps what it draws in `folder` for the others."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._hundreds = folder, dict[int, tuple[Case, ...]]()

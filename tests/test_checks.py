@@ -1,4 +1,4 @@
-"""Every check finds what is planted for it, and passes over what is benign."""
+"""Every check finds what is planted for it and ignores what is benign."""
 
 import dataclasses
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The command line: what it says of wrong usage, and what it does without."""
+"""The command line: messages for wrong usage, and what it works without."""
 
 import json
 import subprocess
@@ -78,7 +78,10 @@ def test_it_tells_its_version() -> None:
         (("unheard",), "Error: No such command 'unheard'."),
         (
             ("list", "bugs"),
-            "Error: Invalid value for '{backends|paths|checks|formats}': 'bugs' is not one of 'backends', 'paths', 'checks', 'formats'.",
+            (
+                "Error: Invalid value for '{backends|paths|checks|formats}': "
+                "'bugs' is not one of 'backends', 'paths', 'checks', 'formats'."
+            ),
         ),
         (
             ("run", "--seed", "-1"),
@@ -87,7 +90,10 @@ def test_it_tells_its_version() -> None:
         (("run", "--cases", "0"), "Error: Invalid value for '--cases': 0 is not in the range x>=1."),
         (
             ("run", "--budget", "10"),
-            "Error: Invalid value for '--budget': '10' is not a duration; allowed: a number above 0 and s, m or h, such as 10m",
+            (
+                "Error: Invalid value for '--budget': '10' is not a duration; "
+                "allowed: a number above 0 and s, m or h, such as 10m"
+            ),
         ),
         (
             ("run", "--workers", "two"),
@@ -104,7 +110,10 @@ def test_it_tells_its_version() -> None:
         (("replay", "/none/case.json"), "difftest: cannot read '/none/case.json': No such file or directory"),
         (
             ("run", "--out", "/dev/null/x"),
-            "difftest: cannot write to '/dev/null/x/corpus': Not a directory; give a folder that can be made and written",
+            (
+                "difftest: cannot write to '/dev/null/x/corpus': Not a directory; "
+                "give a folder that can be made and written"
+            ),
         ),
     ],
 )

@@ -1,4 +1,7 @@
-"""Collectives in real processes: every operation, reduction and form, to the bit; and what XLA's compiler makes of their meaning."""
+"""Collectives in real processes.
+
+Every operation, reduction and form, bit for bit, and what XLA compiles them to.
+"""
 
 import importlib.util
 import os
@@ -35,10 +38,16 @@ OPERATIONS = [(name, reduction) for name in REDUCING for reduction in ("sum", "m
 ]
 
 
-def case_of(operation: str, mesh: tuple[tuple[str, int], ...] = GRID, axis: int = 0, **how: Any) -> Case:  # noqa: ANN401
+def case_of(
+    operation: str,
+    mesh: tuple[tuple[str, int], ...] = GRID,
+    axis: int = 0,
+    **how: Any,  # noqa: ANN401  fields of the collective
+) -> Case:
     """An exact case of one collective, with a factor."""
     spec = {"width": 4, "factor": 2.0, **{k: v for k, v in how.items() if k != "dtype"}}
-    layer = Collective(operation=operation, mesh=Mesh(mesh).shape, axis=axis, **spec)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"operation": operation, "mesh": Mesh(mesh).shape, "axis": axis, **spec}
+    layer = Collective(**fields)
     cut = (Shard(0),) * len(mesh)
     linear = Linear(inputs=layer.outputs, outputs=2)
     fed, dtype = Data(batch=8, regime="exact"), how.get("dtype", "float32")
@@ -139,7 +148,10 @@ def test_wrappers_of_whole_tensors_say_that_they_have_no_collectives() -> None:
 def test_the_compiler_makes_real_collectives_of_the_meaning(
     operation: str, instruction: str, least: int, tmp_path: Path
 ) -> None:
-    """Three all-reduces are for the loss and the gradients; which others it chooses is the compiler's own matter, but not whether."""
+    """Three all-reduces are for the loss and the gradients; the compiler must add another collective.
+
+    Which one it adds is its own choice.
+    """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={tmp_path} --xla_dump_hlo_as_text"
     outcome = sandbox.run(case_of(operation), "xla_spmd", options={"XLA_FLAGS": flags})
     assert isinstance(outcome, Trace), outcome

@@ -1,4 +1,7 @@
-"""The core names no check, kind of layer, backend or side: what it must know of one, the plug-in's own file declares."""
+"""The core names no check, kind of layer, backend or side.
+
+What it must know of one, the plug-in's own file declares.
+"""
 
 import ast
 from collections.abc import Iterator

@@ -148,7 +148,8 @@ def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, objec
     lines_of(corpus).write_text(json.dumps(fields) + "\n")
     with pytest.raises(
         UsageError,
-        match=rf"line 1: schema {SCHEMA + 1} was written by a newer version; this program reads up to {SCHEMA}",
+        match=rf"line 1: schema {SCHEMA + 1} was written by a newer version; "
+        rf"this program reads up to {SCHEMA}",
     ):
         list(corpus.observations())
 

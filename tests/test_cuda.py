@@ -1,4 +1,7 @@
-"""On a real GPU: torch's backends over NCCL and over shared GPUs, attention's kernels, what ends a run, and XLA on the same GPU."""
+"""On a real GPU.
+
+Torch's backends over NCCL and on shared GPUs, kernels of attention, failures, and XLA on that GPU.
+"""
 
 import importlib.util
 import itertools
@@ -42,7 +45,7 @@ RANKS = sorted({1, max(1, min(gpu_count(), MOST_RANKS))})
 
 
 def supported(backend: str, ranks: int) -> Iterator[Case]:
-    """Generated cases of so many ranks that the backend takes, in float32: what is known to be wrong in half types is for campaigns."""
+    """Generated float32 cases of so many ranks that the backend takes; campaigns test the half types."""
     drawn = (case_at(0, index, max_world_size=ranks) for index in itertools.count())
     takes = plugins.load("workers.backends", backend).unsupported
     return (

@@ -1,4 +1,7 @@
-"""The words for what a mismatch looks like: said only where every element fits, and the same for one fault from case to case."""
+"""Descriptions of a mismatch.
+
+Given only if every element fits, and the same for one fault from case to case.
+"""
 
 import numpy as np
 import pytest

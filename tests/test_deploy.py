@@ -1,4 +1,4 @@
-"""The deployment examples: every command of ours in them is one that the program has, with options that it takes."""
+"""The deployment examples: their difftest commands exist, with the options that they use."""
 
 import re
 import shlex
@@ -96,7 +96,9 @@ def test_the_two_versions_are_tested_every_night_with_another_torch() -> None:
     other = tested["env"][variable].removeprefix("${{ github.workspace }}/")
     (made,) = [step["run"] for step in steps("versions") if f"-p {other}" in step.get("run", "")]
     (torch,) = re.findall(r" torch==(\S+)", made)
-    assert torch != re.search(r"^torch==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]  # type: ignore[index]
+    pinned = re.search(r"^torch==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert pinned
+    assert torch != pinned[1]
     assert "-m nightly" in tested["run"]
 
 

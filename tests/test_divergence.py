@@ -271,7 +271,8 @@ def test_a_newer_finding_is_told(rest: dict[str, object]) -> None:
     text = json.dumps(json.loads(FINDING.to_json()) | {"schema": SCHEMA + 1} | rest)
     with pytest.raises(
         UsageError,
-        match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: it was written by a newer version",
+        match=rf"finding has schema {SCHEMA + 1}; this program reads up to {SCHEMA}: "
+        "it was written by a newer version",
     ):
         Finding.from_json(text)
 

@@ -1,4 +1,4 @@
-"""Issue drafts on made-up findings: whose tracker, what is said, what is refused."""
+"""Issue drafts of made-up findings: whose tracker, what is written, what is refused."""
 
 import os
 import time
@@ -100,7 +100,10 @@ def test_the_tracker_follows_from_side_and_place() -> None:
     assert tracker(a_crash(detail="step 0, backward, rank 0: SIGSEGV: ")) == "xla"
 
 
-WARNING = "2026-11-22 10:11:48.463259: W external/xla/xla/service/sharding_propagation.cc:3120] GSPMD is going to be deprecated"
+WARNING = (
+    "2026-11-22 10:11:48.463259: W external/xla/xla/service/sharding_propagation.cc:3120] "
+    "GSPMD is going to be deprecated"
+)
 FATAL = (
     "2026-11-22 10:22:24.007950: F external/xla/xla/literal.h:127] died",
     "F0000 00:00:1763806944.0 12 external/xla/xla/literal.h:127] died",
@@ -177,8 +180,8 @@ def test_the_title_names_the_option_that_decides() -> None:
         a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"}), "xla"
     ).splitlines()
     assert (
-        first
-        == "# [torch_dtensor] mismatch in update: parameters of 0.weight with replication.gradient_as_bucket_view=True"
+        first == "# [torch_dtensor] mismatch in update: parameters of 0.weight "
+        "with replication.gradient_as_bucket_view=True"
     )
 
 
@@ -202,8 +205,8 @@ def test_a_draft_tells_what_was_changed_and_where_it_first_shows(name: str) -> N
     assert "  * the dtype is bfloat16 (12.7 noise floors)\n" in text
     assert "* forward, step 0: module 1 (RMSNorm)\n" in text
     assert (
-        "It may be benign: it disappears when fast math is off (a known benign cause, fast math reorders sums)."
-        in text
+        "It may be benign: it disappears when fast math is off "
+        "(a known benign cause, fast math reorders sums)." in text
     )
 
 
@@ -268,7 +271,10 @@ def test_a_draft_names_no_folder_of_the_machine_it_was_made_on(name: str) -> Non
     )
 
 
-ORIGINAL = "Seen in the original case, 000000000000; the reproducer is of a smaller one that was made from it, and what it prints may differ:"  # noqa: E501
+ORIGINAL = (
+    "Seen in the original case, 000000000000; the reproducer is of a smaller one that was made from it, "
+    "and what it prints may differ:"
+)
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])

@@ -1,4 +1,4 @@
-"""The exact channel: what it admits really cannot round, and every reason it refuses for."""
+"""The exact channel: what it admits cannot round, and every reason for a refusal is given."""
 
 import itertools
 from typing import Any
@@ -140,7 +140,8 @@ def test_a_range_counts_the_bits_that_its_values_need() -> None:
 )
 def test_only_a_sum_over_ranks_widens_the_range(operation: str, reduction: str, bound: int) -> None:
     """Of integers up to 2, over 1024 ranks, in the eleven bits of float16: the sum alone does not fit."""
-    layer = Collective(operation=operation, width=1, mesh=(1024,), reduction=reduction)  # type: ignore[arg-type]
+    fields: dict[str, Any] = {"operation": operation, "reduction": reduction}
+    layer = Collective(width=1, mesh=(1024,), **fields)
     case = a_case(
         (layer, Linear(inputs=1, outputs=1, bias=False)), mesh=(("dp", 1),), fed=EXACT, dtype="float16"
     )

@@ -1,4 +1,4 @@
-"""A campaign whose ranks, zygotes and workers are killed under it records what the undisturbed one records."""
+"""A campaign whose ranks, zygotes and workers are killed records what an undisturbed one records."""
 
 import itertools
 import random
@@ -38,7 +38,10 @@ TIMES = {"started": "", "seconds": 0.0, "campaign": ""}
 
 
 class Disturbed:
-    """Every other run loses a rank, its zygote or its worker, in turn, at a random moment of its life; a run's repetition does not."""
+    """Every other run loses a rank, its zygote or its worker, in turn, at a random moment.
+
+    The repetition of a run is undisturbed.
+    """
 
     def __init__(self, pool: dispatch.Pool, seed: int) -> None:
         self._pool, self._random = pool, random.Random(seed)  # noqa: S311  moments, no secrets
@@ -74,7 +77,11 @@ class Disturbed:
             time.sleep(0.01)
 
 
-def recorded(folder: Path, pool: dispatch.Pool, execute: Any = None) -> tuple[list[Any], dict[str, Any]]:  # noqa: ANN401  an Execute
+def recorded(
+    folder: Path,
+    pool: dispatch.Pool,
+    execute: Any = None,  # noqa: ANN401  an Execute
+) -> tuple[list[Any], dict[str, Any]]:
     """A small campaign's runs and findings, but for their times."""
     corpus = Corpus(folder)
     corpus.prepare()

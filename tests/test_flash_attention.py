@@ -1,4 +1,7 @@
-"""Flash attention: what its path draws, how each side's wrapper is told the layout, and both sides in real processes."""
+"""Flash attention.
+
+What its path draws, how each side's wrapper gets the layout, and both sides in real processes.
+"""
 
 import importlib.util
 
@@ -246,7 +249,10 @@ def test_a_query_without_a_key_means_zeros_to_sdpa_and_the_mean_of_the_values_to
 @pytest.mark.xla
 @kernels_needed
 def test_lengths_that_the_backward_blocks_do_not_divide_fail_in_the_backward_pass() -> None:
-    """Alive in torch_xla 2.9.0: the forward kernel takes 384 keys in one block, which the gradient's block of 256 does not divide."""
+    """A fault of torch_xla 2.9.0.
+
+    The forward kernel takes 384 keys in one block, which the gradient's block of 256 does not divide.
+    """
     failure = sandbox.run(flash(length=384, heads=1), "xla_spmd")
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.stage, failure.message) == (
@@ -299,7 +305,7 @@ def test_a_task_is_not_learned_when_the_backward_kernels_get_ids_that_were_not_c
 @pytest.mark.slow
 @torch_needed
 def test_scores_that_the_backward_pass_computes_again_differ_by_rounding_alone() -> None:
-    """As long as the oracle computed sharp scores once for both passes, the gradient of the values was 82 floors off."""
+    """While the oracle computed sharp scores once for both passes, the values' gradient was 82 floors off."""
     attention = FlashAttention(width=8, heads=4, head_dim=128, length=256, keys=128)
     layers = (
         Embedding(vocabulary=16, width=8),

@@ -1,4 +1,4 @@
-"""Cases: valid, varied, and the same at an index whoever asks."""
+"""Generated cases: valid, varied, and the same at an index whoever requests them."""
 
 import json
 import math
@@ -116,7 +116,8 @@ def test_as_many_cases_in_a_row_as_there_are_paths_cover_each_once(paths: tuple[
 
 def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence(sample: tuple[Case, ...]) -> None:
     wanted = (7, 3, BLOCK + 2)
-    code = f"from generators.cases import case_at; import json; print(json.dumps([case_at({SEED}, i).id for i in {wanted}]))"
+    ids = f"[case_at({SEED}, i).id for i in {wanted}]"
+    code = f"from generators.cases import case_at; import json; print(json.dumps({ids}))"
     environment = {**os.environ, "PYTHONHASHSEED": "4321"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, env=environment, text=True, cwd=ROOT
@@ -133,7 +134,7 @@ def test_the_order_of_asking_does_not_matter() -> None:
 
 
 def test_threads_that_ask_at_once_get_the_cases_of_one_that_asks_alone() -> None:
-    """As the searches for planted defects do: two threads both added the case that was next, and all after it came too late."""
+    """Searches for defects use threads; two once both added the next case, which shifted all after it."""
     count, threads = 12, 4
     together = threading.Barrier(threads)
 
@@ -245,7 +246,7 @@ def test_of_equal_rivals_the_one_with_more_new_pairs_is_chosen(sample: tuple[Cas
 
 
 def first_of_pool(index: int, chosen: Case) -> Case:
-    """The first of the cases of which `chosen` was chosen, as `pool_at` has it, without drawing the others."""
+    """The first case of the pool from which `chosen` was chosen, without drawing the others."""
     decode = generated._decoder(chosen.path, 8)  # noqa: SLF001
     return msgspec.structs.replace(generated._drawn(decode, SEED, index, 0), seed=chosen.seed)  # noqa: SLF001
 

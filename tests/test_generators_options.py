@@ -1,4 +1,4 @@
-"""Choices only some backends have: drawn often enough to be found, seldom enough to leave the rest alone."""
+"""Options of some backends only: drawn often enough to be tested, seldom enough to leave others alone."""
 
 import pytest
 from generated_cases import GeneratedCases

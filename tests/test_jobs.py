@@ -1,4 +1,4 @@
-"""A campaign is submitted to a Ray cluster as docs/campaigns.md says, with token authentication, to a head that is started here."""
+"""A campaign is submitted to a Ray cluster as docs/campaigns.md describes, with token authentication."""
 
 import contextlib
 import json
@@ -50,7 +50,7 @@ class Head:
 
 @pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
-    """A cluster of one node that lets in who has its token; its folder's name is short, as those of sockets must be.
+    """A cluster of one node that requires a token; its folder's name is short, as those of sockets must be.
 
     It has ports of its own: another Ray on this machine may have the usual ones.
     """

@@ -1,4 +1,4 @@
-"""Layer kinds: a file in each of three packages, no table over kinds elsewhere, and what single kinds refuse."""
+"""Layer kinds: one file in each of three packages, no table over kinds elsewhere, and what a kind refuses."""
 
 import ast
 from collections.abc import Iterator

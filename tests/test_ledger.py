@@ -1,4 +1,4 @@
-"""The ledger of known faults: what it matches, when it stops, and what it keeps from being launched."""
+"""The ledger of known faults: what an entry matches, when it expires, and what it keeps from being run."""
 
 from datetime import date
 from pathlib import Path
@@ -129,6 +129,9 @@ def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
     assert later["xla_spmd"].unsupported(UNEVEN) is None
 
 
+AN_ENTRY = "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -137,15 +140,15 @@ def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
         ("[[known", "Expected ']]'"),
         ("[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 'soon'", "Invalid"),
         (
-            "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nbecause = 1",
+            f"{AN_ENTRY}because = 1",
             "unknown field `because`",
         ),
         (
-            "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nwhere = { moon = 'full' }",
+            f"{AN_ENTRY}where = {{ moon = 'full' }}",
             "entry 'a-\\*' asks for moon; allowed: path, mesh",
         ),
         (
-            "[[known]]\nfingerprint = 'a-*'\nupstream = 'u'\nreason = 'r'\nexpires = 2027-01-01\nquarantine = true",
+            f"{AN_ENTRY}quarantine = true",
             "is a quarantine of every case; `where` must say of which",
         ),
     ],

@@ -29,7 +29,7 @@ NAMES = ("module 0", "module 1", "module 2")
 
 
 def traced(trace: Trace, case: Case, wrong: Mapping[tuple[Stage, str], float], noise: float = NOISE) -> Trace:
-    """The trace with (4, 2) of ones for every module, forwards and then backwards; those of `wrong` by so much off."""
+    """The trace with ones of shape (4, 2) for every module, forwards and then backwards, off by `wrong`."""
     mesh, layout = case.layout.mesh, case.layout.batch
     keys = [*((Stage.FORWARD, name) for name in NAMES), *((Stage.BACKWARD, name) for name in reversed(NAMES))]
     whole = {key: np.ones((4, 2)) + wrong.get(key, 0.0) for key in keys}

@@ -1,4 +1,4 @@
-"""Reduction on made-up faults: what is offered, what is found, and what is said to be necessary."""
+"""Reduction on made-up faults: which candidates are offered, what is found, and what is necessary."""
 
 import threading
 from collections.abc import Callable

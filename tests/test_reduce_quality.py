@@ -1,6 +1,9 @@
-"""How well planted defects are reduced, with real workers: how small the case gets, in how many runs, and whether it shows the same defect.
+"""How well planted defects are reduced, with real workers.
 
-A few defects of every kind by default; `DIFFTEST_DEFECTS` names others, comma-separated as `defect:backend`, or `all`.
+The size of the case, the runs, and the same defect.
+
+A few defects of every kind by default; `DIFFTEST_DEFECTS` names others, comma-separated as `defect:backend`,
+or `all`.
 """
 
 import itertools
@@ -52,7 +55,7 @@ FOUR_RANKS = (
 """What needs two mesh axes of two ranks."""
 
 STEPS = {"momentum_not_sharded_alike": 2, "optimizer_state_lost": 2, "recompile": 4, "stale_bucket": 2}
-"""What needs more than one step: it spoils what a step leaves to the next, or shows once the graphs have settled."""
+"""Defects that need more than one step: they spoil a step's state, or show once the graphs have settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +128,18 @@ def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
 
 def _reaching(reaches: object, campaign: Campaign, backend: str) -> Iterator[Case]:
     cases = (case_at(SEED, index) for index in range(10 * CASES))
-    return (case for case in cases if reaches(case) and not campaign.backends[backend].unsupported(case))  # type: ignore[operator]
+    unsupported = campaign.backends[backend].unsupported
+    return (case for case in cases if reaches(case) and not unsupported(case))  # type: ignore[operator]
 
 
 def report_of(one: Planted) -> str:
     case, reduced = one.reduced.case, one.reduced
     layers = " ".join(type(layer).__name__ for _, layer in walk(case.model.layers))
-    sizes = f"{one.case.world_size} -> {case.world_size} ranks, {len(list(walk(one.case.model.layers)))} -> {layers}"
+    before = len(list(walk(one.case.model.layers)))
+    sizes = f"{one.case.world_size} -> {case.world_size} ranks, {before} -> {layers}"
     what = f"{sizes}, {case.training.steps} steps; {reduced.evaluations} runs"
-    return f"{one.name}: {what}; {'its own' if one.own else 'ANOTHER FAULT'}; needs {', '.join(reduced.conditions)}"
+    fault = "its own" if one.own else "ANOTHER FAULT"
+    return f"{one.name}: {what}; {fault}; needs {', '.join(reduced.conditions)}"
 
 
 def test_planted_defects_reduce_to_few_ranks_layers_and_steps(

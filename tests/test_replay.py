@@ -1,4 +1,4 @@
-"""Hunting a race: a case again and again under load, and how often each outcome came."""
+"""Replaying a race: a case is run again and again under load, and each outcome is counted."""
 
 import json
 import signal
@@ -54,7 +54,10 @@ def test_load_runs_beside_and_ends_with_the_hunt() -> None:
 
 
 def test_load_ends_with_a_hunt_that_is_killed() -> None:
-    program = "import time\nfrom difftest.commands.service.cpu_load import busy\nwith busy(2): print(flush=True), time.sleep(60)"
+    program = (
+        "import time\nfrom difftest.commands.service.cpu_load import busy\n"
+        "with busy(2): print(flush=True), time.sleep(60)"
+    )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as hunt:
         assert hunt.stdout
         hunt.stdout.readline()

@@ -1,4 +1,7 @@
-"""Reproducer scripts: rendered for generated cases (fast), run for faults that are alive in the pinned torch and torch_xla (slow)."""
+"""Reproducer scripts.
+
+Rendered for generated cases (fast), and run for faults of the pinned torch and torch_xla (slow).
+"""
 
 import ast
 import dataclasses
@@ -183,7 +186,11 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
     case = a_case(dtype=dtype, fed=Data(batch=2, learnable=True))
     text = render(case, "torch_ddp", FAULTS[0], "few")
     assert "np." not in text
-    body = {node.targets[0].id: node.value for node in ast.parse(text).body if isinstance(node, ast.Assign)}  # type: ignore[attr-defined]
+    body = {
+        node.targets[0].id: node.value
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
     listed = ast.literal_eval(body["WEIGHTS"])
     for name, values in numbers.weights(case).items():
         assert np.array_equal(np.array(listed[name], dtype=np.float32), values)
@@ -438,7 +445,10 @@ def test_text_from_a_log_cannot_leave_a_docstring() -> None:
 
 
 def test_a_title_leaves_out_when_and_where_a_log_line_was_written() -> None:
-    detail = "step 0, backward, rank 0: SIGABRT: 2026-11-21 06:26:36.223138: F external/xla/xla/util.h:127] Check failed: IsScalar(x)"
+    detail = (
+        "step 0, backward, rank 0: SIGABRT: 2026-11-21 06:26:36.223138: "
+        "F external/xla/xla/util.h:127] Check failed: IsScalar(x)"
+    )
     assert spelling.brief(detail) == "step 0, backward, rank 0: SIGABRT: Check failed: IsScalar(x)"
 
 

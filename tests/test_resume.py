@@ -1,4 +1,4 @@
-"""Campaigns that are killed anywhere and go on: nothing recorded is lost, nothing is run or counted twice, the tables come out the same."""
+"""Campaigns that are killed anywhere and resumed give the same tables; nothing is run or counted twice."""
 
 import os
 import shutil
@@ -47,7 +47,10 @@ class KilledError(BaseException):
 
 
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """Kills before write number `step` counted from 0, half-way through it where it can be half done; says whether it has."""
+    """Kills before write number `step`, counted from 0, and halfway through a write that can be half done.
+
+    The function that it returns says whether it has killed.
+    """
     steps = iter(range(10**6))
     struck = []
 
@@ -296,7 +299,7 @@ print("done")
 
 
 def attempts(root: Path) -> Iterator[int]:
-    """Runs the campaign in a process and kills it after a while, a longer one every time, until it ends by itself; exit statuses."""
+    """Exit statuses of the campaign's processes, killed after ever longer times until one ends by itself."""
     tests = str(Path(__file__).parent)
     for number in range(40):
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((tests, str(Path(tests).parent)))}

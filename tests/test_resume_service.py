@@ -1,4 +1,7 @@
-"""Resuming for real: `difftest run` killed with its cluster, and two nights in a row, with torch's processes."""
+"""Resuming for real.
+
+`difftest run` killed with its cluster, and two nightly runs in a row, with torch's processes.
+"""
 
 import json
 import os

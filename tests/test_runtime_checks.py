@@ -1,4 +1,4 @@
-"""The checks on what a run did beside its numbers: PJRT clients created, graphs compiled."""
+"""The checks on what a run did besides its numbers: PJRT clients created, graphs compiled."""
 
 import dataclasses
 import sys

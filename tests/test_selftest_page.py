@@ -1,4 +1,4 @@
-"""The page that says how good the service is."""
+"""The page that shows how good the service is."""
 
 import json
 import re

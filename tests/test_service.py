@@ -1,4 +1,7 @@
-"""The whole service, for real: a campaign over Ray with torch and torch_xla workers, replays, and a second campaign on its corpus."""
+"""The whole service for real.
+
+A campaign over Ray with torch and torch_xla, replays, and a second campaign.
+"""
 
 import json
 import subprocess
@@ -67,7 +70,10 @@ def test_the_two_dtensor_faults_are_two_findings_blamed_on_xla(first: Path) -> N
 
 
 def test_no_numeric_finding_is_only_rounding(first: Path) -> None:
-    """Rounding that slipped through would be near the threshold. The least of these is RMS norm's forgotten epsilon, at 40 floors."""
+    """Rounding that slipped through would be near the threshold.
+
+    The least of these faults is RMS norm's forgotten epsilon, at 40 times the rounding noise.
+    """
     numeric = {
         f.fingerprint: f.divergence.ratio
         for f in Corpus(first / "corpus").findings()

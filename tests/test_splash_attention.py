@@ -1,4 +1,7 @@
-"""Splash attention: what its wrapper can be told, the names that its mesh has, and its kernels beside the oracle in real processes."""
+"""Splash attention.
+
+What its wrapper refuses, its mesh's axis names, and its kernels beside the oracle for real.
+"""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""The backends over torch's process groups: they agree with the oracle, say what they cannot do, and fail as data."""
+"""The backends over torch's process groups agree with the oracle, or say what they cannot do."""
 
 import itertools
 import subprocess
@@ -59,9 +59,10 @@ MOST_RANKS = 4
 MOST_STEPS = 3
 CASES_A_PAIR = 2
 TOLERANCES = {"float32": 1e-4, "float16": 0.1, "bfloat16": 0.3}
-"""Wide: rounding amplified by a model differs by orders of magnitude, and a wrong reduction is wrong by a factor.
+"""Wide: a model amplifies rounding by orders of magnitude, and a wrong reduction is wrong by a factor.
 
-Attention with sharp scores amplifies it beyond any such bound; only the noise floor can judge it, so it is not drawn here.
+Attention with sharp scores amplifies it beyond any such bound; only the noise floor can judge it, so
+these tests leave it out.
 """
 
 
@@ -258,5 +259,6 @@ def test_what_fsdp_and_a_plan_both_cut_is_read_where_torch_calls_such_a_placemen
         placements=(Newer(0, split_factor=2), placement_types.Shard(0)),
         shape=torch.Size((6, 5)),
     )
-    rows = [process_groups._inside_out(cut, rank)[0] for rank in range(4)]  # type: ignore[arg-type]  # noqa: SLF001
+    inside_out = process_groups._inside_out  # noqa: SLF001
+    rows = [inside_out(cut, rank)[0] for rank in range(4)]  # type: ignore[arg-type]
     assert rows == [slice(0, 2), slice(3, 5), slice(2, 3), slice(5, 6)], "tp cuts first, and dp what tp left"

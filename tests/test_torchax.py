@@ -1,4 +1,7 @@
-"""The second way to XLA: torchax on virtual CPU devices, beside the oracle, and what it says of cases that it cannot take."""
+"""torchax, the second way to XLA.
+
+On virtual CPU devices, beside the oracle, and the cases that it refuses.
+"""
 
 import importlib.util
 import itertools

@@ -1,4 +1,7 @@
-"""On real TPU chips: XLA's backends beside the oracle, kernels compiled and not interpreted, a process a chip for replicas."""
+"""On real TPU chips.
+
+XLA's backends beside the oracle, compiled kernels, and one process a chip for replicas.
+"""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Runs as files: what is saved is loaded, and what is damaged or foreign is refused in words."""
+"""Runs as files: what is saved is loaded, and damaged or foreign files are refused with a message."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Triage and reduction of whole findings on made-up backends: what becomes of them, and what is written down."""
+"""Triage and reduction of whole findings on made-up backends: their status, and what is written down."""
 
 import json
 from collections import Counter

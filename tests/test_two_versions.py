@@ -1,6 +1,7 @@
-"""One campaign over two versions of torch: run jointly, and recorded in each environment and compared, it gives the same findings.
+"""One campaign over two versions of torch gives the same findings run jointly, and recorded apart.
 
-`DIFFTEST_OTHER_PYTHON` names the Python of an environment that has this project, the same Ray and Python, and another torch.
+`DIFFTEST_OTHER_PYTHON` names the Python of an environment that has this project, the same Ray and Python, and
+another torch.
 """
 
 import json

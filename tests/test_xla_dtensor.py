@@ -1,4 +1,4 @@
-"""DTensor on XLA by three doors, FSDP on it, and activations that change their placements: what works, and what fails where."""
+"""DTensor and FSDP on XLA, and activations that change their placements: what works, and what fails where."""
 
 import importlib.util
 
@@ -33,7 +33,7 @@ COLUMNS: dict[str, Placements] = {"0.weight": (R, S0), "0.bias": (R, S0)}
 def moved(
     by: str, dims: tuple[int | None, ...], at: int = 1, mesh: Mesh = GRID, batch: Placements = (S0, R)
 ) -> Case:
-    """Five rows over two data ranks, and activations of width 8 or 4 that are moved to `dims` and back before layer `at`."""
+    """Five rows over two data ranks; activations move to `dims` and back before layer `at`."""
     move = Redistribute(width=(4, 8, 8, 9)[at], dims=dims, by=by)  # type: ignore[arg-type]
     model = Model(layers=(*TALL.layers[:at], move, *TALL.layers[at:]))
     return a_sharded_case(mesh, batch, COLUMNS if at else {}, model=model, rows=5)

@@ -1,4 +1,7 @@
-"""torch_xla on CUDA by JAX's plugin: where it is looked for, when it is used, and how far it comes without a GPU."""
+"""torch_xla on CUDA by JAX's plugin.
+
+Where it is looked for, when it is used, and how far it gets without a GPU.
+"""
 
 import os
 import subprocess

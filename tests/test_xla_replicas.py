@@ -1,4 +1,4 @@
-"""Replicas on XLA: they agree with the oracle behind the compile gate, show the faults of torch_xla 2.9.0, and say what they cannot do."""
+"""Replicas on XLA agree with the oracle behind the compile gate, and show the faults of torch_xla 2.9.0."""
 
 import contextlib
 import importlib.util

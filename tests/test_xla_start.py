@@ -1,4 +1,7 @@
-"""How SPMD programs start on XLA, in real processes: what must make no difference, and the fault that does."""
+"""How SPMD programs start on XLA, in real processes.
+
+What must make no difference, and the fault that does.
+"""
 
 import importlib.util
 import shutil
@@ -66,7 +69,7 @@ def test_what_upstream_allows_makes_no_difference(case: Case) -> None:
 
 @pytest.mark.parametrize("first", ["device", "seed"])
 def test_a_device_used_before_spmd_is_enabled_is_a_segmentation_fault_with_a_name(first: str) -> None:
-    """pytorch/xla#9735, alive in torch_xla 2.9.0; identified by signal, stage and native function, on whatever path."""
+    """pytorch/xla#9735, in torch_xla 2.9.0: identified by signal, stage and native function, on any path."""
     acts = (first, *(act for act in ACTS if act != first))
     died = [sandbox.run(started(name, acts=acts), "xla_spmd") for name in ("data_parallel", "transformer")]
     for outcome in died:
