@@ -1,4 +1,4 @@
-"""Measuring one tensor against the oracle's: ratios, counts, and numbers that are none."""
+"""Measuring a tensor against the oracle's: ratios, counts, and NaN and infinite values."""
 
 import dataclasses
 
@@ -36,14 +36,14 @@ def test_exact_cases_allow_no_error_at_all() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("exact", [False, True])
-def test_a_value_that_is_no_number_is_beyond_rounding_and_counted(bad: float, *, exact: bool) -> None:
+def test_a_non_finite_value_is_beyond_rounding_and_counted(bad: float, *, exact: bool) -> None:
     measured = measure(AT, TRUTH, np.full(3, FLOOR), np.array([1.0, bad, 3.0]), exact=exact)
     assert beyond(measured)
     assert (measured.differing, measured.ratio, measured.greatest) == (1, FLOORS_MOST, FLOORS_MOST)
     assert np.isfinite([measured.error, measured.scale, measured.floor]).all()
 
 
-def test_the_same_infinity_is_no_error() -> None:
+def test_equal_infinities_are_no_error() -> None:
     truth = np.array([np.inf, -np.inf])
     assert measure(AT, truth, np.zeros(2), truth).ratio == 0.0
 
@@ -52,7 +52,7 @@ anything = arrays.arrays(np.float64, 4, elements=st.floats(width=64))
 
 
 @given(anything, anything, anything)
-def test_measurements_hold_finite_numbers_whatever_they_measure(
+def test_measurements_are_finite_for_any_input(
     truth: np.ndarray, deviation: np.ndarray, value: np.ndarray
 ) -> None:
     measured = measure(AT, truth, np.abs(deviation), value)
@@ -68,14 +68,13 @@ def test_an_empty_tensor_agrees() -> None:
 
 def test_a_description_has_the_place_the_share_the_greatest_and_the_floor() -> None:
     text = describe(measure(AT, TRUTH, np.full(3, FLOOR), TRUTH + np.array([0.0, 0.0, 0.5])))
-    assert (
-        text
-        == "1 / 3 elements (33.3%) differ; greatest 0.5, 500 x the rounding noise 0.001; values are about 2.16"
+    assert text == (
+        "1 / 3 elements (33.3%) differ; greatest 0.5, 500 x the rounding noise 0.001; values are about 2.16"
     )
     assert "exact: none allowed" in describe(measure(AT, TRUTH, np.zeros(3), TRUTH + 1.0, exact=True))
 
 
-def test_every_tensor_that_both_have_whole_is_measured() -> None:
+def test_every_tensor_that_both_runs_have_whole_is_measured() -> None:
     case = a_case()
     measured = measure_run(
         case, "a", "torch", oracle(case), candidate(case, wrong_at(Stage.BACKWARD, "0.bias"))
@@ -84,7 +83,7 @@ def test_every_tensor_that_both_have_whole_is_measured() -> None:
     assert [key for key, m in measured.items() if beyond(m)] == [(0, Stage.BACKWARD, "0.bias")]
 
 
-def test_what_does_not_fit_is_not_measured() -> None:
+def test_tensors_that_do_not_fit_are_not_measured() -> None:
     case, key = a_case(), (Stage.UPDATE, "0.weight")
     whole = candidate(case)
     tensor = whole.steps[0][key]

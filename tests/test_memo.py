@@ -1,4 +1,4 @@
-"""Runs that are made once, whoever asks: the same outcome for all, and none that failed for want of a machine is kept."""
+"""Each run is executed once and its outcome shared; infrastructure errors are not kept."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Failure, Outcome
 
 
-def test_a_correct_run_is_made_once_whoever_asks() -> None:
+def test_a_run_is_executed_once_for_all_callers() -> None:
     ran: list[tuple[str, str, Mapping[str, str]]] = []
 
     def execute(case: Case, backend: str, options: Mapping[str, str]) -> Failure:
@@ -31,7 +31,7 @@ def test_a_correct_run_is_made_once_whoever_asks() -> None:
     assert len(ran) == 2
 
 
-def test_a_run_that_infrastructure_spoiled_is_asked_for_again() -> None:
+def test_a_run_that_failed_for_infrastructure_is_executed_again() -> None:
     answers: list[Exception | Failure] = [InfrastructureError("no node"), a_failure()]
 
     def execute(*_: object) -> Failure:
@@ -45,7 +45,7 @@ def test_a_run_that_infrastructure_spoiled_is_asked_for_again() -> None:
     assert isinstance(once(a_case(), "b"), Failure)
 
 
-def test_where_one_backend_is_named_the_others_run_as_often_as_asked() -> None:
+def test_only_the_named_backend_is_memoised() -> None:
     ran: list[str] = []
 
     def execute(case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
@@ -58,7 +58,7 @@ def test_where_one_backend_is_named_the_others_run_as_often_as_asked() -> None:
     assert ran == [ORACLE, "b", "b"]
 
 
-def test_a_finding_s_evidence_runs_the_oracle_anew_and_once_a_case(tmp_path: Path) -> None:
+def test_evidence_of_a_finding_runs_the_oracle_again_once_per_case(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, machine := Machine(spmd=sharded), workers=2)
     examined(campaign)
     finding = the_finding(campaign)
@@ -75,10 +75,10 @@ def test_a_finding_s_evidence_runs_the_oracle_anew_and_once_a_case(tmp_path: Pat
 
 
 class Failing(Machine):
-    """Its oracle fails the first time that a finding's evidence asks it."""
+    """A machine whose oracle fails the first time it runs for a finding's evidence."""
 
     def answer(self, case: Case, backend: str) -> Outcome:
-        """The oracle's trace or a failure, or a candidate's."""
+        """Return the trace of the oracle or a candidate, or the planted failure."""
         if backend == ORACLE and self.requests[case.id, ORACLE] == 2 + 1:
             return a_failure()
         return super().answer(case, backend)

@@ -1,4 +1,4 @@
-"""The faults difftest was made for: each row of docs/mission.toml comes out of its case, with its blame."""
+"""The faults that difftest was made for: the case in docs/mission.toml shows each one, with its blame."""
 
 import importlib.util
 import tomllib
@@ -33,7 +33,7 @@ TAKE_MINUTES = ("flash_ids_not_sharded", "flash_backward_ids_not_sharded", "flas
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One row of `docs/mission.toml`, which says what its fields are."""
+    """One row of `docs/mission.toml`, which explains the fields."""
 
     upstream: str
     defect: str
@@ -49,7 +49,7 @@ FAULTS = msgspec.convert(tomllib.loads(MISSION.read_text())["fault"], list[Fault
 
 
 def finding_of(fault: Fault, folder: Path) -> Finding | None:
-    """The finding on the fault's backend of a campaign of the fault's case alone."""
+    """Run a campaign of the fault's case only and return the finding on the fault's backend."""
     from workers.backends import candidates  # noqa: PLC0415
     from workers.faults import VARIABLE  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("fault", PARAMETERS)
-def test_a_fault_comes_out_of_the_generated_case_that_the_table_names(fault: Fault, tmp_path: Path) -> None:
+def test_the_generated_case_in_the_table_shows_the_fault(fault: Fault, tmp_path: Path) -> None:
     finding = finding_of(fault, tmp_path)
     assert finding is not None
     assert (finding.fingerprint, finding.blame) == (fault.fingerprint, fault.blame)

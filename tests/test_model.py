@@ -1,4 +1,4 @@
-"""Models: names and shapes without torch, and what cannot be a model."""
+"""Models: parameter names and shapes without torch, and the models that are invalid."""
 
 import pytest
 
@@ -43,22 +43,22 @@ def test_parameters_have_torch_names_shapes_and_order() -> None:
     ]
 
 
-def test_a_model_knows_what_it_takes_and_gives() -> None:
+def test_a_model_has_the_sizes_of_its_inputs_and_outputs() -> None:
     assert (BLOCK.tokens, BLOCK.inputs, BLOCK.outputs, BLOCK.segments) == (16, 8, 16, False)
     floats = Model(layers=(Activation(function="relu"), Linear(inputs=3, outputs=5)))
     assert (floats.tokens, floats.inputs, floats.outputs) == (0, 3, 5)
 
 
-def test_segments_are_seen_inside_residual_blocks() -> None:
+def test_a_model_has_segments_if_a_layer_in_a_residual_block_has() -> None:
     packed = Attention(width=8, heads=4, kv_heads=4, segments=True)
     assert Model(layers=(Residual(layers=(packed,)),), sequence=4).segments
 
 
-def test_walk_gives_a_block_before_what_it_holds() -> None:
+def test_walk_yields_a_block_before_its_layers() -> None:
     assert [path for path, _ in walk(BLOCK.layers)] == ["0", "1", "1.0", "1.1", "2", "3", "4"]
 
 
-def test_layers_that_hold_others_have_no_parameters_of_their_own() -> None:
+def test_layers_that_contain_layers_have_no_parameters_of_their_own() -> None:
     assert Residual(layers=(Linear(inputs=2, outputs=2),)).shapes() == {}
     assert Activation(function="gelu").shapes() == {}
 
@@ -115,7 +115,7 @@ def test_fan_in_counts_the_inputs_of_one_output() -> None:
         ),
     ],
 )
-def test_a_bad_model_is_told_which_layer_and_what_is_allowed(
+def test_an_invalid_model_raises_with_the_layer_and_the_allowed_values(
     layers: tuple[Layer, ...], sequence: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=r"layer|model") as caught:

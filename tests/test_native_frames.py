@@ -1,4 +1,4 @@
-"""Native frames of a crash: what a process leaves behind, and the name that identifies it."""
+"""Native frames of a crash: what the process prints, and the name that identifies the crash."""
 
 import re
 import shutil
@@ -78,11 +78,11 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
         ("", ""),
     ],
 )
-def test_a_name_loses_all_that_differs_between_two_cases(name: str, plain: str) -> None:
+def test_a_plain_name_has_nothing_that_differs_between_cases(name: str, plain: str) -> None:
     assert native_frames.plain(name) == plain
 
 
-def test_a_crash_is_where_the_framework_was_innermost() -> None:
+def test_the_innermost_frame_of_the_framework_identifies_a_crash() -> None:
     assert native_frames.crashed_in(LOG) == "framework::node::run"
 
 
@@ -92,7 +92,7 @@ def test_without_native_frames_the_python_frame_identifies_a_crash() -> None:
     assert native_frames.crashed_in("nothing of the kind") == ""
 
 
-def test_a_readable_log_has_names_for_addresses() -> None:
+def test_a_readable_log_has_names_instead_of_addresses() -> None:
     text = native_frames.readable(LOG, 10_000)
     assert "  framework::node<int>::run() const\n  ? in libframework.so\n" in text
     assert "0x7f02" not in text
@@ -102,7 +102,7 @@ def test_a_readable_log_has_names_for_addresses() -> None:
 
 
 def test_a_long_log_keeps_the_native_frames() -> None:
-    """Python's frames of many threads follow the native ones, and a log is kept to its end."""
+    """The Python frames of many threads follow the native ones, and only the end of a log is kept."""
     threads = "".join(f"Thread {number}\n" for number in range(200))
     text = native_frames.readable(LOG + threads, 1000)
     assert len(text) == 1000
@@ -112,7 +112,7 @@ def test_a_long_log_keeps_the_native_frames() -> None:
 
 @needs_compiler
 def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> None:
-    """The handler's own function is static: on the stack it is an address."""
+    """The handler's own function is static, so it appears on the stack as an address."""
     library = tmp_path / "handler.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native_frames.SOURCE], check=True)  # noqa: S607
     script = f"import ctypes, os; ctypes.CDLL({str(library)!r}).watch(); os.abort()"
@@ -130,7 +130,7 @@ def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> 
 def test_a_process_prints_its_frames_once_and_dies_of_its_own_signal(
     how: str, number: signal.Signals
 ) -> None:
-    """Also when several threads crash together."""
+    """Several threads that crash together also print once."""
     for _ in range(5):
         died = subprocess.run(
             [sys.executable, "-c", CRASH, how], capture_output=True, text=True, check=False, timeout=30

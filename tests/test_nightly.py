@@ -1,4 +1,4 @@
-"""Whole nights on made-up backends: what is replayed, found, told once and turned red, and the files a scheduler reads."""
+"""Nightly runs on fake backends: replays, new findings, the exit status, and the files a scheduler reads."""
 
 import json
 import re
@@ -41,7 +41,7 @@ def summary_of(out: Path, *words: str, date: str = FIRST_NIGHT) -> dict[str, Any
 
 
 def junit(out: Path) -> Counter[str]:
-    """How many tests of each kind there are, counted by hand and as the file says."""
+    """Count the tests of each kind, and check the counts that the file declares."""
     root = ET.parse(out / "junit.xml").getroot()  # noqa: S314  we wrote it
     counts = Counter(child.tag for case in root.iter("testcase") for child in case)
     for name, tag in (("failures", "failure"), ("skipped", "skipped")):
@@ -50,7 +50,7 @@ def junit(out: Path) -> Counter[str]:
     return counts
 
 
-def test_a_night_runs_new_cases_and_is_red_for_what_is_new(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_night_runs_new_cases_and_fails_for_a_new_finding(cluster: FakeCluster, tmp_path: Path) -> None:
     done = nightly_run(tmp_path)
     assert (done.exception, done.return_value) == (None, 1)
     assert done.stdout.splitlines()[0] == "seed 20261121"
@@ -63,11 +63,11 @@ def test_a_night_runs_new_cases_and_is_red_for_what_is_new(cluster: FakeCluster,
     assert (tmp_path / "summary.md").stat().st_size < 2**20
     assert "seed20261121-" in (tmp_path / "summary.md").read_text()
     (finding,) = Corpus(tmp_path / "corpus").findings()
-    assert (finding.status, finding.returned) == ("REPRODUCED", (3, 3)), "what is new is run again"
+    assert (finding.status, finding.returned) == ("REPRODUCED", (3, 3)), "a new finding is run again"
     assert cluster.machine.requests
 
 
-def test_the_next_night_replays_it_and_is_green(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_the_next_night_replays_the_finding_and_passes(cluster: FakeCluster, tmp_path: Path) -> None:
     nightly_run(tmp_path)
     next_night = summary_of(tmp_path, date="2026-11-22")
     (finding,) = Corpus(tmp_path / "corpus").findings()
@@ -85,7 +85,7 @@ def test_the_next_night_replays_it_and_is_green(cluster: FakeCluster, tmp_path: 
     assert nightly_run(tmp_path, date="2026-11-24").return_value == 0
 
 
-def test_the_same_night_again_goes_on_where_it_was(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_repeating_a_night_resumes_it(cluster: FakeCluster, tmp_path: Path) -> None:
     nightly_run(tmp_path)
     again = summary_of(tmp_path)
     assert (again["cases"], again["resumed"], again["new"], len(again["known"])) == (0, CASES_A_NIGHT, [], 1)
@@ -94,9 +94,7 @@ def test_the_same_night_again_goes_on_where_it_was(cluster: FakeCluster, tmp_pat
     assert cluster.machine.requests
 
 
-def test_what_a_killed_night_found_and_never_told_the_next_one_tells(
-    cluster: FakeCluster, tmp_path: Path
-) -> None:
+def test_the_next_night_reports_the_findings_of_a_killed_night(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.killed = True
     assert nightly_run(tmp_path).return_value is None
     cluster.killed = False
@@ -107,7 +105,7 @@ def test_what_a_killed_night_found_and_never_told_the_next_one_tells(
 @pytest.mark.parametrize(
     ("fail_on", "first", "second"), [("new", 1, 0), ("any", 1, 1), ("infra", 0, 0), ("never", 0, 0)]
 )
-def test_what_turns_a_night_red(
+def test_fail_on_decides_which_nights_fail(
     cluster: FakeCluster, tmp_path: Path, fail_on: str, first: int, second: int
 ) -> None:
     assert nightly_run(tmp_path, "--fail-on", fail_on).return_value == first
@@ -115,9 +113,11 @@ def test_what_turns_a_night_red(
     assert cluster.machine.requests
 
 
-def test_a_finding_that_cannot_be_run_again_is_infrastructure(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_a_finding_that_cannot_be_replayed_is_an_infrastructure_failure(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
     nightly_run(tmp_path)
-    cluster.machine.spoiled = {"spmd": TRIES}  # all that the replay makes
+    cluster.machine.spoiled = {"spmd": TRIES}  # all attempts of the replay
     done = nightly_run(tmp_path, "--fail-on", "infra", "--json", date="2026-11-22")
     assert done.return_value == 1
     assert (json.loads(done.stdout)["trouble"], list(json.loads(done.stdout)["replayed"].values())) == (
@@ -139,11 +139,11 @@ def test_replays_leave_half_of_the_budget_for_new_cases(
     (other,) = set(corpus.fingerprints()) - first
     corpus.amend(other, checked="2026-01-01T00:00:00+00:00")
     assert set(summary_of(tmp_path, date="2026-11-23")["replayed"]) == {other}, (
-        "what was not reached comes first in the next night"
+        "findings that were not reached come first in the next night"
     )
 
 
-def test_a_finding_of_a_backend_that_is_not_asked_for_is_not_replayed(
+def test_a_finding_of_a_backend_that_is_not_requested_is_not_replayed(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
     nightly_run(tmp_path)
@@ -156,7 +156,7 @@ def test_a_finding_of_a_backend_that_is_not_asked_for_is_not_replayed(
 
 
 @pytest.mark.slow
-def test_two_nights_at_once_tell_a_finding_once(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_two_concurrent_nights_report_a_finding_as_new_once(cluster: FakeCluster, tmp_path: Path) -> None:
     results: list[list[str]] = []
 
     def one(date: str) -> None:
@@ -195,7 +195,7 @@ print(nightly_run(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
 """
 
 
-def test_the_same_night_twice_at_once_is_refused(
+def test_a_second_run_of_the_same_night_at_the_same_time_is_refused(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(*words: Any) -> AbstractContextManager[Campaign]:  # noqa: ANN401
@@ -207,12 +207,13 @@ def test_the_same_night_twice_at_once_is_refused(
     assert nightly_run(tmp_path).return_value == 1
 
 
-def test_what_the_ledger_knows_is_not_red(
+def test_a_finding_in_the_ledger_fails_no_night(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = tmp_path / "known.toml"
     ledger.write_text(
-        '[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\nexpires = 2099-01-01\n'
+        '[[known]]\nfingerprint = "spmd-*"\nupstream = "an <issue> & more"\nreason = "it is"\n'
+        "expires = 2099-01-01\n"
     )
     assert read_ledger(ledger).entries
     assert nightly_run(tmp_path / "out", "--known", str(ledger)).return_value == 0
@@ -226,7 +227,7 @@ def test_what_the_ledger_knows_is_not_red(
 
 
 @pytest.mark.parametrize("scheme", ["file", "memory"])
-def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(
+def test_the_next_night_reads_the_files_of_a_night_from_storage(
     cluster: FakeCluster, tmp_path: Path, scheme: str
 ) -> None:
     fsspec = pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
@@ -241,7 +242,7 @@ def test_a_night_whose_files_are_in_storage_finds_them_in_the_next(
     assert cluster
 
 
-def test_a_killed_night_s_runs_are_in_storage_soon(
+def test_runs_are_copied_to_storage_during_the_night(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
@@ -262,26 +263,26 @@ def test_a_killed_night_s_runs_are_in_storage_soon(
     assert there
 
 
-def test_an_address_that_cannot_be_used_is_told(cluster: FakeCluster) -> None:
+def test_an_unusable_storage_address_is_a_usage_error(cluster: FakeCluster) -> None:
     pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
     with pytest.raises(UsageError, match=r"--out is 'nowhere://x/y', which cannot be used here: "):
         raise nightly_run(Path("x"), "--out", "nowhere://x/y").exception or AssertionError
     assert not cluster.machine.requests
 
 
-def test_without_a_date_the_seed_is_todays(cluster: FakeCluster, tmp_path: Path) -> None:
+def test_without_a_date_the_seed_is_that_of_today(cluster: FakeCluster, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.difftest, ["nightly", "--out", str(tmp_path)], standalone_mode=False)
     assert re.fullmatch(r"seed 20\d{6}", done.stdout.splitlines()[0])
     assert cluster
 
 
 @pytest.mark.parametrize("date", ["2026-13-01", "yesterday", ""])
-def test_what_is_no_date_is_refused(tmp_path: Path, date: str) -> None:
+def test_an_invalid_date_is_refused(tmp_path: Path, date: str) -> None:
     assert "does not match the format" in str(nightly_run(tmp_path, date=date).exception)
 
 
 @pytest.mark.parametrize("command", [("run",), ("nightly",)])
-def test_a_folder_that_ends_with_its_ray_job_is_refused(
+def test_an_output_folder_that_ray_removes_after_its_job_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     copy = tmp_path / "session_1" / "runtime_resources" / "working_dir_files" / "_ray_pkg_0"

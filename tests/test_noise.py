@@ -1,4 +1,4 @@
-"""The noise floor: measured element by element, drawn towards the tensor's, zero where nothing rounds."""
+"""The noise floor: measured per element, drawn towards the tensor's mean, zero where nothing rounds."""
 
 import numpy as np
 from hypothesis import given
@@ -29,19 +29,19 @@ def test_the_spread_is_the_root_mean_square_deviation_from_the_truth() -> None:
     np.testing.assert_allclose(noise[0][KEY].pieces[0], [0.0, np.sqrt((9 + 16) / 2)])
 
 
-def test_the_deviation_of_the_run_in_the_dtype_is_added_to_the_simulated_one() -> None:
+def test_the_deviation_of_the_run_in_the_dtype_is_added_to_the_simulated_deviation() -> None:
     noise, _ = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0)], one_tensor(1.5, 6.0), 0.0)
     np.testing.assert_allclose(noise[0][KEY].pieces[0], [0.5, 5.0])
 
 
-def test_how_far_the_run_in_the_dtype_is_counts_in_floors_of_the_simulated_runs_alone() -> None:
+def test_the_distance_of_the_run_in_the_dtype_is_in_floors_of_the_simulated_runs_alone() -> None:
     truth, simulated = one_tensor(1.0, 1.0), one_tensor(1.25, 1.25)
     assert spread(truth, [simulated], one_tensor(1.0, 0.0), 0.0)[1] == 4.0
     assert spread(truth, [simulated], one_tensor(1.0, np.inf), 0.0)[1] == FLOORS_MOST
     assert spread(truth, [truth], truth, 0.0)[1] == 0.0
 
 
-def test_no_deviation_is_less_than_that_of_representing_the_value() -> None:
+def test_a_deviation_is_at_least_that_of_representing_the_value() -> None:
     truth = one_tensor(3.0)
     np.testing.assert_allclose(spread(truth, [truth], truth, 0.5)[0][0][KEY].pieces[0], [1.5 / np.sqrt(3)])
 
@@ -76,7 +76,7 @@ def test_where_nothing_rounds_any_error_is_infinitely_many_floors() -> None:
     )
 
 
-def test_an_error_beyond_all_counting_is_infinitely_many_floors_without_a_complaint() -> None:
+def test_an_overflowing_error_is_infinitely_many_floors_without_a_warning() -> None:
     with np.errstate(all="raise"):
         np.testing.assert_array_equal(in_floors(np.array([1e300]), np.array([1e-300])), np.inf)
 
@@ -85,5 +85,5 @@ def test_an_empty_tensor_has_an_empty_floor() -> None:
     assert floor(np.zeros((0, 3))).shape == (0, 3)
 
 
-def test_there_are_enough_samples_to_tell_a_spread() -> None:
+def test_there_are_enough_samples_to_estimate_a_spread() -> None:
     assert SAMPLES >= 4

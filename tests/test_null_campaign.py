@@ -1,4 +1,4 @@
-"""The null campaign's runs: which backends and variants a case runs on, and what precedes a false finding."""
+"""The null campaign's runs: the backends and variants of a case, and the checks before a false finding."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,9 +42,7 @@ def campaign(requests: list[Request], *, wrong: str = "", oracle_fails: bool = F
 
 
 @pytest.mark.parametrize(("seed", "chosen"), [(0, "dp"), (1, "fsdp")])
-def test_a_case_runs_on_one_backend_of_either_side_by_its_seed(
-    requests: list[Request], seed: int, chosen: str
-) -> None:
+def test_the_seed_chooses_one_backend_of_each_side(requests: list[Request], seed: int, chosen: str) -> None:
     check = campaign(requests).check((0, a_case(seed=seed)))
     assert [row.backend for row in check.rows] == [chosen, "spmd"]
     assert [name for name, _ in requests] == [ORACLE, chosen, chosen, "spmd", "spmd"]
@@ -52,19 +50,19 @@ def test_a_case_runs_on_one_backend_of_either_side_by_its_seed(
     assert check.errors
 
 
-def test_the_variants_take_turns_with_the_cases_index(requests: list[Request]) -> None:
+def test_the_variant_alternates_with_the_index_of_the_case(requests: list[Request]) -> None:
     for index in range(3):
         campaign(requests).check((index, a_case()))
     variants = [options for name, options in requests if name == "dp"][1::2]
     assert variants == [options for _, options in sides.TORCH.variants]
 
 
-def test_a_false_finding_must_persist_with_a_better_known_noise(requests: list[Request]) -> None:
+def test_a_false_finding_must_persist_with_more_noise_samples(requests: list[Request]) -> None:
     check = campaign(requests, wrong="dp").check((1, a_case()))
     assert [bool(row.false) for row in check.rows] == [True, False]
     assert requests[-1] == (ORACLE, MORE_SAMPLES)
 
 
-def test_nothing_is_checked_where_the_oracle_fails(requests: list[Request]) -> None:
+def test_nothing_is_checked_if_the_oracle_fails(requests: list[Request]) -> None:
     check = campaign(requests, oracle_fails=True).check((0, a_case()))
     assert (check.rows, check.errors, len(requests)) == ((), (), 1)

@@ -1,4 +1,4 @@
-"""The numbers of a case: from its seed alone, representable, the same on every machine."""
+"""The numbers of a case: determined by its seed, representable, and the same on every machine."""
 
 from typing import Literal
 
@@ -107,7 +107,7 @@ def test_batches_differ_from_step_to_step_and_weights_from_layer_to_layer() -> N
 
 @pytest.mark.parametrize("loss", ["mse", "cross_entropy"])
 @pytest.mark.parametrize("tokens", [False, True])
-def test_a_learnable_task_shows_the_same_batch_every_step(
+def test_a_learnable_task_has_the_same_batch_in_every_step(
     loss: Literal["mse", "cross_entropy"], *, tokens: bool
 ) -> None:
     fed = Data(batch=8, learnable=True)
@@ -141,13 +141,13 @@ def test_the_ignored_share_of_targets_is_marked_and_not_counted(share: float) ->
     assert set(np.unique(fed.targets[~ignored])) == set(range(5))
 
 
-def test_a_batch_of_nothing_but_ignored_targets_divides_by_one() -> None:
+def test_a_batch_with_only_ignored_targets_has_count_one() -> None:
     training, fed = Training(loss="cross_entropy"), Data(batch=1, ignored=0.9)
     counts = {seed: batch(a_case(training=training, fed=fed, seed=seed), 0).count for seed in range(20)}
     assert set(counts.values()) == {1}
 
 
-def test_segments_never_fall_along_a_row_and_differ_between_rows() -> None:
+def test_segments_never_decrease_along_a_row_and_differ_between_rows() -> None:
     segments = batch(packed(), 0).extras["segments"]
     assert (np.diff(segments, axis=1) >= 0).all()
     assert len({row.tobytes() for row in segments}) > 1
@@ -172,7 +172,7 @@ def test_the_zeros_regime_has_zeros_and_the_ties_regime_has_three_values() -> No
     assert set(np.unique(ties)) == {-1.0, 0.0, 1.0}
 
 
-def test_weights_keep_the_scale_of_what_passes_through() -> None:
+def test_weights_preserve_the_scale_of_activations() -> None:
     case = a_case((Linear(inputs=256, outputs=256), Activation(function="relu")))
     assert np.std(weights(case)["0.weight"]) * 16 == pytest.approx(1.0, rel=0.02)
 

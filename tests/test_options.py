@@ -1,4 +1,4 @@
-"""The options of a case: which are not at their defaults, what decides a finding, and how often they are drawn."""
+"""The options of a case: changed options, the option that decides a finding, and how often they are drawn."""
 
 import itertools
 from collections import Counter
@@ -26,7 +26,7 @@ from workers.backends import torch_ddp
 BOTH = Replication(gradient_as_bucket_view=True, own_weights=True)
 
 
-def test_what_is_at_its_default_is_not_reset() -> None:
+def test_options_at_their_defaults_are_not_reset() -> None:
     assert list(option_resets(Replication())) == []
     assert list(option_resets(Start())) == []
     assert list(a_case().option_resets()) == []
@@ -44,23 +44,23 @@ def test_each_option_is_reset_alone_under_its_name_and_value() -> None:
     }
 
 
-def test_a_kernel_is_part_of_a_case_that_names_one_alone() -> None:
+def test_only_a_case_that_names_a_kernel_contains_one() -> None:
     case = a_case(sdpa="cudnn")
     assert dict(case.option_resets()) == {"sdpa=cudnn": a_case()}
     assert Case.from_json(case.to_json()) == case
-    assert b"sdpa" not in a_case().to_json(), "cases from before there was a choice keep their names"
+    assert b"sdpa" not in a_case().to_json(), "cases older than the option keep their ids"
     with pytest.raises(UsageError, match="vector"):
         Case.from_json(case.to_json().replace(b"cudnn", b"vector"))
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 2 * MOST_BUCKET_MEGABYTES])
-def test_a_bucket_has_a_size(wrong: float) -> None:
+def test_a_bucket_size_must_be_positive_and_limited(wrong: float) -> None:
     with pytest.raises(ValueError, match=f"bucket_cap_mb is {wrong}"):
         Replication(bucket_cap_mb=wrong)
 
 
 class Machine:
-    """A made-up `xla` backend whose replicas part where the gradients are views of buckets; counts the cases it runs."""
+    """A fake `xla` backend that counts its runs; replicas differ if gradients are views of buckets."""
 
     SIDE, FRAMEWORK = "xla", "torch_xla"
 
@@ -68,11 +68,11 @@ class Machine:
         self.requests = Counter[tuple[str, str]]()
 
     def unsupported(self, _case: Case) -> str | None:
-        """Nothing."""
+        """Return None: every case is supported."""
         return None
 
     def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
-        """The oracle's trace, or a candidate's whose rank 1 has another gradient."""
+        """Return the oracle's trace, or a candidate's whose rank 1 has a different gradient."""
         self.requests[case.id, backend] += 1
         trace = oracle(case) if backend == ORACLE else candidate(case)
         if backend == ORACLE or case.world_size == 1 or not case.replication.gradient_as_bucket_view:
@@ -100,7 +100,7 @@ def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
     assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
 
 
-def test_without_a_changed_option_nothing_decides_and_nothing_more_is_run(tmp_path: Path) -> None:
+def test_without_a_changed_option_none_decides_and_no_further_run_is_made(tmp_path: Path) -> None:
     class Wrong(Machine):
         def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
             if backend != ORACLE and case.world_size > 1:
@@ -126,7 +126,7 @@ accumulations = st.integers(1, 3)
         lambda parts: st.tuples(st.just(parts), replications(layout=a_case().layout, accumulation=parts))
     )
 )
-def test_what_is_drawn_is_what_the_wrapper_takes(drawn: tuple[int, Replication]) -> None:
+def test_drawn_options_are_those_that_the_wrapper_accepts(drawn: tuple[int, Replication]) -> None:
     parts, options = drawn
     assert not (options.static_graph and options.find_unused_parameters)
     assert parts == 1 or not options.static_graph or not options.no_sync, (
@@ -136,7 +136,7 @@ def test_what_is_drawn_is_what_the_wrapper_takes(drawn: tuple[int, Replication])
 
 
 @given(replications(layout=tensor_parallel_case().layout, accumulation=2))
-def test_where_a_parameter_is_sharded_replication_has_no_options(options: Replication) -> None:
+def test_replication_has_default_options_if_a_parameter_is_sharded(options: Replication) -> None:
     assert options == Replication()
 
 

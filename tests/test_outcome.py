@@ -1,4 +1,4 @@
-"""Traces: pieces put together, and pieces that do not fit."""
+"""Traces: assembling tensors from pieces, and pieces that do not fit."""
 
 import dataclasses
 
@@ -43,14 +43,14 @@ def test_a_missing_and_a_misshapen_piece_do_not_fit() -> None:
 
 
 @pytest.mark.parametrize("placements", [(), (Shard(2),), (Shard(0), Shard(0))])
-def test_placements_that_cannot_be_do_not_fit(placements: tuple[Shard, ...]) -> None:
+def test_impossible_placements_do_not_fit(placements: tuple[Shard, ...]) -> None:
     tensor = dataclasses.replace(candidate(CASE).steps[0][WEIGHT], placements=placements)
     words = ", ".join(map(str, placements))
     assert tensor.misfits(MESH) == [f"placements ({words}) do not fit 2 dims on the mesh tp=2"]
 
 
 @given(st.permutations(range(4)))
-def test_the_traces_of_several_processes_merge_to_one_whatever_their_order(order: list[int]) -> None:
+def test_traces_of_several_processes_merge_in_any_order(order: list[int]) -> None:
     case = a_case(mesh=(("dp", 4),))
     whole = candidate(case)
     parts = [_of_rank(whole, rank) for rank in order]

@@ -1,4 +1,4 @@
-"""The parallelism paths: what each lays out, whatever the model."""
+"""The parallelism paths: the layout that each one chooses for any model."""
 
 from collections.abc import Iterator
 
@@ -49,7 +49,7 @@ def kinds(layout: Layout) -> set[Placements]:
 
 
 @pytest.mark.parametrize("name", plugins.names(PATHS))
-def test_every_path_offers_what_the_protocol_asks(name: str) -> None:
+def test_every_path_has_the_functions_of_the_protocol(name: str) -> None:
     module = plugins.load(PATHS, name)
     wanted = [attribute for attribute in vars(Path) if not attribute.startswith("_")]
     assert all(callable(getattr(module, attribute)) for attribute in wanted)
@@ -69,21 +69,21 @@ def test_simple_paths_have_one_axis(name: str, axes: tuple[str, ...], drawn: st.
 
 @quietly
 @given(cases(paths=("data_parallel",)))
-def test_data_parallel_cuts_the_batch_alone(case: Case) -> None:
+def test_data_parallel_shards_only_the_batch(case: Case) -> None:
     assert case.layout.batch == (S0,)
     assert kinds(case.layout) == {(R,)}
 
 
 @quietly
 @given(cases(paths=("fully_sharded",)))
-def test_fully_sharded_cuts_everything(case: Case) -> None:
+def test_fully_sharded_shards_the_batch_and_every_parameter(case: Case) -> None:
     assert case.layout.batch == (S0,)
     assert kinds(case.layout) == {(S0,)}
 
 
 @quietly
 @given(cases(paths=("hybrid_sharded",)))
-def test_hybrid_sharded_cuts_parameters_over_the_inner_axis(case: Case) -> None:
+def test_hybrid_sharded_shards_parameters_over_the_inner_axis(case: Case) -> None:
     assert case.layout.mesh.names == ("dp_replicate", "dp_shard")
     assert case.layout.batch == (S0, S0)
     assert kinds(case.layout) == {(R, S0)}
@@ -91,7 +91,7 @@ def test_hybrid_sharded_cuts_parameters_over_the_inner_axis(case: Case) -> None:
 
 @quietly
 @given(cases(paths=("tensor_parallel", "data_tensor")))
-def test_a_tensor_parallel_axis_never_cuts_the_batch_or_a_norm(case: Case) -> None:
+def test_a_tensor_parallel_axis_never_shards_the_batch_or_a_norm(case: Case) -> None:
     assert case.layout.mesh.names[-1] == "tp"
     assert case.layout.batch[-1] == R
     for path, layer in walk(case.model.layers):
@@ -101,7 +101,7 @@ def test_a_tensor_parallel_axis_never_cuts_the_batch_or_a_norm(case: Case) -> No
 
 @quietly
 @given(cases(paths=("data_tensor",)))
-def test_data_axes_cut_the_batch_and_only_dp_shard_cuts_parameters(case: Case) -> None:
+def test_data_axes_shard_the_batch_and_only_dp_shard_shards_parameters(case: Case) -> None:
     layout = case.layout
     assert layout.batch == (*(S0,) * (len(layout.mesh.axes) - 1), R)
     for placements in kinds(layout):
@@ -112,7 +112,7 @@ def test_data_axes_cut_the_batch_and_only_dp_shard_cuts_parameters(case: Case) -
 
 @quietly
 @given(cases(paths=("collectives",)))
-def test_a_collective_comes_first_and_every_rank_has_as_many_rows(case: Case) -> None:
+def test_a_collective_is_the_first_layer_and_every_rank_has_equally_many_rows(case: Case) -> None:
     first = case.model.layers[0]
     assert isinstance(first, Collective)
     assert first.mesh == case.layout.mesh.shape
@@ -136,7 +136,7 @@ def test_collectives_of_every_kind_and_dtype_are_mostly_exact() -> None:
     assert set(exact) == {"float32", "bfloat16", "float16"}
 
 
-def test_activations_are_moved_and_dims_cut_twice_often_enough() -> None:
+def test_redistributions_and_dims_sharded_twice_are_frequent_enough() -> None:
     drawn = [case_at(5, index, paths=("data_tensor",)) for index in range(60)]
     doors = [
         layer.by for case in drawn for _, layer in walk(case.model.layers) if isinstance(layer, Redistribute)
@@ -151,7 +151,7 @@ def over_tp(case: Case) -> dict[str, Shard | Replicate]:
 
 @quietly
 @given(cases(paths=("tensor_parallel", "data_tensor")))
-def test_attention_is_cut_by_whole_heads_or_not_at_all(case: Case) -> None:
+def test_attention_is_sharded_by_whole_heads_or_not_at_all(case: Case) -> None:
     size, placed = case.layout.mesh.shape[-1], over_tp(case)
     for path, layer in walk(case.model.layers):
         if isinstance(layer, Attention):
@@ -161,7 +161,7 @@ def test_attention_is_cut_by_whole_heads_or_not_at_all(case: Case) -> None:
 
 @quietly
 @given(cases(paths=("tensor_parallel", "data_tensor")))
-def test_a_bias_goes_with_the_outputs(case: Case) -> None:
+def test_a_bias_is_sharded_like_the_outputs(case: Case) -> None:
     placed = over_tp(case)
     for path, layer in walk(case.model.layers):
         if isinstance(layer, Linear) and layer.bias:
@@ -177,7 +177,7 @@ def linears(model: Model) -> Iterator[tuple[str, Linear]]:
 
 @quietly
 @given(st.integers(2, 8).flatmap(lambda size: st.tuples(st.just(size), models(unit=size))), st.data())
-def test_megatron_cuts_evenly_and_pairs_every_cut_by_rows(
+def test_megatron_shards_evenly_and_pairs_every_row_sharding_with_a_column_sharding(
     drawn: tuple[int, Model], more: st.DataObject
 ) -> None:
     size, model = drawn
@@ -190,7 +190,7 @@ def test_megatron_cuts_evenly_and_pairs_every_cut_by_rows(
         before = cut
 
 
-def test_a_transformer_block_can_be_cut_as_megatron_does() -> None:
+def test_a_transformer_block_can_be_sharded_as_in_megatron() -> None:
     wanted = {
         "0.1.weight": S0,
         "0.1.bias": S0,
@@ -209,7 +209,7 @@ def test_a_transformer_block_can_be_cut_as_megatron_does() -> None:
         lambda most: st.tuples(st.just(most), layouts.meshes(axes=("dp", "tp"), max_world_size=most))
     )
 )
-def test_meshes_keep_to_the_size_asked_for(drawn: tuple[int, Mesh]) -> None:
+def test_meshes_respect_the_requested_size(drawn: tuple[int, Mesh]) -> None:
     most, mesh = drawn
     assert min(2, most) <= mesh.world_size <= most
     assert all(1 <= size <= 8 for size in mesh.shape)

@@ -1,4 +1,4 @@
-"""mypy holds every plug-in to its folder's Protocol, and refuses one that breaks it.
+"""mypy checks every plug-in against its folder's Protocol, and rejects plug-ins that break it.
 
 mypy runs with the project's configuration, once on an assignment of every plug-in, and once on broken copies.
 """
@@ -18,10 +18,13 @@ from difftest import plugins
 pytestmark = pytest.mark.slow
 
 LOADS = re.compile(r"plugins\.load\((package=)?__name__")
-"""What the loader of a plug-in folder calls."""
+"""Matches the call that loads the plug-ins of a folder."""
 
 PLANTED, KINDS = "workers.faults", "difftest.cases.layers"
-"""Folders without a Protocol: a file holds decorated functions, or a class, and the decorator or the base is typed."""
+"""Folders without a Protocol.
+
+A file there holds decorated functions or a class; the decorator or the base class has the types.
+"""
 
 BROKEN = {
     "order": ("difftest.judge.checks", "loss", r"ORDER = 4", 'ORDER = "four"'),
@@ -49,11 +52,11 @@ BROKEN = {
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }
-"""Folder, plug-in, and what is replaced in a copy of it."""
+"""Folder, plug-in, and the replacement in a copy of it: a pattern and the new text."""
 
 
 def folders() -> dict[str, str]:
-    """Every plug-in folder with its Protocol; a folder is one when its `__init__` loads plug-ins."""
+    """Map every plug-in folder to its Protocol; a plug-in folder is one whose `__init__` loads plug-ins."""
     protocol_of = {}
     for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("__init__.py")):
         text = file.read_text()
@@ -68,7 +71,7 @@ def folders() -> dict[str, str]:
 
 
 def assignments(package: str, protocol: str, name: str, module: str) -> Iterator[str]:
-    """The lines that assign one plug-in, imported as `module`, to its Protocol."""
+    """Yield the lines that assign one plug-in, imported as `module`, to its Protocol."""
     yield f"import {package}\nimport {module}"
     if protocol:
         yield f"{name}: {package}.{protocol} = {module}"
@@ -87,7 +90,7 @@ def assignments(package: str, protocol: str, name: str, module: str) -> Iterator
 
 
 def errors(*files: Path) -> list[str]:
-    """The lines of mypy that name an error in `files` or in what they import."""
+    """Run mypy and return the lines that report an error in `files` or their imports."""
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), *map(str, files)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stdout + done.stderr
@@ -114,7 +117,7 @@ def test_every_plugin_satisfies_its_folders_protocol(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def refused(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The errors in copies of plug-ins, each broken in one place except the first, which is intact."""
+    """The mypy errors in copies of plug-ins: the first is intact, each other one is broken in one place."""
     folder = tmp_path_factory.mktemp("broken")
     copies = {"intact": ("difftest.judge.checks", "loss", r"\A", ""), **BROKEN}
     for copy, (package, name, pattern, replacement) in copies.items():

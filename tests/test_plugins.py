@@ -1,4 +1,4 @@
-"""Plug-ins are found by their file, and unknown names are told what there is."""
+"""Plug-ins are discovered by their file, and an error about an unknown name lists the allowed names."""
 
 import sys
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ CHECKS = "difftest.judge.checks"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A package of two plug-ins, one of which breaks when it is imported, and a module that is none."""
+    """A package of two plug-ins, one of which raises when imported, and a private module."""
     package = tmp_path / "planted_formats"
     package.mkdir()
     for name, text in {"__init__": "", "b": "", "a": "raise RuntimeError('imported')", "_shared": ""}.items():
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         del sys.modules[name]
 
 
-def test_names_are_those_of_the_files_and_nothing_is_imported(folder: str) -> None:
+def test_names_come_from_the_files_without_an_import(folder: str) -> None:
     assert plugins.names(folder) == ("a", "b")
 
 
@@ -36,13 +36,13 @@ def test_a_plugin_is_loaded_by_its_name(folder: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "c", "_shared", "a.b", "../b"])
-def test_an_unknown_name_is_told_what_there_is(folder: str, name: str) -> None:
+def test_an_unknown_name_raises_with_the_allowed_names(folder: str, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         plugins.load(folder, name)
     assert str(caught.value) == f"unknown planted_format {name!r}; allowed: a, b"
 
 
-def test_the_first_name_that_is_not_allowed_is_told() -> None:
+def test_require_names_the_first_name_that_is_not_allowed() -> None:
     assert plugins.require(CHECKS, ["loss", "finite"]) == ("loss", "finite")
     with pytest.raises(UsageError, match="unknown check 'finite'; allowed: loss"):
         plugins.require(CHECKS, ["loss", "finite", "shape"], ["loss"])
@@ -58,12 +58,12 @@ def test_a_backend_may_be_named_with_an_environment() -> None:
 @pytest.mark.parametrize(
     "name", ["xla_spmd@", "xla_spmd@a-b", "xla_spmd@../x", "xla_spmd@a@b", f"xla_spmd@{'a' * 31}"]
 )
-def test_an_environment_whose_name_cannot_be_is_told(name: str) -> None:
+def test_an_invalid_environment_name_raises_with_the_allowed_letters(name: str) -> None:
     with pytest.raises(UsageError, match="allowed: 1 to 30 letters"):
         candidates((name,))
 
 
-def test_an_environment_makes_no_backend_known() -> None:
+def test_an_environment_does_not_make_an_unknown_backend_valid() -> None:
     with pytest.raises(UsageError, match="unknown backend 'sideways'"):
         candidates(("sideways@2.8",))
     with pytest.raises(UsageError, match="unknown backend 'oracle'"):

@@ -1,4 +1,4 @@
-"""What a draft must not tell: folders, and what user and machine are called."""
+"""A draft must not contain private folders, or the names of the user and the machine."""
 
 import getpass
 import socket
@@ -37,16 +37,18 @@ PUBLIC = (
 
 
 @pytest.mark.parametrize(("text", "left"), FOLDERS)
-def test_folders_of_a_machine_are_cut_or_replaced(text: str, left: str) -> None:
+def test_private_folders_are_removed_or_replaced(text: str, left: str) -> None:
     assert private.shared(text) == private.places(text) == left
 
 
 @pytest.mark.parametrize("text", PUBLIC)
-def test_what_is_public_stays(text: str) -> None:
+def test_public_text_is_unchanged(text: str) -> None:
     assert private.shared(text) == text
 
 
-def test_this_machines_own_folders_may_be_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_checkout_and_temporary_folders_are_replaced_wherever_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(private, "ROOT", Path("/data/me/checkout"))
     monkeypatch.setattr(Path, "home", lambda: Path("/data/me"))
     monkeypatch.setattr(tempfile, "gettempdir", lambda: "/scratch")
@@ -57,14 +59,14 @@ def test_this_machines_own_folders_may_be_anywhere(monkeypatch: pytest.MonkeyPat
 def test_user_and_machine_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "test")
     monkeypatch.setattr(socket, "gethostname", lambda: "athena.example.org")
-    text = "connect to athena:29500 and [athena.example.org]; test@athena, /scratch/test/x; the test fails, athenaeum"
+    address = "connect to athena:29500 and [athena.example.org]; test@athena, /scratch/test/x"
     assert (
-        private.shared(text)
+        private.shared(f"{address}; the test fails, athenaeum")
         == "connect to host:29500 and [host]; user@host, /scratch/user/x; the test fails, athenaeum"
     )
 
 
-def test_a_user_without_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless() -> str:
         raise KeyError
 

@@ -1,4 +1,4 @@
-"""What the service says of itself: rates counted rightly, and a few planted defects found by the real thing."""
+"""The self-test: how its rates are counted, and a few planted defects that the real service detects."""
 
 import dataclasses
 import json
@@ -41,7 +41,7 @@ def planted(
     )
 
 
-def test_a_defect_below_ten_floors_is_not_held_against_the_service() -> None:
+def test_a_defect_below_ten_floors_does_not_lower_the_detection_rate() -> None:
     summary = planted_summary([planted(), planted(detected=False, blame="", floors=5.0)])
     assert (summary["defects"], summary["detected"], summary["detection_rate"], summary["blame_rate"]) == (
         2,
@@ -51,19 +51,19 @@ def test_a_defect_below_ten_floors_is_not_held_against_the_service() -> None:
     )
 
 
-def test_a_wrong_blame_lowers_the_blame_rate_only() -> None:
+def test_a_wrong_blame_lowers_only_the_blame_rate() -> None:
     for blame in ("xla sharding fault", "torch backend fault", "shared backend fault"):
         summary = planted_summary([planted(), planted(blame=blame)])
         assert (summary["detection_rate"], summary["blame_rate"]) == (1.0, 0.5)
 
 
-def test_a_defect_never_found_lowers_the_detection_rate() -> None:
+def test_an_undetected_defect_lowers_the_detection_rate() -> None:
     assert (
         planted_summary([planted(), planted(detected=False, blame="", floors=None)])["detection_rate"] == 0.5
     )
 
 
-def test_fingerprints_that_merge_defects_or_split_them_are_named() -> None:
+def test_fingerprints_that_merge_or_split_defects_are_listed() -> None:
     one = dataclasses.replace(planted(), hits=(("dp", "f"), ("dp", "f"), ("tp", "g")))
     other = dataclasses.replace(planted(), defect="e", hits=(("dp", "f"), ("dp", "h"), ("tp", "i")))
     fingerprints = planted_summary([one, other, planted(detected=False)])["fingerprints"]
@@ -83,7 +83,7 @@ def test_fingerprints_that_merge_more_than_a_twentieth_of_many_defects_fail(
         for n, name in enumerate(names)
     ]
     assert passed({"planted": planted_summary(every)}) is passes
-    assert passed({"planted": planted_summary([every[0], every[30]])}), "of two defects that says nothing"
+    assert passed({"planted": planted_summary([every[0], every[30]])}), "two defects are too few to fail"
 
 
 def test_one_defect_on_two_backends_is_two_findings() -> None:
@@ -94,7 +94,7 @@ def test_one_defect_on_two_backends_is_two_findings() -> None:
     assert (fingerprints["purity"], fingerprints["completeness"]) == (1.0, 1.0)
 
 
-def test_a_right_run_and_its_right_variant_make_no_false_finding() -> None:
+def test_a_correct_run_and_its_correct_variant_make_no_false_finding() -> None:
     case = a_case()
     row = check_correct_run(
         case, "ddp", "torch", oracle(case), candidate(case, None), {"again": candidate(case, None)}
@@ -117,7 +117,7 @@ def test_failing_in_every_variant_is_no_false_finding() -> None:
     assert same_bits(failure, failure)
 
 
-def test_an_error_that_no_rounding_explains_is_upstreams_own_in_every_variant_alike() -> None:
+def test_an_error_beyond_rounding_in_every_variant_is_an_upstream_fault() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight"))
     row = check_correct_run(case, "ddp", "torch", oracle(case), wrong, {"again": wrong})
@@ -127,7 +127,7 @@ def test_an_error_that_no_rounding_explains_is_upstreams_own_in_every_variant_al
     assert not odd.own
 
 
-def test_copies_that_part_are_false_unless_the_ledger_knows_it() -> None:
+def test_copies_that_differ_are_false_findings_unless_they_are_in_the_ledger() -> None:
     case, key = a_case(), (Stage.UPDATE, "0.bias")
     apart = with_pieces(candidate(case), 0, key, {1: candidate(case).steps[0][key].pieces[1] + 1e-9})
     assert check_correct_run(case, "ddp", "torch", oracle(case), apart, {"again": apart}).false
@@ -143,7 +143,7 @@ def test_copies_that_part_are_false_unless_the_ledger_knows_it() -> None:
     assert (in_ledger.false, bool(in_ledger.own)) == ((), True)
 
 
-def test_a_small_error_is_false_unless_the_ledger_knows_it() -> None:
+def test_a_small_error_is_a_false_finding_unless_it_is_in_the_ledger() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight", by=1e-5))
     assert check_correct_run(case, "ddp", "torch", oracle(case), wrong, {"again": wrong}).false
@@ -159,7 +159,7 @@ def test_a_small_error_is_false_unless_the_ledger_knows_it() -> None:
     assert (in_ledger.false, bool(in_ledger.own)) == ((), True)
 
 
-def test_errors_are_detected_the_surer_the_larger_they_are() -> None:
+def test_the_detection_rate_increases_with_the_error() -> None:
     case = a_case()
     curve = detection_curve(sweep(oracle(case), case.unsharded().layout.mesh, 30, 0))
     assert curve[min(curve)] == 0.0
@@ -167,7 +167,7 @@ def test_errors_are_detected_the_surer_the_larger_they_are() -> None:
     assert list(np.sort(list(curve.values()))) == list(curve.values())
 
 
-def test_an_empty_null_campaign_says_so() -> None:
+def test_an_empty_null_campaign_has_zero_counts() -> None:
     assert null_summary([]) | {"ratio_quantiles": None, "beyond": None} == {
         "cases": 0,
         "runs": 0,
@@ -212,7 +212,7 @@ def a_fault(name: str, **more: int) -> PlantedFault:
         (4, "plain,", ["plain"]),
     ],
 )
-def test_a_defect_that_no_case_can_show_for_want_of_gpus_is_planted_only_by_name(
+def test_a_defect_that_needs_more_gpus_is_planted_only_by_name(
     monkeypatch: pytest.MonkeyPatch, there: int, names: str, chosen: list[str]
 ) -> None:
     faults_ = (a_fault("plain"), a_fault("on_gpus", least_gpus=2))
@@ -223,7 +223,7 @@ def test_a_defect_that_no_case_can_show_for_want_of_gpus_is_planted_only_by_name
     ]
 
 
-def test_a_planted_fault_is_called_by_its_function_s_name_which_no_other_has(
+def test_a_planted_fault_has_the_unique_name_of_its_function(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nothing_wrong(session: Any, _case: Case, _rank: int) -> Any:  # noqa: ANN401
@@ -246,12 +246,13 @@ def test_a_planted_fault_is_called_by_its_function_s_name_which_no_other_has(
     [
         "collective_factor_dropped",
         pytest.param(
-            "nan_on_one_rank,parameter_left_out,sum_for_mean,clipped_by_piece,segments_of_other_shard,gradient_negated",
+            "nan_on_one_rank,parameter_left_out,sum_for_mean,clipped_by_piece,"
+            "segments_of_other_shard,gradient_negated",
             marks=pytest.mark.nightly,
         ),
     ],
 )
-def test_planted_defects_are_found_and_blamed(defects: str) -> None:
+def test_planted_defects_are_detected_and_blamed(defects: str) -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     words = ("selftest", "--planted", "--defects", defects, "--cases", "60", "--json")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What the front page and docs/ promise is true: commands exist and run, and CI runs the tests shown."""
+"""README.md and docs/ are true: their commands exist and run, and CI runs the README's test command."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ def run(*words: str, timeout: float = 600) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_shown_command_knows_the_options_it_is_shown_with(command: str) -> None:
+def test_every_documented_command_has_the_options_it_is_shown_with(command: str) -> None:
     words = shlex.split(command)[1:]
     helped = run(words[0], "--help")
     assert helped.returncode == 0, helped.stderr
@@ -33,7 +33,7 @@ def test_every_shown_command_knows_the_options_it_is_shown_with(command: str) ->
             assert word in helped.stdout
 
 
-def test_every_command_is_shown() -> None:
+def test_every_command_is_documented() -> None:
     shown = {shlex.split(command)[1] for command in COMMANDS}
     assert shown == {file.stem for file in (ROOT / "difftest" / "commands").glob("[!_]*.py")}
 
@@ -42,7 +42,7 @@ def test_the_front_page_is_short() -> None:
     assert FRONT.read_text().count("\n") <= MOST_LINES_OF_THE_FRONT_PAGE
 
 
-def test_the_two_commands_install_what_the_project_declares() -> None:
+def test_the_documented_extras_exist_in_the_project() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     for page in PAGES:
         for extras in re.findall(r'"\.\[(.*?)\]"', page.read_text()):
@@ -75,7 +75,7 @@ def test_the_commands_that_need_no_campaign_run() -> None:
 def test_the_main_job_replay_report_and_query_run_as_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The quick start with fewer cases; the first meets faults of the ledger, which fail no campaign."""
+    """The quick start with fewer cases; the first shows faults in the ledger, which fail no campaign."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     monkeypatch.chdir(tmp_path)
     main = next(line for line in shell_commands(FRONT) if line.startswith("difftest run"))

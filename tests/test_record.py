@@ -1,4 +1,4 @@
-"""Recording one side on a machine of its own: what the bundle holds, what is told of what it lacks, and what it does without."""
+"""Recording one side on its own machine: the bundle, the reported failures, and the packages not needed."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ ABSENT = ("ray", "torch_xla")
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Stands for the processes that run cases."""
+    """A stand-in for the processes that run cases."""
     there = Machine()
     monkeypatch.setattr(sandbox, "run", there.run)
     return there
@@ -43,7 +43,7 @@ def output_of(done: Result) -> dict[str, Any]:
     return output
 
 
-def test_every_case_is_run_as_it_is_and_on_one_device(tmp_path: Path, machine: Machine) -> None:
+def test_every_case_is_run_unchanged_and_on_one_device(tmp_path: Path, machine: Machine) -> None:
     output = output_of(record(tmp_path, "--json"))
     assert (output["cases"], output["runs"], output["trouble"]) == (2, 8, [])
     assert set(machine.requests.values()) == {1}
@@ -51,22 +51,22 @@ def test_every_case_is_run_as_it_is_and_on_one_device(tmp_path: Path, machine: M
 
 
 @pytest.mark.usefixtures("machine")
-def test_every_line_says_who_ran_and_in_which_framework(tmp_path: Path) -> None:
+def test_every_line_has_the_backend_the_side_and_the_framework(tmp_path: Path) -> None:
     record(tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "bundle" / "runs.jsonl").read_text().splitlines()]
     backends = {(line["backend"], line["side"], line["framework"]) for line in lines}
     assert backends == {("oracle", "oracle", ""), ("torch_ddp", "torch", "torch")}
 
 
-def test_a_case_that_infrastructure_spoiled_is_told_and_not_counted(tmp_path: Path, machine: Machine) -> None:
+def test_a_case_that_failed_for_infrastructure_is_reported_and_not_counted(
+    tmp_path: Path, machine: Machine
+) -> None:
     machine.spoiled = {"torch_ddp": 3}
     output = output_of(record(tmp_path, "--json"))
     assert (output["cases"], output["trouble"]) == (1, [f"case {a_case(seed=0).id}: a node was lost"])
 
 
-def test_a_machine_on_which_nothing_can_be_recorded_is_infrastructure(
-    tmp_path: Path, machine: Machine
-) -> None:
+def test_recording_no_case_at_all_is_an_infrastructure_error(tmp_path: Path, machine: Machine) -> None:
     machine.spoiled = {"torch_ddp": 100}
     done = record(tmp_path)
     assert isinstance(done.exception, InfrastructureError)
@@ -83,7 +83,7 @@ def test_more_ranks_than_this_machine_allows_are_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_it_needs_neither_ray_nor_torch_xla(tmp_path: Path) -> None:
+def test_record_needs_neither_ray_nor_torch_xla(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[cuda]'")
     for name in ABSENT:
         (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError({name!r})\n")

@@ -1,4 +1,7 @@
-"""What one machine recorded is compared with a fresh run of XLA on this one: a bundle of a GPU, and until there is one, of this machine."""
+"""A bundle recorded on one machine is compared with a new XLA run on this one.
+
+The bundle comes from a GPU, or from this machine until a GPU has recorded one.
+"""
 
 import json
 import shlex
@@ -25,7 +28,7 @@ def difftest(command: str) -> str:
 
 
 def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """The ids of a bundle's cases, and what `difftest compare` tells of it and of the same cases run here."""
+    """Return a bundle's case ids, and the output of `difftest compare` for it and the same cases run here."""
     lines = [json.loads(line) for line in (bundle / "runs.jsonl").read_text().splitlines()]
     recorded = sorted({line["case"] for line in lines if line["index"] >= 0})
     cases = shlex.join(str(bundle / "cases" / f"{name}.json") for name in recorded)
@@ -35,7 +38,7 @@ def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
     )
 
 
-def test_a_bundle_kept_here_would_be_committed_whole() -> None:
+def test_git_ignores_no_file_of_a_bundle() -> None:
     command = [
         "git",
         "check-ignore",
@@ -46,27 +49,28 @@ def test_a_bundle_kept_here_would_be_committed_whole() -> None:
     assert (done.returncode, done.stdout) == (1, ""), done.stdout + done.stderr
 
 
-def assert_known(recorded: list[str], output: dict[str, Any]) -> None:
+def assert_upstream_only(recorded: list[str], output: dict[str, Any]) -> None:
     assert recorded
     assert output["cases"] == len(recorded)
-    assert not set(output["new"]) - set(output["upstream"]), "what the two sides do differently is known"
+    assert not set(output["new"]) - set(output["upstream"]), "all differences are in the ledger"
 
 
-def test_what_was_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
+def test_a_bundle_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
     difftest(RECORD.format(cases=2, out=tmp_path / "torch"))
     recorded, output = compared(tmp_path / "torch", tmp_path)
     assert len(recorded) == 2
-    assert_known(recorded, output)
+    assert_upstream_only(recorded, output)
 
 
 @pytest.mark.skipif(
     not FROM_A_GPU.exists(),
     reason=f"no GPU has recorded it yet: {RECORD.format(cases=20, out='tests/data/cuda')}",
 )
-def test_what_a_gpu_recorded_is_compared_with_xla(tmp_path: Path) -> None:
+def test_a_bundle_recorded_on_a_gpu_is_compared_with_xla(tmp_path: Path) -> None:
     recorded, output = compared(FROM_A_GPU, tmp_path)
-    assert_known(recorded, output)
+    assert_upstream_only(recorded, output)
     table = pd.read_parquet(tmp_path / "out" / "table.parquet")
     assert not any(
-        json.loads(output)["device"] == "cpu" for output in table[table.backend == "torch_ddp"].environment
-    ), "a GPU's it is called"
+        json.loads(environment)["device"] == "cpu"
+        for environment in table[table.backend == "torch_ddp"].environment
+    ), "the folder is for bundles of a GPU"

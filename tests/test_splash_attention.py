@@ -46,7 +46,7 @@ def test_it_runs_where_it_is_named() -> None:
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
-    ("case", "told"),
+    ("case", "reason"),
     [
         (flash(segments=True), None),
         (a_case(), "no attention by a kernel"),

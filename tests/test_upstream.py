@@ -1,4 +1,4 @@
-"""The faults that campaigns found in the pinned torch and torch_xla, each with a script without difftest."""
+"""Each fault found by campaigns in the pinned torch and torch_xla has a script that needs no difftest."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_a_reproducer_stands_alone_and_is_listed(script: Path) -> None:
 @pytest.mark.xla
 @scripts
 def test_the_fault_is_still_there(script: Path) -> None:
-    """If this fails, upstream may have fixed the fault; then docs/faults.md has a row too many."""
+    """If this fails, upstream may have fixed the fault; then remove its row from docs/faults.md."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     if "import torchax" in script.read_text():
         pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")

@@ -1,4 +1,7 @@
-"""A bfloat16 tensor times a Python number is float32 on torchax 0.0.6, in its accuracy mode too. Exits 0 when it is."""
+"""torchax 0.0.6: a bfloat16 tensor times a Python number is float32.
+
+This also happens in torchax's accuracy mode. Exits 0 when the fault is there.
+"""
 
 import os
 import sys

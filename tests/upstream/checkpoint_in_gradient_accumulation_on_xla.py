@@ -1,7 +1,8 @@
-"""torch_xla's gradient accumulation fails with its gradient checkpointing of a module's method, which is what libraries pass.
+"""torch_xla's gradient accumulation fails with gradient checkpointing of a module's method.
 
-torch_xla 2.9.0 on CPU. Checkpointing puts the module's parameters behind an optimization barrier, in place; the accumulation's body may not
-change its inputs, among them the parameters. Exits 0 when the fault is there.
+torch_xla 2.9.0 on CPU. Libraries pass a module's method to torch_xla's `checkpoint`. Checkpointing puts the
+module's parameters behind an optimization barrier, in place. The body of the accumulation must not change its
+inputs, and the parameters are among them. Exits 0 when the fault is there.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""`clip_grad_norm_` over sharded gradients adds its 1e-6 to every rank's share of the norm: how much is clipped depends on the world size.
+"""`clip_grad_norm_` over sharded gradients adds its 1e-6 to the partial norm of every rank.
 
-torch 2.9.0, two ranks over gloo. The share is a partial norm, so two ranks add 1.4e-6 to the whole one. Exits 0 when the fault is there.
+torch 2.9.0, two ranks over gloo. How much is clipped therefore depends on the world size: with two ranks, the
+norm of the whole gradient grows by 1.4e-6. Exits 0 when the fault is there.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""`clip_grad_norm_` takes the norm of a partial sum's pieces for that of the sum (compare pytorch#149768). Exits 0 when it does."""
+"""`clip_grad_norm_` uses the norms of a partial sum's pieces instead of the norm of the sum.
+
+Compare pytorch#149768. Exits 0 when the fault is there.
+"""
 
 import sys
 import tempfile
@@ -13,9 +16,8 @@ def main(rank: int, rendezvous: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     mesh = init_device_mesh("cpu", (2,))
     weight = torch.nn.Parameter(distribute_tensor(torch.zeros(2), mesh, [Replicate()]))
-    mine = torch.tensor([[3.0, 0.0], [0.0, 4.0]])[
-        rank
-    ]  # the pieces' norms are 3 and 4, that of their sum is 5
+    # The norms of the pieces are 3 and 4; the norm of their sum is 5.
+    mine = torch.tensor([[3.0, 0.0], [0.0, 4.0]])[rank]
     weight.grad = DTensor.from_local(mine, mesh, [Partial()])
     norm = torch.nn.utils.clip_grad_norm_([weight], 1.0).full_tensor().item()
     distributed.destroy_process_group()

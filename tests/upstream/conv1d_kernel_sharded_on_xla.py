@@ -1,4 +1,7 @@
-"""XLA SPMD doubles a conv1d whose input and kernel are cut over one mesh axis while another axis replicates. Exits 0 when it does."""
+"""XLA SPMD doubles the result of a conv1d whose input and kernel are sharded over one mesh axis.
+
+The fault needs a second mesh axis that replicates. Exits 0 when the fault is there.
+"""
 
 import os
 import sys

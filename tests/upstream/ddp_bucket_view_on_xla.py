@@ -1,4 +1,7 @@
-"""DDP with `gradient_as_bucket_view` does not reduce gradients over xla (pytorch/xla#8396). Exits 0 when replicas differ."""
+"""DDP with `gradient_as_bucket_view` does not reduce gradients on xla (pytorch/xla#8396).
+
+Exits 0 when the replicas' gradients differ.
+"""
 
 # ruff: noqa: SLF001
 import os
@@ -38,8 +41,10 @@ def replica() -> list[list[float]]:
 
 
 multi_threaded_pg._install_threaded_pg()
-for device in xla_model.get_xla_supported_devices():  # here, as threads would race for the entries
+for device in xla_model.get_xla_supported_devices():  # not in the threads, which would race for the entries
     torch_xla._XLAC._set_all_reduce_token(device, None)
-(copied, one), (_, other) = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
-print(f"expected {copied} on both ranks, actual {one} and {other}")
-sys.exit(0 if one != other else 1)
+(copied, first), (_, second) = pjrt._run_thread_per_device(
+    0, 1, replica, pjrt.initialize_multiprocess
+).values()
+print(f"expected {copied} on both ranks, actual {first} and {second}")
+sys.exit(0 if first != second else 1)

@@ -1,6 +1,7 @@
-"""DDP's broadcast of a tensor that is alone of its type leaves zeros on all ranks but 0 over xla. Exits 0 when it does.
+"""DDP's broadcast on xla leaves zeros on every rank but 0 if a tensor is the only one of its dtype.
 
-A module's only parameter, or the bool mask of an attention: flattened alone a tensor is a view, and the reduction misses its base.
+Examples are a module's only parameter, or the bool mask of an attention layer. Flattened alone, a tensor is a
+view, and the reduction does not update its base. Exits 0 when the fault is there.
 """
 
 # ruff: noqa: SLF001
@@ -34,7 +35,7 @@ def replica() -> list[float]:
 
 
 multi_threaded_pg._install_threaded_pg()
-for device in xla_model.get_xla_supported_devices():  # here, as threads would race for the entries
+for device in xla_model.get_xla_supported_devices():  # not in the threads, which would race for the entries
     torch_xla._XLAC._set_all_reduce_token(device, None)
 one, other = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
 print(f"expected {[1.0] * 4} on both ranks, actual {one} and {other}")

@@ -1,6 +1,7 @@
-"""A device touched (or a seed set) before `use_spmd()`: the next tensor without a sharding is a segmentation fault (pytorch/xla#9735).
+"""A device used (or a seed set) before `use_spmd()` leads to a segmentation fault (pytorch/xla#9735).
 
-torch_xla 2.9.0 on CPU. `use_spmd()` warns that it replicates the tensors that exist, and goes on. Exits 0 when the fault is there.
+torch_xla 2.9.0 on CPU. `use_spmd()` warns that it replicates the existing tensors, and goes on. The next
+tensor without a sharding crashes the process. Exits 0 when the fault is there.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""A module whose parameter is a DTensor on an xla mesh fails in its first forward (pytorch/xla#8534). Exits 0 when it does."""
+"""A module whose parameter is a DTensor on an xla mesh fails in its first forward (pytorch/xla#8534).
+
+Exits 0 when the fault is there.
+"""
 
 import os
 import sys

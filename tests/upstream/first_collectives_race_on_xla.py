@@ -1,7 +1,8 @@
-"""Replicas that are threads of one process race for the tokens of their first collectives, and one crashes. Exits 0 when one does.
+"""Replicas that are threads of one process race in their first collectives, and one crashes.
 
-The tokens that order collectives are in an `unordered_map` of torch_xla's (`g_all_reduce_tokens`) that no lock guards. A device's first
-collective makes its entry there, with the interpreter released. Sixty-four devices race more often than two.
+torch_xla keeps the tokens that order collectives in an `unordered_map` (`g_all_reduce_tokens`) that no lock
+guards. A device's first collective inserts its entry there while the interpreter lock is released. Sixty-four
+devices race more often than two. Exits 0 when a process crashes.
 """
 
 # ruff: noqa: SLF001
@@ -20,7 +21,7 @@ together = threading.Barrier(REPLICAS)
 
 
 def replica() -> int:
-    """Traces a collective, which nothing runs; how many its graph has."""
+    """Trace a collective without running it. Returns how many collectives the graph contains."""
     tensor = torch.ones(1, device=torch_xla.device())
     together.wait()
     xla_model.all_reduce(xla_model.REDUCE_SUM, [tensor])
@@ -28,7 +29,10 @@ def replica() -> int:
 
 
 def status() -> int:
-    """Of a process with all replicas: 0, or 1 where one traced another's collective too, or less for a signal's number."""
+    """Run all replicas in a child process and return its exit status.
+
+    0 for success, 1 if one replica also traced another's collective, or the negative number of a signal.
+    """
     child = os.fork()
     if not child:
         os._exit(
@@ -37,6 +41,6 @@ def status() -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-ended = next((ended for _ in range(PROCESSES) if (ended := status())), 0)
-print(f"expected exit status 0 of {PROCESSES} processes, actual {ended} of one")
-sys.exit(0 if ended else 1)
+failed = next((code for _ in range(PROCESSES) if (code := status())), 0)
+print(f"expected exit status 0 of {PROCESSES} processes, actual {failed} of one")
+sys.exit(0 if failed else 1)

@@ -1,4 +1,7 @@
-"""XLA's SPMD partitioner aborts in the gradient of gather over rows that the devices do not share evenly. Exits 0 when it does."""
+"""XLA's SPMD partitioner aborts in the gradient of gather over rows that are sharded unevenly.
+
+Exits 0 when the fault is there.
+"""
 
 import os
 import subprocess

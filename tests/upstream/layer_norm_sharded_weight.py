@@ -1,4 +1,7 @@
-"""The backward of layer norm with a sharded weight is given the local weight. Exits 0 when it is."""
+"""The backward of layer norm with a sharded weight receives the local shard instead of the whole weight.
+
+Exits 0 when the fault is there.
+"""
 
 import sys
 import tempfile

@@ -1,8 +1,9 @@
-"""DTensor has no rule for the memory-efficient and cuDNN kernels of attention with a mask, not even where everything is replicated.
+"""DTensor has no rule for the memory-efficient and cuDNN attention kernels with a mask, even if replicated.
 
-torch 2.9.0. On CUDA `scaled_dot_product_attention` chooses the first of them for a mask. The rules come before the kernels, so that a CPU
-shows it: without a mask it would only say that it has no such kernel. Mended for the first in torch 2.13, not for cuDNN's. Exits 0 when the
-fault is there.
+torch 2.9.0. On CUDA, `scaled_dot_product_attention` chooses the memory-efficient kernel when there is a mask.
+The sharding rules are looked up before the kernels, so a CPU shows the fault too: without a mask, the only
+error is that the CPU has no such kernel. torch 2.13 has a rule for the memory-efficient kernel, but not for
+cuDNN's. Exits 0 when the fault is there.
 """
 
 import sys
@@ -18,7 +19,7 @@ query, mask = (
     distribute_tensor(tensor, mesh, [Replicate()])
     for tensor in (torch.ones(2, 2, 8, 8), torch.zeros(2, 2, 8, 8))
 )
-said = {}
+lacks_rule = {}
 for kernel in ("efficient", "cudnn"):
     for given in (None, mask):
         try:
@@ -26,7 +27,11 @@ for kernel in ("efficient", "cudnn"):
                 query, query, query, given, compute_log_sumexp=True
             )
         except (NotImplementedError, RuntimeError) as error:
-            said[kernel, given is mask] = "Sharding propagation failed" in str(error)
-lacking = [kernel for kernel, masked in said if masked and said[kernel, True] and not said[kernel, False]]
+            lacks_rule[kernel, given is mask] = "Sharding propagation failed" in str(error)
+lacking = [
+    kernel
+    for kernel, masked in lacks_rule
+    if masked and lacks_rule[kernel, True] and not lacks_rule[kernel, False]
+]
 print(f"expected rules for all, actual none for {lacking} with a mask")
 sys.exit(not lacking)

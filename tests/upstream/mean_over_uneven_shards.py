@@ -1,4 +1,7 @@
-"""`DTensor.mean` over a dim that ranks do not share evenly averages the local means (pytorch#162692). Exits 0 when it does."""
+"""`DTensor.mean` over a dim that is sharded unevenly averages the local means (pytorch#162692).
+
+Exits 0 when the fault is there.
+"""
 
 import sys
 import tempfile

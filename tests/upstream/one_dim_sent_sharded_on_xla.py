@@ -1,7 +1,8 @@
-"""A tensor of one dim cannot be sent sharded over one of two mesh axes: `send_cpu_data_to_device` indexes a dim that it has not.
+"""`send_cpu_data_to_device` cannot shard a tensor of one dim over one of two mesh axes.
 
-torch_xla 2.9.0 on CPU (compare pytorch/xla#8606). Moved first, `mark_sharding` takes it with the same mesh and spec. Exits 0 when the fault
-is there.
+torch_xla 2.9.0 on CPU (compare pytorch/xla#8606). It indexes a dim that the tensor does not have. When the
+tensor is moved to the device first, `mark_sharding` accepts the same mesh and spec. Exits 0 when the fault is
+there.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""`parallelize_module` on an xla mesh fails for want of an attribute (pytorch/xla#9472). Exits 0 when it does."""
+"""`parallelize_module` on an xla mesh fails because an attribute is missing (pytorch/xla#9472).
+
+Exits 0 when the fault is there.
+"""
 
 import os
 import sys

@@ -1,4 +1,7 @@
-"""`redistribute`, `full_tensor` and `to_local` of a tensor distributed on an xla mesh fail (pytorch/xla#9472). Exits 0 when all do."""
+"""`redistribute`, `full_tensor` and `to_local` fail for a DTensor on an xla mesh (pytorch/xla#9472).
+
+Exits 0 when all three fail.
+"""
 
 import os
 import sys
@@ -13,16 +16,16 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 xr.use_spmd()
 mesh = DeviceMesh("xla", list(range(2)), mesh_dim_names=("dp",))
 tensor = distribute_tensor(torch.ones(4, 2), mesh, [Shard(0)])
-doors = {
+conversions = {
     "redistribute": partial(tensor.redistribute, mesh, [Replicate()]),
     "full_tensor": tensor.full_tensor,
     "to_local": tensor.to_local,
 }
 failed = 0
-for name, door in doors.items():
+for name, convert in conversions.items():
     try:
-        print(name, "expected and actual: a tensor of shape", tuple(door().shape))
+        print(name, "expected and actual: a tensor of shape", tuple(convert().shape))
     except (AttributeError, TypeError) as error:
         failed += 1
         print(name, "expected a tensor, actual", type(error).__name__, error)
-sys.exit(0 if failed == len(doors) else 1)
+sys.exit(0 if failed == len(conversions) else 1)

@@ -1,7 +1,8 @@
-"""`xm.optimizer_step` with momentum takes an accumulated gradient as it was before it was reduced. Exits 0 when replicas part.
+"""`xm.optimizer_step` with momentum uses the values that an accumulated gradient had before its reduction.
 
-The weight gradient of a Linear layer is a transposed view. `xm.reduce_gradients` reduces it in place, which its base never learns of, and
-momentum's `detach()` is made from the base.
+The weight gradient of a Linear layer is a transposed view. `xm.reduce_gradients` reduces it in place, which
+does not update its base, and momentum's `detach()` is computed from the base. Exits 0 when the replicas'
+weights differ.
 """
 
 # ruff: noqa: SLF001
@@ -36,7 +37,7 @@ def replica() -> float:
     return weight.item()
 
 
-for device in xla_model.get_xla_supported_devices():  # here, as threads would race for the entries
+for device in xla_model.get_xla_supported_devices():  # not in the threads, which would race for the entries
     torch_xla._XLAC._set_all_reduce_token(device, None)
 one, other = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
 print(f"expected weight -4 on both ranks, actual {one:g} and {other:g}")

@@ -1,6 +1,7 @@
-"""RMS norm over a sharded dim forgets its epsilon: it is added in place to a partial mean, which stays as it was.
+"""RMS norm over a sharded dim ignores its epsilon.
 
-An operator in place on a partial tensor is pytorch/pytorch#163374; what it does to RMS norm nobody has reported.
+The epsilon is added in place to a partial mean, which keeps its value. In-place operators on partial tensors
+are pytorch/pytorch#163374; nobody has reported the effect on RMS norm.
 
 torch 2.9.0, two ranks over gloo. Exits 0 when the fault is there.
 """

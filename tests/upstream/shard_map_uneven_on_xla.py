@@ -1,6 +1,7 @@
-"""Rows that the devices do not share equally come out of torch_xla's `_shard_map` as more rows, so flash attention fails on such a batch.
+"""torch_xla's `_shard_map` returns too many rows when the devices do not share them equally.
 
-torch_xla 2.9.0 on CPU: the output's shape is taken as the padded part's times the devices. Exits 0 when the fault is there.
+torch_xla 2.9.0 on CPU: the shape of the output is computed as that of the padded part, times the number of
+devices. Flash attention therefore fails on such a batch. Exits 0 when the fault is there.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""`distribute_tensor` over an xla mesh with two placements that cut one dim annotates the last of them alone. Exits 0 when it does.
+"""`distribute_tensor` on an xla mesh applies only the last of two placements that shard the same dim.
 
-torch_xla 2.9.0 on CPU, a mesh of 2 x 2: the parameter is cut in two where four pieces were asked for, and every device holds twice as much.
+torch_xla 2.9.0 on CPU, a mesh of 2 x 2: the parameter has two pieces instead of the requested four, so every
+device holds twice as much. Exits 0 when the fault is there.
 """
 
 # ruff: noqa: SLF001
@@ -20,7 +21,6 @@ mesh = init_device_mesh("xla", (2, 2), mesh_dim_names=("dp", "tp"))
 weight = torch.zeros(8, 8).to(torch_xla.device())
 distribute_tensor(weight, mesh, [Shard(0), Shard(0)])
 held = {tuple(shard.data.shape) for shard in XLAShardedTensor(weight).local_shards}
-print(
-    f"expected every device to hold (2, 8), actual {sorted(held)}, {torch_xla._XLAC._get_xla_sharding_spec(weight)}"
-)
+spec = torch_xla._XLAC._get_xla_sharding_spec(weight)
+print(f"expected every device to hold (2, 8), actual {sorted(held)}, {spec}")
 sys.exit(held == {(2, 8)})
