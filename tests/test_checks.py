@@ -68,7 +68,7 @@ def test_a_check_is_a_file_with_an_order_and_a_function() -> None:
 
 
 @pytest.mark.parametrize("name", plugins.names("difftest.judge.checks"))
-def test_no_check_says_anything_of_a_run_that_agrees(name: str) -> None:
+def test_no_check_reports_a_divergence_of_a_correct_run(name: str) -> None:
     check = plugins.load("difftest.judge.checks", name).check
     learnable = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
     for case in (CASE, COPIES, learnable):
@@ -76,7 +76,7 @@ def test_no_check_says_anything_of_a_run_that_agrees(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(plugins.names("difftest.judge.checks")) - {"completion"}))
-def test_only_completion_speaks_of_a_run_that_failed(name: str) -> None:
+def test_only_completion_reports_a_failed_run(name: str) -> None:
     assert divergences(plugins.load("difftest.judge.checks", name).check, a_failure()) == []
 
 
@@ -103,7 +103,7 @@ def test_completion_reports_every_symptom_with_the_place_and_the_log(symptom: Sy
         (parameters.check, Stage.UPDATE, "0.bias"),
     ],
 )
-def test_a_wrong_element_is_found_by_its_stages_check_and_rounding_is_not(
+def test_a_wrong_element_is_reported_by_the_check_of_its_stage_and_rounding_is_not(
     check: Check, stage: Stage, name: str
 ) -> None:
     (divergence,) = divergences(check, candidate(CASE, wrong_at(stage, name)))
@@ -116,7 +116,7 @@ def test_a_wrong_element_is_found_by_its_stages_check_and_rounding_is_not(
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_finite_finds_what_is_no_number_and_names_the_ranks(bad: float) -> None:
+def test_finite_reports_nonfinite_values_with_their_ranks(bad: float) -> None:
     piece = candidate(CASE).steps[0][WEIGHT].pieces[1].copy()
     piece[0, 2] = bad
     (divergence,) = divergences(finite.check, with_pieces(candidate(CASE), 0, WEIGHT, {1: piece}))
@@ -124,7 +124,7 @@ def test_finite_finds_what_is_no_number_and_names_the_ranks(bad: float) -> None:
     assert divergence.detail.endswith("1 values are not finite, on ranks [1]")
 
 
-def test_finite_passes_over_large_numbers() -> None:
+def test_finite_accepts_large_numbers() -> None:
     assert divergences(finite.check, candidate(CASE, lambda _step, _key, value: value * 1e37)) == []
 
 
@@ -145,17 +145,19 @@ def changed(**changes: Any) -> Trace:  # noqa: ANN401  fields of a tensor
         (changed(pieces={0: np.zeros((3, 4)), 1: np.zeros((1, 4))}), "rank 0 holds (3, 4), expected (2, 4)"),
     ],
 )
-def test_shape_finds_what_is_missing_or_of_another_form(actual: Trace, detail: str) -> None:
+def test_shape_reports_missing_tensors_and_wrong_shapes_dtypes_and_placements(
+    actual: Trace, detail: str
+) -> None:
     (divergence,) = divergences(shape.check, actual)
     assert divergence.detail == f"step 0, update, 0.weight: {detail}"
 
 
-def test_shape_finds_a_run_that_traced_nothing() -> None:
+def test_shape_reports_every_tensor_of_an_empty_trace() -> None:
     for nothing in (Trace(steps=()), Trace(steps=({},))):
         assert len(divergences(shape.check, nothing)) == len(oracle(CASE).steps[0])
 
 
-def test_shape_wants_a_float32_loss_whatever_the_dtype() -> None:
+def test_shape_requires_a_float32_loss_in_every_dtype() -> None:
     case = tensor_parallel_case(dtype="bfloat16")
     tensor = candidate(case).steps[0][Stage.FORWARD, "loss"]
     low = with_tensor(
@@ -165,7 +167,7 @@ def test_shape_wants_a_float32_loss_whatever_the_dtype() -> None:
     assert [d.tensor for d in divergences(shape.check, low, case)] == ["loss"]
 
 
-def test_shape_leaves_the_placements_of_gradients_to_the_backend() -> None:
+def test_shape_accepts_any_placements_of_gradients() -> None:
     whole = candidate(CASE).steps[0][Stage.BACKWARD, "0.bias"]
     pieces = dict.fromkeys(range(2), whole.full(CASE.layout.mesh))
     replicated = Sharded(shape=(3,), dtype="float32", placements=(Replicate(),), pieces=pieces)
@@ -176,12 +178,12 @@ def test_shape_leaves_the_placements_of_gradients_to_the_backend() -> None:
 
 
 def nudged(trace: Trace, key: Key, rank: int) -> Trace:
-    """One bit of difference on one rank."""
+    """The trace with one bit changed in one rank's piece of a tensor."""
     piece = trace.steps[0][key].pieces[rank].astype(np.float32)
     return with_pieces(trace, 0, key, {rank: np.nextafter(piece, np.float32(np.inf))})
 
 
-def test_replicas_finds_one_bit_of_difference_between_copies() -> None:
+def test_replicas_reports_one_bit_of_difference_between_copies() -> None:
     (divergence,) = divergences(replicas.check, nudged(candidate(COPIES), WEIGHT, 2), COPIES)
     assert divergence.tensor == "0.weight"
     assert "ranks [2] differ from rank 0 by up to" in divergence.detail
@@ -198,7 +200,7 @@ def test_replicas_compares_only_ranks_that_hold_the_same_piece() -> None:
     assert divergence.detail.endswith("ranks [1, 3] must hold the same bits")
 
 
-def test_replicas_passes_over_outputs_and_nans_on_every_rank() -> None:
+def test_replicas_accepts_different_outputs_and_nans_on_every_rank() -> None:
     assert divergences(replicas.check, nudged(candidate(COPIES), (Stage.FORWARD, "loss"), 1), COPIES) == []
     nans = candidate(COPIES, lambda _step, _key, value: np.full_like(value, np.nan))
     assert divergences(replicas.check, nans, COPIES) == []
@@ -213,18 +215,18 @@ def stuck(step: int, key: Key, value: Floats) -> Floats:
     return np.array(first) if key == LOSS and step else value
 
 
-def test_convergence_finds_a_task_that_only_the_oracle_solves() -> None:
+def test_convergence_reports_a_task_that_only_the_oracle_solves() -> None:
     (divergence,) = divergences(convergence.check, candidate(LEARNABLE, stuck), LEARNABLE)
     assert (divergence.step, divergence.tensor, divergence.check) == (11, "loss", "convergence")
     assert "the oracle's loss falls from" in divergence.detail
 
 
-def test_convergence_finds_a_loss_that_became_nan() -> None:
+def test_convergence_reports_a_loss_that_became_nan() -> None:
     nan = candidate(LEARNABLE, lambda step, key, value: value * np.nan if key == LOSS and step else value)
     assert len(divergences(convergence.check, nan, LEARNABLE)) == 1
 
 
-def test_convergence_passes_over_a_task_solved_another_way() -> None:
+def test_convergence_accepts_a_task_solved_another_way() -> None:
     assert (
         divergences(
             convergence.check,
@@ -238,7 +240,7 @@ def test_convergence_passes_over_a_task_solved_another_way() -> None:
 @pytest.mark.parametrize(
     "case", [a_case(training=Training(steps=12)), a_case(fed=Data(batch=4, learnable=True))]
 )
-def test_convergence_asks_only_of_long_runs_on_tasks_that_can_be_learned(case: Case) -> None:
+def test_convergence_applies_only_to_long_runs_on_learnable_tasks(case: Case) -> None:
     assert divergences(convergence.check, candidate(case, lambda _step, _key, value: value + 9.0), case) == []
 
 
@@ -256,7 +258,7 @@ def divergences_of_two_runs(again: Outcome, actual: Outcome | None = None) -> li
     )
 
 
-def test_determinism_finds_one_bit_of_difference_between_two_runs() -> None:
+def test_determinism_reports_one_bit_of_difference_between_two_runs() -> None:
     assert divergences_of_two_runs(candidate(CASE)) == []
     (divergence,) = divergences_of_two_runs(nudged(candidate(CASE), WEIGHT, 1))
     assert (divergence.check, divergence.symptom, divergence.tensor, divergence.stage) == (
@@ -268,14 +270,14 @@ def test_determinism_finds_one_bit_of_difference_between_two_runs() -> None:
     assert divergence.detail == "step 0, update, 0.weight: run again, ranks [1] have other bits"
 
 
-def test_determinism_asks_nothing_of_a_run_whose_kernels_cannot_have_it() -> None:
+def test_determinism_accepts_different_bits_of_runs_that_are_only_partly_deterministic() -> None:
     environment = {**candidate(CASE).environment, "deterministic": PARTLY_DETERMINISTIC}
     lenient = dataclasses.replace(candidate(CASE), environment=environment)
     assert divergences_of_two_runs(nudged(candidate(CASE), WEIGHT, 1), lenient) == []
     assert divergences_of_two_runs(a_failure(), lenient)
 
 
-def test_determinism_reports_a_run_that_fails_only_now_and_then() -> None:
+def test_determinism_reports_a_run_that_fails_intermittently() -> None:
     (divergence,) = divergences_of_two_runs(a_failure(Symptom.CRASH, stage=Stage.BACKWARD))
     assert (divergence.check, divergence.symptom, divergence.stage) == (
         "determinism",
@@ -286,7 +288,7 @@ def test_determinism_reports_a_run_that_fails_only_now_and_then() -> None:
     assert divergences_of_two_runs(candidate(CASE), a_failure()) == []
 
 
-def test_determinism_finds_a_tensor_that_only_one_run_has() -> None:
+def test_determinism_reports_a_tensor_that_only_one_run_has() -> None:
     assert [d.tensor for d in divergences_of_two_runs(with_tensor(candidate(CASE), 0, WEIGHT, None))] == [
         "0.weight"
     ]

@@ -52,7 +52,7 @@ def alone(*arguments: str, block: tuple[str, ...] = HEAVY) -> subprocess.Complet
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
-def test_a_command_is_a_file_that_holds_one_of_its_name() -> None:
+def test_every_command_has_a_file_of_its_name() -> None:
     assert {"doctor", "list", "replay", "report", "run", "support"} <= set(COMMANDS)
     for name in COMMANDS:
         command = plugins.load(cli.COMMANDS, name).command
@@ -62,13 +62,13 @@ def test_a_command_is_a_file_that_holds_one_of_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(name: str) -> None:
+def test_every_command_has_a_help_text(name: str) -> None:
     done = CliRunner().invoke(cli.difftest, [name, "--help"])
     assert done.exit_code == 0
     assert f"Usage: difftest {name}" in done.output
 
 
-def test_it_tells_its_version() -> None:
+def test_the_version_is_printed() -> None:
     assert CliRunner().invoke(cli.difftest, ["--version"]).output == f"difftest, version {__version__}\n"
 
 
@@ -130,7 +130,7 @@ def test_wrong_usage_is_status_2_and_one_clear_line(
 
 
 @pytest.mark.parametrize(("option", "kind"), [("--backends", "backend"), ("--paths", "path")])
-def test_an_unknown_plugin_is_told_what_there_is(
+def test_an_unknown_plugin_is_refused_with_the_allowed_names(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str, kind: str
 ) -> None:
     status, out, err = called(capsys, monkeypatch, "run", option, "unheard")
@@ -138,7 +138,7 @@ def test_an_unknown_plugin_is_told_what_there_is(
     assert f"Invalid value for '{option}': unknown {kind} 'unheard'; allowed: " in err
 
 
-def test_the_oracle_is_no_candidate(
+def test_the_oracle_is_refused_as_a_candidate(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (
@@ -148,7 +148,7 @@ def test_the_oracle_is_no_candidate(
 
 
 @pytest.mark.parametrize("size", ["0", "-3", "1000"])
-def test_a_world_size_that_this_machine_does_not_allow_is_told(
+def test_a_world_size_that_this_machine_does_not_allow_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
     status, _, err = called(capsys, monkeypatch, "run", "--max-world-size", size)
@@ -180,7 +180,7 @@ def test_a_malformed_finding_is_named_by_its_file(
         assert err.startswith(f"difftest: {folder}/finding.json: finding cannot be read: ")
 
 
-def test_a_folder_that_is_no_finding_is_told(
+def test_a_folder_that_is_no_finding_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     status, out, err = called(capsys, monkeypatch, "replay", tmp_path)
@@ -188,7 +188,7 @@ def test_a_folder_that_is_no_finding_is_told(
     assert "holds no finding.json; give a case file or a finding's folder" in err
 
 
-def test_a_case_too_large_for_this_machine_is_told(
+def test_a_case_too_large_for_this_machine_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 1)
@@ -239,13 +239,13 @@ def test_list_prints_every_plugin_with_its_first_line(kind: str) -> None:
     assert [line.split()[0] for line in plain.splitlines()] == list(about)
 
 
-def test_doctor_tells_one_json_object() -> None:
+def test_doctor_prints_one_json_object() -> None:
     report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
     assert set(report) == {"machine", "devices", "packages", "missing"}
     assert set(report["missing"]) == {name for name, version in report["packages"].items() if version is None}
 
 
-def test_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_prints_missing_packages_and_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("difftest.installed.version", lambda package: None if package == "ray" else "1")
     done = CliRunner().invoke(cli.difftest, ["doctor"])
     assert done.exit_code == 0
@@ -265,7 +265,7 @@ def test_doctor_tells_what_is_missing_and_how_to_get_it(monkeypatch: pytest.Monk
         (0, None, {}, "none: the XLA side runs on XLA:CPU with virtual devices"),
     ],
 )
-def test_doctor_misses_libtpu_where_there_are_chips_alone(
+def test_doctor_reports_libtpu_missing_only_where_there_are_chips(
     monkeypatch: pytest.MonkeyPatch, chips: int, libtpu: str | None, missing: dict[str, str], tpu: str
 ) -> None:
     monkeypatch.delenv("PJRT_DEVICE", raising=False)
@@ -288,7 +288,7 @@ def test_doctor_counts_the_chips_that_the_workers_would_use(monkeypatch: pytest.
     assert report["devices"]["tpu"] == "4 chips"
 
 
-def test_doctor_does_not_take_a_drivers_complaint_for_a_gpu(
+def test_doctor_does_not_count_an_error_of_the_driver_as_a_gpu(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "nvidia-smi"

@@ -42,7 +42,7 @@ with pathlib.Path({file!r}).open("a") as started:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[dict[str, Any]]:
-    """A head with a CPU, a node with two GPUs and one with four TPU chips; neither has them."""
+    """A head with a CPU, a node that pretends to have two GPUs, and one that pretends to have four TPU chips."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     gpu = cluster.add_node(num_cpus=1, num_gpus=2)
     tpu = cluster.add_node(num_cpus=1, resources={"TPU": 4}, labels={"kind": "tpu"})
@@ -59,14 +59,14 @@ def nodes() -> Iterator[dict[str, Any]]:
 
 
 def place(pool: dispatch.Pool, backend: str) -> Any:  # noqa: ANN401  a pair, or one for each node of a group
-    """The node and the Python that a free worker for the backend has."""
+    """The node and the Python of a free worker for the backend."""
     team = pool.team(backend)
     actor = team.take()
     team.give_back(actor)
     return ray.get(actor.ready.remote())
 
 
-def test_backends_go_where_their_side_s_accelerators_are(nodes: dict[str, Any]) -> None:
+def test_backends_run_on_the_nodes_with_their_side_s_accelerators(nodes: dict[str, Any]) -> None:
     pool = dispatch.Pool(1, deadline=DEADLINE_SECONDS)
     assert place(pool, DDP)[0] == nodes["gpu"]
     assert place(pool, "xla_spmd")[0] == nodes["tpu"]
@@ -74,13 +74,13 @@ def test_backends_go_where_their_side_s_accelerators_are(nodes: dict[str, Any]) 
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
 
-def test_a_label_says_which_nodes(nodes: dict[str, Any]) -> None:
+def test_a_label_selects_the_nodes(nodes: dict[str, Any]) -> None:
     pool = dispatch.Pool(1, places=[Environment(backends="torch_*", labels={"kind": "tpu"})])
     assert place(pool, DDP)[0] == nodes["tpu"]
 
 
 @pytest.mark.usefixtures("nodes")
-def test_what_no_node_has_is_reported(tmp_path: Path) -> None:
+def test_resources_and_pythons_that_no_node_has_are_reported(tmp_path: Path) -> None:
     lacking = Environment(backends="torch_*", labels={"kind": "quantum"}, seconds_to_place=2.0)
     absent = Environment(backends="xla_*", python=str(tmp_path / "no-python"), seconds_to_place=5.0)
     pool = dispatch.Pool(1, places=[lacking, absent])
@@ -96,7 +96,7 @@ def test_what_no_node_has_is_reported(tmp_path: Path) -> None:
 def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
     nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nodes were started without it. Checked: a plain worker, one of an environment, and a crew."""
+    """A plain worker, one of an environment and a crew have it, although the nodes started without it."""
     for _ in range(2):
         nodes["cluster"].add_node(num_cpus=1, resources={"half": 1})
     monkeypatch.setenv(SHARE_VARIABLE, "1")
@@ -127,7 +127,7 @@ def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nodes")
 def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Path) -> None:
-    """Another environment that sees this one's packages, and writes down what it is started for."""
+    """The other environment uses this one's packages, and records the commands that start it."""
     folder, started = tmp_path / "other", tmp_path / "started"
     venv.create(folder, symlinks=True)
     (packages,) = (folder / "lib").glob("python*/site-packages")
@@ -145,7 +145,9 @@ def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Pa
 
 
 @pytest.mark.nightly
-def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes: dict[str, Any]) -> None:
+def test_a_node_lost_in_a_run_is_an_infrastructure_error_and_other_nodes_continue(
+    nodes: dict[str, Any],
+) -> None:
     cluster = nodes["cluster"]
     node = cluster.add_node(num_cpus=1, resources={"brief": 1})
     pool = dispatch.Pool(1, deadline=60.0, places=[Environment(backends=DDP, resources={"brief": 1})])
@@ -160,7 +162,7 @@ def test_a_node_that_goes_in_a_run_is_infrastructure_and_the_rest_goes_on(nodes:
     assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their node"
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
     cluster.add_node(num_cpus=1, resources={"brief": 1})
-    assert isinstance(pool.execute(small_case(), DDP), Trace), "a node that comes back is used again"
+    assert isinstance(pool.execute(small_case(), DDP), Trace), "a node that joins again is used again"
 
 
 @pytest.mark.nightly
@@ -181,7 +183,7 @@ def test_the_ranks_of_a_case_are_shared_by_the_nodes_of_a_group(nodes: dict[str,
 
 
 def _ranks() -> list[psutil.Process]:
-    """The two ranks of the run that hangs, once both are there."""
+    """The two ranks of the run that hangs, once both run."""
     end = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < end:
         zygotes = [

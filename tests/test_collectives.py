@@ -55,7 +55,7 @@ def case_of(
 
 
 def equal(case: Case, actual: Outcome) -> bool:
-    """Whether every tensor has the oracle's very numbers."""
+    """Whether every tensor equals the oracle's exactly."""
     expected = sandbox.run(case, "oracle")
     assert isinstance(expected, Trace)
     assert isinstance(actual, Trace), actual
@@ -76,7 +76,7 @@ MESHES = (
 @pytest.mark.parametrize(("mesh", "axis"), MESHES)
 @pytest.mark.parametrize(("operation", "reduction"), OPERATIONS)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_collective_gives_the_bits_of_its_meaning(  # noqa: PLR0913, PLR0917  the table's columns
+def test_every_collective_gives_the_exact_bits(  # noqa: PLR0913, PLR0917  the table's columns
     backend: str, operation: str, reduction: str, mesh: tuple[tuple[str, int], ...], axis: int, form: str
 ) -> None:
     case = case_of(operation, mesh, axis, reduction=reduction, form=form)
@@ -91,7 +91,7 @@ def test_every_collective_gives_the_bits_of_its_meaning(  # noqa: PLR0913, PLR09
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_half_types_travel_too(backend: str, dtype: str) -> None:
+def test_collectives_work_in_half_types(backend: str, dtype: str) -> None:
     case = case_of("all_reduce", LINE, width=2, dtype=dtype)
     outcome = sandbox.run(case, backend)
     assert isinstance(outcome, Trace), outcome
@@ -102,12 +102,12 @@ def test_half_types_travel_too(backend: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_device_computes_what_a_collective_means(backend: str) -> None:
+def test_one_device_computes_the_result_of_a_collective(backend: str) -> None:
     case = case_of("all_gather").unsharded()
     assert equal(case, sandbox.run(case, backend))
 
 
-def test_sharded_parameters_go_with_a_collective() -> None:
+def test_a_collective_works_with_sharded_parameters() -> None:
     case = case_of("all_to_all", (("dp_shard", 2),))
     cut = a_case(
         case.model.layers,
@@ -120,7 +120,7 @@ def test_sharded_parameters_go_with_a_collective() -> None:
     assert equal(cut, sandbox.run(cut, "torch_fsdp"))
 
 
-def test_wrappers_of_whole_tensors_say_that_they_have_no_collectives() -> None:
+def test_backends_of_whole_tensors_refuse_collectives() -> None:
     case = case_of("permute")
     for backend in (torch_dtensor, xla_dtensor):
         assert (
@@ -145,7 +145,7 @@ def test_wrappers_of_whole_tensors_say_that_they_have_no_collectives() -> None:
 )
 @pytest.mark.xla
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed")
-def test_the_compiler_makes_real_collectives_of_the_meaning(
+def test_the_compiler_emits_collectives_for_the_annotated_program(
     operation: str, instruction: str, least: int, tmp_path: Path
 ) -> None:
     """Three all-reduces are for the loss and the gradients; the compiler must add another collective.
@@ -161,7 +161,7 @@ def test_the_compiler_makes_real_collectives_of_the_meaning(
 
 @pytest.mark.parametrize("backend", BACKENDS[:2])
 @pytest.mark.parametrize("fault", ["collective_over_the_other_axis", "collective_factor_dropped"])
-def test_a_planted_defect_shows(backend: str, fault: str) -> None:
+def test_a_planted_defect_changes_the_result(backend: str, fault: str) -> None:
     case = case_of("broadcast", axis=1)
     assert not equal(case, sandbox.run(case, backend, options={VARIABLE: fault}))
     alone = case.unsharded()

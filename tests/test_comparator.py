@@ -1,4 +1,4 @@
-"""From two runs to one verdict, and which divergence comes first."""
+"""The verdict on two runs, and the order of their divergences."""
 
 import dataclasses
 
@@ -48,7 +48,7 @@ def test_rounding_to_the_dtype_agrees_within_its_noise(dtype: str) -> None:
     assert compare(case, "a", "torch", oracle(case, noise), candidate(case)).verdict == "agree"
 
 
-def test_a_wrong_gradient_diverges_where_it_first_is_wrong() -> None:
+def test_a_wrong_gradient_diverges_at_its_first_wrong_step() -> None:
     comparison = compared(candidate(CASE, wrong_at(Stage.BACKWARD, "0.weight", step=1)))
     first = comparison.divergences[0]
     assert comparison.verdict == "diverge"
@@ -72,7 +72,7 @@ def test_divergences_are_in_the_order_of_the_run() -> None:
     assert (everything[0].step, everything[0].stage) == (0, Stage.FORWARD)
 
 
-def test_at_one_stage_the_check_nearest_to_a_cause_comes_first() -> None:
+def test_at_one_stage_the_check_nearest_to_the_cause_comes_first() -> None:
     case = a_case()
     key, nan = (Stage.UPDATE, "0.bias"), np.full(2, np.nan)
     comparison = compare(case, "a", "torch", oracle(case), with_pieces(candidate(case), 0, key, {0: nan}))
@@ -85,7 +85,7 @@ def test_a_run_that_failed_diverges_by_its_symptom() -> None:
     assert [(d.check, d.symptom) for d in comparison.divergences] == [("completion", Symptom.HANG)]
 
 
-def test_without_an_oracle_nothing_is_concluded() -> None:
+def test_without_an_oracle_the_verdict_is_inconclusive() -> None:
     comparison = compared(candidate(CASE), a_failure())
     assert (comparison.verdict, comparison.reason) == (
         "inconclusive",
@@ -93,7 +93,7 @@ def test_without_an_oracle_nothing_is_concluded() -> None:
     )
 
 
-def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
+def test_values_beyond_the_range_of_the_dtype_are_inconclusive() -> None:
     comparison = compared(
         candidate(CASE, wrong_at(Stage.FORWARD, "loss")),
         dataclasses.replace(oracle(CASE), events=Events(in_range=False)),
@@ -105,7 +105,7 @@ def test_values_that_leave_the_range_of_the_dtype_conclude_nothing() -> None:
     )
 
 
-def test_what_needs_no_numbers_is_told_even_where_values_leave_the_range() -> None:
+def test_checks_that_need_no_numbers_report_even_where_values_leave_the_range() -> None:
     beyond = dataclasses.replace(oracle(CASE), events=Events(in_range=False))
     key = (Stage.UPDATE, "0.bias")
     wrong = with_tensor(
@@ -123,7 +123,7 @@ def test_a_rank_that_computes_another_loss_or_output_than_the_first_diverges(nam
     assert [(d.check, d.tensor) for d in compared(wrong).divergences] == [("loss", name)]
 
 
-def test_a_comparison_says_what_the_run_was_on() -> None:
+def test_a_comparison_records_the_device_of_the_run() -> None:
     assert compared(candidate(CASE)).device == ""
     assert (
         compared(dataclasses.replace(candidate(CASE), environment={"device": "NVIDIA H200"})).device
@@ -131,7 +131,7 @@ def test_a_comparison_says_what_the_run_was_on() -> None:
     )
 
 
-def test_a_crash_is_one_even_where_values_leave_the_range() -> None:
+def test_a_crash_diverges_even_where_values_leave_the_range() -> None:
     assert (
         compared(
             a_failure(Symptom.CRASH), dataclasses.replace(oracle(CASE), events=Events(in_range=False))
@@ -140,12 +140,12 @@ def test_a_crash_is_one_even_where_values_leave_the_range() -> None:
     )
 
 
-def test_agreement_on_nothing_but_zeros_concludes_nothing() -> None:
+def test_agreement_on_zeros_alone_is_inconclusive() -> None:
     comparison = compared(_zeroed(candidate(CASE)), _zeroed(oracle(CASE)))
     assert (comparison.verdict, comparison.reason) == ("inconclusive", "every tensor compared is zero")
 
 
-def test_agreement_within_noise_as_large_as_the_values_concludes_nothing() -> None:
+def test_agreement_within_noise_as_large_as_the_values_is_inconclusive() -> None:
     comparison = compared(candidate(CASE), oracle(CASE, noise=0.5))
     assert (comparison.verdict, comparison.reason) == (
         "inconclusive",
@@ -153,7 +153,7 @@ def test_agreement_within_noise_as_large_as_the_values_concludes_nothing() -> No
     )
 
 
-def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None:
+def test_agreement_of_a_whole_stage_within_its_noise_is_inconclusive() -> None:
     truth, vague = oracle(CASE), oracle(CASE, noise=0.5)
     noise = tuple(
         {key: (loud if key[0] is Stage.BACKWARD else quiet)[key] for key in quiet}
@@ -167,7 +167,7 @@ def test_agreement_of_a_whole_stage_within_its_noise_concludes_nothing() -> None
     )
 
 
-def test_agreement_within_a_floor_that_torch_s_own_error_made_concludes_nothing() -> None:
+def test_agreement_within_noise_made_by_torch_s_own_error_is_inconclusive() -> None:
     truth = oracle(CASE)
     for native, verdict in ((45.0, "agree"), (1e4, "inconclusive")):
         comparison = compared(candidate(CASE), dataclasses.replace(truth, events=Events(native=native)))
@@ -178,7 +178,7 @@ def test_agreement_within_a_floor_that_torch_s_own_error_made_concludes_nothing(
     )
 
 
-def test_a_divergence_beyond_large_noise_is_one() -> None:
+def test_an_error_beyond_large_noise_diverges() -> None:
     assert (
         compared(candidate(CASE, wrong_at(Stage.UPDATE, "0.weight", by=1e3)), oracle(CASE, noise=0.5)).verdict
         == "diverge"
@@ -186,7 +186,7 @@ def test_a_divergence_beyond_large_noise_is_one() -> None:
 
 
 @pytest.mark.parametrize("constant", [0.0, 3.0])
-def test_agreement_on_constants_at_one_stage_concludes_nothing(constant: float) -> None:
+def test_agreement_on_constants_at_one_stage_is_inconclusive(constant: float) -> None:
     still: Spoil = lambda _step, key, value: (  # noqa: E731
         np.full_like(value, constant) if key[0] is Stage.BACKWARD else value
     )
@@ -205,7 +205,7 @@ def still_of(spoil: Spoil, key: Key, tensor: Sharded) -> Sharded:
     )
 
 
-def test_a_loss_whose_band_is_as_wide_as_itself_says_nothing_of_convergence() -> None:
+def test_a_loss_within_noise_as_large_as_itself_is_no_evidence_of_convergence() -> None:
     case = a_case(fed=Data(batch=4, learnable=True), training=Training(steps=12))
     loss = (Stage.FORWARD, "loss")
     clear, vague = oracle(case), oracle(case)
@@ -227,7 +227,7 @@ def test_exact_cases_have_no_tolerance() -> None:
     assert compare(loose, "a", "xla", oracle(loose, noise=1e-3), candidate(loose, within)).verdict == "agree"
 
 
-def test_a_measurement_is_kept_from_the_step_where_it_was_worst() -> None:
+def test_the_measurement_of_the_worst_step_is_kept() -> None:
     def spoil(step: int, key: Key, value: Floats) -> Floats:
         return value + {0: 0.1, 1: 0.4, 2: 0.2}[step] if key == (Stage.BACKWARD, "0.bias") else value
 

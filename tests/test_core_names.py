@@ -26,7 +26,7 @@ HOMONYMS = {
     "torchax": "the package",
     "xla": "the extra of this package that brings torch_xla",
 }
-"""Names that mean something else in the core; a side is looked for in comparisons and tables as well."""
+"""Names that have another meaning in the core; comparisons and tables are searched for sides as well."""
 
 IDENTITIES = {"backend", "check", "framework", "side", "SIDE", "FRAMEWORK"}
 """Attributes that hold a plug-in's name."""
@@ -40,7 +40,7 @@ CORE = [
 
 
 def texts(tree: ast.Module) -> Iterator[str]:
-    """The string constants of a file, docstrings and other bare strings left out."""
+    """The string constants of a file, without docstrings and other bare strings."""
     bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
@@ -66,7 +66,7 @@ def tables_by_side(tree: ast.Module) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def test_sides_and_homonyms_are_known() -> None:
+def test_there_are_several_sides_and_homonyms_are_plugin_names() -> None:
     assert len(SIDES) > 1
     assert set(HOMONYMS) <= NAMES
 
@@ -79,7 +79,7 @@ def test_the_core_names_no_check_kind_backend_or_side(file: Path) -> None:
     assert not list(tables_by_side(tree))
 
 
-def test_only_a_folders_loader_loads_untyped() -> None:
+def test_only_the_loader_of_a_plugin_folder_loads_untyped() -> None:
     loads = "plugins.load("
     for package in ("difftest", "generators", "workers", "reports"):
         for file in (ROOT / package).rglob("*.py"):

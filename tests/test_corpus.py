@@ -1,4 +1,4 @@
-"""The corpus on disk: what is written is read back, and what cannot be read is named."""
+"""The corpus on disk: what is written is read back; an unreadable file is named in the error."""
 
 import errno
 import json
@@ -70,7 +70,7 @@ def lines_of(corpus: Corpus) -> Path:
     return corpus.root / "observations" / "first.jsonl"
 
 
-def test_a_finding_and_its_case_come_back(corpus: Corpus) -> None:
+def test_a_finding_and_its_case_are_read_back(corpus: Corpus) -> None:
     case = a_case()
     corpus.save(FINDING, case)
     assert corpus.fingerprints() == (FINDING.fingerprint,)
@@ -89,7 +89,7 @@ def test_saving_again_replaces(corpus: Corpus) -> None:
     assert (corpus.finding(FINDING.fingerprint), corpus.case(FINDING.fingerprint)) == (more, a_case(seed=1))
 
 
-def test_observations_come_back_in_order_file_by_file(corpus: Corpus) -> None:
+def test_observations_are_read_back_in_order_file_by_file(corpus: Corpus) -> None:
     observations = [
         msgspec.structs.replace(OBSERVED, index=index, campaign=name)
         for name in ("a", "b")
@@ -101,7 +101,7 @@ def test_observations_come_back_in_order_file_by_file(corpus: Corpus) -> None:
 
 
 @given(st.text(max_size=9), st.floats(0, 1e300), st.sampled_from(("agree", "diverge", "inconclusive")))
-def test_any_observation_is_one_line_and_comes_back(
+def test_any_observation_is_one_line_and_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, text: str, seconds: float, verdict: str
 ) -> None:
     corpus = Corpus(tmp_path_factory.mktemp("corpus"))
@@ -120,13 +120,13 @@ def test_an_empty_or_absent_folder_holds_nothing(tmp_path: Path) -> None:
         assert (corpus.fingerprints(), list(corpus.findings()), list(corpus.observations())) == ((), [], [])
 
 
-def test_only_findings_are_findings(corpus: Corpus) -> None:
+def test_other_folders_are_not_taken_for_findings(corpus: Corpus) -> None:
     for name in ("notes", ".hidden-00000000", "xla-loss-mismatch-12345678", "Xla-loss-12345678"):
         (corpus.root / name).mkdir()
     assert corpus.fingerprints() == ()
 
 
-def test_half_a_last_line_is_passed_over(corpus: Corpus) -> None:
+def test_an_incomplete_last_line_is_ignored(corpus: Corpus) -> None:
     corpus.observe(OBSERVED)
     with lines_of(corpus).open("ab") as file:
         file.write(msgspec.json.encode(OBSERVED)[:-40])
@@ -143,7 +143,7 @@ def test_a_malformed_line_is_named_by_file_and_number(corpus: Corpus, line: byte
 
 
 @pytest.mark.parametrize("rest", [{}, {"steps": "many"}])
-def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, object]) -> None:
+def test_a_line_of_a_newer_program_is_refused(corpus: Corpus, rest: dict[str, object]) -> None:
     fields = json.loads(msgspec.json.encode(OBSERVED)) | {"schema": SCHEMA + 1} | rest
     lines_of(corpus).write_text(json.dumps(fields) + "\n")
     with pytest.raises(
@@ -154,7 +154,7 @@ def test_a_line_of_a_newer_program_is_told(corpus: Corpus, rest: dict[str, objec
         list(corpus.observations())
 
 
-def test_an_unknown_finding_is_told_with_those_there_are(corpus: Corpus) -> None:
+def test_an_unknown_finding_is_refused_with_the_existing_ones(corpus: Corpus) -> None:
     with pytest.raises(UsageError, match=r"no finding 'x' in .*; there are: none"):
         corpus.finding("x")
     corpus.save(FINDING, a_case())
@@ -162,7 +162,7 @@ def test_an_unknown_finding_is_told_with_those_there_are(corpus: Corpus) -> None
         corpus.finding("x")
 
 
-def test_a_finding_that_cannot_be_read_is_told_with_the_reason(
+def test_a_finding_that_cannot_be_read_is_reported_with_the_reason(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def denied(_file: Path, _most: int) -> bytes:
@@ -188,7 +188,7 @@ def test_the_simplest_case_is_the_reduced_one_that_the_finding_names(corpus: Cor
     assert corpus.simplest(FINDING.fingerprint) == own
 
 
-def test_the_reproducer_of_another_case_goes_when_a_smaller_one_is_kept(corpus: Corpus) -> None:
+def test_the_reproducer_of_a_larger_case_is_deleted_when_a_smaller_case_is_saved(corpus: Corpus) -> None:
     corpus.save(FINDING, a_case())
     script, output = (corpus.root / FINDING.fingerprint / name for name in (SCRIPT, OUTPUT))
     for seed, stays in ((1, False), (1, True), (2, False)):
@@ -214,7 +214,7 @@ def test_a_case_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", [".", "below"])
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, inside: str) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path, inside: str) -> None:
     (tmp_path / "file").write_text("a file where a folder should be")
     with pytest.raises(
         UsageError, match=r"cannot write to '.*file.*': .*; give a folder that can be made and written"
@@ -227,7 +227,7 @@ def test_preparing_leaves_nothing_but_the_folder_for_observations(corpus: Corpus
     assert [file.name for file in corpus.root.iterdir()] == ["observations"]
 
 
-def test_the_lock_keeps_others_out(corpus: Corpus) -> None:
+def test_the_lock_excludes_other_threads(corpus: Corpus) -> None:
     entered = threading.Event()
 
     def enter() -> None:

@@ -41,7 +41,7 @@ MASKED = flash(("dp", 1), dtype="float16", segments=True)
 DEADLINE_SECONDS = 120.0
 MOST_RANKS = 8
 RANKS = sorted({1, max(1, min(gpu_count(), MOST_RANKS))})
-"""One, and as many as there are GPUs."""
+"""One rank, and as many ranks as there are GPUs."""
 
 
 def supported(backend: str, ranks: int) -> Iterator[Case]:
@@ -54,7 +54,7 @@ def supported(backend: str, ranks: int) -> Iterator[Case]:
 
 
 def right_without(backend: str, ranks: int) -> Iterator[Case]:
-    """Those that the backend computes rightly on the CPU: what it does wrong there is no fault of the GPU."""
+    """Those that the backend computes correctly on the CPU: its errors there are no fault of the GPU."""
     drawn = (case for case in supported(backend, ranks) if case.sdpa != "cudnn")  # which is not deterministic
     there = {VISIBLE: ""}
     return (
@@ -119,7 +119,7 @@ def test_the_kernel_that_a_case_names_is_used_where_the_gpu_has_it(case: Case, u
 
 
 @a_gpu
-def test_dtensor_attends_with_a_mask_by_math_and_says_that_it_lacks_what_a_case_names() -> None:
+def test_dtensor_uses_math_for_masked_attention_and_reports_kernels_that_it_lacks() -> None:
     outcome = sandbox.run(MASKED, "torch_dtensor", deadline=DEADLINE_SECONDS)
     assert isinstance(outcome, Trace)
     assert outcome.environment["sdpa"] == "math"
@@ -131,7 +131,7 @@ def test_dtensor_attends_with_a_mask_by_math_and_says_that_it_lacks_what_a_case_
 
 
 @a_gpu
-def test_a_kernel_that_fails_ends_its_own_run_and_no_other() -> None:
+def test_a_failing_kernel_ends_its_own_run_and_no_other() -> None:
     case = next(supported("torch_ddp", 1))
     failure = sandbox.run(
         case, "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_assertion"}
@@ -142,7 +142,7 @@ def test_a_kernel_that_fails_ends_its_own_run_and_no_other() -> None:
 
 
 @a_gpu
-def test_a_launch_that_the_gpu_refuses_is_its_run_s_outcome() -> None:
+def test_a_launch_refused_by_the_gpu_is_an_outcome_of_its_run() -> None:
     case = next(supported("torch_ddp", 1))
     failure = sandbox.run(case, "torch_ddp", deadline=DEADLINE_SECONDS, options={VARIABLE: "device_launch"})
     assert isinstance(failure, Failure)
@@ -150,7 +150,7 @@ def test_a_launch_that_the_gpu_refuses_is_its_run_s_outcome() -> None:
 
 
 @a_gpu
-def test_memory_that_a_run_uses_up_is_its_outcome() -> None:
+def test_a_run_that_exhausts_memory_fails_by_an_exception() -> None:
     failure = sandbox.run(
         next(supported("torch_ddp", 1)),
         "torch_ddp",
@@ -170,7 +170,7 @@ input()
 
 
 @a_gpu
-def test_memory_that_others_hold_is_the_machines_trouble() -> None:
+def test_memory_held_by_other_processes_is_an_infrastructure_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:

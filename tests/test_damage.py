@@ -55,12 +55,12 @@ def of_gradient(value: Floats) -> str:
     ("factor", "word"),
     [(-1.0, NEGATED), (4.0, COUNTED), (0.25, COUNTED), (3.0, SCALED), (1.01, SCALED), (0.0, ZERO)],
 )
-def test_a_gradient_times_a_constant_is_told_from_another(factor: float, word: str) -> None:
+def test_the_constant_factor_of_a_gradient_determines_the_damage(factor: float, word: str) -> None:
     assert of_gradient(factor * truth(8, 3)) == word
 
 
 @given(st.integers(0, 7), st.integers(0, 2), st.floats(1e-3, 1e3))
-def test_no_word_is_said_of_a_gradient_that_one_element_does_not_fit(
+def test_a_gradient_with_one_element_that_does_not_fit_has_no_named_damage(
     row: int, column: int, error: float
 ) -> None:
     value = 4.0 * truth(8, 3)
@@ -68,7 +68,7 @@ def test_no_word_is_said_of_a_gradient_that_one_element_does_not_fit(
     assert not of_gradient(value)
 
 
-def test_an_output_that_is_right_on_the_first_rank_alone_is_told() -> None:
+def test_an_output_that_is_right_on_the_first_rank_alone_is_named() -> None:
     expected = truth(8, 3)
     value = expected + 1.0
     value[:2] = expected[:2]
@@ -77,7 +77,7 @@ def test_an_output_that_is_right_on_the_first_rank_alone_is_told() -> None:
     assert not of_output(expected, value)
 
 
-def test_a_causal_mask_leaves_the_last_position_as_it_was() -> None:
+def test_an_output_right_at_the_last_position_alone_lacks_its_causal_mask() -> None:
     expected = truth(8, 5, 3)
     value = expected + 1.0
     value[:, -1] = expected[:, -1]
@@ -86,7 +86,7 @@ def test_a_causal_mask_leaves_the_last_position_as_it_was() -> None:
     assert not of_output(expected, value)
 
 
-def test_an_output_off_by_what_bfloat16_rounds_is_coarse_and_one_off_by_more_is_not() -> None:
+def test_an_output_off_by_bfloat16_rounding_is_coarse_and_one_off_by_more_is_not() -> None:
     expected = truth(64, 8)
     off = np.random.default_rng(2).choice((-1.0, 1.0), expected.shape)
     assert of_output(expected, expected * (1.0 + off * 2.0**-9)) == COARSE
@@ -94,13 +94,13 @@ def test_an_output_off_by_what_bfloat16_rounds_is_coarse_and_one_off_by_more_is_
     assert not of_output(expected, expected * np.where(off > 0, 1.0, 1.0 + 2.0**-9)), "half of it is right"
 
 
-def test_what_is_not_finite_has_no_word() -> None:
+def test_values_that_are_not_finite_have_no_named_damage() -> None:
     value = truth(8, 3)
     value[0, 0] = np.nan
     assert not of_gradient(value)
 
 
-def test_a_fault_that_begins_with_the_second_step_is_another_one() -> None:
+def test_a_fault_that_begins_with_the_second_step_has_another_fingerprint() -> None:
     case = a_case(training=Training(steps=2))
     first, late = (
         compare(
@@ -113,9 +113,7 @@ def test_a_fault_that_begins_with_the_second_step_is_another_one() -> None:
 
 
 @given(st.integers(0, 7), st.integers(1, 7), st.floats(0.0, 0.01))
-def test_rows_that_changed_places_are_told_through_a_small_update(
-    row: int, further: int, rate: float
-) -> None:
+def test_swapped_rows_are_recognised_despite_a_small_update(row: int, further: int, rate: float) -> None:
     initial, update = truth(8, 3), rate * np.random.default_rng(2).normal(size=(8, 3))
     swapped = np.array(initial)
     swapped[[row, (row + further) % 8]] = initial[[(row + further) % 8, row]]
@@ -123,14 +121,14 @@ def test_rows_that_changed_places_are_told_through_a_small_update(
 
 
 @given(st.integers(2, 2000), st.floats(-4.0, 4.0))
-def test_a_wrong_update_changes_no_places(size: int, factor: float) -> None:
+def test_a_wrong_update_is_not_taken_for_swapped_rows(size: int, factor: float) -> None:
     random = np.random.default_rng(size)
     initial, update = random.normal(size=size), 0.1 * random.choice((-1.0, 1.0), size)
     assert not moved(initial, initial + update, initial + update * np.sign(factor))
     assert not moved(initial, initial + update, initial + update + factor)
 
 
-def test_an_output_of_a_parameter_with_swapped_rows_says_so() -> None:
+def test_swapped_rows_of_a_parameter_are_named_in_the_divergence_of_the_output() -> None:
     case = a_case(training=Training(learning_rate=2.0**-10))
 
     def swap(_step: int, key: Key, value: Floats) -> Floats:
@@ -142,7 +140,7 @@ def test_an_output_of_a_parameter_with_swapped_rows_says_so() -> None:
     assert (first.tensor, first.nature) == ("output", MOVED)
 
 
-def test_a_parameter_that_one_rank_alone_has_wrong_is_another_fault_than_one_wrong_everywhere() -> None:
+def test_a_parameter_wrong_on_one_rank_and_one_wrong_everywhere_have_different_fingerprints() -> None:
     case = tensor_parallel_case()
     right = candidate(case)
     pieces = right.steps[0][Stage.UPDATE, "0.weight"].pieces

@@ -1,4 +1,4 @@
-"""The time limit of a run, as a user sets it."""
+"""The time limit of a run that a user sets in the environment."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from workers import deadlines
     ("given", "seconds"),
     [(None, 60), ("90", 90), ("0.5", None), ("soon", None), ("nan", None), ("86401", None)],
 )
-def test_a_slow_machine_may_give_a_run_longer(
+def test_the_deadline_variable_sets_the_time_limit_of_a_run(
     monkeypatch: pytest.MonkeyPatch, given: str | None, seconds: float | None
 ) -> None:
     monkeypatch.delenv(deadlines.DEADLINE_VARIABLE, raising=False)

@@ -21,7 +21,7 @@ CRON = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+)")
 RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
-def texts(value: Any) -> Iterator[str]:  # noqa: ANN401  whatever YAML holds
+def texts(value: Any) -> Iterator[str]:  # noqa: ANN401  any value of a YAML document
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -32,7 +32,7 @@ def texts(value: Any) -> Iterator[str]:  # noqa: ANN401  whatever YAML holds
 
 
 def shell(file: Path) -> Iterator[str]:
-    """Every line of a file that may be a command, without what cron needs before it."""
+    """Every line of a file that may be a command; a crontab's without its schedule."""
     if file.suffix in {".yaml", ".yml"}:
         for document in yaml.safe_load_all(file.read_text()):
             for text in texts(document):
@@ -52,20 +52,20 @@ def commands(file: Path) -> Iterator[list[str]]:
                 yield shlex.split(ours[1])
 
 
-FOUND = [(file.name, words) for file in FILES for words in commands(file)]
+COMMANDS = [(file.name, words) for file in FILES for words in commands(file)]
 
 
 @pytest.mark.parametrize(
-    ("file", "words"), FOUND, ids=lambda value: value if isinstance(value, str) else " ".join(value)
+    ("file", "words"), COMMANDS, ids=lambda value: value if isinstance(value, str) else " ".join(value)
 )
-def test_every_command_is_one_of_the_program_with_options_that_it_takes(file: str, words: list[str]) -> None:
+def test_every_command_exists_and_accepts_its_options(file: str, words: list[str]) -> None:
     del file
     command = cli.difftest.get_command(click.Context(cli.difftest), words[0])
     assert command, f"there is no command {words[0]!r}"
     command.make_context(words[0], words[1:])
 
 
-def test_wrong_options_would_be_noticed() -> None:
+def test_wrong_options_would_be_detected() -> None:
     command = cli.difftest.get_command(click.Context(cli.difftest), "nightly")
     assert command
     for words in (["--bugdet", "1h"], ["--budget", "long"], ["--fail-on", "old"]):
@@ -73,8 +73,8 @@ def test_wrong_options_would_be_noticed() -> None:
             command.make_context("nightly", words)
 
 
-def test_every_way_of_deployment_runs_the_nightly_command() -> None:
-    assert {file for file, words in FOUND if words[0] == "nightly"} == {
+def test_every_deployment_runs_the_nightly_command() -> None:
+    assert {file for file, words in COMMANDS if words[0] == "nightly"} == {
         "crontab",
         "rayjob.yaml",
         "nightly.yml",
@@ -114,7 +114,7 @@ def test_the_bisection_of_every_night_expects_the_documented_answer() -> None:
     assert answer in printed.splitlines()
 
 
-def test_the_schedules_are_times() -> None:
+def test_every_schedule_is_a_valid_cron_expression() -> None:
     lines = [
         line for line in (GITHUB / "deploy" / "crontab").read_text().splitlines() if not line.startswith("#")
     ]
@@ -135,7 +135,7 @@ def documents(name: str, kind: str) -> list[Any]:
     return [one for one in yaml.safe_load_all((GITHUB / "deploy" / name).read_text()) if one["kind"] == kind]
 
 
-def test_the_manifests_name_one_another_and_what_they_need() -> None:
+def test_the_manifests_refer_to_each_other_consistently() -> None:
     (job,), (cronjob,) = documents("rayjob.yaml", "RayJob"), documents("cronjob.yaml", "CronJob")
     assert (job["apiVersion"], cronjob["apiVersion"]) == ("ray.io/v1", "batch/v1")
     cluster = job["spec"]["rayClusterSpec"]

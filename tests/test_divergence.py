@@ -1,4 +1,4 @@
-"""What identifies a divergence, and findings as JSON."""
+"""The identity of divergences, and findings as JSON."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ findings = st.builds(
 
 
 @given(st.integers(0, 10**9), st.text(max_size=5), st.text(max_size=5), st.floats(0, 1e30))
-def test_a_fingerprint_does_not_depend_on_place_words_or_numbers(
+def test_a_fingerprint_does_not_depend_on_place_wording_or_numbers(
     step: int, tensor: str, detail: str, ratio: float
 ) -> None:
     for divergence in (MISMATCH, FAILED):
@@ -54,7 +54,7 @@ def test_a_fingerprint_does_not_depend_on_place_words_or_numbers(
         {"symptom": Symptom.NONFINITE},
     ],
 )
-def test_a_mismatch_is_told_apart_by_path_backend_check_stage_and_symptom(changes: dict[str, Any]) -> None:
+def test_mismatches_differ_by_path_backend_check_stage_and_symptom(changes: dict[str, Any]) -> None:
     assert msgspec.structs.replace(MISMATCH, **changes).fingerprint != MISMATCH.fingerprint
 
 
@@ -81,7 +81,9 @@ def test_a_fingerprint_begins_with_words_and_never_changes() -> None:
 
 
 @given(st.integers(), st.floats(), st.integers(0, 2**64))
-def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float, address: int) -> None:
+def test_failures_that_differ_only_in_numbers_have_one_fingerprint(
+    number: int, share: float, address: int
+) -> None:
     def message(number: int, share: float, address: int) -> str:
         return f"got {number} of {share:.3f} at 0x{address:x} in [{number}, {number}]"
 
@@ -119,7 +121,7 @@ def test_failures_that_differ_in_numbers_only_are_one(number: int, share: float,
         ("cannot open /tmp/difftest-x1y2", "cannot open /var/tmp/difftest-abcd"),
     ],
 )
-def test_messages_of_two_machines_and_two_sizes_are_one(one: str, other: str) -> None:
+def test_messages_that_differ_in_machine_and_sizes_have_one_identity(one: str, other: str) -> None:
     assert without_numbers(one) == without_numbers(other)
 
 
@@ -133,19 +135,19 @@ def test_messages_of_two_machines_and_two_sizes_are_one(one: str, other: str) ->
         ("mesh DeviceMesh((dp=2)) is too small", "mesh DeviceMesh((dp=2)) is too large"),
     ],
 )
-def test_messages_that_say_something_else_stay_apart(one: str, other: str) -> None:
+def test_messages_of_different_content_stay_apart(one: str, other: str) -> None:
     assert without_numbers(one) != without_numbers(other)
 
 
 @given(st.text())
-def test_taking_numbers_out_takes_all_out_and_never_fails(text: str) -> None:
+def test_removing_numbers_removes_all_and_never_fails(text: str) -> None:
     assert not any("0" <= letter <= "9" for letter in without_numbers(text))
 
 
 @pytest.mark.parametrize(
     "changes", [{"kind": "SIGSEGV"}, {"message": "another word"}, {"frame": "/opt/torch/api.py:join"}]
 )
-def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, Any]) -> None:
+def test_failures_differ_by_kind_message_and_frame(changes: dict[str, Any]) -> None:
     assert identity(a_failure(**changes)) != identity(a_failure())
 
 
@@ -159,7 +161,7 @@ def test_failures_are_told_apart_by_kind_message_and_frame(changes: dict[str, An
         {"step": 9},
     ],
 )
-def test_failures_are_one_whatever_their_folder_rank_log_or_step(changes: dict[str, Any]) -> None:
+def test_failures_do_not_differ_by_folder_rank_log_or_step(changes: dict[str, Any]) -> None:
     assert identity(a_failure(**changes)) == identity(a_failure())
 
 
@@ -192,7 +194,7 @@ def test_a_finding_is_the_same_after_a_round_trip(finding: Finding) -> None:
     assert Finding.from_json(finding.to_json()) == finding
 
 
-def test_a_finding_reads_well_and_may_know_more_than_this_program() -> None:
+def test_a_finding_is_indented_json_and_may_have_unknown_fields() -> None:
     text = FINDING.to_json()
     assert text.count(b"\n") > 10
     assert Finding.from_json(json.dumps(json.loads(text) | {"added_later": 1})) == FINDING
@@ -213,7 +215,7 @@ SCHEMA_1 = """{
 }"""
 
 
-def test_a_finding_of_schema_1_comes_back_whole_and_is_written_as_schema_2() -> None:
+def test_a_finding_of_schema_1_is_read_completely_and_written_as_schema_2() -> None:
     expected = Finding(
         fingerprint="xla_spmd@2.8-gradients-mismatch-0a1b2c3d",
         divergence=Divergence(
@@ -257,7 +259,7 @@ def test_a_finding_of_schema_1_comes_back_whole_and_is_written_as_schema_2() -> 
     assert Finding.from_json(finding.to_json()) == expected
 
 
-def test_a_schema_1_file_without_a_schema_or_with_the_least_of_fields_is_read() -> None:
+def test_a_schema_1_finding_needs_only_the_required_fields() -> None:
     fields = json.loads(SCHEMA_1)
     least = ("fingerprint", "symptom", "stage", "backend", "side", "path", "check", "blame", "hits", "case")
     finding = Finding.from_json(json.dumps({name: fields[name] for name in least}))
@@ -267,7 +269,7 @@ def test_a_schema_1_file_without_a_schema_or_with_the_least_of_fields_is_read() 
 
 
 @pytest.mark.parametrize("rest", [{}, {"hits": "many"}])
-def test_a_newer_finding_is_told(rest: dict[str, object]) -> None:
+def test_a_newer_finding_is_refused(rest: dict[str, object]) -> None:
     text = json.dumps(json.loads(FINDING.to_json()) | {"schema": SCHEMA + 1} | rest)
     with pytest.raises(
         UsageError,

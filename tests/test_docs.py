@@ -10,7 +10,7 @@ from pages import GUIDES, PAGES, ROOT
 from rooms import FLOORS
 
 SLOW_SECTIONS = {"support"}
-"""They run generators over hundreds of cases."""
+"""Sections whose generation runs generators over hundreds of cases."""
 
 LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
@@ -33,7 +33,7 @@ SECTIONS = [
 
 
 @pytest.mark.parametrize("page", SECTIONS)
-def test_a_generated_section_is_what_the_program_says(page: Path) -> None:
+def test_generated_sections_are_current(page: Path) -> None:
     assert page.read_text() == GENERATOR.generated(page.read_text()), "run `python docs/generate.py`"
 
 
@@ -49,7 +49,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_existing_pages_and_headings(page: Path) -> None:
     for address, anchor in LINK.findall(page.read_text()):
         if address.startswith("https://"):
             continue
