@@ -208,7 +208,6 @@ def test_a_draft_lists_the_ablations_and_the_first_wrong_module(name: str) -> No
         "It may be benign: it disappears when fast math is off "
         "(a known benign cause, fast math reorders sums)." in text
     )
-    assert benign in text
 
 
 def test_a_draft_without_ablations_has_no_section_for_them() -> None:
