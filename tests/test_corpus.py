@@ -208,7 +208,7 @@ def test_a_malformed_finding_or_case_is_named_by_its_file(corpus: Corpus) -> Non
         corpus.case(FINDING.fingerprint)
 
 
-def test_a_case_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_case_file_names_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read '.*/none\.json': No such file or directory"):
         read_case(tmp_path / "none.json")
 

@@ -290,6 +290,6 @@ def test_a_newer_finding_is_refused(rest: dict[str, object]) -> None:
 @example('{"schema": ' + "9" * 5000 + "}")
 @example(b"\xff")
 @example(FINDING.to_json()[:-30])
-def test_text_that_is_no_finding_gives_a_usage_error(text: bytes | str) -> None:
+def test_text_that_is_no_finding_is_a_usage_error(text: bytes | str) -> None:
     with pytest.raises(UsageError, match=r"finding (cannot be read|has schema)"):
         Finding.from_json(text)

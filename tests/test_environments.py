@@ -112,7 +112,7 @@ def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("", "missing required field `environment`"),
     ],
 )
-def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
+def test_the_error_for_an_unusable_file_gives_the_reason(tmp_path: Path, text: str, message: str) -> None:
     file = written(tmp_path, text)
     with pytest.raises(UsageError) as error:
         environments.read(file)
@@ -126,7 +126,7 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("nothing_chosen")
-def test_what_a_campaign_is_named_by_says_which_devices_and_pythons_were_chosen(
+def test_the_name_of_a_campaign_depends_on_the_chosen_devices_and_pythons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)

@@ -48,7 +48,7 @@ def admitted(draw: st.DrawFn) -> Case:
 
 
 @given(admitted(), st.integers(0, 2**32))
-def test_an_admitted_case_gives_the_same_bits_in_any_order_of_adding(case: Case, seed: int) -> None:
+def test_an_admitted_case_gives_the_same_bits_in_any_order_of_addition(case: Case, seed: int) -> None:
     shuffled = np.random.default_rng(seed)
     for truth, rounded in zip(train(case), train(case, case.dtype, shuffled), strict=True):
         for key, values in truth.items():
@@ -120,7 +120,7 @@ TRAINED: dict[str, Any] = {"fed": EXACT}
         ),
     ],
 )
-def test_every_reason_is_told(changes: dict[str, Any], reason: str | None) -> None:
+def test_every_reason_is_given(changes: dict[str, Any], reason: str | None) -> None:
     actual = inexact(a_case(**{**TRAINED, **changes}))
     assert actual is None if reason is None else actual is not None and actual.startswith(reason), actual
 

@@ -126,7 +126,7 @@ def test_a_case_without_flash_attention_names_no_kernel(generated_cases: Generat
     assert all(case.sdpa is msgspec.UNSET for case in without)
 
 
-def test_the_wrapper_is_told_which_axes_cut_the_batch_and_which_the_heads() -> None:
+def test_the_partition_spec_names_the_axes_that_shard_batch_and_heads() -> None:
     assert partition_spec(flash()) == ("dp", None, None, None)
     assert partition_spec(flash(("tp", 2))) == (None, "tp", None, None)
     assert partition_spec(flash(*GRID)) == ("dp", "tp", None, None)
@@ -226,7 +226,7 @@ def test_the_kernel_that_a_case_names_is_used_where_the_cpu_has_it(sdpa: SdpaKer
 @pytest.mark.slow
 @torch_needed
 @pytest.mark.parametrize("name", ["segments", "fewer keys", "bfloat16"])
-def test_dtensors_have_rules_for_plain_mathematics_while_the_batch_alone_is_cut(name: str) -> None:
+def test_dtensors_have_rules_for_plain_mathematics_if_only_the_batch_is_sharded(name: str) -> None:
     outcome = sandbox.run(CASES[name], "torch_dtensor")
     if "tp" in CASES[name].layout.mesh.names:
         assert isinstance(outcome, Failure)

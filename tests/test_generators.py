@@ -61,7 +61,7 @@ def test_a_case_reads_back_from_its_json_as_the_same_case(case: Case) -> None:
         lambda most: st.tuples(st.just(most), cases(max_world_size=most))
     )
 )
-def test_no_case_has_more_ranks_than_asked_for(drawn: tuple[int, Case]) -> None:
+def test_no_case_has_more_ranks_than_requested(drawn: tuple[int, Case]) -> None:
     most, case = drawn
     assert 2 <= case.world_size <= most
 
@@ -107,14 +107,14 @@ def test_models_are_small(case: Case) -> None:
 
 
 @pytest.mark.parametrize("paths", [None, ("tensor_parallel", "data_parallel"), ("fully_sharded",)])
-def test_as_many_cases_in_a_row_as_there_are_paths_cover_each_once(paths: tuple[str, ...] | None) -> None:
+def test_consecutive_cases_cover_each_path_once(paths: tuple[str, ...] | None) -> None:
     names = sorted(paths or plugins.names(PATHS))
     paths_drawn = [case_at(SEED, index, paths=paths).path for index in range(2 * len(names) + 1)]
     for start in range(len(names) + 1):
         assert sorted(paths_drawn[start : start + len(names)]) == names
 
 
-def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence(sample: tuple[Case, ...]) -> None:
+def test_a_case_drawn_alone_in_another_process_is_the_one_in_the_sequence(sample: tuple[Case, ...]) -> None:
     wanted = (7, 3, BLOCK + 2)
     ids = f"[case_at({SEED}, i).id for i in {wanted}]"
     code = f"from generators.cases import case_at; import json; print(json.dumps({ids}))"
@@ -125,7 +125,7 @@ def test_a_case_asked_for_alone_elsewhere_is_the_one_in_the_sequence(sample: tup
     assert json.loads(done.stdout) == [sample[index].id for index in wanted]
 
 
-def test_the_order_of_asking_does_not_matter() -> None:
+def test_the_order_of_requests_does_not_matter() -> None:
     ids = [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
     assert ids[0] == ids[3]
     assert ids == [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
@@ -133,7 +133,7 @@ def test_the_order_of_asking_does_not_matter() -> None:
     assert again == ids[:2]
 
 
-def test_threads_that_ask_at_once_get_the_cases_of_one_that_asks_alone() -> None:
+def test_concurrent_threads_get_the_cases_of_a_single_thread() -> None:
     """Searches for defects use threads; two once both added the next case, which shifted all after it."""
     count, threads = 12, 4
     together = threading.Barrier(threads)

@@ -27,7 +27,7 @@ def test_every_order_is_one_of_the_acts() -> None:
 
 @settings(max_examples=200)
 @given(starts(accumulation=1))
-def test_a_batch_of_one_part_is_not_scanned(start: Start) -> None:
+def test_a_batch_without_accumulation_is_not_scanned(start: Start) -> None:
     assert start.accumulation == "loop"
 
 
@@ -50,7 +50,7 @@ def test_every_choice_of_a_start_is_drawn_and_the_default_is_usual(
     assert {start.accumulation for start in drawn} == {"loop", "scan"}
 
 
-def test_blocks_are_computed_again_only_where_there_are_blocks(
+def test_activation_checkpointing_is_drawn_only_for_models_with_blocks(
     hundreds: tuple[tuple[Case, ...], ...],
 ) -> None:
     checkpointed = [case for hundred in hundreds for case in hundred if case.training.checkpointing]

@@ -178,7 +178,9 @@ def test_a_gpu_is_others_where_they_hold_most_of_it(
 
 @pytest.mark.slow
 @torch_needed
-def test_what_gloo_cannot_do_with_cuda_s_tensors_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_gloo_cannot_do_with_cuda_tensors_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from workers.torch import collectives  # noqa: PLC0415
 
     monkeypatch.setattr("torch.distributed.get_backend", lambda _group: "gloo")
@@ -220,7 +222,7 @@ print(set(recorded), zygote.BY_NVML in os.environ)
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_what_torch_xla_imports_asks_nvml_for_gpus_so_that_forks_can_use_cuda() -> None:
+def test_torch_xla_s_imports_query_gpus_by_nvml_so_that_forks_can_use_cuda() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "{'1'} False", done.stderr

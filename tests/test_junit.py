@@ -31,7 +31,7 @@ def results(root: ET.Element) -> dict[str, str]:
     }
 
 
-def test_only_what_is_new_and_not_known_upstream_fails(tmp_path: Path) -> None:
+def test_only_new_findings_without_a_ledger_entry_fail(tmp_path: Path) -> None:
     in_ledger = msgspec.structs.replace(
         NEW, fingerprint="xla_spmd-loss-mismatch-11111111", upstream="pytorch/xla#1"
     )

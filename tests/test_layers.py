@@ -98,7 +98,7 @@ def test_a_collective_changes_the_width_alone(operation: str, outputs: int) -> N
         (Redistribute(width=4, dims=(0,)), 8, r"redistributes over 1 mesh axes; the mesh has 2"),
     ],
 )
-def test_a_layer_that_speaks_of_another_mesh_is_refused(layer: Layer, rows: int, message: str) -> None:
+def test_a_layer_with_another_mesh_is_refused(layer: Layer, rows: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         with_layers(layer, Linear(inputs=4, outputs=3), rows=rows)
 
@@ -265,7 +265,7 @@ def distinguished(tree: ast.Module) -> set[str]:
     return names
 
 
-def test_only_code_about_one_kind_tells_it_from_the_others() -> None:
+def test_only_code_about_one_kind_distinguishes_it_from_the_others() -> None:
     outside: dict[str, set[str]] = {}
     for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):
         if ".".join(file.parent.relative_to(ROOT).parts) not in DECLARATIONS:

@@ -108,7 +108,9 @@ def test_two_axes_on_one_dim_cut_it_in_mesh_axis_order() -> None:
         ((("dp", 9), ("tp", 8)), "mesh has 72 ranks; the most is 64"),
     ],
 )
-def test_a_bad_mesh_is_told_what_is_allowed(axes: tuple[tuple[str, int], ...], message: str) -> None:
+def test_the_error_for_an_invalid_mesh_says_what_is_allowed(
+    axes: tuple[tuple[str, int], ...], message: str
+) -> None:
     with pytest.raises(ValueError, match="mesh") as caught:
         Mesh(axes)
     assert str(caught.value) == message

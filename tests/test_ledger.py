@@ -38,7 +38,7 @@ UNEVEN = tensor_parallel_case()
 EVEN = a_case(training=Training(clip_norm=1.0))
 
 
-def test_a_finding_is_known_by_fingerprint_detail_and_facts_of_its_case() -> None:
+def test_an_entry_matches_by_fingerprint_detail_and_facts_of_the_case() -> None:
     assert ENTRY.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
     detailed = msgspec.structs.replace(ENTRY, detail="*13 of 316*")
     assert not detailed.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
@@ -51,7 +51,7 @@ def test_a_finding_is_known_by_fingerprint_detail_and_facts_of_its_case() -> Non
     )
 
 
-def test_what_is_known_is_known_in_every_environment() -> None:
+def test_an_entry_matches_in_every_environment() -> None:
     elsewhere = msgspec.structs.replace(MISMATCH, backend=f"{MISMATCH.backend}@2.8")
     assert elsewhere.fingerprint == FINDING.fingerprint.replace("xla_spmd", "xla_spmd@2.8")
     assert ENTRY.matches(elsewhere.fingerprint, elsewhere.detail, EVEN)
@@ -160,12 +160,12 @@ def test_a_malformed_ledger_is_named_by_its_file(tmp_path: Path, text: str, mess
         read_ledger(file)
 
 
-def test_a_ledger_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_ledger_names_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read '.*/none\.toml': No such file or directory"):
         read_ledger(tmp_path / "none.toml")
 
 
-def test_the_projects_own_ledger_reads_and_names_backends_and_scripts_that_there_are() -> None:
+def test_the_projects_own_ledger_is_valid_and_names_existing_backends_and_scripts() -> None:
     ledger = read_ledger()
     assert len(ledger.entries) >= 7
     root = LEDGER_FILE.parents[2]
@@ -181,7 +181,7 @@ def backends() -> tuple[str, ...]:
     return plugins.names("workers.backends")
 
 
-def test_the_faults_of_the_readme_are_known_and_what_resembles_them_is_not() -> None:
+def test_the_documented_faults_match_entries_and_similar_ones_do_not() -> None:
     ledger = read_ledger()
     assert_ = "RuntimeError: !at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED at x"
     dtensor = "xla_dtensor-completion-exception-5dafd4b6"
@@ -199,13 +199,13 @@ NORMED = a_case((Linear(inputs=4, outputs=4), RMSNorm(width=4)), fed=Data(batch=
 
 
 @pytest.mark.parametrize("check", ["loss", "gradients", "parameters", "replicas"])
-def test_a_number_that_is_wrong_in_a_plain_case_is_nobody_s_known_fault(check: str) -> None:
+def test_no_entry_matches_a_wrong_number_in_a_plain_case(check: str) -> None:
     for name in backends():
         fingerprint, detail = f"{name}-{check}-mismatch-0123abcd", "step 0, forward, output: x"
         assert read_ledger().entry(fingerprint, detail, PLAIN, TODAY) is None, name
 
 
-def test_a_wrong_output_of_an_rms_norm_is_not_told_as_a_mean_over_uneven_shards() -> None:
+def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
     fingerprint, details = "torch_dtensor-loss-mismatch-9282fcb0", ("output", "loss")
     entries = [
@@ -221,7 +221,7 @@ def concluded(out: Path, tally: Tally, ledger: Ledger | None = None, fail_on: Fa
     return conclude(request, Output(out, str(out)), tally, ledger or Ledger())
 
 
-def test_a_fault_that_looks_like_a_known_one_is_new_where_the_ledger_does_not_cover_how_it_was_seen(
+def test_a_fault_like_a_recorded_one_is_new_if_the_ledger_does_not_cover_its_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus = Corpus(tmp_path / "corpus")
@@ -265,7 +265,7 @@ def test_a_campaign_that_compared_nothing_is_not_green(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("in_ledger", "fail_on", "status"), [(True, "new", 0), (False, "new", 1), (True, "any", 1)]
 )
-def test_a_new_finding_that_the_ledger_knows_is_marked_and_not_red(
+def test_a_new_finding_with_a_ledger_entry_is_marked_and_does_not_fail(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], *, in_ledger: bool, fail_on: FailOn, status: int
 ) -> None:
     corpus = Corpus(tmp_path / "corpus")

@@ -102,7 +102,7 @@ def test_modules_are_called_by_their_kind_or_by_the_layer_they_are_in() -> None:
     assert called(case, (0, Stage.FORWARD, "module 0.0.q part 1")) == "module 0.0.q part 1 (of Attention)"
 
 
-def test_oracle_and_candidate_are_asked_once_for_their_modules(tmp_path: Path) -> None:
+def test_oracle_and_candidate_are_run_once_for_their_modules(tmp_path: Path) -> None:
     case, requests = a_case(DEEP), []
 
     def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:

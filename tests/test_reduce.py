@@ -196,14 +196,14 @@ def test_layers_are_fitted_to_the_width_before_them() -> None:
     assert (norm.width, last.outputs, head.inputs) == (6, 6, 6)
 
 
-def test_a_tied_layer_whose_embedding_goes_gets_a_weight_of_its_own_cut_alike() -> None:
+def test_a_tied_layer_that_loses_its_embedding_gets_a_weight_sharded_alike() -> None:
     case = a_decoder()
     without = edited(case, lambda path, placed: (placed,) if path == "4" else ())
     assert without.model.layers == (Linear(inputs=16, outputs=24),)
     assert without.layout.parameters["0.weight"] == CUT
 
 
-def test_what_speaks_of_the_mesh_follows_it() -> None:
+def test_layers_that_refer_to_the_mesh_follow_its_changes() -> None:
     for case in (a_collective("all_gather", 12), a_collective("reduce_scatter", 12, axis=1)):
         result = reduced(case, lambda c: c.world_size > 1 and isinstance(c.model.layers[0], Collective))
         first = result.case.model.layers[0]
@@ -284,7 +284,7 @@ FAULTS: dict[str, tuple[Callable[[Case], bool], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name != "ignored"])
-def test_what_a_fault_needs_is_what_is_left_and_is_told(name: str) -> None:
+def test_what_a_fault_needs_is_left_and_listed_as_a_condition(name: str) -> None:
     shows, needed = FAULTS[name]
     result = reduced(a_decoder(dtype="bfloat16"), shows)
     assert result.conditions == needed
@@ -353,7 +353,7 @@ def test_the_budget_ends_a_reduction_with_the_best_so_far() -> None:
     assert not reduced(case, cut, budget=3).complete
 
 
-def test_what_was_interrupted_goes_on_where_it_stood(tmp_path: Path) -> None:
+def test_an_interrupted_reduction_resumes_where_it_stopped(tmp_path: Path) -> None:
     case, file = a_decoder(), tmp_path / "reduction.jsonl"
     whole = reduced(case, cut)
     spent, result = 0, None

@@ -97,7 +97,7 @@ def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
 
 
 @pytest.mark.parametrize(("noise_in_doubt", "status"), [(NOISE, DIVERGES), (1e-1, AGREES)])
-def test_a_mismatch_is_told_only_once_an_oracle_in_doubt_agrees_and_that_runs_once(
+def test_a_mismatch_is_reported_only_if_an_oracle_with_more_samples_agrees_and_that_runs_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, noise_in_doubt: float, status: int
 ) -> None:
     requests = []

@@ -279,7 +279,7 @@ def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> 
     assert not [link for link in page.links if "://" in link]
 
 
-def test_the_page_tells_what_a_finding_depends_on_and_where_it_first_shows(tmp_path: Path) -> None:
+def test_the_page_shows_what_a_finding_depends_on_and_where_it_first_shows(tmp_path: Path) -> None:
     ablations = {
         "it runs on one device, unsharded": "disappears",
         f"{HOSTILE_TEXT} runs it": "stays, 12.7 noise floors",
@@ -354,7 +354,7 @@ def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tm
     assert layer in ParsedPage(page).text
 
 
-def test_what_is_known_upstream_is_in_the_verdict_and_told_by_every_format(tmp_path: Path) -> None:
+def test_findings_with_a_ledger_entry_are_in_the_verdict_and_in_every_format(tmp_path: Path) -> None:
     issue = "https://github.com/pytorch/xla/issues/9735"
     a_corpus(
         tmp_path,
@@ -411,7 +411,7 @@ def test_no_number_makes_the_summary_or_the_page_fail(ratios: list[float]) -> No
     assert "nan" not in re.sub(r"<style>.*?</style>", "", html.render(made_up).decode(), flags=re.DOTALL)
 
 
-def test_markdown_keeps_its_tables_whatever_a_finding_says(tmp_path: Path) -> None:
+def test_markdown_keeps_its_tables_whatever_text_a_finding_has(tmp_path: Path) -> None:
     a_corpus(
         tmp_path,
         *several_observations(),
@@ -484,12 +484,12 @@ def test_numbers_read_well() -> None:
     assert [cells.shown(value) for value in values] == expected
 
 
-def test_times_are_told_to_the_minute_in_utc() -> None:
+def test_times_are_shown_to_the_minute_in_utc() -> None:
     assert cells.moment("2026-01-05T10:30:59+01:00") == "2026-01-05 09:30"
     assert cells.moment("last week") == "last week"
 
 
-def test_versions_are_told_once_where_all_backends_agree() -> None:
+def test_versions_are_shown_once_if_all_backends_agree() -> None:
     environment = {"a": {"torch": "2.9", "xla": "2.9"}, "b": {"torch": "2.9"}}
     assert merged(environment) == (("torch", "2.9", ()), ("xla", "2.9", ("a",)))
 

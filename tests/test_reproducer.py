@@ -225,7 +225,7 @@ def test_the_script_of_a_small_case_is_short(backend: str, shown: Fault) -> None
     assert render(case, backend, shown, "small", plan(case)).count("\n") <= MOST_OWN_NUMBERS + more
 
 
-def test_what_no_template_spells_out_is_told() -> None:
+def test_what_no_template_can_show_is_refused_with_the_reason() -> None:
     assert "there is no template for backend 'torchax'" in (refusal(a_case(), "torchax") or "")
     assert refusal(a_case(), "torch_ddp") is None
     scanned = a_case(training=Training(accumulation=2), start=Start(accumulation="scan"))
@@ -323,7 +323,7 @@ LEARNED = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="1.weight",
 
 @pytest.mark.parametrize("form", ["single", "list"])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_collective_is_spelled_out_as_each_side_asks_for_it(operation: str, form: str) -> None:
+def test_a_collective_is_written_with_each_side_s_own_call(operation: str, form: str) -> None:
     case = collective_case(operation, form, factor=0.5)
     on_torch, on_xla, whole = (
         render(case, name, LEARNED, "collective") for name in ("torch_ddp", "xla_replica", "xla_spmd")
@@ -337,7 +337,7 @@ def test_a_collective_is_spelled_out_as_each_side_asks_for_it(operation: str, fo
     assert "GROUPS" not in whole
 
 
-def test_flash_attention_is_spelled_out_where_its_kernel_is_torchs() -> None:
+def test_flash_attention_is_written_only_with_torch_s_kernel() -> None:
     flash = FlashAttention(
         width=8, heads=2, head_dim=4, length=8, keys=5, causal=True, segments=True, bias=True, scale=0.5
     )
@@ -358,7 +358,7 @@ def test_flash_attention_is_spelled_out_where_its_kernel_is_torchs() -> None:
     assert "several kinds" in (refusal(several, "torch_ddp") or "")
 
 
-def test_moved_activations_are_spelled_out_where_they_have_placements() -> None:
+def test_moved_activations_are_written_only_if_they_have_placements() -> None:
     moves = (
         Redistribute(width=4, dims=(1,), by="full_tensor"),
         Redistribute(width=4, dims=(None,), by="to_local"),
@@ -383,7 +383,7 @@ def test_a_tied_weight_is_tied_in_the_script() -> None:
     assert text.count("model[1].weight = model[0].weight") == 2
 
 
-def test_blocks_are_computed_again_where_the_case_says_so() -> None:
+def test_a_script_uses_activation_checkpointing_if_its_case_does() -> None:
     block = Residual(layers=(Linear(inputs=4, outputs=4),))
     case = a_case((Linear(inputs=4, outputs=4), block), training=Training(checkpointing=True))
     assert "checkpoint(super().forward, x, use_reentrant=False)" in render(

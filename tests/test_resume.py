@@ -81,7 +81,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
     return lambda: bool(struck)
 
 
-def test_a_campaign_killed_at_any_write_goes_on_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
+def test_a_campaign_killed_at_any_write_resumes_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
     for step in range(10**6):
         root = tmp_path / str(step)
         with pytest.MonkeyPatch.context() as patch:
@@ -155,7 +155,7 @@ def test_nothing_that_is_recorded_is_run_again(whole: Path, tmp_path: Path) -> N
     assert timeless_tables(tmp_path) == timeless_tables(whole)
 
 
-def test_a_case_that_infrastructure_spoiled_is_run_when_the_campaign_goes_on(
+def test_a_case_with_an_infrastructure_error_is_run_when_the_campaign_resumes(
     whole: Path, tmp_path: Path
 ) -> None:
     machine = machine_with_two_faults()
@@ -177,7 +177,7 @@ def test_another_case_under_a_recorded_index_is_run(whole: Path, tmp_path: Path)
     assert len(machine.requests) == 3
 
 
-def test_a_finding_is_new_to_the_command_that_goes_on_until_it_was_told(tmp_path: Path) -> None:
+def test_a_finding_stays_new_to_resuming_commands_until_it_is_announced(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         killed_at(3, patch)  # the finding and its case are written, and half of its runs
         with pytest.raises(KilledError):
@@ -192,7 +192,7 @@ def test_a_finding_is_new_to_the_command_that_goes_on_until_it_was_told(tmp_path
     assert not any(f.unannounced for f in Corpus(tmp_path).findings())
 
 
-def test_what_a_killed_campaign_never_told_the_next_one_tells_and_only_one(tmp_path: Path) -> None:
+def test_exactly_one_later_campaign_announces_what_a_killed_one_did_not(tmp_path: Path) -> None:
     run_to_the_end(tmp_path, name="killed")
     corpus = Corpus(tmp_path)
     with resumed(corpus, "killed"):
@@ -343,7 +343,7 @@ def test_a_campaign_is_named_by_what_defines_it() -> None:
     assert versions()["hypothesis"][0].isdigit()
 
 
-def test_what_defines_a_campaign_stands_beside_its_runs(tmp_path: Path) -> None:
+def test_the_definition_of_a_campaign_is_kept_beside_its_runs(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.prepare()
     DEFINED.keep(corpus)

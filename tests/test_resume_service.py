@@ -71,7 +71,7 @@ def kill_after(lines: int, out: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_a_killed_campaign_goes_on_and_ends_with_the_tables_of_an_undisturbed_one(tmp_path: Path) -> None:
+def test_a_killed_campaign_resumes_and_ends_with_the_tables_of_an_undisturbed_one(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     kill_after(1, killed)
     before = {run.index for run in Corpus(killed / "corpus").observations()}
@@ -86,7 +86,7 @@ def test_a_killed_campaign_goes_on_and_ends_with_the_tables_of_an_undisturbed_on
     pd.testing.assert_frame_equal(one, other)
 
 
-def test_two_nights_in_a_row(tmp_path: Path) -> None:
+def test_two_nightly_runs_in_a_row(tmp_path: Path) -> None:
     words = (
         sys.executable,
         "-m",

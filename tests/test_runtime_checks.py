@@ -33,7 +33,7 @@ def divergences(check: Any, **events: Any) -> list[Divergence]:  # noqa: ANN401
     return list(check.check(measure_run(CASE, "xla_spmd", "xla", oracle(CASE), actual)))
 
 
-def test_a_parameter_that_is_annotated_otherwise_than_asked_diverges_wherever_it_was_placed() -> None:
+def test_a_wrongly_annotated_parameter_diverges_wherever_it_was_placed() -> None:
     assert divergences(annotation) == divergences(annotation, misplaced={}) == []
     (divergence,) = divergences(
         annotation, misplaced={"0.weight": Misplaced((2, 1), (4, 1)), "0.bias": Misplaced((2,), (4,))}
@@ -83,7 +83,7 @@ def test_the_same_client_twice_diverges_even_when_guarded() -> None:
     assert "jax creates a second cpu client" in divergence.detail
 
 
-def test_a_second_client_without_the_guard_is_told_by_the_guard_first() -> None:
+def test_a_second_client_without_the_guard_is_reported_by_the_guard_first() -> None:
     first, second = divergences(runtime_init, clients=[OWN, a_client("jax", guarded=True), a_client("jax")])
     assert "without the guard" in first.detail
     assert "a second cpu client" in second.detail
@@ -113,12 +113,12 @@ def test_a_new_graph_at_a_settled_step_diverges_once() -> None:
     assert divergence.detail.startswith("step 3: 2 new graphs")
 
 
-def test_neither_check_speaks_of_a_run_that_failed() -> None:
+def test_neither_check_reports_a_run_that_failed() -> None:
     failed = measure_run(CASE, "xla_spmd", "xla", oracle(CASE), a_failure())
     assert list(runtime_init.check(failed)) == list(recompile.check(failed)) == []
 
 
-def test_a_process_without_torch_xla_has_seen_no_client() -> None:
+def test_a_process_without_torch_xla_has_no_client() -> None:
     clients = Clients(0, lambda: (Stage.BUILD, 0))
     clients.look()
     assert clients.created == []

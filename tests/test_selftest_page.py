@@ -57,7 +57,7 @@ def test_what_was_read_back_from_json_makes_the_same_page(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("missing", ["planted", "null", "sweep"])
-def test_a_page_of_one_part_leaves_the_others_out(missing: str) -> None:
+def test_a_page_with_one_part_omits_the_others(missing: str) -> None:
     page = selftest.render({name: part for name, part in sections().items() if name != missing}).decode()
     assert ("Planted defects" in page) == (missing != "planted")
     assert ("<svg" in page) == (missing == "planted")

@@ -99,7 +99,7 @@ def test_replaying_a_finding_reproduces_it(first: Path) -> None:
         assert summary["reproduced"] == 1
 
 
-def test_the_same_command_again_runs_nothing_and_knows_what_it_found(first: Path) -> None:
+def test_the_same_command_again_runs_nothing_and_has_the_same_findings(first: Path) -> None:
     status, summary = difftest("run", "--seed", "0", "--cases", "4", "--out", str(first))
     assert (status, summary["cases"], summary["resumed"]) == (0, 0, CASES)
     assert summary["new"] == []

@@ -22,7 +22,7 @@ BACKENDS = {
 }
 
 
-def test_every_path_is_asked_of_every_backend() -> None:
+def test_every_path_is_checked_on_every_backend() -> None:
     rows = table(CASES, BACKENDS)
     assert [(row.path, row.backend, row.supported, row.cases, row.word) for row in rows] == [
         ("data_parallel", "any", 4, 4, "yes"),

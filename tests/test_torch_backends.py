@@ -165,7 +165,7 @@ def test_the_environment_is_recorded_and_bfloat16_is_named() -> None:
     }
 
 
-def test_what_a_backend_cannot_express_is_said_in_a_sentence_without_numbers() -> None:
+def test_the_reason_of_an_unsupported_case_is_a_sentence_without_numbers() -> None:
     for backend, index in itertools.product(BACKENDS, range(60)):
         module = plugins.load("workers.backends", backend)
         case = case_at(0, index)
@@ -195,7 +195,7 @@ def test_backends_of_one_side_share_a_zygote() -> None:
         (1, "1", ["cuda:0"] * 4, "gloo"),
     ],
 )
-def test_ranks_get_a_gpu_each_or_share_those_there_are_when_told(
+def test_ranks_get_a_gpu_each_or_share_gpus_on_request(
     monkeypatch: pytest.MonkeyPatch, gpus: int, share: str, wanted: list[str], transport: str
 ) -> None:
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")

@@ -57,7 +57,7 @@ def test_arrays_of_objects_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["json", "npz"])
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
-def test_damaged_files_are_an_error_in_words_or_a_valid_run(
+def test_damaged_files_are_a_usage_error_or_a_valid_run(
     tmp_path: Path, suffix: str, data: st.DataObject
 ) -> None:
     stem = saved(tmp_path)
@@ -74,7 +74,7 @@ def test_damaged_files_are_an_error_in_words_or_a_valid_run(
     assert not message or "run.json cannot be read" in message
 
 
-def test_a_name_for_an_array_that_is_not_there_is_an_error_in_words(tmp_path: Path) -> None:
+def test_a_name_for_a_missing_array_is_a_usage_error(tmp_path: Path) -> None:
     stem = saved(tmp_path)
     content = json.loads((tmp_path / "run.json").read_text())
     content["steps"][0][0]["pieces"] = {"0": "elsewhere"}

@@ -79,7 +79,7 @@ def triaged(campaign: Campaign, ledger: Ledger = NOTHING, times: int = 3) -> Tri
     return one
 
 
-def test_a_fault_that_is_still_there_is_reproduced_and_that_is_written_down(tmp_path: Path) -> None:
+def test_a_fault_that_is_still_there_is_recorded_as_reproduced(tmp_path: Path) -> None:
     campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     before = the_finding(campaign)
     one = triaged(campaign)
@@ -92,7 +92,7 @@ def test_a_fault_that_is_still_there_is_reproduced_and_that_is_written_down(tmp_
     assert msgspec.structs.replace(one.finding, status="", returned=(0, 0), checked="") == before
 
 
-def test_a_fault_that_is_gone_is_fixed_and_one_the_ledger_knows_passes(tmp_path: Path) -> None:
+def test_a_fault_that_is_gone_is_fixed_and_one_with_a_ledger_entry_passes(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     machine.wrong = {}
@@ -134,7 +134,7 @@ def test_a_fault_that_comes_and_goes_is_unstable(tmp_path: Path) -> None:
     assert not steady(the_finding(campaign))
 
 
-def test_infrastructure_that_fails_is_an_error_and_says_nothing_of_the_finding(tmp_path: Path) -> None:
+def test_an_infrastructure_error_does_not_change_the_status_of_a_finding(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     machine.spoiled = {"spmd": 100}
@@ -206,7 +206,7 @@ def reduced_to(campaign: Campaign, **changes: object) -> tuple[Case, Case]:
     return small, campaign.corpus.case(the_finding(campaign).fingerprint)
 
 
-def test_a_fault_that_its_reduced_case_alone_shows_no_more_is_still_there(tmp_path: Path) -> None:
+def test_a_fault_that_only_its_reduced_case_no_longer_shows_is_still_there(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     small, own = reduced_to(campaign)
@@ -268,7 +268,7 @@ def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its
     )
 
 
-def test_a_case_that_is_too_large_for_the_machine_is_not_run_and_that_is_said(tmp_path: Path) -> None:
+def test_a_case_too_large_for_the_machine_is_not_run_and_the_reason_is_given(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     own = campaign.corpus.case(the_finding(campaign).fingerprint)
@@ -285,7 +285,7 @@ def test_a_case_that_is_too_large_for_the_machine_is_not_run_and_that_is_said(tm
     )
 
 
-def test_another_fault_is_not_taken_for_the_one_that_is_reduced(tmp_path: Path) -> None:
+def test_another_fault_does_not_count_as_the_one_that_is_reduced(tmp_path: Path) -> None:
     """Without its bias the case shows another fault: the bias stays."""
 
     class Two(Machine):
@@ -300,7 +300,7 @@ def test_another_fault_is_not_taken_for_the_one_that_is_reduced(tmp_path: Path) 
     assert "layer 0 has a bias" in result[1].conditions
 
 
-def test_a_reduction_that_was_interrupted_goes_on_when_it_is_asked_for_again(tmp_path: Path) -> None:
+def test_an_interrupted_reduction_resumes_when_it_is_requested_again(tmp_path: Path) -> None:
     campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     task = a_task(campaign)
     part = search(campaign, task, budget=3)
@@ -314,7 +314,7 @@ def test_a_reduction_that_was_interrupted_goes_on_when_it_is_asked_for_again(tmp
     assert not task.journal.exists()
 
 
-def test_a_fault_that_comes_and_goes_is_asked_for_several_times(tmp_path: Path) -> None:
+def test_a_flaky_fault_is_run_several_times(tmp_path: Path) -> None:
     campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     assert a_task(campaign).tries == 1
     campaign.corpus.amend(the_finding(campaign).fingerprint, stable=(1, 2))

@@ -42,7 +42,7 @@ def test_eight_ranks_and_more_devices_than_ranks() -> None:
     assert greatest_relative_error(CASES["data_tensor"], spare) < TOLERANCE
 
 
-def test_an_axis_that_an_annotation_loses_is_seen_where_it_was_placed() -> None:
+def test_an_axis_that_an_annotation_loses_is_recorded_as_misplaced() -> None:
     nested = a_sharded_case(GRID, (S0, R), {"": (S0, S0)}, model=Model(layers=(Linear(inputs=8, outputs=8),)))
     lost = sandbox.run(nested, "xla_annotated")
     assert isinstance(lost, Trace)
@@ -52,7 +52,7 @@ def test_an_axis_that_an_annotation_loses_is_seen_where_it_was_placed() -> None:
     assert not kept.events.misplaced
 
 
-def test_ranks_that_do_not_fit_the_devices_are_refused_in_words() -> None:
+def test_ranks_that_do_not_fit_the_devices_are_refused_with_the_reason() -> None:
     outcome = sandbox.run(a_sharded_case(), "xla_spmd", options={"CPU_NUM_DEVICES": "6"})
     assert isinstance(outcome, Failure)
     assert outcome.message == "the mesh dp=4 has 4 ranks; they do not divide the 6 CPU devices"
@@ -68,7 +68,7 @@ def test_replicated_parameters_have_a_piece_for_every_rank() -> None:
         assert np.array_equal(weight.pieces[group[0]], weight.pieces[group[1]])
 
 
-def test_half_types_say_their_type_and_stay_near() -> None:
+def test_half_types_record_their_dtype_and_stay_near() -> None:
     for dtype in ("bfloat16", "float16"):
         case = a_sharded_case(SHARDED, (S0,), {"": (S0,)})
         case = Case(
@@ -85,7 +85,7 @@ def test_half_types_say_their_type_and_stay_near() -> None:
         assert outcome.steps[0][Stage.UPDATE, "0.weight"].dtype == dtype
 
 
-def test_what_was_seen_is_recorded() -> None:
+def test_events_and_environment_of_a_run_are_recorded() -> None:
     outcome = sandbox.run(CASES["data_parallel"], "xla_spmd")
     assert isinstance(outcome, Trace)
     assert outcome.events.graphs[0] >= 1
@@ -162,7 +162,7 @@ def test_ranks_that_do_not_share_the_chips_evenly_run_on_the_cpu(
     assert variables.get("CPU_NUM_DEVICES", "") == ("4" if device == "CPU" else "")
 
 
-def test_a_run_says_that_it_left_the_chips_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_records_that_it_left_the_chips_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert not devices.unused_chips()
     monkeypatch.setattr(devices, "chips", lambda: 8)

@@ -42,7 +42,7 @@ def moved(
 @pytest.mark.parametrize("at", [0, 1, 3])
 @pytest.mark.parametrize("dims", [(0, 0), (1, None), (None, 0), (1, 0)], ids=str)
 @pytest.mark.parametrize("by", DOORS)
-def test_a_distributed_tensor_comes_back_through_every_door_as_it_was(
+def test_every_way_of_moving_a_distributed_tensor_preserves_it(
     by: str, dims: tuple[int | None, ...], at: int
 ) -> None:
     case = moved(by, dims, at)
@@ -95,7 +95,7 @@ def test_the_same_layout_fails_where_parameters_are_replaced(backend: str) -> No
         ("to_local", "'XLAShardedTensor' object has no attribute '_local_tensor'"),
     ],
 )
-def test_no_door_is_open_on_xla(by: str, message: str) -> None:
+def test_no_way_of_moving_a_distributed_tensor_works_on_xla(by: str, message: str) -> None:
     """pytorch/xla#9472, alive in torch_xla 2.9.0."""
     outcome = sandbox.run(moved(by, (0, None), at=0), "xla_dtensor")
     assert isinstance(outcome, Failure)
@@ -124,7 +124,7 @@ def test_fully_sharded_under_spmd_agrees_with_the_oracle(case: Case) -> None:
     assert greatest_relative_error(case.unsharded(), sandbox.run(case.unsharded(), "xla_fsdp")) < TOLERANCE
 
 
-def test_the_wrapper_says_which_layouts_are_not_its_own() -> None:
+def test_the_wrapper_refuses_layouts_with_the_reason() -> None:
     assert "largest dim" in (xla_fsdp.unsupported(CASES["fully_sharded"]) or "")
     assert "over another" in (
         xla_fsdp.unsupported(a_sharded_case(HYBRID, (S0, S0), {"": (S0, S0)}, model=TALL)) or ""

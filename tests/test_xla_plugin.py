@@ -31,7 +31,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(find_spec("jax_plugins") is not None, reason="a plugin is installed")
-def test_without_the_plugin_the_user_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_plugin_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
     with pytest.raises(UsageError, match="pip install jax-cuda12-pjrt"):
         devices.environment(a_case())
@@ -70,7 +70,7 @@ CLIENT = "import torch_xla; from workers.xla import plugin; plugin.register(); p
     reason="needs torch_xla and jax-cuda12-pjrt",
 )
 @pytest.mark.skipif(gpu_count() > 0, reason="tells what is said without a GPU")
-def test_torch_xla_takes_the_plugin_and_asks_it_for_a_gpu() -> None:
+def test_torch_xla_loads_the_plugin_and_requests_a_gpu() -> None:
     environment = {**os.environ, "PJRT_DEVICE": "CUDA"}
     done = subprocess.run(
         [sys.executable, "-c", CLIENT], env=environment, capture_output=True, text=True, check=False

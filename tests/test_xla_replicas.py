@@ -116,7 +116,7 @@ def test_gradients_that_are_views_of_buckets_are_not_reduced() -> None:
 
 
 @real
-def test_a_tensor_broadcast_alone_is_lost_on_the_other_ranks() -> None:
+def test_a_tensor_that_is_broadcast_by_itself_is_lost_on_the_other_ranks() -> None:
     """The causal mask, bool, has a bucket of its own in the broadcast: torch_xla 2.9.0 leaves zeros of it."""
     case = a_case(CAUSAL, sequence=6, training=Training(loss="cross_entropy"))
     assert first(compared(case, "xla_ddp")) == ("loss", Stage.FORWARD, "output")
@@ -156,7 +156,7 @@ def test_two_runs_give_the_same_bits_and_every_rank_its_own_piece(backend: str) 
 
 
 @real
-def test_ranks_that_are_not_the_devices_are_refused_in_words() -> None:
+def test_ranks_that_are_not_the_devices_are_refused_with_the_reason() -> None:
     outcome = sandbox.run(a_case(), "xla_ddp", options={"CPU_NUM_DEVICES": "3"})
     assert isinstance(outcome, Failure)
     assert outcome.message == "the mesh dp=2 has 2 ranks; replicas need as many devices, and there are 3"
@@ -164,13 +164,13 @@ def test_ranks_that_are_not_the_devices_are_refused_in_words() -> None:
 
 @real
 @pytest.mark.parametrize("defect", ["parameter_left_out", "sum_for_mean", "first_parts_dropped"])
-def test_planted_defects_are_seen(defect: str) -> None:
+def test_planted_defects_are_detected(defect: str) -> None:
     case = a_case(PERCEPTRON, training=Training(accumulation=2))
     spoiled = sandbox.run(case, "xla_ddp", options={"DIFFTEST_FAULT": defect})
     assert compare(case, "xla_ddp", "xla", sandbox.run(case, "oracle"), spoiled).verdict == "diverge"
 
 
-def test_what_replicas_cannot_be_is_said() -> None:
+def test_unsupported_replicas_are_refused_with_the_reason() -> None:
     assert replicas.unsupported(a_case()) is None
     assert "shards one" in (replicas.unsupported(tensor_parallel_case()) or "")
     assert "evenly" in (replicas.unsupported(a_case(fed=Data(batch=5))) or "")
@@ -209,7 +209,7 @@ def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(
 
 
 @pytest.mark.parametrize(("chips", "processes"), [(2, 2), (4, 1), (1, 1)])
-def test_replicas_take_the_chips_where_there_is_one_a_rank_and_no_other(
+def test_replicas_use_tpu_chips_only_with_one_chip_a_rank(
     monkeypatch: pytest.MonkeyPatch, chips: int, processes: int
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TPU")

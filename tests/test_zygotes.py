@@ -45,7 +45,7 @@ def test_what_is_installed_is_found_without_a_way_and_the_users_ways_stay(
 
 
 @pytest.mark.slow
-def test_a_folder_called_torch_where_the_user_stands_is_not_torch(
+def test_a_folder_called_torch_in_the_working_directory_is_not_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a checkout of pytorch."""
