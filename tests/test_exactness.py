@@ -139,7 +139,7 @@ def test_a_range_counts_the_bits_that_its_values_need() -> None:
     [("all_reduce", "sum", 2), ("all_reduce", "max", 1), ("permute", "sum", 1)],
 )
 def test_only_a_sum_over_ranks_widens_the_range(operation: str, reduction: str, bound: int) -> None:
-    """Of integers up to 2, over 1024 ranks, in the eleven bits of float16: the sum alone does not fit."""
+    """Integers up to 2, over 1024 ranks, in the eleven bits of float16: only the sum does not fit."""
     fields: dict[str, Any] = {"operation": operation, "reduction": reduction}
     layer = Collective(width=1, mesh=(1024,), **fields)
     case = a_case(

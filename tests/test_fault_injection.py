@@ -34,7 +34,7 @@ SEEN_WITHIN_SECONDS = 120.0
 LATEST_SECONDS = 0.15
 VICTIMS = ("rank", "zygote", "worker")
 TIMES = {"started": "", "seconds": 0.0, "campaign": ""}
-"""What differs from one campaign to the next."""
+"""The fields that differ from one campaign to the next."""
 
 
 class Disturbed:
@@ -49,7 +49,7 @@ class Disturbed:
         self.killed: Counter[str] = Counter()
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        """The pool's, disturbed."""
+        """Runs the case in the pool, and kills one of its processes in every other call."""
         number = next(self._numbers)
         if number % 2:
             return self._pool.execute(case, backend, options)
@@ -82,7 +82,7 @@ def recorded(
     pool: dispatch.Pool,
     execute: Any = None,  # noqa: ANN401  an Execute
 ) -> tuple[list[Any], dict[str, Any]]:
-    """A small campaign's runs and findings, but for their times."""
+    """The runs and findings of a small campaign, without times."""
     corpus = Corpus(folder)
     corpus.prepare()
     backends = {BACKEND: plugins.load("workers.backends", BACKEND)}

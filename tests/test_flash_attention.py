@@ -239,7 +239,7 @@ def test_dtensors_have_rules_for_plain_mathematics_if_only_the_batch_is_sharded(
 @pytest.mark.xla
 @kernels_needed
 def test_a_query_without_a_key_means_zeros_to_sdpa_and_the_mean_of_the_values_to_pallas() -> None:
-    """Why the path draws no segments where there are fewer keys than queries."""
+    """The reason why the path draws no segments if there are fewer keys than queries."""
     case = flash(length=256, keys=128, segments=True)
     assert greatest_relative_error(case, sandbox.run(case, "torch_ddp")) < SINGLE_PRECISION
     assert relative_errors(case, sandbox.run(case, "xla_spmd"))[0, Stage.FORWARD, "output"] > 0.01
@@ -305,7 +305,10 @@ def test_a_task_is_not_learned_when_the_backward_kernels_get_ids_that_were_not_c
 @pytest.mark.slow
 @torch_needed
 def test_scores_that_the_backward_pass_computes_again_differ_by_rounding_alone() -> None:
-    """While the oracle computed sharp scores once for both passes, the values' gradient was 82 floors off."""
+    """The oracle used to compute sharp scores only once for both passes.
+
+    The gradient of the values was then 82 x the rounding noise off.
+    """
     attention = FlashAttention(width=8, heads=4, head_dim=128, length=256, keys=128)
     layers = (
         Embedding(vocabulary=16, width=8),

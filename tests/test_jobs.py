@@ -42,7 +42,7 @@ CAMPAIGN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A cluster of one node: the environment of who has its token, and the address of its store."""
+    """A cluster of one node: environment variables with its token, and the address of its store."""
 
     token: Mapping[str, str]
     store: str
@@ -108,7 +108,7 @@ def _of(folder: str) -> list[psutil.Process]:
 
 
 def _store(folder: str) -> str:
-    """The address that a cluster is joined by: where its store listens."""
+    """The address at which workers join a cluster: that of its store."""
     (server,) = (process for process in _of(folder) if process.name() == "gcs_server")
     (port,) = {
         connection.laddr.port
@@ -127,7 +127,7 @@ def _end(folder: str) -> None:
 
 
 def _wait_for_jobs(environment: Mapping[str, str]) -> None:
-    """Until a job that does nothing succeeds: the part of Ray that takes jobs is the last to stand."""
+    """Waits until a job that does nothing succeeds: Ray's job server is the last part to start."""
     end = time.monotonic() + START_SECONDS
     while (done := submit(environment, "--", "true")).returncode:
         assert time.monotonic() < end, done.stdout + done.stderr
@@ -135,7 +135,7 @@ def _wait_for_jobs(environment: Mapping[str, str]) -> None:
 
 
 def submit(environment: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
-    """What comes of a job, from the project's folder."""
+    """The result of a job submitted from the project's folder."""
     command = [str(BIN / "ray"), "job", "submit", *words]
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=JOB_SECONDS

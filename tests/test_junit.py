@@ -25,7 +25,7 @@ def rendered(tmp_path: Path, *findings: object) -> ET.Element:
 
 
 def results(root: ET.Element) -> dict[str, str]:
-    """Findings by fingerprint, with what became of each."""
+    """The result of every finding, by fingerprint."""
     return {
         case.get("name", ""): case[0].tag for case in root.iter("testcase") if case[0].tag != "system-out"
     }

@@ -155,7 +155,7 @@ DECLARATIONS = {
     "workers.training.layers": {"module"},
     "generators.layers": {"BLOCKS", "placements"},
 }
-"""What a kind's file declares in each package: a class with the kind's name for a tag, or top-level names."""
+"""Each package's declarations of a kind: a class tagged with the kind's name, or top-level names."""
 
 ABOUT_ONE_KIND = {
     "difftest/cases/model.py": {"FlashAttention"},  # the backends ask a model for them
@@ -169,7 +169,7 @@ ABOUT_ONE_KIND = {
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
 }
-"""Files that tell one kind from all others, because what they do is about that kind alone.
+"""Files that distinguish one kind from all others, because they are about that kind alone.
 
 Elsewhere a declaration answers.
 """
@@ -234,7 +234,7 @@ def test_every_kind_is_decoded_by_its_tag() -> None:
 
 
 def distinguished(tree: ast.Module) -> set[str]:
-    """The kinds that code tells from others: their classes other than to make one and in annotations.
+    """The kinds that code distinguishes: uses of their classes except to make one and in annotations.
 
     So an `isinstance`, a pattern, a comparison of types and a table by class count; a constructor does not.
     """

@@ -58,7 +58,7 @@ CUT = (Replicate(), Shard(0))
 
 
 def a_decoder(**rest: Any) -> Case:  # noqa: ANN401  fields of a case
-    """Everything at once, on a mesh of six ranks."""
+    """A decoder with every kind of feature, on a mesh of six ranks."""
     fed = Data(batch=24, ignored=0.25)
     sharded = {
         "1.1.q.weight": CUT,
@@ -117,7 +117,7 @@ rich = pytest.mark.parametrize("case", RICH, ids=range(len(RICH)))
 
 
 def assert_simpler_and_valid(case: Case) -> None:
-    """Of every candidate of every simplification."""
+    """Checks every candidate of every simplification."""
     for simplification in simplifications():
         for words, simpler in simplification(case):
             assert Case.from_json(simpler.to_json()) == simpler

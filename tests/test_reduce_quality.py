@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.xla]
 
 MEDIAN_MOST = 30
 DEADLINE_SECONDS = 30.0
-"""Of a run: a planted hang takes as long in every evaluation."""
+"""The deadline of a run; a planted hang takes as long in every evaluation."""
 CASES = 60
 SEED = 0
 FEW = (
@@ -44,7 +44,7 @@ FEW = (
 
 
 RANKS = {"backend fault": 1, "sharding fault": 2}
-"""What a defect needs, by its blame: one device is wrong too, or a rank needs another."""
+"""The fewest ranks that a defect needs, by its blame: one, or two if a rank needs another."""
 
 FOUR_RANKS = (
     "collective_over_the_other_axis on torch_ddp",
@@ -52,7 +52,7 @@ FOUR_RANKS = (
     "mesh_axes_swapped on torch_tp",
     "remainder_dropped on torch_dtensor",  # shows another fingerprint on one axis
 )
-"""What needs two mesh axes of two ranks."""
+"""Defects that need two mesh axes of two ranks."""
 
 STEPS = {"momentum_not_sharded_alike": 2, "optimizer_state_lost": 2, "recompile": 4, "stale_bucket": 2}
 """Defects that need more than one step: they spoil a step's state, or show once the graphs have settled."""

@@ -208,7 +208,7 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
 
 MOST_SHORT, MOST_OWN_NUMBERS = 60, 70
 MORE = {"xla_ddp": 60, "xla_replica": 40, "xla_tp": 8}
-"""Lines more: for replicas on XLA:CPU, which need a compile gate, and for a plan beside a mesh."""
+"""Extra lines: for replicas on XLA:CPU, which need a compile gate, and for a plan beside a mesh."""
 
 SMALL = {"torch_tp": tensor_parallel_case(), "xla_tp": tensor_parallel_case()}
 OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0], step=0))
@@ -219,7 +219,7 @@ OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0]
     "shown", OF_SMALL, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"
 )
 def test_the_script_of_a_small_case_is_short(backend: str, shown: Fault) -> None:
-    """All lines of it, blank ones too."""
+    """Blank lines count too."""
     case, more = SMALL.get(backend, a_case()), MORE.get(backend, 0)
     assert render(case, backend, shown, "small", plan(case), plain=True).count("\n") <= MOST_SHORT + more
     assert render(case, backend, shown, "small", plan(case)).count("\n") <= MOST_OWN_NUMBERS + more
@@ -294,7 +294,7 @@ def test_other_numbers_of_a_half_type_are_rounded_before_float64_takes_them() ->
 
 
 def test_replicas_draw_one_at_a_time() -> None:
-    """They are threads, and torch's generator is one for all of them."""
+    """Replicas are threads, which share torch's generator."""
     text = render(a_case(), "xla_ddp", FAULTS[1], "threads", plain=True)
     assert text.count("    with DRAWING:\n        torch.manual_seed(") == 2
     assert "DRAWING" not in render(a_case(), "torch_ddp", FAULTS[1], "processes", plain=True)

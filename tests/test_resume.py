@@ -35,7 +35,7 @@ DEFINED = Definition(
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What an undisturbed campaign leaves."""
+    """The folder of an undisturbed campaign."""
     root = tmp_path_factory.mktemp("whole")
     assert len(run_to_the_end(root)) == len(NUMBERED_CASES)
     assert [finding.hits for finding in Corpus(root).findings()] == [2, 4]
@@ -43,7 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class KilledError(BaseException):
-    """Stands for SIGKILL: nothing that catches errors catches it."""
+    """Stands for SIGKILL: no `except Exception` catches it."""
 
 
 def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
@@ -99,7 +99,7 @@ def test_a_campaign_killed_at_any_write_resumes_to_the_same_tables(whole: Path, 
 
 
 def test_a_campaign_killed_at_every_write_in_turn_comes_to_its_end(whole: Path, tmp_path: Path) -> None:
-    """Each attempt gets a little further than the one before."""
+    """Each attempt gets a little further than the previous one."""
     for step in range(10**6):
         with pytest.MonkeyPatch.context() as patch:
             killed_at(step, patch)
@@ -169,7 +169,7 @@ def test_a_case_with_an_infrastructure_error_is_run_when_the_campaign_resumes(
 
 
 def test_another_case_under_a_recorded_index_is_run(whole: Path, tmp_path: Path) -> None:
-    """The generators changed: what was recorded is not what is asked for."""
+    """After a change of the generators, the recorded case is not the requested one."""
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     campaign = a_campaign(tmp_path, machine := machine_with_two_faults())
     with resumed(campaign.corpus, "one") as recorded:

@@ -125,7 +125,7 @@ def test_a_process_without_torch_xla_has_no_client() -> None:
 
 
 def test_threads_that_look_at_once_see_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replicas' threads all look as they begin a stage."""
+    """The threads of all replicas look for clients when they begin a stage."""
 
     def initialized() -> bool:
         time.sleep(0.02)  # while the others come

@@ -23,7 +23,7 @@ pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 CASES = 7
-"""A round of every path; the second case shows one of the two DTensor faults, the seventh the other."""
+"""One case on every path; the second shows one of the two DTensor faults, the seventh the other."""
 FUNCTIONAL_ASSERT = "isFunctionalTensor"
 MISSING_COORDINATE = "_coordinate_on_dim"
 
@@ -107,7 +107,7 @@ def test_the_same_command_again_runs_nothing_and_has_the_same_findings(first: Pa
 
 
 def test_another_campaign_reports_nothing_as_new(first: Path) -> None:
-    """The same cases, but none twice: a campaign of its own."""
+    """The same cases, but none run twice, so that the campaign is another one."""
     status, summary = difftest(
         "run", "--seed", "0", "--cases", "2", "--twice-every", "0", "--out", str(first)
     )

@@ -34,7 +34,7 @@ SHOWN = {
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if everything it needs were there."""
+    """Pretends that everything it needs is installed."""
     monkeypatch.setattr(pallas, "refusal", lambda _device: None)
     monkeypatch.setattr(splash, "find_spec", lambda _name: True)
 

@@ -71,7 +71,7 @@ def supported(backend: str, case: Case) -> bool:
 
 
 def plain(case: Case) -> bool:
-    """Within what DTensor of torch 2.9 computes right: no norm, no clipping, no sequence, nothing uneven."""
+    """Cases that DTensor of torch 2.9 computes correctly: no norm, clipping, sequence or uneven shards."""
     layers, even = case.model.layers, not case.data.batch % case.world_size
     return (
         even

@@ -30,7 +30,7 @@ DEADLINE_SECONDS = 240.0
 
 
 def supported(backend: str) -> Iterator[Case]:
-    """Generated cases with a chip a rank that a backend takes, in float32 and started in the usual order."""
+    """Generated float32 cases with one chip a rank and the default start that the backend takes."""
     drawn = (case_at(0, index, max_world_size=CHIPS) for index in itertools.count())
     takes = plugins.load("workers.backends", backend).unsupported
     usual = (

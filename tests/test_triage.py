@@ -164,7 +164,7 @@ def test_backends_that_run_on_request_only_are_triaged_too(tmp_path: Path) -> No
 
 
 def wide(case: Case) -> bool:
-    """A fault of sharding a weight that is large enough."""
+    """Whether a large enough weight is sharded: that is the fault."""
     return sharded(case) and case.model.outputs >= 3
 
 
@@ -200,7 +200,7 @@ def test_triage_runs_the_reduced_case(tmp_path: Path) -> None:
 
 
 def reduced_to(campaign: Campaign, **changes: object) -> tuple[Case, Case]:
-    """Gives the finding a reduced case; that and its own."""
+    """Gives the finding a reduced case; returns the reduced and the original case."""
     small = tensor_parallel_case(seed=9, **changes)
     campaign.corpus.save_reduced(the_finding(campaign).fingerprint, small, ("world size 2",))
     return small, campaign.corpus.case(the_finding(campaign).fingerprint)
@@ -345,7 +345,7 @@ def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(
 
 
 def test_what_one_backend_showed_is_no_answer_for_another(tmp_path: Path) -> None:
-    """One file is reduced for two backends in turn, and the first reduction is not through."""
+    """One file is reduced for two backends in turn, and the first reduction is not finished."""
     file = tmp_path / "case.json"
     file.write_bytes(tensor_parallel_case().to_json())
     campaign = a_campaign(tmp_path / "corpus", Machine(spmd=always, ddp=sharded))

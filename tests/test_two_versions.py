@@ -30,7 +30,7 @@ ENVIRONMENTS = '[[environment]]\nbackends = "torch_*"\npython = "{python}"\n'
 
 
 def called(python: str, *arguments: str, **variables: str) -> dict[str, Any]:
-    """What a command says as JSON."""
+    """The JSON output of a command."""
     command = [python, "-m", "difftest", *arguments, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | variables, check=False)
     assert done.returncode in {0, 1}, done.stderr
@@ -39,7 +39,7 @@ def called(python: str, *arguments: str, **variables: str) -> dict[str, Any]:
 
 
 def findings(out: Path) -> dict[str, tuple[Any, ...]]:
-    """By fingerprint what a campaign says of a finding."""
+    """What a campaign records of each finding, by fingerprint."""
     read = (json.loads(file.read_text()) for file in (out / "corpus").glob("*/finding.json"))
     return {
         one["fingerprint"]: (

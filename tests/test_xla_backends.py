@@ -96,7 +96,7 @@ def test_events_and_environment_of_a_run_are_recorded() -> None:
 
 
 def test_parameters_replaced_by_distributed_tensors_cannot_run() -> None:
-    """pytorch/xla#8534, #9472, alive in torch_xla 2.9.0."""
+    """pytorch/xla#8534 and #9472, in torch_xla 2.9.0."""
     outcome = sandbox.run(CASES["fully_sharded"], "xla_dtensor")
     assert isinstance(outcome, Failure)
     assert (outcome.symptom, outcome.stage, outcome.kind) == (
@@ -110,7 +110,7 @@ def test_parameters_replaced_by_distributed_tensors_cannot_run() -> None:
 
 
 def test_parallelized_modules_cannot_run() -> None:
-    """pytorch/xla#8528, alive in torch_xla 2.9.0; over two axes it stops at cutting the mesh."""
+    """pytorch/xla#8528, in torch_xla 2.9.0; over two axes it fails already when it slices the mesh."""
     one, two = (sandbox.run(CASES[name], "xla_tp") for name in ("tensor_parallel", "data_tensor"))
     assert isinstance(one, Failure)
     assert (one.symptom, one.stage, one.kind) == (Symptom.EXCEPTION, Stage.FORWARD, "AttributeError")

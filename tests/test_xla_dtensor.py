@@ -96,7 +96,7 @@ def test_the_same_layout_fails_where_parameters_are_replaced(backend: str) -> No
     ],
 )
 def test_no_way_of_moving_a_distributed_tensor_works_on_xla(by: str, message: str) -> None:
-    """pytorch/xla#9472, alive in torch_xla 2.9.0."""
+    """pytorch/xla#9472, in torch_xla 2.9.0."""
     outcome = sandbox.run(moved(by, (0, None), at=0), "xla_dtensor")
     assert isinstance(outcome, Failure)
     assert (outcome.stage, outcome.message) == (Stage.FORWARD, message)

@@ -19,7 +19,7 @@ from workers.xla import devices, plugin, replicas
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder where a plugin's package lies, empty, and the user's wish for CUDA."""
+    """The empty library of a plugin that seems installed; `PJRT_DEVICE` requests CUDA."""
     package = tmp_path / "jax_plugins" / "xla_cuda12"
     package.mkdir(parents=True)
     library = package / plugin.LIBRARY

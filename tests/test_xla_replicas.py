@@ -108,7 +108,7 @@ def test_the_wrapper_obeys_its_options(backend: str, options: Replication) -> No
 
 @real
 def test_gradients_that_are_views_of_buckets_are_not_reduced() -> None:
-    """pytorch/xla#8396, alive in torch_xla 2.9.0."""
+    """pytorch/xla#8396, in torch_xla 2.9.0."""
     case = a_case(PERCEPTRON, mesh=(("dp", 3),), fed=Data(batch=6), replication=BUCKET_VIEW)
     assert first(compared(case, "xla_ddp")) == ("replicas", Stage.BACKWARD, "0.weight")
     assert compared(case, "torch_ddp").verdict == "agree"
@@ -117,7 +117,7 @@ def test_gradients_that_are_views_of_buckets_are_not_reduced() -> None:
 
 @real
 def test_a_tensor_that_is_broadcast_by_itself_is_lost_on_the_other_ranks() -> None:
-    """The causal mask, bool, has a bucket of its own in the broadcast: torch_xla 2.9.0 leaves zeros of it."""
+    """The causal mask is bool, so it has its own bucket in the broadcast; torch_xla 2.9.0 leaves zeros."""
     case = a_case(CAUSAL, sequence=6, training=Training(loss="cross_entropy"))
     assert first(compared(case, "xla_ddp")) == ("loss", Stage.FORWARD, "output")
     spared = a_case(
@@ -132,7 +132,7 @@ def test_a_tensor_that_is_broadcast_by_itself_is_lost_on_the_other_ranks() -> No
 
 @real
 def test_momentum_takes_accumulated_gradients_as_they_were_before_they_were_reduced() -> None:
-    """Torch_xla 2.9.0: what is reduced in place is not seen through `detach()`."""
+    """In torch_xla 2.9.0 an in-place reduction does not show through `detach()`."""
     training = Training(optimizer="momentum", accumulation=2)
     assert first(compared(a_case(PERCEPTRON, training=training), "xla_replica")) == (
         "replicas",

@@ -48,7 +48,7 @@ def test_what_is_installed_is_found_without_a_way_and_the_users_ways_stay(
 def test_a_folder_called_torch_in_the_working_directory_is_not_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a checkout of pytorch."""
+    """A checkout of pytorch has such a folder."""
     pytest.importorskip("torch", reason="needs torch")
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('a checkout')")
