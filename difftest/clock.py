@@ -1,4 +1,4 @@
-"""The wall clock. Everything that is written down or that expires is in UTC; durations use `time.monotonic`."""
+"""The wall clock. Times on disk and expiry dates are in UTC; durations use `time.monotonic`."""
 
 from datetime import UTC, date, datetime
 

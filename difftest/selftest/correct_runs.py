@@ -1,4 +1,4 @@
-"""Correct runs: how often the service would report a run that is correct, and what the rounding noise costs to measure."""
+"""Correct runs: how often one would be reported, and what it costs to measure the rounding noise."""
 
 import statistics
 from collections import Counter
@@ -77,7 +77,7 @@ def null_summary(results: Sequence[CorrectRun], cost_units: Collection[str] = ()
 
 
 def _oracle_cost(results: Sequence[CorrectRun], units: Collection[str]) -> float | None:
-    """The oracle's wall time, with the rounding noise, relative to the run of the same case on one of `units`.
+    """The oracle's wall time, rounding noise included, relative to the same case's run on one of `units`.
 
     The median over all such runs; None without any.
     """

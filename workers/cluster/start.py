@@ -16,8 +16,8 @@ from workers.isolate import environment_variables
 WITHOUT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_enable_open_telemetry": "0"}
 """Environment variables that difftest sets for Ray unless the user has set them.
 
-The first keeps Ray from hiding the GPUs from workers that request none. The second turns off its OpenTelemetry
-exporters, which outlive `ray.shutdown` (Ray 2.60), fail every ten seconds and log each failure,
+The first keeps Ray from hiding the GPUs from workers that request none. The second turns off its
+OpenTelemetry exporters, which outlive `ray.shutdown` (Ray 2.60), fail every ten seconds and log each failure,
 even while the process ends, when the logger is already destroyed. Two whole test runs ended in a segmentation
 fault that way, one of them with `OpenTelemetryMetricExporter::Export` in its core.
 """

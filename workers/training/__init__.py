@@ -1,1 +1,1 @@
-"""Training, written once for all backends: the model as a torch module, the loop, and the oracle's simulated rounding."""
+"""Training, written once for all backends: the model in torch, the loop, and simulated rounding."""
