@@ -51,11 +51,11 @@ def pool() -> Iterator[dispatch.Pool]:
         yield dispatch.Pool(workers, deadline=DEADLINE_SECONDS)
 
 
-def test_a_run_goes_to_a_worker_and_comes_back(pool: dispatch.Pool) -> None:
+def test_a_worker_returns_the_trace_of_a_run(pool: dispatch.Pool) -> None:
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
 
-def test_a_crash_in_a_run_is_an_outcome_and_the_worker_lives(pool: dispatch.Pool) -> None:
+def test_a_crash_in_a_run_is_an_outcome_and_the_worker_survives(pool: dispatch.Pool) -> None:
     failure = pool.execute(small_case(), DDP, {VARIABLE: "segmentation_fault"})
     assert isinstance(failure, Failure)
     assert failure.symptom is Symptom.CRASH
@@ -70,7 +70,7 @@ def test_a_worker_refuses_a_case_that_its_backend_does_not_support(pool: dispatc
 
 
 @pytest.mark.nightly
-def test_no_exporter_of_ray_s_outlives_its_cluster() -> None:
+def test_no_exporter_of_ray_outlives_its_cluster() -> None:
     variables = {**os.environ, "RAY_metrics_report_interval_ms": "100"}
     done = subprocess.run(
         [sys.executable, "-c", TWO_CLUSTERS], capture_output=True, text=True, check=True, env=variables
@@ -78,7 +78,7 @@ def test_no_exporter_of_ray_s_outlives_its_cluster() -> None:
     assert done.stdout.strip() == "0", "it logs that it cannot export, and may do so while the process ends"
 
 
-def test_what_the_workers_lack_is_reported_at_once(
+def test_a_framework_that_the_workers_lack_is_reported_at_once(
     pool: dispatch.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugins.load("workers.backends", DDP), "PRELOAD", ("torch", "no_such_framework.part"))
@@ -104,7 +104,7 @@ def test_a_worker_lost_while_idle_costs_no_run(pool: dispatch.Pool) -> None:
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
 
-def test_a_worker_lost_in_a_run_is_infrastructure_and_is_replaced(pool: dispatch.Pool) -> None:
+def test_a_worker_lost_in_a_run_is_an_infrastructure_error_and_is_replaced(pool: dispatch.Pool) -> None:
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
         actor, ranks = _worker_in_a_run()
@@ -123,7 +123,7 @@ def _ask_until_gone(actor: Any) -> NoReturn:  # noqa: ANN401
 
 
 def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:
-    """The actor's process and the ranks that it has forked, once both are there."""
+    """The actor's process and the two ranks that it has forked, once both run."""
     end = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < end:
         for actor in psutil.Process().children(recursive=True):
@@ -149,7 +149,7 @@ def test_ray_s_reports_of_lost_workers_go_to_standard_error(capsys: pytest.Captu
     assert "A worker died" in printed.err
 
 
-def test_what_is_started_here_listens_on_loopback_alone(pool: dispatch.Pool) -> None:
+def test_a_local_cluster_listens_on_loopback_alone(pool: dispatch.Pool) -> None:
     del pool
     listening = {
         (process.name(), connection.laddr.ip)

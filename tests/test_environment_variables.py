@@ -1,9 +1,9 @@
-"""What of an environment is passed on, and what is not."""
+"""The environment variables that are recorded, and those that are left out."""
 
 from workers.isolate.environment_variables import without_secrets
 
 
-def test_secrets_are_left_out_by_their_names() -> None:
+def test_variables_with_the_names_of_secrets_are_left_out() -> None:
     variables = {
         "PATH": "/bin",
         "HF_TOKEN": "a",

@@ -29,7 +29,7 @@ def written(folder: Path, text: str) -> Path:
     return file
 
 
-def test_the_first_pattern_that_fits_a_backend_is_its_environment(tmp_path: Path) -> None:
+def test_a_backend_has_the_environment_of_the_first_matching_pattern(tmp_path: Path) -> None:
     read = environments.read(written(tmp_path, TWO))
     assert environments.of("xla_spmd", read).python == "/opt/xla/bin/python"
     assert environments.of("torch_ddp", read).resources == {"GPU": 2}
@@ -59,7 +59,7 @@ def test_an_environment_gives_the_options_of_ray_s_workers(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("nothing_chosen")
-def test_ray_gets_the_user_s_choice_of_devices_and_nothing_without_one(
+def test_ray_gets_the_user_s_choice_of_devices_or_no_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert environments.runtime() == {}
@@ -86,7 +86,7 @@ python = "/opt/old/bin/python"
 """
 
 
-def test_a_backend_named_with_an_environment_runs_in_that_one_and_others_never(tmp_path: Path) -> None:
+def test_a_backend_named_with_an_environment_runs_in_that_one_only(tmp_path: Path) -> None:
     read = environments.read(written(tmp_path, VERSIONS))
     assert environments.of("xla_spmd@2.8", read).python == "/opt/old/bin/python"
     assert environments.of("xla_spmd", read).python is None
@@ -144,7 +144,7 @@ def test_the_name_of_a_campaign_depends_on_the_chosen_devices_and_pythons(
         environments.chosen(("xla_ddp@2.9",))
 
 
-def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
+def test_where_nodes_differ_each_side_runs_on_its_accelerators() -> None:
     cpu, gpu, gpus, tpu = (
         {"CPU": 8.0},
         {"CPU": 4.0, "GPU": 2.0},
@@ -159,7 +159,7 @@ def test_where_nodes_differ_each_side_goes_to_its_accelerators() -> None:
     )
 
 
-def test_a_node_s_chips_belong_to_one_worker_even_where_it_is_the_only_node() -> None:
+def test_the_chips_of_a_node_belong_to_one_worker_even_on_the_only_node() -> None:
     host = {"CPU": 112.0, "TPU": 8.0}
     assert environments.by_accelerators([host]) == (
         Environment(backends="xla_*", resources={"TPU": 8.0}, workers=1),
@@ -169,12 +169,12 @@ def test_a_node_s_chips_belong_to_one_worker_even_where_it_is_the_only_node() ->
     )
 
 
-def test_amounts_below_zero_are_refused() -> None:
+def test_negative_amounts_of_resources_are_refused() -> None:
     with pytest.raises(ValueError, match=r"GPU is -1; it must be more than 0"):
         Environment(resources={"GPU": -1})
 
 
-def test_the_sample_cluster_is_one_that_ray_takes_and_has_what_its_environments_ask_for() -> None:
+def test_the_sample_cluster_is_valid_and_has_the_resources_of_its_environments() -> None:
     yaml = pytest.importorskip("yaml", reason="needs ray: pip install 'difftest[cluster]'")
     util = pytest.importorskip(
         "ray.autoscaler._private.util", reason="needs ray: pip install 'difftest[cluster]'"

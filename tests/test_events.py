@@ -1,4 +1,4 @@
-"""What a run reports besides tensors, merged over all ranks so that a fault on any is noticed."""
+"""Events: the reports of a run besides tensors, merged over ranks so that a fault on any is detected."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ def compared(*ranks: Events) -> Comparison:
 
 
 def _of_rank(trace: Trace, rank: int) -> Trace:
-    """What one rank holds of a trace."""
+    """The part of a trace that one rank holds."""
     steps = tuple(
         {key: dataclasses.replace(tensor, pieces={rank: tensor.pieces[rank]}) for key, tensor in step.items()}
         for step in trace.steps
@@ -66,7 +66,7 @@ def test_every_rank_of_a_correct_run_has_a_client_and_compiles_its_first_steps()
     ],
     ids=["unguarded client", "second client", "recompiled", "misplaced"],
 )
-def test_a_fault_is_noticed_on_whichever_rank_it_is(
+def test_a_fault_is_detected_on_any_rank(
     faulty: int,
     planted: Callable[[int], Events],
     check: str,
@@ -77,20 +77,20 @@ def test_a_fault_is_noticed_on_whichever_rank_it_is(
     assert {divergence.check for divergence in comparison.divergences} == {check}
 
 
-def test_threads_that_read_a_shared_counter_early_compile_nothing_later() -> None:
+def test_threads_that_read_a_shared_counter_early_count_no_later_compilations() -> None:
     early, late = Events(graphs=(3, 5, 6, 8)), Events(graphs=(3, 5, 8, 8))
     assert early.merged_with_thread(late).graphs == (3, 5, 8, 8)
     assert early.merged(late).graphs == (3, 5, 8, 10)
 
 
-def test_threads_that_report_the_same_clients_have_them_once() -> None:
+def test_clients_that_several_threads_report_are_kept_once() -> None:
     both = (own(0), client("jax", 0))
     merged = Events(clients=both).merged_with_thread(Events(clients=both[:1]))
     assert merged.clients == both
     assert Events(clients=(own(0),)).merged(Events(clients=(own(1),))).clients == (own(0), own(1))
 
 
-def test_everything_else_is_kept_of_both() -> None:
+def test_merged_events_keep_the_other_fields_of_both() -> None:
     one = Events(in_range=False, greatest=1.0, native=5.0, fallbacks=("a", "c"), jax_backends=("cpu",))
     other = Events(
         greatest=2.0, native=3.0, fallbacks=("b", "c"), misplaced={"w": Misplaced((1,), (2,))}, graphs=(1,)
@@ -107,7 +107,7 @@ def test_everything_else_is_kept_of_both() -> None:
     assert one.merged(other) == other.merged(one) == expected
 
 
-def test_events_come_back_from_a_file_and_older_files_are_read(tmp_path: Path) -> None:
+def test_events_are_read_back_from_files_and_from_older_ones(tmp_path: Path) -> None:
     events = Events(graphs=(1, 2), clients=(own(1),), misplaced={"0.weight": Misplaced((1, 1), (2, 1))})
     traces.save(tmp_path / "run", dataclasses.replace(candidate(CASE), events=events))
     assert loaded(tmp_path).events == events

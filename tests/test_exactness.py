@@ -37,8 +37,8 @@ def stacks(draw: st.DrawFn) -> tuple[Layer, ...]:
 
 
 @st.composite
-def admitted(draw: st.DrawFn) -> Case:
-    """Cases declared exact."""
+def exact_cases(draw: st.DrawFn) -> Case:
+    """Cases that are declared exact."""
     training = Training(steps=draw(st.integers(1, 2)), learning_rate=draw(st.sampled_from((0.125, 0.5, 1.0))))
     fed = Data(batch=draw(st.sampled_from((1, 2, 4, 8))), regime="exact")
     dtype = draw(st.sampled_from(("float32", "float32", "float16", "bfloat16")))
@@ -47,7 +47,7 @@ def admitted(draw: st.DrawFn) -> Case:
     return case
 
 
-@given(admitted(), st.integers(0, 2**32))
+@given(exact_cases(), st.integers(0, 2**32))
 def test_an_admitted_case_gives_the_same_bits_in_any_order_of_addition(case: Case, seed: int) -> None:
     shuffled = np.random.default_rng(seed)
     for truth, rounded in zip(train(case), train(case, case.dtype, shuffled), strict=True):
@@ -56,15 +56,15 @@ def test_an_admitted_case_gives_the_same_bits_in_any_order_of_addition(case: Cas
                 np.testing.assert_array_equal(rounded[key], values, err_msg=str(key))
 
 
-@given(admitted(), st.integers(0, 2**32))
-def test_the_loss_of_an_admitted_case_is_exact_in_float32(case: Case, seed: int) -> None:
+@given(exact_cases(), st.integers(0, 2**32))
+def test_the_loss_of_an_exact_case_is_exact_in_float32(case: Case, seed: int) -> None:
     wide = train(case, "float32", np.random.default_rng(seed))
     for truth, rounded in zip(train(case), wide, strict=True):
         for key, values in truth.items():
             np.testing.assert_array_equal(rounded[key], values, err_msg=str(key))
 
 
-def test_the_test_would_notice_rounding() -> None:
+def test_the_comparison_would_detect_rounding() -> None:
     case = a_case(DEEP, fed=Data(batch=4, regime="normal"))
     rounded = train(case, "float32", np.random.default_rng(0))[0]
     assert any(not np.array_equal(rounded[key], values) for key, values in train(case)[0].items())

@@ -30,7 +30,7 @@ from workers.cluster import dispatch, start  # noqa: E402
 
 BACKEND = "torch_ddp"
 CASES = 4
-SEEN_WITHIN_SECONDS = 120.0
+RUNNING_WITHIN_SECONDS = 120.0
 LATEST_SECONDS = 0.15
 VICTIMS = ("rank", "zygote", "worker")
 TIMES = {"started": "", "seconds": 0.0, "campaign": ""}
@@ -54,7 +54,7 @@ class Disturbed:
         if number % 2:
             return self._pool.execute(case, backend, options)
         done = threading.Event()
-        victim = min(VICTIMS, key=lambda name: self.killed[name])  # whoever got away before
+        victim = min(VICTIMS, key=lambda name: self.killed[name])  # the kind that was killed least
         arguments = (victim, self._random.uniform(0.0, LATEST_SECONDS), done)
         killer = threading.Thread(target=self._kill, args=arguments)
         killer.start()
@@ -65,7 +65,7 @@ class Disturbed:
             killer.join()
 
     def _kill(self, victim: str, after: float, done: threading.Event) -> None:
-        end = time.monotonic() + SEEN_WITHIN_SECONDS
+        end = time.monotonic() + RUNNING_WITHIN_SECONDS
         while time.monotonic() < end and not done.is_set():
             for process in psutil.Process().children(recursive=True):
                 if processes := lineage(process):

@@ -60,7 +60,7 @@ def attentions(case: Case) -> list[FlashAttention]:
 
 @quietly
 @given(cases(paths=("flash_attention",)))
-def test_every_query_has_a_key_and_a_bias_has_a_scale_that_divides_exactly(case: Case) -> None:
+def test_every_query_has_a_key_and_every_bias_a_scale_that_is_a_power_of_two(case: Case) -> None:
     for layer in attentions(case):
         assert layer.keys == layer.length or not layer.segments
         assert not layer.bias or (layer.scale and np.log2(layer.scale).is_integer())
@@ -68,7 +68,7 @@ def test_every_query_has_a_key_and_a_bias_has_a_scale_that_divides_exactly(case:
 
 @quietly
 @given(cases(paths=("flash_attention",)))
-def test_the_batch_is_cut_over_data_axes_and_heads_over_tp_or_nowhere(case: Case) -> None:
+def test_data_axes_shard_the_batch_and_tp_shards_all_heads_or_none(case: Case) -> None:
     for (name, _), placement in zip(case.layout.mesh.axes, case.layout.batch, strict=True):
         assert placement == (R if name == "tp" else S0)
     if case.layout.mesh.names[-1] == "tp":
@@ -83,7 +83,7 @@ def test_the_batch_is_cut_over_data_axes_and_heads_over_tp_or_nowhere(case: Case
 
 @quietly
 @given(cases(paths=("flash_attention",)))
-def test_a_run_is_short_enough_to_be_interpreted_and_repeated(case: Case) -> None:
+def test_a_run_is_small_enough_for_the_interpreter(case: Case) -> None:
     ranks = max(
         1, int(np.prod([size for name, size in case.layout.mesh.axes if name in case.layout.batch_axes]))
     )
@@ -138,7 +138,7 @@ def test_the_partition_spec_names_the_axes_that_shard_batch_and_heads() -> None:
     ("jax", "reason"),
     [(None, "asks for, 0.7.1; installed: none"), ("0.10.2", "asks for, 0.7.1; installed: 0.10.2")],
 )
-def test_kernels_that_cannot_be_interpreted_are_unsupported_with_the_reason(
+def test_kernels_without_the_required_jax_are_unsupported_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, jax: str | None, reason: str
 ) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
@@ -153,7 +153,7 @@ def test_kernels_that_cannot_be_interpreted_are_unsupported_with_the_reason(
     assert pallas.install("TPU") == "compiled"
 
 
-def test_no_plan_shards_a_bias_and_one_shards_the_heads() -> None:
+def test_the_plan_refuses_a_bias_and_shards_the_heads() -> None:
     assert "bias of flash attention" in (tp_plan.refusal(CASES["heads"]) or "")
     assert tp_plan.refusal(CASES["both"]) is None
     assert tp_plan.plan(CASES["both"])["1.0.q"] == ("columns", False, True)
@@ -161,7 +161,7 @@ def test_no_plan_shards_a_bias_and_one_shards_the_heads() -> None:
 
 
 @torch_needed
-def test_planted_ids_reach_cases_whose_ids_are_cut() -> None:
+def test_faults_of_segment_ids_reach_cases_with_sharded_ids() -> None:
     reached = {
         name: [f for f in all_faults() if f.startswith("flash_") and all_faults()[f].reaches(case)]
         for name, case in CASES.items()
@@ -191,7 +191,7 @@ def test_the_interpreted_kernels_agree_with_the_oracle(name: str) -> None:
 @pytest.mark.slow
 @torch_needed
 @EVERY
-def test_sdpa_agrees_with_the_oracle_by_its_flash_kernel_and_by_plain_mathematics(name: str) -> None:
+def test_sdpa_agrees_with_the_oracle_by_its_flash_kernel_and_by_its_math_kernel(name: str) -> None:
     case = CASES[name]
     backend = "torch_tp" if "tp" in case.layout.mesh.names else "torch_ddp"
     case = case.unsharded() if tp_plan.refusal(case) and backend == "torch_tp" else case
@@ -248,7 +248,7 @@ def test_a_query_without_a_key_means_zeros_to_sdpa_and_the_mean_of_the_values_to
 @pytest.mark.slow
 @pytest.mark.xla
 @kernels_needed
-def test_lengths_that_the_backward_blocks_do_not_divide_fail_in_the_backward_pass() -> None:
+def test_lengths_that_backward_blocks_do_not_divide_fail_in_the_backward_pass() -> None:
     """A fault of torch_xla 2.9.0.
 
     The forward kernel takes 384 keys in one block, which the gradient's block of 256 does not divide.
@@ -265,7 +265,7 @@ def test_lengths_that_the_backward_blocks_do_not_divide_fail_in_the_backward_pas
 @pytest.mark.slow
 @pytest.mark.xla
 @kernels_needed
-def test_the_three_historical_states_come_out_as_a_shape_a_number_and_a_gradient() -> None:
+def test_the_three_historical_faults_give_a_wrong_shape_a_wrong_output_and_a_wrong_gradient() -> None:
     case = flash(length=256, segments=True, rows=4)
     whole, cut, late = (
         sandbox.run(case, "xla_spmd", options={"DIFFTEST_FAULT": name})
@@ -283,7 +283,7 @@ def test_the_three_historical_states_come_out_as_a_shape_a_number_and_a_gradient
 @pytest.mark.slow
 @pytest.mark.xla
 @kernels_needed
-def test_a_task_is_not_learned_when_the_backward_kernels_get_ids_that_were_not_cut() -> None:
+def test_a_task_is_not_learned_if_the_backward_kernels_get_unsharded_ids() -> None:
     training = Training(steps=24, optimizer="adam", learning_rate=2.0**-5)
     case = msgspec.structs.replace(
         flash(segments=True, heads=1, training=training), data=Data(batch=2, learnable=True)
@@ -332,7 +332,7 @@ def test_scores_that_the_backward_pass_computes_again_differ_by_rounding_alone()
 
 @pytest.mark.slow
 @torch_needed
-def test_what_attention_means_has_the_gradients_of_its_formula() -> None:
+def test_attend_has_the_values_and_gradients_of_its_formula() -> None:
     torch = pytest.importorskip("torch")
     from workers.training.operators import Scores, attend  # noqa: PLC0415  it imports torch
 

@@ -51,7 +51,7 @@ def imports(file: Path) -> Iterator[str]:
 
 
 def place(name: str) -> tuple[int, str] | None:
-    """The floor and the room of a module; None for what is not ours."""
+    """The floor and the room of a module; None for a module of another project."""
     standing = (
         (number, room, entry)
         for number, floor in enumerate(FLOORS)
@@ -82,7 +82,7 @@ def test_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
 
 
 FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings.ablations")}
-"""What a package does not import although it lies below.
+"""The modules that a package must not import although they lie below it.
 
 A worker runs cases, and knows nothing of how they are judged.
 """
@@ -117,7 +117,7 @@ def test_inside_a_package_imports_point_down_or_stay_inside_a_folder(file: Path)
             )
 
 
-def test_the_floors_inside_a_package_have_what_the_package_has() -> None:
+def test_the_floors_inside_a_package_name_all_its_modules() -> None:
     for package, floors in INNER_FLOORS.items():
         names = [name for floor in floors for name in floor]
         assert len(names) == len(set(names))
@@ -150,7 +150,7 @@ def test_no_file_and_no_function_is_too_long(file: Path) -> None:
             )
 
 
-def test_every_room_has_its_modules_and_only_ground_and_door_lie_beside_the_rooms() -> None:
+def test_every_room_has_its_modules_and_only_ground_and_door_lie_outside_rooms() -> None:
     entries = [entry for floor in FLOORS for room in floor.values() for entry in room]
     assert len(entries) == len(set(entries))
     for entry in entries:

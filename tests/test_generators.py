@@ -50,7 +50,7 @@ def sample(generated_cases: GeneratedCases) -> tuple[Case, ...]:
 
 @quietly
 @given(cases())
-def test_a_case_reads_back_from_its_json_as_the_same_case(case: Case) -> None:
+def test_a_case_is_read_back_from_its_json(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
     assert Case.from_json(case.to_json()).id == case.id
 
@@ -77,13 +77,13 @@ def test_every_rank_has_a_row_of_every_accumulation_part(case: Case) -> None:
 
 @quietly
 @given(cases(max_world_size=MOST_RANKS))
-def test_nothing_rounds_in_an_exact_case(case: Case) -> None:
+def test_a_case_of_the_exact_regime_is_exact(case: Case) -> None:
     assert case.data.regime != "exact" or inexact(case) is None
 
 
 @quietly
 @given(cases())
-def test_only_what_compares_well_is_combined(case: Case) -> None:
+def test_only_comparable_options_are_combined(case: Case) -> None:
     training, fed = case.training, case.data
     assert case.dtype != "float16" or (
         fed.regime not in ("large", "tiny") and not training.optimizer.startswith("adam")
@@ -138,13 +138,13 @@ def test_concurrent_threads_get_the_cases_of_a_single_thread() -> None:
     count, threads = 12, 4
     together = threading.Barrier(threads)
 
-    def ask(_thread: int) -> list[str]:
+    def draw_all(_thread: int) -> list[str]:
         together.wait()
         return [case_at(SEED + 2, index).id for index in range(count)]
 
     with ThreadPoolExecutor(threads) as executor:
-        ids = list(executor.map(ask, range(threads)))
-    generated._walk.cache_clear()  # noqa: SLF001  what the threads left behind is not to be asked again
+        ids = list(executor.map(draw_all, range(threads)))
+    generated._walk.cache_clear()  # noqa: SLF001  the sequence of the threads must not answer below
     assert ids == [[case_at(SEED + 2, index).id for index in range(count)]] * threads
 
 
@@ -173,7 +173,7 @@ def test_a_number_or_path_out_of_range_is_a_usage_error(
         case_at(seed, index, paths=paths, max_world_size=size)
 
 
-def test_two_hundred_cases_show_every_kind(sample: tuple[Case, ...]) -> None:
+def test_two_hundred_cases_have_every_feature(sample: tuple[Case, ...]) -> None:
     shown = {feature for case in sample for feature in features(case)}
     layers = [
         "Linear",
@@ -217,7 +217,7 @@ def test_two_hundred_cases_show_every_kind(sample: tuple[Case, ...]) -> None:
     assert not {*layers, *details, *regimes, *optimizers, *sizes, *trained, *uneven, *paths} - shown
 
 
-def test_small_worlds_and_float32_and_short_runs_are_most(sample: tuple[Case, ...]) -> None:
+def test_most_cases_have_small_worlds_float32_and_short_runs(sample: tuple[Case, ...]) -> None:
     assert sum(case.world_size in (2, 4) for case in sample) > COUNT / 3
     assert 0.6 < sum(case.dtype == "float32" for case in sample) / COUNT < 0.85
     assert sum(case.training.steps <= 3 for case in sample) > 0.75 * COUNT
@@ -231,7 +231,7 @@ def test_the_numbers_of_every_case_are_finite(sample: tuple[Case, ...]) -> None:
         assert first.count > 1 or case.model.outputs == 1 or case.training.loss == "cross_entropy"
 
 
-def test_of_equal_rivals_the_one_with_more_new_pairs_is_chosen(sample: tuple[Case, ...]) -> None:
+def test_of_several_candidates_the_one_with_the_most_new_pairs_is_chosen(sample: tuple[Case, ...]) -> None:
     first, *others = (
         case
         for case in sample
@@ -258,7 +258,7 @@ def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool(sample: 
     assert len(explored) > 1.1 * len({pair for case in firsts for pair in pairs(case)})
 
 
-def test_layers_that_can_be_cut_are_cut_and_left_whole() -> None:
+def test_layers_that_can_be_sharded_are_drawn_sharded_and_whole() -> None:
     cut = {
         (type(layer).__name__, any(isinstance(p, Shard) for p in placed))
         for case in (case_at(SEED, index, paths=("tensor_parallel",)) for index in range(COUNT // 4))

@@ -20,7 +20,7 @@ def early(start: Start) -> bool:
     return start.acts.index("spmd") > min(start.acts.index("device"), start.acts.index("seed"))
 
 
-def test_every_order_is_one_of_the_acts() -> None:
+def test_every_early_order_is_early_and_no_other_is() -> None:
     assert all(early(Start(acts=acts)) for acts in EARLY)
     assert not any(early(Start(acts=acts)) for acts in (ACTS, *LATE))
 
@@ -31,7 +31,7 @@ def test_a_batch_without_accumulation_is_not_scanned(start: Start) -> None:
     assert start.accumulation == "loop"
 
 
-def test_starting_too_early_is_drawn_within_a_hundred_cases_and_stays_rare(
+def test_an_early_start_is_drawn_within_a_hundred_cases_and_is_rare(
     hundreds: tuple[tuple[Case, ...], ...],
 ) -> None:
     for hundred in hundreds:

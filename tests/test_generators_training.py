@@ -1,4 +1,4 @@
-"""Batches and optimizers: what keeps a comparison meaningful."""
+"""Batches and optimizers: the limits that keep a comparison meaningful."""
 
 import itertools
 from typing import get_args
@@ -20,7 +20,7 @@ parts = st.lists(st.integers(1, 4), min_size=0, max_size=2).map(tuple)
 
 
 @given(st.integers(1, 40), parts)
-def test_the_rule_for_rows_agrees_with_what_the_ranks_hold(rows: int, sizes: tuple[int, ...]) -> None:
+def test_the_rule_for_rows_agrees_with_the_rows_of_the_ranks(rows: int, sizes: tuple[int, ...]) -> None:
     mesh = Mesh((*zip(("dp_replicate", "dp_shard"), sizes, strict=False),) or (("dp", 1),))
     held = [
         local_slices((rows,), (Shard(0),) * len(mesh.axes), mesh, rank)[0] for rank in range(mesh.world_size)

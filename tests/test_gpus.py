@@ -1,6 +1,6 @@
-"""What GPUs ask of the workers, as far as it shows without one.
+"""GPUs as the workers use them, as far as it can be tested without one.
 
-Which GPUs are counted, what JAX gets, and what their errors mean.
+The GPUs that are counted, JAX's share of them, and the meaning of their errors.
 """
 
 import importlib.util
@@ -57,7 +57,7 @@ def test_only_gpus_that_the_process_may_use_are_counted(
         (2, "none", "cpu"),
     ],
 )
-def test_jax_takes_the_gpus_where_there_is_one_a_rank_and_leaves_memory_to_others(
+def test_jax_uses_gpus_where_each_rank_has_one_and_preallocates_no_memory(
     monkeypatch: pytest.MonkeyPatch, there: int, plugin: str, platform: str
 ) -> None:
     monkeypatch.setattr(torchax, "gpu_count", lambda: there)
@@ -71,7 +71,7 @@ def test_jax_takes_the_gpus_where_there_is_one_a_rank_and_leaves_memory_to_other
 @pytest.mark.parametrize(
     ("kind", "chips", "platform"), [("TPU", 4, "tpu"), ("TPU", 1, "cpu"), ("CPU", 4, "cpu")]
 )
-def test_jax_takes_the_chips_where_there_is_one_a_rank(
+def test_jax_uses_chips_where_each_rank_has_one(
     monkeypatch: pytest.MonkeyPatch, kind: str, chips: int, platform: str
 ) -> None:
     monkeypatch.setattr(torchax, "gpu_count", lambda: 0)
@@ -82,7 +82,7 @@ def test_jax_takes_the_chips_where_there_is_one_a_rank(
 
 @pytest.mark.slow
 @torch_needed
-def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
+def test_an_asynchronous_error_of_a_kernel_has_no_frame() -> None:
     import torch  # noqa: PLC0415
 
     from workers.exceptions import explain  # noqa: PLC0415
@@ -118,7 +118,7 @@ def test_a_kernel_s_error_is_the_same_wherever_it_shows() -> None:
         ),
     ],
 )
-def test_a_device_that_is_broken_or_another_s_is_the_machines_trouble(message: str) -> None:
+def test_a_broken_or_busy_device_is_an_infrastructure_error(message: str) -> None:
     from workers.exceptions import BROKEN  # noqa: PLC0415
 
     assert BROKEN.search(message)
@@ -127,7 +127,7 @@ def test_a_device_that_is_broken_or_another_s_is_the_machines_trouble(message: s
 @pytest.mark.slow
 @torch_needed
 @pytest.mark.parametrize(("dtype", "takes"), [("float32", False), ("bfloat16", True)])
-def test_float32_is_not_attended_by_a_kernel_of_tf32_products(
+def test_float32_attention_does_not_use_a_kernel_with_tf32_products(
     monkeypatch: pytest.MonkeyPatch, dtype: str, *, takes: bool
 ) -> None:
     import torch  # noqa: PLC0415
@@ -158,7 +158,7 @@ def jax_that_held(share: float) -> SimpleNamespace:
         ("cpu", 0.1, 0.1, False),
     ],
 )
-def test_a_gpu_is_others_where_they_hold_most_of_it(
+def test_other_processes_that_hold_most_of_a_gpu_are_detected(
     monkeypatch: pytest.MonkeyPatch, platform: str, free: float | None, held: float, *, others: bool
 ) -> None:
     from workers import exceptions  # noqa: PLC0415
@@ -194,7 +194,7 @@ def test_what_gloo_cannot_do_with_cuda_tensors_is_refused_with_the_reason(
 
 @pytest.mark.slow
 @torch_needed
-def test_defects_of_gpus_want_as_many_as_the_smallest_generated_mesh_has_ranks(
+def test_faults_of_gpus_reach_the_smallest_generated_mesh_given_enough_gpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from workers.faults import PlantedFault, cuda  # noqa: PLC0415
@@ -208,7 +208,7 @@ def test_defects_of_gpus_want_as_many_as_the_smallest_generated_mesh_has_ranks(
             assert fault.reaches(smallest) == (there == fault.least_gpus), fault.name
 
 
-ASKED = """
+RECORD_QUERIES = """
 import os, torch
 from workers import zygote
 
@@ -224,5 +224,5 @@ print(set(recorded), zygote.BY_NVML in os.environ)
 @pytest.mark.xla
 def test_torch_xla_s_imports_query_gpus_by_nvml_so_that_forks_can_use_cuda() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", RECORD_QUERIES], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "{'1'} False", done.stderr

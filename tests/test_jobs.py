@@ -56,7 +56,7 @@ def head() -> Iterator[Head]:
     """
     with tempfile.TemporaryDirectory(prefix="dr-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         jobs, agent, clients = _free_ports(3)
-        variables_ = {
+        environment = {
             **os.environ,
             "PATH": f"{BIN}:{os.environ['PATH']}",
             "RAY_AUTH_MODE": "token",
@@ -82,10 +82,10 @@ def head() -> Iterator[Head]:
                 *ports,
             ]
             subprocess.run(
-                command, env=variables_, check=True, capture_output=True, timeout=2 * START_SECONDS
+                command, env=environment, check=True, capture_output=True, timeout=2 * START_SECONDS
             )
-            _wait_for_jobs(variables_)
-            yield Head(token=variables_, store=_store(folder))
+            _wait_for_jobs(environment)
+            yield Head(token=environment, store=_store(folder))
         finally:
             _end(folder)
 
@@ -99,7 +99,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _of(folder: str) -> list[psutil.Process]:
-    """The processes of the Ray that lives in a folder."""
+    """The processes of the Ray cluster in a folder."""
     return [
         process
         for process in psutil.process_iter(["cmdline"])
@@ -143,7 +143,7 @@ def submit(environment: Mapping[str, str], *words: str) -> "subprocess.Completed
 
 
 def submit_run(environment: Mapping[str, str], out: Path) -> "subprocess.CompletedProcess[str]":
-    """The documented command with a campaign of one case."""
+    """Submits the documented command with a campaign of one case."""
     return submit(
         environment,
         "--working-dir",

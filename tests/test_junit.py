@@ -48,7 +48,7 @@ def test_only_new_findings_without_a_ledger_entry_fail(tmp_path: Path) -> None:
     assert [root.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["8", "2", "2", "0"]
 
 
-def test_paths_are_tests_that_pass_with_their_counts(tmp_path: Path) -> None:
+def test_each_path_is_a_passing_test_with_its_counts(tmp_path: Path) -> None:
     root = rendered(tmp_path)
     counts = {
         (case.get("classname"), case.get("name")): case.findtext("system-out")

@@ -44,7 +44,7 @@ def with_layers(*layers: Layer, rows: int = 8, **options: Any) -> Case:  # noqa:
     )
 
 
-def test_flash_attention_owns_projections_to_its_heads_and_a_bias_for_every_pair_of_positions() -> None:
+def test_flash_attention_has_projections_to_its_heads_and_a_bias_for_every_pair_of_positions() -> None:
     assert FLASH.shapes() == {
         "q.weight": (256, 16),
         "k.weight": (256, 16),
@@ -117,7 +117,7 @@ def test_a_layer_with_another_mesh_is_refused(layer: Layer, rows: int, message: 
         (Collective(operation="permute", width=4, mesh=(2,), axis=1), r"axis 1 of a mesh \(2,\)"),
     ],
 )
-def test_a_collective_that_cannot_be_is_refused(layer: Collective, message: str) -> None:
+def test_an_invalid_collective_is_refused(layer: Collective, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Model(layers=(layer, Linear(inputs=layer.width, outputs=3)))
 
@@ -132,7 +132,7 @@ def test_a_dropout_mask_comes_from_the_host_keeps_the_mean_and_changes_every_ste
     assert batch(case, 0).rows(slice(0, 8)).extras["mask 1"].shape == (8, 32)
 
 
-def test_start_and_replication_refuse_what_cannot_be() -> None:
+def test_invalid_options_of_start_and_replication_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"acts are spmd, spmd; allowed: spmd, mesh, device, seed in any order, each once"
     ):
@@ -143,7 +143,7 @@ def test_start_and_replication_refuse_what_cannot_be() -> None:
         Replication(static_graph=True, find_unused_parameters=True)
 
 
-def test_a_case_of_the_schema_before_is_read_with_the_options_that_it_had() -> None:
+def test_a_case_of_schema_1_is_read_with_the_defaults_of_that_time() -> None:
     case = a_case()
     older = msgspec.json.decode(case.to_json()) | {"schema": 1}
     del older["replication"], older["start"], older["training"]["checkpointing"]
@@ -165,7 +165,7 @@ ABOUT_ONE_KIND = {
         "Collective",
         "Redistribute",
     },  # templates have classes of their own for them
-    "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it has not
+    "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
 }
@@ -181,7 +181,7 @@ def kinds() -> tuple[str, ...]:
 
 
 def lacks(kind: str) -> Iterator[str]:
-    """What a kind lacks: files, and declarations in those that it has.
+    """The files that a kind lacks, and the declarations that its files lack.
 
     Files are read without importing them, because the workers' import torch.
     """
@@ -218,7 +218,7 @@ def test_a_kind_has_its_file_and_declarations_in_each_of_three_packages(kind: st
     assert not list(lacks(kind)), f"layer kind {kind} lacks: {'; '.join(lacks(kind))}"
 
 
-def test_what_a_kind_lacks_is_named() -> None:
+def test_missing_files_of_a_kind_are_named() -> None:
     assert list(lacks("nowhere")) == [
         "file difftest/cases/layers/nowhere.py",
         "file workers/training/layers/nowhere.py",
@@ -287,7 +287,7 @@ def test_only_code_about_one_kind_distinguishes_it_from_the_others() -> None:
         ("def make(layer: Linear) -> Conv:\n    return Conv(inputs=1, outputs=1)", set()),
     ],
 )
-def test_the_test_would_notice_a_table_over_kinds(code: str, names: set[str]) -> None:
+def test_the_test_would_detect_a_table_over_kinds(code: str, names: set[str]) -> None:
     imports = (
         "from difftest.cases.layers.linear import Linear\n"
         "from difftest.cases.layers.conv import Conv\n"

@@ -1,4 +1,4 @@
-"""Layouts: what every rank holds, and who holds the same."""
+"""Layouts: the part of a tensor on every rank, and the ranks that hold the same."""
 
 import math
 
@@ -37,7 +37,7 @@ def placed_tensors(draw: st.DrawFn) -> tuple[tuple[int, ...], Placements, Mesh]:
 
 
 @given(placed_tensors())
-def test_one_rank_of_every_replica_group_together_hold_each_element_once(
+def test_one_rank_of_each_replica_group_hold_every_element_once(
     placed: tuple[tuple[int, ...], Placements, Mesh],
 ) -> None:
     shape, placements, mesh = placed
@@ -68,7 +68,7 @@ def test_ranks_count_in_row_major_order(mesh: Mesh) -> None:
 
 
 @given(st.integers(0, 50), st.integers(1, 8))
-def test_a_dim_is_cut_as_torch_chunk_cuts_it(size: int, parts: int) -> None:
+def test_a_dim_is_sharded_as_torch_chunk_splits_it(size: int, parts: int) -> None:
     width = math.ceil(size / parts)
     pieces = [list(range(size))[chunk(size, parts, index)] for index in range(parts)]
     assert [i for piece in pieces for i in piece] == list(range(size))
@@ -87,7 +87,7 @@ def test_five_rows_on_four_ranks_leave_the_last_rank_empty() -> None:
     ]
 
 
-def test_two_axes_on_one_dim_cut_it_in_mesh_axis_order() -> None:
+def test_two_axes_shard_one_dim_in_the_order_of_the_mesh() -> None:
     mesh = Mesh((("dp", 2), ("tp", 2)))
     assert [local_slices((8,), (Shard(0), Shard(0)), mesh, rank)[0].start for rank in range(4)] == [
         0,
@@ -129,7 +129,7 @@ def test_every_tensor_needs_a_placement_on_every_axis(batch: Placements, paramet
         Layout(mesh=Mesh((("tp", 2),)), batch=batch, parameters={"0.weight": parameter})
 
 
-def test_batch_axes_are_those_that_cut_the_rows() -> None:
+def test_batch_axes_are_those_that_shard_the_rows() -> None:
     mesh = Mesh((("dp", 2), ("cp", 2), ("tp", 2)))
     assert Layout(mesh=mesh, batch=(Shard(0), Shard(1), Replicate()), parameters={}).batch_axes == ("dp",)
 
@@ -138,5 +138,5 @@ def test_replicated_is_whole_on_every_axis() -> None:
     assert replicated(Mesh((("dp", 2), ("tp", 1)))) == (Replicate(), Replicate())
 
 
-def test_layouts_read_well() -> None:
+def test_a_layout_has_a_readable_text() -> None:
     assert (str(Mesh((("dp", 2), ("tp", 4)))), str(Shard(1)), str(Replicate())) == ("dp=2 x tp=4", "S1", "R")

@@ -66,7 +66,7 @@ def test_an_entry_matches_in_every_environment() -> None:
     assert Ledger(entries=(kept,)).quarantine("xla_spmd@2.8", EVEN, TODAY) == kept
 
 
-def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
+def test_an_entry_matches_until_it_expires_and_is_reported_then() -> None:
     ledger, tomorrow = Ledger(entries=(ENTRY,)), date(2026, 11, 22)
     assert (
         ledger.entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY),
@@ -81,7 +81,7 @@ def test_an_entry_counts_until_it_expires_and_is_reported_then() -> None:
     ) == (None, (ENTRY,))
 
 
-def test_the_first_entry_that_matches_is_the_one() -> None:
+def test_the_first_matching_entry_counts() -> None:
     other = msgspec.structs.replace(ENTRY, fingerprint="*", upstream="pytorch/xla#2")
     assert (
         Ledger(entries=(ENTRY, other)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
@@ -109,7 +109,7 @@ def test_the_facts_of_a_case_are_words() -> None:
     assert facts(cut)["kernels"] == "cut"
 
 
-def test_quarantined_cases_are_not_launched_while_the_entry_counts() -> None:
+def test_quarantined_cases_are_unsupported_until_the_entry_expires() -> None:
     entry = msgspec.structs.replace(
         ENTRY, fingerprint="xla_*-completion-crash-*", where={"cuts": "uneven"}, quarantine=True
     )
@@ -245,7 +245,7 @@ def test_a_fault_like_a_recorded_one_is_new_if_the_ledger_does_not_cover_its_cas
 
 
 @pytest.mark.parametrize(("back", "status"), [(0, 0), (1, 1)])
-def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(
+def test_a_hang_that_was_not_reproduced_does_not_fail_the_campaign(
     tmp_path: Path, back: int, status: int
 ) -> None:
     late = changed(FINDING, symptom=Symptom.HANG, stable=(back, 2))
@@ -256,7 +256,7 @@ def test_a_run_that_was_late_once_and_never_again_turns_nothing_red(
     assert concluded(tmp_path, tally) == status
 
 
-def test_a_campaign_that_compared_nothing_is_not_green(tmp_path: Path) -> None:
+def test_a_campaign_that_compared_nothing_is_an_error(tmp_path: Path) -> None:
     Corpus(tmp_path / "corpus").prepare()
     with pytest.raises(UsageError, match="nothing was compared: no backend supports any of the 2 cases"):
         concluded(tmp_path, Tally(cases=2, runs=2))

@@ -1,4 +1,4 @@
-"""What a rank may use is measured on real processes and real files."""
+"""The limits of a rank, measured on real processes and real files."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from workers.isolate.limits import Limits
 HOLDS = "held = bytearray(256 * 2**20); print(len(held), flush=True); input()"
 
 
-def test_a_process_that_holds_too_much_is_named_with_its_rank(tmp_path: Path) -> None:
+def test_a_process_beyond_its_memory_limit_is_reported_with_its_rank(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
@@ -28,7 +28,7 @@ def test_a_process_that_holds_too_much_is_named_with_its_rank(tmp_path: Path) ->
     assert roomy is None
 
 
-def test_a_process_that_is_gone_holds_nothing(tmp_path: Path) -> None:
+def test_an_ended_process_uses_no_memory(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert limits.excess(Limits(memory=0), tmp_path, {process.pid: 0}) is None
@@ -44,7 +44,7 @@ def test_output_is_counted_over_all_files_and_the_largest_is_named(tmp_path: Pat
     assert "rank12.npz" in excess.message
 
 
-def test_a_machine_without_room_is_strained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.full_disk(tmp_path) is None
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=4096))
     assert limits.full_disk(tmp_path) == f"the disk of {tmp_path.parent} is full: 4096 bytes are left"

@@ -1,4 +1,4 @@
-"""Where a finding first shows: on made-up traces, and on real modules with hooks."""
+"""The first module at which a finding shows: on made-up traces, and on real modules with hooks."""
 
 import dataclasses
 import importlib.util
@@ -68,21 +68,21 @@ def test_the_first_module_beyond_rounding_is_named_with_the_last_that_agrees() -
     assert place_of(wrong, Stage.BACKWARD) == "backward: no module is beyond rounding"
 
 
-def test_gradients_are_looked_at_from_the_last_module_to_the_first() -> None:
+def test_gradients_are_compared_from_the_last_module_to_the_first() -> None:
     wrong = {(Stage.BACKWARD, "module 2"): 0.5, (Stage.BACKWARD, "module 0"): 0.5}
     assert place_of(wrong, Stage.BACKWARD).startswith(
         "backward, step 0: module 2 (Linear), the first of all: "
     )
 
 
-def test_rounding_is_no_first_place() -> None:
+def test_a_module_within_rounding_is_not_the_first() -> None:
     assert (
         place_of({(Stage.FORWARD, "module 0"): 2 * NOISE}, Stage.FORWARD)
         == "forward: no module is beyond rounding"
     )
 
 
-def test_what_a_rank_holds_in_another_shape_is_counted_and_not_compared() -> None:
+def test_a_module_with_another_shape_is_counted_and_not_compared() -> None:
     case = a_case(DEEP)
     actual = traced(right(case), case, {(Stage.FORWARD, "module 1"): 0.5})
     narrow = dataclasses.replace(actual.steps[0][Stage.FORWARD, "module 0"], shape=(4, 1))
@@ -93,7 +93,7 @@ def test_what_a_rank_holds_in_another_shape_is_counted_and_not_compared() -> Non
     assert first_beyond(run, Stage.FORWARD).endswith("; 1 of 3 could not be compared")
 
 
-def test_modules_are_called_by_their_kind_or_by_the_layer_they_are_in() -> None:
+def test_modules_are_named_by_their_kind_or_by_their_layer() -> None:
     attention = Attention(width=4, heads=1, kv_heads=1)
     case = a_case(
         (Residual(layers=(attention, Linear(inputs=4, outputs=4))), Activation(function="relu")), sequence=4
@@ -131,7 +131,7 @@ needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reas
 
 @pytest.mark.slow
 @needs_torch
-def test_an_ordinary_run_keeps_no_module_and_a_traced_one_all_of_them() -> None:
+def test_only_a_traced_run_records_modules_and_it_records_all() -> None:
     from workers.isolate import sandbox  # noqa: PLC0415
 
     case = a_case(DEEP)
