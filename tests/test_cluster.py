@@ -42,7 +42,7 @@ with pathlib.Path({file!r}).open("a") as started:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[dict[str, Any]]:
-    """A head with a CPU, a node that pretends to have two GPUs, and one that pretends to have four chips."""
+    """A head with a CPU, a node with two pretended GPUs, and a node with four pretended TPU chips."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     gpu = cluster.add_node(num_cpus=1, num_gpus=2)
     tpu = cluster.add_node(num_cpus=1, resources={"TPU": 4}, labels={"kind": "tpu"})
