@@ -1,7 +1,4 @@
-"""Reproducer scripts.
-
-Rendered for generated cases (fast), and run for faults of the pinned torch and torch_xla (slow).
-"""
+"""Reproducer scripts as they are rendered for generated cases and for small ones."""
 
 import ast
 import dataclasses
@@ -20,21 +17,20 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from sample_findings import FINDING, changed
-from samples import DEEP, a_case, tensor_parallel_case
+from sample_scripts import LEARNED, OPERATIONS, collective_case, plan
+from samples import a_case, tensor_parallel_case
 
 from difftest.cases import numbers
 from difftest.cases.case import Case, Data, DType, Regime, Training
-from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
-from difftest.cases.layout import Shard
 from difftest.cases.options import Replication, Start
 from difftest.commands.reproducer import command
 from difftest.commands.service.graphs import recompile
-from difftest.commands.service.scripts import keep_graphs, run_script
+from difftest.commands.service.scripts import run_script
 from difftest.judge import checks
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.measured import Measurement
@@ -45,10 +41,8 @@ from generators.cases import case_at
 from reports.reproducer import reproducer, spelling
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import any_numbers, fault, needle, refusal, render, tolerance
-from reports.reproducer.script import Plan
 from workers.backends import candidates
 from workers.isolate import sandbox
-from workers.training import tp_plan
 
 CASES = 25
 LEAST_COMPARED = 10
@@ -70,12 +64,6 @@ FAULTS = (
     Fault(kind="crash", stage=Stage.BACKWARD, step=0, failure="exit status 3"),
     Fault(kind="hang", stage=Stage.UPDATE, step=1, failure="deadline"),
 )
-
-
-def plan(case: Case) -> Plan:
-    return (
-        tp_plan.plan(case) if case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case) else {}
-    )
 
 
 @functools.cache
@@ -312,15 +300,6 @@ def test_what_a_script_does_not_use_is_not_imported() -> None:
         assert {(alias.asname or alias.name).partition(".")[0] for alias in imported} <= used
 
 
-def collective_case(operation: str, form: str = "single", **rest: object) -> Case:
-    spec = Collective(operation=operation, width=4, mesh=(2,), form=form, **rest)  # type: ignore[arg-type]
-    return a_case((spec, Linear(inputs=spec.outputs, outputs=2)), path="collectives")
-
-
-OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "permute", "broadcast")
-LEARNED = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="1.weight", tolerance=1e-4)
-
-
 @pytest.mark.parametrize("form", ["single", "list"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_collective_is_written_with_each_side_s_own_call(operation: str, form: str) -> None:
@@ -463,132 +442,3 @@ def test_a_script_that_ends_otherwise_or_not_at_all_shows_nothing() -> None:
     assert not run_script("raise SystemExit(1)").shown
     assert "not finished" in run_script("import time; time.sleep(60)", seconds=0.5).output
     assert "DIFFTEST" not in run_script("import os; print(sorted(os.environ))").output
-
-
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-needs_xla = pytest.mark.skipif(
-    importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
-)
-CLIPPED = a_case(DEEP, training=Training(clip_norm=0.25))
-UNEVEN = a_case(training=Training(loss="cross_entropy"), fed=Data(batch=3))
-GRADIENT = Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor="0.weight", tolerance=1e-4)
-UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=0, tensor="0.weight", tolerance=1e-4)
-COPIES = Fault(kind="replicas", stage=Stage.UPDATE, step=0, tensor="0.weight")
-ASSERT = Fault(
-    kind="raises", stage=Stage.FORWARD, step=0, failure="RuntimeError", needle="isFunctionalTensor"
-)
-MISSING = Fault(
-    kind="raises", stage=Stage.FORWARD, step=0, failure="AttributeError", needle="_coordinate_on_dim"
-)
-ABORT = Fault(
-    kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGABRT", needle="ShapeUtil::IsScalarWithElementType"
-)
-VIEW, NO_VIEW = (a_case(replication=Replication(gradient_as_bucket_view=view)) for view in (True, False))
-
-
-@pytest.mark.slow
-@needs_torch
-def test_clipping_of_partial_gradients_is_shown_and_its_absence_too() -> None:
-    shown = run_script(render(CLIPPED, "torch_dtensor", UPDATED, "clip_grad_norm_"))
-    assert shown.shown, shown.output
-    assert "expected" in shown.output
-    assert "actual" in shown.output
-    assert not run_script(render(CLIPPED, "torch_ddp", UPDATED, "healthy")).shown
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@needs_torch
-@pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
-def test_a_healthy_backend_shows_nothing(backend: str) -> None:
-    done = run_script(render(a_case(DEEP), backend, GRADIENT, "healthy"))
-    assert not done.shown
-    assert "tolerance" in done.output, "it must have compared, not failed"
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@needs_torch
-def test_collectives_and_moves_that_are_healthy_show_nothing() -> None:
-    moves = (
-        Redistribute(width=4, dims=(1,), by="full_tensor"),
-        Redistribute(width=4, dims=(None,), by="to_local"),
-    )
-    moving = a_case((Linear(inputs=4, outputs=4), *moves, Linear(inputs=4, outputs=2)))
-    cases = [
-        (collective_case(operation, "single", factor=0.5), "torch_ddp", LEARNED) for operation in OPERATIONS
-    ]
-    for case, backend, shown in [*cases, (moving, "torch_dtensor", GRADIENT)]:
-        done = run_script(render(case, backend, shown, "healthy", plain=True))
-        assert not done.shown
-        assert "tolerance" in done.output, done.output
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@needs_torch
-def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
-    sharded = a_case(
-        sharded={"0.weight": (Shard(0),), "0.bias": (Shard(0),)},
-        mesh=(("dp_shard", 2),),
-        path="fully_sharded",
-    )
-    columns = tensor_parallel_case()
-    for case, backend in ((sharded, "torch_fsdp"), (columns, "torch_tp")):
-        done = run_script(render(case, backend, GRADIENT, "healthy", plan(case)))
-        assert not done.shown
-        assert "tolerance" in done.output, done.output
-
-
-@pytest.mark.slow
-@pytest.mark.xla
-@needs_xla
-@pytest.mark.parametrize(
-    ("case", "backend", "shown"),
-    [
-        (a_case(), "xla_dtensor", ASSERT),
-        (tensor_parallel_case(), "xla_tp", MISSING),
-        (UNEVEN, "xla_spmd", ABORT),
-        (VIEW, "xla_ddp", COPIES),
-    ],
-    ids=["functional tensor", "coordinate", "gather", "bucket view"],
-)
-def test_faults_alive_on_xla_are_shown(case: Case, backend: str, shown: Fault) -> None:
-    done = run_script(render(case, backend, shown, "alive", plan(case), plain=shown.kind != "replicas"))
-    assert done.shown, done.output
-    assert "expected" in done.output
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.xla
-@needs_xla
-def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
-    kept = keep_graphs(render(UNEVEN, "xla_spmd", ABORT, "graphs", plain=True), tmp_path / "artifacts")
-    assert any("stablehlo" in name for name in kept)
-    assert any("before_optimizations" in name for name in kept)
-    assert "func.func @main" in (tmp_path / "artifacts" / kept[0]).read_text()
-    pytest.importorskip("jaxlib", reason="needs jaxlib, which torch_xla's flash attention brings")
-    message = recompile(Path(sys.executable), tmp_path / "artifacts", UNEVEN.world_size, ABORT.needle)
-    assert message.startswith("diverges: SIGABRT with jaxlib 0.7")
-
-
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.xla
-@needs_xla
-@pytest.mark.parametrize(
-    ("case", "backend", "shown", "reason"),
-    [
-        (a_case(DEEP), "xla_spmd", GRADIENT, "greatest error"),
-        (a_case(training=Training(loss="cross_entropy")), "xla_spmd", ABORT, "actual 0"),
-        (a_case(), "xla_spmd", ASSERT, "the fault is not there"),
-        (NO_VIEW, "xla_ddp", COPIES, "greatest difference 0"),
-        (a_case(DEEP), "xla_replica", GRADIENT, "greatest error"),
-    ],
-    ids=["numbers", "crash", "raises", "ddp", "replica"],
-)
-def test_healthy_runs_on_xla_show_nothing(case: Case, backend: str, shown: Fault, reason: str) -> None:
-    done = run_script(render(case, backend, shown, "healthy"))
-    assert not done.shown
-    assert reason in done.output, done.output
