@@ -1,4 +1,4 @@
-"""Reproducer scripts are run: those of faults in the pinned torch and torch_xla, and those of healthy cases."""
+"""Reproducer scripts run for faults in the pinned torch and torch_xla, and for healthy cases."""
 
 import importlib.util
 import sys
