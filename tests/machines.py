@@ -21,6 +21,7 @@ from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.commands.service.generated_cases import define
+from difftest.commands.service.reduction import Task, read_task
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
@@ -179,3 +180,15 @@ def nightly_run(out: Path, *arguments: str, date: str = FIRST_NIGHT) -> Result:
     return CliRunner().invoke(
         cli.difftest, ["nightly", "--out", str(out), "--date", date, *arguments], standalone_mode=False
     )
+
+
+def campaign_with_finding(root: Path, machine: Machine) -> Campaign:
+    """A campaign on `machine` that has run one case."""
+    campaign = a_campaign(root, machine)
+    examined(campaign)
+    return campaign
+
+
+def a_task(campaign: Campaign) -> Task:
+    """The reduction of the campaign's finding."""
+    return read_task(campaign.corpus.root / the_finding(campaign).fingerprint, (), None)
