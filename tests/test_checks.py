@@ -1,4 +1,4 @@
-"""Every check finds what is planted for it and ignores what is benign."""
+"""Every check reports the damage planted for it and accepts benign differences."""
 
 import dataclasses
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The command line: messages for wrong usage, and what it works without."""
+"""The command line: its messages about wrong usage, and what works without optional packages."""
 
 import json
 import subprocess

@@ -175,7 +175,7 @@ def test_the_ranks_of_a_case_are_shared_by_the_nodes_of_a_group(nodes: dict[str,
     trace = pool.execute(small_case(3), DDP)
     assert isinstance(trace, Trace), trace
     assert all(set(tensor.pieces) == {0, 1, 2} for tensors in trace.steps for tensor in tensors.values())
-    assert same_bits(trace, sandbox.run(small_case(3), DDP)), "two nodes compute what one does"
+    assert same_bits(trace, sandbox.run(small_case(3), DDP)), "two nodes compute the same bits as one"
     assert isinstance(pool.execute(small_case(1), DDP), Trace), "one rank needs one node"
     crash = pool.execute(small_case(3), DDP, {VARIABLE: "segmentation_fault"})
     assert isinstance(crash, Failure)

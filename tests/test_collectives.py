@@ -44,7 +44,7 @@ def case_of(
     axis: int = 0,
     **how: Any,  # noqa: ANN401  fields of the collective
 ) -> Case:
-    """An exact case of one collective, with a factor."""
+    """An exact case of one collective with a factor; `how` has fields of the collective, and the dtype."""
     spec = {"width": 4, "factor": 2.0, **{k: v for k, v in how.items() if k != "dtype"}}
     fields: dict[str, Any] = {"operation": operation, "mesh": Mesh(mesh).shape, "axis": axis, **spec}
     layer = Collective(**fields)

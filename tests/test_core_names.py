@@ -1,6 +1,6 @@
 """The core names no check, kind of layer, backend or side.
 
-What it must know of one, the plug-in's own file declares.
+A plug-in's own file declares what the core must know of it.
 """
 
 import ast

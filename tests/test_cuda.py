@@ -45,7 +45,10 @@ RANKS = sorted({1, max(1, min(gpu_count(), MOST_RANKS))})
 
 
 def supported(backend: str, ranks: int) -> Iterator[Case]:
-    """Generated float32 cases of so many ranks that the backend takes; campaigns test the half types."""
+    """Generated float32 cases of so many ranks that the backend supports.
+
+    Half types have known faults; campaigns compare them.
+    """
     drawn = (case_at(0, index, max_world_size=ranks) for index in itertools.count())
     takes = plugins.load("workers.backends", backend).unsupported
     return (
@@ -56,12 +59,12 @@ def supported(backend: str, ranks: int) -> Iterator[Case]:
 def right_without(backend: str, ranks: int) -> Iterator[Case]:
     """Those that the backend computes correctly on the CPU: its errors there are no fault of the GPU."""
     drawn = (case for case in supported(backend, ranks) if case.sdpa != "cudnn")  # which is not deterministic
-    there = {VISIBLE: ""}
+    no_gpus = {VISIBLE: ""}
     return (
         c
         for c in drawn
         if agrees(
-            c, backend, sandbox.run(c, backend, deadline=DEADLINE_SECONDS, options=there), DEADLINE_SECONDS
+            c, backend, sandbox.run(c, backend, deadline=DEADLINE_SECONDS, options=no_gpus), DEADLINE_SECONDS
         )
     )
 

@@ -1,6 +1,6 @@
-"""Descriptions of a mismatch.
+"""The named kinds of damage.
 
-Given only if every element fits, and the same for one fault from case to case.
+A mismatch has a name only if every element fits it, and one fault has the same name in all cases.
 """
 
 import numpy as np

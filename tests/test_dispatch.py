@@ -1,6 +1,6 @@
 """Runs on a Ray cluster of this machine.
 
-What the cluster lacks is reported at once, and a lost worker is infrastructure, never a finding.
+What the cluster lacks is reported at once, and a lost worker is an infrastructure error, never a finding.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ def test_a_worker_lost_while_idle_costs_no_run(pool: dispatch.Pool) -> None:
     with pytest.raises(
         ray.exceptions.RayActorError
     ):  # Ray kills in its own time, and would take some more tasks meanwhile
-        _ask_until_gone(actor)
+        _call_until_gone(actor)
     team.give_back(actor)
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
@@ -117,7 +117,7 @@ def test_a_worker_lost_in_a_run_is_an_infrastructure_error_and_is_replaced(pool:
     assert isinstance(pool.execute(small_case(), DDP), Trace)
 
 
-def _ask_until_gone(actor: Any) -> NoReturn:  # noqa: ANN401
+def _call_until_gone(actor: Any) -> NoReturn:  # noqa: ANN401
     while True:
         ray.get(actor.ready.remote(), timeout=DEADLINE_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Issue drafts of made-up findings: whose tracker, what is written, what is refused."""
+"""Issue drafts of made-up findings: their tracker, their content, and refusals."""
 
 import os
 import time
@@ -266,7 +266,9 @@ def test_a_draft_names_no_folder_of_its_machine(name: str) -> None:
     text = drafted(finding, name, output=frame, reproducer=f'"""{frame}"""\n', versions=(("here", frame),))
     assert "/home" not in text
     assert "site-packages" not in text
-    assert text.count('File "torch_xla/torch_xla.py"') == 4, "the detail, the log, the script and its output"
+    assert text.count('File "torch_xla/torch_xla.py"') == 4, (
+        "in the detail, the log, the script and its output"
+    )
 
 
 ORIGINAL = (

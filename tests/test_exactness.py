@@ -1,4 +1,4 @@
-"""The exact channel: what it admits cannot round, and every reason for a refusal is given."""
+"""Exact cases: none that is declared exact can round, and every reason against exactness is reported."""
 
 import itertools
 from typing import Any

@@ -1,6 +1,6 @@
 """The rules of the code, checked by reading every file.
 
-Which package and folder may import which, one heavy dependency per package, and nothing oversized.
+The packages and folders that may import each other, the packages that may use a heavy dependency, and sizes.
 """
 
 import ast
@@ -84,7 +84,7 @@ def test_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
 FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings.ablations")}
 """The modules that a package must not import although they lie below it.
 
-A worker runs cases, and knows nothing of how they are judged.
+A worker runs cases and does not judge them.
 """
 
 

@@ -11,7 +11,7 @@ from generators.options import EARLY, LATE, starts
 
 @pytest.fixture(scope="session")
 def hundreds(generated_cases: GeneratedCases) -> tuple[tuple[Case, ...], ...]:
-    """Three hundreds of cases."""
+    """The first 300 cases, in hundreds."""
     return generated_cases.hundreds(0, 1, 2)
 
 

@@ -158,13 +158,13 @@ DECLARATIONS = {
 """Each package's declarations of a kind: a class tagged with the kind's name, or top-level names."""
 
 ABOUT_ONE_KIND = {
-    "difftest/cases/model.py": {"FlashAttention"},  # the backends ask a model for them
+    "difftest/cases/model.py": {"FlashAttention"},  # backends get these layers from a model
     "generators/paths/flash_attention.py": {"FlashAttention"},
     "reports/reproducer/script.py": {
         "Attention",
         "Collective",
         "Redistribute",
-    },  # templates have classes of their own for them
+    },  # templates define classes for them
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
