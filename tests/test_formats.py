@@ -38,7 +38,7 @@ def reject(token: str) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(text, text, text), min_size=1, max_size=10))
-def test_a_page_holds_any_text_as_text(texts: list[tuple[str, str, str]]) -> None:
+def test_a_page_escapes_any_text(texts: list[tuple[str, str, str]]) -> None:
     evil = [
         a_finding(
             detail=f"{detail}</pre><img src=x>",
@@ -115,7 +115,7 @@ def test_the_page_shows_the_2_x_2_as_a_table_and_other_evidence_in_plain_words(t
     assert "other_single" not in content
 
 
-def test_a_finding_is_new_when_the_last_campaign_saw_it_first(tmp_path: Path) -> None:
+def test_a_finding_first_recorded_by_the_last_campaign_is_new(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
     old, new = (
         a_finding(),
@@ -162,7 +162,7 @@ def test_findings_with_a_ledger_entry_are_in_the_verdict_and_in_every_format(tmp
     assert content.count(f"| {issue} |") == 1
 
 
-def test_a_backends_versions_are_those_of_a_run_that_finished_where_one_did(tmp_path: Path) -> None:
+def test_a_backends_versions_come_from_a_finished_run_if_there_is_one(tmp_path: Path) -> None:
     crash, fewer = Ending(status="crash"), {"torch": "2.9.0"}
     runs = (
         an_observation(0),

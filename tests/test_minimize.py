@@ -62,7 +62,7 @@ def test_a_flaky_fault_is_run_several_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "chosen"), [("", "ddp"), ("case.json", "ddp"), ("case.json", "spmd")])
-def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(
+def test_another_reduction_does_not_overwrite_that_of_the_finding(
     tmp_path: Path, name: str, chosen: str
 ) -> None:
     campaign = campaign_with_finding(tmp_path / "corpus", Machine(spmd=sharded, ddp=always))
@@ -84,7 +84,7 @@ def test_what_is_not_the_findings_own_reduction_does_not_take_its_place(
     assert {file.name for file in folder.iterdir()} == {"finding.json", "case.json"}
 
 
-def test_what_one_backend_showed_is_no_answer_for_another(tmp_path: Path) -> None:
+def test_results_of_one_backend_are_not_used_for_another(tmp_path: Path) -> None:
     """One file is reduced for two backends in turn, and the first reduction is not finished."""
     file = tmp_path / "case.json"
     file.write_bytes(tensor_parallel_case().to_json())
@@ -97,7 +97,7 @@ def test_what_one_backend_showed_is_no_answer_for_another(tmp_path: Path) -> Non
     assert part[0].journal.is_file(), "it can be continued"
 
 
-def test_a_case_file_is_reduced_to_what_it_shows_first(tmp_path: Path) -> None:
+def test_a_case_file_is_reduced_to_its_first_fingerprint(tmp_path: Path) -> None:
     file = tmp_path / "case.json"
     file.write_bytes(tensor_parallel_case(seed=4).to_json())
     campaign = a_campaign(tmp_path / "corpus", Machine(spmd=always))
@@ -113,14 +113,16 @@ def test_a_case_file_is_reduced_to_what_it_shows_first(tmp_path: Path) -> None:
     assert search(campaign, read_task(file, ("ddp",), None), budget=30) is None
 
 
-def test_a_finding_that_does_not_come_back_is_not_reduced(tmp_path: Path) -> None:
+def test_a_finding_that_is_not_reproduced_is_not_reduced(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     machine.wrong = {}
     assert search(campaign, a_task(campaign), budget=30) is None
 
 
-def test_that_nothing_came_back_is_an_object_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minimize_prints_json_also_if_nothing_was_reproduced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(minimize, "_run", lambda *_: None)
     write_case(tmp_path / "case.json", a_case())
     done = CliRunner().invoke(
@@ -134,7 +136,7 @@ def test_that_nothing_came_back_is_an_object_too(tmp_path: Path, monkeypatch: py
     )
 
 
-def test_infrastructure_that_fails_is_no_answer(tmp_path: Path) -> None:
+def test_an_infrastructure_error_ends_the_search(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     machine.spoiled = {"oracle": 100}

@@ -1,4 +1,4 @@
-"""Reduction on made-up faults: which candidates are offered, what is found, and what is necessary."""
+"""Reduction on fake faults: the candidates, the smallest case, and the conditions reported as necessary."""
 
 import threading
 from collections.abc import Callable
@@ -133,23 +133,23 @@ def assert_simpler_and_valid(case: Case) -> None:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 @given(cases())
-def test_every_candidate_of_a_generated_case_is_another_valid_case_and_simpler(case: Case) -> None:
+def test_every_candidate_of_a_generated_case_is_valid_and_simpler(case: Case) -> None:
     assert_simpler_and_valid(case)
 
 
 @rich
-def test_every_candidate_of_a_rich_case_is_another_valid_case_and_simpler(case: Case) -> None:
+def test_every_candidate_of_a_rich_case_is_valid_and_simpler(case: Case) -> None:
     assert_simpler_and_valid(case)
 
 
 @rich
-def test_taken_apart_and_put_together_a_case_is_itself(case: Case) -> None:
+def test_a_case_taken_apart_and_put_together_is_unchanged(case: Case) -> None:
     assert put_together(case, taken_apart(case)) == case
     assert edited(case, lambda _path, placed: (placed,)) == case
 
 
 @rich
-def test_a_fault_that_everything_shows_reduces_to_one_small_layer_on_one_device(case: Case) -> None:
+def test_a_fault_of_every_case_reduces_to_one_small_layer_on_one_device(case: Case) -> None:
     result = reduce(case, lambda _case: True)
     assert result
     assert (result.case.world_size, result.case.training) == (
@@ -167,7 +167,7 @@ def test_a_fault_that_everything_shows_reduces_to_one_small_layer_on_one_device(
     assert result.evaluations <= 4
 
 
-def test_a_layer_that_goes_takes_its_placements_along_and_leaves_the_others_theirs() -> None:
+def test_removing_a_layer_removes_its_placements_and_keeps_all_others() -> None:
     case = a_decoder()
     without = edited(case, lambda path, placed: () if path == "1" else (placed,))
     assert without.layout.parameters["1.1.weight"] == case.layout.parameters["2.1.weight"] == CUT
@@ -212,7 +212,7 @@ def test_layers_that_refer_to_the_mesh_follow_its_changes() -> None:
 
 
 def cut(case: Case) -> bool:
-    """Whether any parameter is sharded over several ranks."""
+    """Return whether any parameter is sharded over several ranks."""
     sizes = case.layout.mesh.shape
     return any(
         isinstance(p, Shard) and size > 1
@@ -292,7 +292,7 @@ def test_what_a_fault_needs_is_left_and_listed_as_a_condition(name: str) -> None
     assert result.evaluations <= BUDGET
 
 
-def test_two_ranks_and_one_axis_are_left_of_a_fault_of_sharding() -> None:
+def test_a_sharding_fault_reduces_to_two_ranks_and_one_axis() -> None:
     result = reduced(a_decoder(), cut)
     assert (result.case.layout.mesh.axes, len(result.case.model.layers)) == ((("tp", 2),), 1)
     assert result.case.training == Training(learning_rate=result.case.training.learning_rate)
@@ -311,7 +311,7 @@ def test_a_case_that_does_not_show_the_fault_is_not_reduced() -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_the_result_does_not_depend_on_how_many_run_at_a_time(name: str) -> None:
+def test_the_result_does_not_depend_on_the_number_of_parallel_runs(name: str) -> None:
     shows, _ = FAULTS[name]
     case = (
         a_decoder(dtype="bfloat16")
@@ -327,7 +327,7 @@ def test_the_result_does_not_depend_on_how_many_run_at_a_time(name: str) -> None
     assert one.evaluations <= four.evaluations
 
 
-def test_no_case_is_run_twice_and_none_that_is_not_possible() -> None:
+def test_no_case_is_run_twice_and_no_impossible_case_is_run() -> None:
     requests: list[Case] = []
     lock = threading.Lock()
 
@@ -363,7 +363,7 @@ def test_an_interrupted_reduction_resumes_where_it_stopped(tmp_path: Path) -> No
     assert (result.case, result.conditions, spent) == (whole.case, whole.conditions, whole.evaluations)
 
 
-def test_infrastructure_that_fails_ends_it_and_what_was_tried_is_kept(tmp_path: Path) -> None:
+def test_an_infrastructure_error_ends_a_reduction_and_keeps_its_journal(tmp_path: Path) -> None:
     file, left = tmp_path / "reduction.jsonl", [6]
 
     def shows(case: Case) -> bool:
@@ -380,7 +380,7 @@ def test_infrastructure_that_fails_ends_it_and_what_was_tried_is_kept(tmp_path: 
     assert (rest.case, rest.evaluations) == (whole.case, whole.evaluations - 5)
 
 
-def test_half_a_last_line_of_a_journal_is_passed_over_and_others_are_named(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_of_a_journal_is_ignored_and_other_damage_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "reduction.jsonl"
     Journal(file).add("0" * 12, shows=True)
     with file.open("ab") as lines:
@@ -395,7 +395,7 @@ def test_half_a_last_line_of_a_journal_is_passed_over_and_others_are_named(tmp_p
     assert not (tmp_path / "none.jsonl").exists()
 
 
-def test_a_rate_meant_for_large_numbers_does_not_hide_a_fault_among_normal_ones() -> None:
+def test_a_learning_rate_for_large_numbers_does_not_hide_a_fault_with_normal_numbers() -> None:
     case = a_case(fed=Data(batch=4, regime="large"), training=Training(learning_rate=2.0**-24))
     result = reduced(
         case, lambda c: c.training.learning_rate * (1024 if c.data.regime == "large" else 1) > 1e-5
@@ -404,22 +404,22 @@ def test_a_rate_meant_for_large_numbers_does_not_hide_a_fault_among_normal_ones(
     assert "regime large" not in result.conditions
 
 
-def test_sizes_that_are_uneven_stay_so_on_fewer_ranks() -> None:
+def test_uneven_sizes_stay_uneven_on_fewer_ranks() -> None:
     layers = (Linear(inputs=4, outputs=4),)
     case = a_case(layers, mesh=(("tp", 3),), batch=(Replicate(),), sharded={"0.weight": (Shard(0),)})
     result = reduced(case, lambda c: uneven_cuts(c) > 0)
     assert (result.case.world_size, result.case.model.outputs) == (2, 3)
 
 
-def test_simplifications_are_named_once_each() -> None:
+def test_every_simplification_has_a_unique_name_and_a_docstring() -> None:
     names = [simplification.__name__ for simplification in simplifications()]
     assert len(names) == len(set(names)) > 20
-    assert names[0] == "one_device", "it decides most, and is tried by itself"
+    assert names[0] == "one_device", "it removes the most, and is tried alone"
     assert all(simplification.__doc__ for simplification in simplifications())
 
 
-def test_fields_of_a_case_that_no_simplification_takes_away_are_named_here() -> None:
-    """A new field of training or data needs a simplification, or a place in this list."""
+def test_every_field_of_a_case_is_listed_here() -> None:
+    """A new field of training or data needs a simplification, or an entry in this list."""
     kept = {"learning_rate", "optimizer", "steps", "accumulation", "clip_norm", "loss", "checkpointing"}
     assert set(Training.__struct_fields__) == kept
     assert set(Data.__struct_fields__) == {"batch", "regime", "ignored", "learnable"}

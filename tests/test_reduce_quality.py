@@ -1,9 +1,8 @@
-"""How well planted defects are reduced, with real workers.
+"""How well planted defects are reduced with real workers.
 
-The size of the case, the runs, and the same defect.
-
-A few defects of every kind by default; `DIFFTEST_DEFECTS` names others, comma-separated as `defect:backend`,
-or `all`.
+The tests check the size of the reduced case, the number of runs, and that the case shows the same defect. By
+default a few defects of every kind are reduced. `DIFFTEST_DEFECTS` names others, comma-separated as
+`defect:backend`, or `all`.
 """
 
 import itertools
@@ -68,7 +67,7 @@ class Planted:
     fingerprint: str
     reduced: Reduced
     own: bool
-    """Whether the reduced case is right without the defect: it did not slip to another fault."""
+    """Whether the reduced case is correct without the defect, so that it does not show another fault."""
 
 
 def chosen() -> list[tuple[str, str]]:
@@ -87,7 +86,7 @@ def chosen() -> list[tuple[str, str]]:
 
 
 def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
-    """The first generated case that shows a defect, reduced; None when none of `CASES` does."""
+    """Reduce the first generated case that shows a defect; None if none of `CASES` shows it."""
     fault = all_faults()[defect]
 
     def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
@@ -112,7 +111,7 @@ def planted(campaign: Campaign, defect: str, backend: str) -> Planted | None:
                 possible=lambda simpler: campaign.backends[backend].unsupported(simpler) is None,
                 parallel=campaign.workers,
             )
-            if reduced is None:  # it did not come back: a run that a busy machine ended
+            if reduced is None:  # not reproduced: the busy machine had ended the first run
                 continue
             own = first_fingerprint(rerun(campaign, reduced.case, backend)) != fingerprint
             return Planted(

@@ -1,4 +1,4 @@
-"""Replaying a race: a case is run again and again under load, and each outcome is counted."""
+"""Replaying a race: a case is repeated under load, and each outcome is counted."""
 
 import json
 import signal
@@ -32,7 +32,7 @@ def result(backend: str, verdict: str, *fingerprints: str) -> dict[str, object]:
     return {"backend": backend, "verdict": verdict, "fingerprints": list(fingerprints)}
 
 
-def test_outcomes_are_counted_by_backend_the_most_frequent_first() -> None:
+def test_outcomes_are_counted_per_backend_with_the_most_frequent_first() -> None:
     crash = "xla_spmd-completion-crash-00000000"
     results = [
         result("xla_spmd", "agree"),
@@ -43,7 +43,7 @@ def test_outcomes_are_counted_by_backend_the_most_frequent_first() -> None:
     assert list(rates(results)["xla_spmd"]) == [crash, "agree"]
 
 
-def test_load_runs_beside_and_ends_with_the_hunt() -> None:
+def test_load_runs_during_the_repeats_and_ends_with_them() -> None:
     def children() -> int:
         return len(psutil.Process().children())
 
@@ -53,7 +53,7 @@ def test_load_runs_beside_and_ends_with_the_hunt() -> None:
     assert children() == before
 
 
-def test_load_ends_with_a_hunt_that_is_killed() -> None:
+def test_load_ends_if_the_process_is_killed() -> None:
     program = (
         "import time\nfrom difftest.commands.service.cpu_load import busy\n"
         "with busy(2): print(flush=True), time.sleep(60)"
@@ -72,7 +72,7 @@ def test_load_ends_with_a_hunt_that_is_killed() -> None:
 @pytest.mark.parametrize(
     ("check", "by", "runs"), [("determinism", lambda run: 5e-8 * run, 4), ("gradients", lambda _run: 0.5, 2)]
 )
-def test_only_a_finding_that_two_runs_differ_is_looked_for_in_two_runs(
+def test_only_a_determinism_finding_is_replayed_with_two_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, check: str, by: Callable[[int], float], runs: int
 ) -> None:
     class Restless(Machine):

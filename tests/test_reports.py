@@ -1,4 +1,4 @@
-"""Reports: the long table, the tables made of it, and every format, on corpora made here."""
+"""Reports: the long table, the tables derived from it, and every format, on small corpora."""
 
 import io
 import json
@@ -52,7 +52,7 @@ def test_the_table_has_exactly_the_documented_columns(tmp_path: Path) -> None:
     assert all(f"| `{c.name}` | `{c.dtype}` | {c.meaning} |" in frame.describe() for c in frame.COLUMNS)
 
 
-def test_a_row_is_a_tensor_of_a_run(tmp_path: Path) -> None:
+def test_each_row_is_one_tensor_of_a_run(tmp_path: Path) -> None:
     t = frame.load(a_corpus(tmp_path, *several_observations()))
     assert len(t) == sum(max(1, len(o.measurements)) for o in several_observations())
     assert t["run"].nunique() == len(several_observations())
@@ -76,7 +76,7 @@ def test_a_run_without_measurements_is_one_row_of_nulls(tmp_path: Path) -> None:
     assert t[t["status"] == "finished"][["stage", "failed_step", "kind", "message"]].isna().all(axis=None)
 
 
-def test_the_order_does_not_depend_on_who_finished_first(tmp_path: Path) -> None:
+def test_the_order_of_rows_does_not_depend_on_which_run_finished_first(tmp_path: Path) -> None:
     ahead = frame.load(a_corpus(tmp_path / "ahead", *several_observations()))
     behind = frame.load(a_corpus(tmp_path / "behind", *reversed(several_observations())))
     pd.testing.assert_frame_equal(ahead, behind)
@@ -95,13 +95,15 @@ def test_the_three_line_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("observations", [(), several_observations()], ids=["empty", "several"])
-def test_parquet_gives_the_table_back(tmp_path: Path, observations: tuple[Observation, ...]) -> None:
+def test_the_table_survives_a_round_trip_through_parquet(
+    tmp_path: Path, observations: tuple[Observation, ...]
+) -> None:
     corpus = a_corpus(tmp_path, *observations)
     [file] = write(tmp_path, ["parquet"])
     pd.testing.assert_frame_equal(pd.read_parquet(file), frame.load(corpus))
 
 
-def test_csv_gives_the_rows_back(tmp_path: Path) -> None:
+def test_the_rows_survive_a_round_trip_through_csv(tmp_path: Path) -> None:
     corpus = a_corpus(tmp_path, *several_observations())
     [file] = write(tmp_path, ["csv"])
     t, back = frame.load(corpus), pd.read_csv(file)
@@ -131,7 +133,7 @@ def test_every_format_satisfies_the_protocol() -> None:
     assert len({module.FILENAME for module in modules}) == len(modules)
 
 
-def test_the_tables_count_what_the_table_holds(tmp_path: Path) -> None:
+def test_the_tables_count_the_rows_of_the_long_table(tmp_path: Path) -> None:
     t = frame.load(a_corpus(tmp_path, *several_observations()))
     agreement = tables.agreement(t).set_index(["path", "backend"]).to_dict("index")
     assert agreement["data_parallel", "xla_spmd"] == {"cases": 1, "agree": 0, "diverge": 1, "inconclusive": 0}
@@ -157,7 +159,7 @@ def test_the_tables_count_what_the_table_holds(tmp_path: Path) -> None:
     assert tables.run_times(t)["runs"].sum() == len(several_observations())
 
 
-def test_ratios_are_those_of_the_farthest_tensor_and_leave_exact_ones_out(tmp_path: Path) -> None:
+def test_ratios_are_those_of_the_worst_tensor_without_exact_ones(tmp_path: Path) -> None:
     ratios = (
         tables.greatest_ratios(frame.load(a_corpus(tmp_path, *several_observations())))
         .set_index(["path", "backend", "tensor_stage"])
@@ -172,7 +174,7 @@ def test_ratios_are_those_of_the_farthest_tensor_and_leave_exact_ones_out(tmp_pa
     }
 
 
-def test_the_worst_verdict_of_two_campaigns_counts(tmp_path: Path) -> None:
+def test_the_worse_verdict_of_two_campaigns_counts(tmp_path: Path) -> None:
     runs = (an_observation(verdict="diverge"), an_observation(campaign="second", verdict="agree"))
     assert tables.agreement(frame.load(a_corpus(tmp_path, *runs)))[
         ["cases", "diverge"]
@@ -217,7 +219,7 @@ def test_verdicts_add_up(observations: list[Observation]) -> None:
     text,
     text,
 )
-def test_whatever_was_measured_comes_back_from_parquet(
+def test_any_measurement_survives_a_round_trip_through_parquet(
     measurements: list[Measurement], path: str, reason: str
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -230,7 +232,7 @@ def test_whatever_was_measured_comes_back_from_parquet(
         assert len(files) == len(plugins.names(FORMATS))
 
 
-def test_numbers_read_well() -> None:
+def test_numbers_are_rounded_for_readers() -> None:
     values = (
         None,
         math.nan,
@@ -280,19 +282,19 @@ def test_versions_are_shown_once_if_all_backends_agree() -> None:
     assert merged(environment) == (("torch", "2.9", ()), ("xla", "2.9", ("a",)))
 
 
-def test_a_folder_without_a_corpus_is_named_with_what_is_expected(tmp_path: Path) -> None:
+def test_a_folder_without_a_corpus_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no corpus; expected a folder .*corpus"):
         write(tmp_path)
 
 
-def test_an_unknown_format_is_named_with_what_is_allowed(tmp_path: Path) -> None:
+def test_an_unknown_format_raises_with_the_allowed_formats(tmp_path: Path) -> None:
     a_corpus(tmp_path)
     with pytest.raises(UsageError, match="unknown format 'pdf'; allowed: csv, html"):
         write(tmp_path, ["pdf"])
     assert not list(tmp_path.glob("*.*"))
 
 
-def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     a_corpus(tmp_path)
     (tmp_path / "summary.json").mkdir()
     with pytest.raises(UsageError, match=r"cannot write .*summary\.json"):
@@ -311,7 +313,7 @@ def test_a_finding_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None
         write(tmp_path)
 
 
-def test_writing_leaves_nothing_unfinished(tmp_path: Path) -> None:
+def test_writing_leaves_no_temporary_file(tmp_path: Path) -> None:
     a_corpus(tmp_path, *several_observations(), findings=(a_finding(),))
     files = write(tmp_path, plugins.names(FORMATS))
     assert {file.name for file in tmp_path.iterdir()} == {"corpus", *(file.name for file in files)}

@@ -1,4 +1,4 @@
-"""The page in a real browser: findings are there, and nothing in them runs."""
+"""The page in a real browser: it shows the findings and runs nothing in them."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 
 
 def loaded(file: Path, profile: Path) -> str:
-    """The document after a browser loaded `file`."""
+    """Return the document after a browser has loaded `file`."""
     assert BROWSER
     command = [BROWSER, *QUIET, f"--user-data-dir={profile}", "--dump-dom", file.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
@@ -33,7 +33,7 @@ def loaded(file: Path, profile: Path) -> str:
 
 @pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no chromium here")
-def test_the_browser_shows_findings_and_runs_nothing(tmp_path: Path) -> None:
+def test_the_browser_shows_findings_and_runs_no_script(tmp_path: Path) -> None:
     a_corpus(
         tmp_path / "out",
         *several_observations(),
@@ -49,8 +49,8 @@ def test_the_browser_shows_findings_and_runs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no chromium here")
-def test_the_browser_would_have_shown_a_script(tmp_path: Path) -> None:
-    """The test above can fail: the same text unescaped takes the title over."""
+def test_the_browser_runs_a_script_that_is_not_escaped(tmp_path: Path) -> None:
+    """The same text, if not escaped, changes the title: the test above can fail."""
     file = tmp_path / "page.html"
     file.write_text(f"<!doctype html><title>mine</title><pre>{HARM}</pre>")
     assert "<title>owned</title>" in loaded(file, tmp_path / "profile")

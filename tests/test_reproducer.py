@@ -68,7 +68,7 @@ FAULTS = (
 
 @functools.cache
 def eligible(backend: str) -> tuple[tuple[int, Case], ...]:
-    """The generated cases, with their indices, that the backend takes and a script can show."""
+    """Return the generated cases, with their indices, that the backend supports and a script can express."""
     module = candidates()[backend]
     drawn = [(index, case_at(0, index)) for index in range(CASES)]
     cases = tuple(
@@ -83,7 +83,7 @@ def eligible(backend: str) -> tuple[tuple[int, Case], ...]:
 
 
 def scripts(backend: str, shown: Fault, *, plain: bool | None = False) -> Iterator[tuple[Case, str]]:
-    """The script of every eligible case, at least one; `plain=None` makes every other one plain."""
+    """Yield the script of every eligible case, at least one; `plain=None` makes every other one plain."""
     title = 'a title with """ and \\ and \n a line'
     for index, case in eligible(backend):
         odd = index % 2 == 1
@@ -91,7 +91,7 @@ def scripts(backend: str, shown: Fault, *, plain: bool | None = False) -> Iterat
 
 
 def functions(script: str) -> dict[str, Any]:
-    """The script's functions that make numbers, run without torch: tensors stay arrays."""
+    """Return the script's functions that draw numbers, to run without torch: tensors stay arrays."""
     wanted: list[ast.stmt] = [
         node
         for node in ast.parse(script).body
@@ -224,7 +224,7 @@ WITHOUT_SCRIPT = [name for name, check in checks.load_all().items() if not check
 
 
 @pytest.mark.parametrize("check", WITHOUT_SCRIPT)
-def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_run(
+def test_a_finding_of_a_check_that_compares_runs_is_refused_without_a_run(
     check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "run", lambda *_, **__: pytest.fail("it was run"))
@@ -238,7 +238,7 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_before_anything_is_r
     )
 
 
-def test_the_checks_without_a_script_are_those_that_look_at_more_than_numbers() -> None:
+def test_the_checks_without_a_script_are_those_of_more_than_a_runs_numbers() -> None:
     assert sorted(WITHOUT_SCRIPT) == ["annotation", "determinism", "recompile", "runtime_init"]
 
 
@@ -246,13 +246,15 @@ def measured_fault(stage: Stage = Stage.BACKWARD) -> Fault:
     return Fault(kind="numbers", stage=stage, step=0, tensor="0.weight", tolerance=1e-3)
 
 
-def test_other_numbers_show_what_is_far_from_rounding_alone() -> None:
+def test_other_numbers_are_used_only_for_errors_far_beyond_rounding() -> None:
     assert any_numbers(a_case(), measured_fault(), 1e4)
-    assert not any_numbers(a_case(), measured_fault(), 40.0), "another draw's rounding might be taken for it"
+    assert not any_numbers(a_case(), measured_fault(), 40.0), (
+        "the rounding of other numbers might be as large"
+    )
     assert any_numbers(a_case(training=Training(optimizer="adam")), measured_fault(), 1e4)
     assert not any_numbers(a_case(training=Training(optimizer="adam")), measured_fault(Stage.UPDATE), 1e4)
     assert not any_numbers(a_case(fed=Data(batch=4, learnable=True)), measured_fault(), 1e4)
-    assert any_numbers(a_case(), FAULTS[4], None), "copies must be alike whatever they hold"
+    assert any_numbers(a_case(), FAULTS[4], None), "copies must be equal whatever their values"
     assert any_numbers(a_case(), FAULTS[9], None)
 
 
@@ -266,13 +268,13 @@ def test_other_numbers_show_what_is_far_from_rounding_alone() -> None:
         ("ties", "torch.randint(-1, 2, (4, 4))"),
     ],
 )
-def test_other_numbers_are_of_the_case_kind(regime: Regime, expression: str) -> None:
+def test_other_numbers_have_the_regime_of_the_case(regime: Regime, expression: str) -> None:
     text = render(a_case(fed=Data(batch=4, regime=regime)), "torch_ddp", FAULTS[1], "kinds", plain=True)
     assert expression in text
     assert ("torch.randint(-1, 2, parameter.shape)" in text) == (regime == "exact")
 
 
-def test_other_numbers_of_a_half_type_are_rounded_before_float64_takes_them() -> None:
+def test_other_numbers_of_a_half_type_are_rounded_before_conversion_to_float64() -> None:
     text = render(a_case(dtype="bfloat16"), "torch_ddp", FAULTS[1], "half", plain=True)
     assert "torch.randn((4, 4)).to(torch.bfloat16)" in text
     assert ".to(torch.bfloat16).to(dtype)" in text
@@ -281,14 +283,14 @@ def test_other_numbers_of_a_half_type_are_rounded_before_float64_takes_them() ->
     )
 
 
-def test_replicas_draw_one_at_a_time() -> None:
+def test_replicas_draw_numbers_one_at_a_time() -> None:
     """Replicas are threads, which share torch's generator."""
     text = render(a_case(), "xla_ddp", FAULTS[1], "threads", plain=True)
     assert text.count("    with DRAWING:\n        torch.manual_seed(") == 2
     assert "DRAWING" not in render(a_case(), "torch_ddp", FAULTS[1], "processes", plain=True)
 
 
-def test_what_a_script_does_not_use_is_not_imported() -> None:
+def test_a_script_imports_only_what_it_uses() -> None:
     for _, text in scripts("torch_fsdp", FAULTS[1], plain=True):
         used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
         imported = [
@@ -312,7 +314,7 @@ def test_a_collective_is_written_with_each_side_s_own_call(operation: str, form:
     assert "GROUPS[0]" in on_torch
     assert "GROUPS" not in on_xla
     assert "xm." in on_xla
-    assert "x.reshape(2, -1, 4)" in whole, "with SPMD a collective is what it means"
+    assert "x.reshape(2, -1, 4)" in whole, "with SPMD a collective is written as its result"
     assert "GROUPS" not in whole
 
 
@@ -397,7 +399,7 @@ def test_the_tolerance_lies_between_rounding_and_the_error() -> None:
     assert tolerance(Measurement(**fields, greatest=0.5, floor=0.0, exact=True)) == 0.25
 
 
-def test_a_failure_is_sought_by_type_and_message() -> None:
+def test_a_failure_is_recognised_by_type_and_message() -> None:
     failure = Failure(
         symptom=Symptom.EXCEPTION,
         stage=Stage.FORWARD,
@@ -419,11 +421,11 @@ def test_a_failure_is_sought_by_type_and_message() -> None:
     assert fault(Divergence(**place, check="determinism", symptom=Symptom.MISMATCH), failure, None) is None
 
 
-def test_text_from_a_log_cannot_leave_a_docstring() -> None:
+def test_text_from_a_log_cannot_end_a_docstring() -> None:
     assert spelling.docstring('a """ b \\ c\nd\x00é') == "a ''' b / c d"
 
 
-def test_a_title_leaves_out_when_and_where_a_log_line_was_written() -> None:
+def test_a_title_omits_the_time_and_source_line_of_a_log_line() -> None:
     detail = (
         "step 0, backward, rank 0: SIGABRT: 2026-11-21 06:26:36.223138: "
         "F external/xla/xla/util.h:127] Check failed: IsScalar(x)"
@@ -437,7 +439,7 @@ def test_a_graph_that_cannot_be_recompiled_is_inconclusive_with_the_reason(tmp_p
     assert recompile(tmp_path / "python", tmp_path, 2, "x").startswith("inconclusive")
 
 
-def test_a_script_that_ends_otherwise_or_not_at_all_shows_nothing() -> None:
+def test_a_script_that_fails_or_does_not_end_shows_no_fault() -> None:
     assert run_script("print('expected 1, actual 2')").shown
     assert not run_script("raise SystemExit(1)").shown
     assert "not finished" in run_script("import time; time.sleep(60)", seconds=0.5).output

@@ -43,7 +43,7 @@ VIEW, NO_VIEW = (a_case(replication=Replication(gradient_as_bucket_view=view)) f
 
 @pytest.mark.slow
 @needs_torch
-def test_clipping_of_partial_gradients_is_shown_and_its_absence_too() -> None:
+def test_a_script_shows_the_clipping_of_partial_gradients_only_on_the_faulty_backend() -> None:
     shown = run_script(render(CLIPPED, "torch_dtensor", UPDATED, "clip_grad_norm_"))
     assert shown.shown, shown.output
     assert "expected" in shown.output
@@ -55,7 +55,7 @@ def test_clipping_of_partial_gradients_is_shown_and_its_absence_too() -> None:
 @pytest.mark.nightly
 @needs_torch
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor"])
-def test_a_healthy_backend_shows_nothing(backend: str) -> None:
+def test_a_script_shows_no_fault_on_a_correct_backend(backend: str) -> None:
     done = run_script(render(a_case(DEEP), backend, GRADIENT, "healthy"))
     assert not done.shown
     assert "tolerance" in done.output, "it must have compared, not failed"
@@ -64,7 +64,7 @@ def test_a_healthy_backend_shows_nothing(backend: str) -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 @needs_torch
-def test_collectives_and_moves_that_are_healthy_show_nothing() -> None:
+def test_scripts_of_correct_collectives_and_redistributions_show_no_fault() -> None:
     moves = (
         Redistribute(width=4, dims=(1,), by="full_tensor"),
         Redistribute(width=4, dims=(None,), by="to_local"),
@@ -82,7 +82,7 @@ def test_collectives_and_moves_that_are_healthy_show_nothing() -> None:
 @pytest.mark.slow
 @pytest.mark.nightly
 @needs_torch
-def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
+def test_scripts_of_correct_wrappers_of_sharded_parameters_show_no_fault() -> None:
     sharded = a_case(
         sharded={"0.weight": (Shard(0),), "0.bias": (Shard(0),)},
         mesh=(("dp_shard", 2),),
@@ -108,7 +108,7 @@ def test_healthy_wrappers_of_sharded_parameters_show_nothing() -> None:
     ],
     ids=["functional tensor", "coordinate", "gather", "bucket view"],
 )
-def test_faults_alive_on_xla_are_shown(case: Case, backend: str, shown: Fault) -> None:
+def test_scripts_show_the_faults_of_the_pinned_torch_xla(case: Case, backend: str, shown: Fault) -> None:
     done = run_script(render(case, backend, shown, "alive", plan(case), plain=shown.kind != "replicas"))
     assert done.shown, done.output
     assert "expected" in done.output
@@ -118,7 +118,7 @@ def test_faults_alive_on_xla_are_shown(case: Case, backend: str, shown: Fault) -
 @pytest.mark.nightly
 @pytest.mark.xla
 @needs_xla
-def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
+def test_the_graphs_of_a_compiler_crash_are_kept(tmp_path: Path) -> None:
     kept = keep_graphs(render(UNEVEN, "xla_spmd", ABORT, "graphs", plain=True), tmp_path / "artifacts")
     assert any("stablehlo" in name for name in kept)
     assert any("before_optimizations" in name for name in kept)
@@ -143,7 +143,9 @@ def test_what_the_compiler_died_of_is_kept(tmp_path: Path) -> None:
     ],
     ids=["numbers", "crash", "raises", "ddp", "replica"],
 )
-def test_healthy_runs_on_xla_show_nothing(case: Case, backend: str, shown: Fault, reason: str) -> None:
+def test_scripts_of_correct_runs_on_xla_show_no_fault(
+    case: Case, backend: str, shown: Fault, reason: str
+) -> None:
     done = run_script(render(case, backend, shown, "healthy"))
     assert not done.shown
     assert reason in done.output, done.output

@@ -1,4 +1,4 @@
-"""Requests: click's parameters are the fields of a command's request, and no value is lost or made up."""
+"""Requests: click's parameters are the fields of a command's request; no value is lost or added."""
 
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_a_request_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     ("cases", "budget", "most"), [(None, None, CASES), (None, 60.0, None), (3, None, 3), (3, 60.0, 3)]
 )
-def test_a_budget_alone_gives_no_number_of_cases(
+def test_a_budget_alone_does_not_limit_the_number_of_cases(
     cases: int | None, budget: float | None, most: int | None
 ) -> None:
     request = CampaignRequest(

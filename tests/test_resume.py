@@ -1,4 +1,7 @@
-"""Campaigns that are killed anywhere and resumed give the same tables; nothing is run or counted twice."""
+"""Campaigns that are killed at any point and resumed have the tables of an undisturbed campaign.
+
+Nothing recorded is lost, and nothing is run or counted twice.
+"""
 
 import os
 import shutil
@@ -98,7 +101,7 @@ def test_a_campaign_killed_at_any_write_resumes_to_the_same_tables(whole: Path, 
         shutil.rmtree(root)
 
 
-def test_a_campaign_killed_at_every_write_in_turn_comes_to_its_end(whole: Path, tmp_path: Path) -> None:
+def test_a_campaign_killed_at_every_write_in_turn_completes(whole: Path, tmp_path: Path) -> None:
     """Each attempt gets a little further than the previous one."""
     for step in range(10**6):
         with pytest.MonkeyPatch.context() as patch:
@@ -112,7 +115,7 @@ def test_a_campaign_killed_at_every_write_in_turn_comes_to_its_end(whole: Path, 
 
 
 @pytest.mark.parametrize("every", [101, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])])
-def test_wherever_the_file_of_runs_ends_the_cases_that_are_whole_are_kept(
+def test_complete_cases_are_kept_wherever_the_file_of_runs_is_cut_off(
     whole: Path, tmp_path: Path, every: int
 ) -> None:
     text = Corpus(whole).lines("one").read_bytes()
@@ -131,7 +134,7 @@ def test_wherever_the_file_of_runs_ends_the_cases_that_are_whole_are_kept(
     assert {index for index, _ in recorded.cases} == {0, 1, 2, 3}
 
 
-def test_a_file_cut_off_anywhere_is_filled_up_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
+def test_a_file_cut_off_anywhere_is_completed_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
     text = Corpus(whole).lines("one").read_bytes()
     boundaries = [place for place in range(len(text)) if text[place : place + 1] == b"\n"]
     sizes = {0, 1, len(text), *range(0, len(text), 499), *(b + by for b in boundaries for by in (-1, 0, 1))}
@@ -143,7 +146,7 @@ def test_a_file_cut_off_anywhere_is_filled_up_to_the_same_tables(whole: Path, tm
         assert timeless_tables(root) == timeless_tables(whole), f"cut off after {size} bytes"
 
 
-def test_nothing_that_is_recorded_is_run_again(whole: Path, tmp_path: Path) -> None:
+def test_recorded_runs_are_not_repeated(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     machine = machine_with_two_faults()
     assert run_to_the_end(tmp_path, machine) == []
@@ -196,7 +199,7 @@ def test_exactly_one_later_campaign_announces_what_a_killed_one_did_not(tmp_path
     run_to_the_end(tmp_path, name="killed")
     corpus = Corpus(tmp_path)
     with resumed(corpus, "killed"):
-        assert resume.unannounced(corpus, "next") == (), "it still runs, and tells them itself"
+        assert resume.unannounced(corpus, "next") == (), "it still runs, and announces them itself"
     barrier, announced = threading.Barrier(4), Counter[str]()
 
     def tell(name: str) -> None:
@@ -214,7 +217,7 @@ def test_exactly_one_later_campaign_announces_what_a_killed_one_did_not(tmp_path
     assert set(announced) == set(corpus.fingerprints())
 
 
-def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(
+def test_a_fresh_campaign_repeats_every_case_and_keeps_findings_and_counts(
     whole: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
@@ -223,7 +226,7 @@ def test_a_fresh_campaign_runs_everything_again_and_keeps_findings_and_counts(
     assert (tmp_path / "observations" / "one.jsonl.1").read_bytes() == Corpus(whole).lines("one").read_bytes()
 
 
-def test_runs_that_are_set_aside_take_the_first_number_that_is_free(tmp_path: Path) -> None:
+def test_old_runs_are_renamed_with_the_first_free_number(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.prepare()
     lines = corpus.lines("one")
@@ -249,7 +252,7 @@ def test_two_processes_cannot_run_one_campaign(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rounds", range(3))
-def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
+def test_two_concurrent_campaigns_on_a_corpus_lose_nothing_and_report_once(
     tmp_path: Path, rounds: int
 ) -> None:
     del rounds
@@ -268,7 +271,7 @@ def test_two_campaigns_on_one_corpus_at_once_neither_lose_nor_report_twice(
     assert len(list(Corpus(tmp_path).observations())) == 2 * 3 * len(NUMBERED_CASES)
 
 
-def test_a_disk_that_is_full_is_infrastructure_and_leaves_no_half_case_behind(
+def test_a_full_disk_is_an_infrastructure_error_and_leaves_no_partial_case(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = "difftest.records.corpus.cut_incomplete_line"
@@ -319,14 +322,14 @@ def attempts(root: Path) -> Iterator[int]:
 
 
 @pytest.mark.slow
-def test_a_process_killed_again_and_again_comes_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
+def test_a_repeatedly_killed_process_ends_with_the_same_tables(whole: Path, tmp_path: Path) -> None:
     statuses = list(attempts(tmp_path))
     assert statuses[-1] == 0
     assert -signal.SIGKILL in statuses
     assert timeless_tables(tmp_path) == timeless_tables(whole)
 
 
-def test_a_campaign_is_named_by_what_defines_it() -> None:
+def test_the_name_of_a_campaign_depends_on_its_definition() -> None:
     names = {DEFINED.name}
     for changes in (
         {"seed": 1},
@@ -352,7 +355,7 @@ def test_the_definition_of_a_campaign_is_kept_beside_its_runs(tmp_path: Path) ->
     assert list(corpus.observations()) == []
 
 
-def test_findings_of_older_programs_keep_their_count(tmp_path: Path) -> None:
+def test_findings_of_older_versions_keep_their_count(tmp_path: Path) -> None:
     run_to_the_end(tmp_path)
     corpus = Corpus(tmp_path)
     first = next(corpus.findings())

@@ -1,7 +1,4 @@
-"""Resuming for real.
-
-`difftest run` killed with its cluster, and two nightly runs in a row, with torch's processes.
-"""
+"""Resuming with real processes: `difftest run` killed with its cluster, and two consecutive nights."""
 
 import json
 import os

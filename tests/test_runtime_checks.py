@@ -1,4 +1,4 @@
-"""The checks on what a run did besides its numbers: PJRT clients created, graphs compiled."""
+"""The checks of a run's events rather than its numbers: PJRT clients, compiled graphs, annotations."""
 
 import dataclasses
 import sys
@@ -52,7 +52,7 @@ def test_a_wrongly_annotated_parameter_diverges_wherever_it_was_placed() -> None
 OWN = a_client("torch_xla", "CPU", stage=Stage.BUILD)
 
 
-def test_one_client_and_guarded_ones_of_jax_are_legal() -> None:
+def test_one_client_and_guarded_clients_of_jax_are_allowed() -> None:
     assert divergences(runtime_init) == []
     assert divergences(runtime_init, clients=[]) == []
     assert divergences(runtime_init, clients=[OWN]) == []
@@ -96,7 +96,7 @@ def test_a_runtime_divergence_counts_although_the_numbers_agree() -> None:
     assert [d.check for d in comparison.divergences] == ["runtime_init"]
 
 
-def test_its_fingerprint_does_not_depend_on_the_step() -> None:
+def test_the_fingerprint_of_an_unguarded_client_does_not_depend_on_the_step() -> None:
     early, late = (divergences(runtime_init, clients=[OWN, a_client("jax", step=step)])[0] for step in (0, 3))
     assert early.fingerprint == late.fingerprint
 
@@ -124,7 +124,7 @@ def test_a_process_without_torch_xla_has_no_client() -> None:
     assert clients.created == []
 
 
-def test_threads_that_look_at_once_see_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_look_concurrently_record_one_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads of all replicas look for clients when they begin a stage."""
 
     def initialized() -> bool:

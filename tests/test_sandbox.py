@@ -1,4 +1,4 @@
-"""Runs in fresh processes: whatever the ranks do comes out as data, and nothing outlives its run."""
+"""Runs in fresh processes: whatever the ranks do is returned as data, and no process outlives its run."""
 
 import os
 import re
@@ -32,7 +32,7 @@ from workers.isolate import failures, run_folder, sandbox  # noqa: E402
 from workers.isolate.limits import Limits  # noqa: E402
 
 WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
-"""Where the lowest rank is that does not end: in the planted sleep, or waiting for the other one."""
+"""The frame of the lowest rank that does not end: in the planted sleep, or waiting for the other rank."""
 
 
 def spoiled(fault: str) -> Failure:
@@ -52,7 +52,7 @@ def spoiled(fault: str) -> Failure:
         ("deadlock", Symptom.HANG, "deadline"),
     ],
 )
-def test_every_way_to_end_is_data(fault: str, symptom: Symptom, kind: str) -> None:
+def test_every_kind_of_failure_is_returned_as_data(fault: str, symptom: Symptom, kind: str) -> None:
     failure = spoiled(fault)
     assert (failure.symptom, failure.kind) == (symptom, kind)
     assert failure.stage in (Stage.BACKWARD, Stage.UPDATE)
@@ -62,7 +62,7 @@ def test_every_way_to_end_is_data(fault: str, symptom: Symptom, kind: str) -> No
         assert failure.frame == WAITS_IN[fault]
 
 
-def test_a_failure_names_the_frameworks_frame_and_none_of_ours() -> None:
+def test_a_failure_has_a_frame_of_the_framework_and_none_of_this_project() -> None:
     from workers.exceptions import explain  # noqa: PLC0415  torch may be missing
 
     def frame(call: Callable[[], object]) -> str:
@@ -75,16 +75,16 @@ def test_a_failure_names_the_frameworks_frame_and_none_of_ours() -> None:
     assert spoiled("exception").frame == ""
 
 
-def test_a_crash_leaves_its_native_signal_in_the_log() -> None:
+def test_the_log_of_a_crash_names_the_signal() -> None:
     assert "Segmentation fault" in spoiled("segmentation_fault").log
 
 
-def test_a_run_after_a_crash_is_right() -> None:
+def test_a_run_after_a_crash_succeeds() -> None:
     spoiled("segmentation_fault")
     assert isinstance(sandbox.run(small_case(), DDP), Trace)
 
 
-def test_nothing_outlives_a_run() -> None:
+def test_no_process_outlives_a_run() -> None:
     spoiled("hang")
     children = psutil.Process().children(recursive=True)
     ranks = [
@@ -99,7 +99,7 @@ def zygotes() -> list[psutil.Process]:
 
 
 def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
-    """The processes of a run that hangs, once all of them are there."""
+    """Wait until all processes of a run that hangs exist, and return them."""
     while not hanging.done():
         ranks = [
             rank
@@ -115,13 +115,13 @@ def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
 
 @pytest.fixture
 def hanging() -> Iterator["Future[object]"]:
-    """A run of two ranks that hang; its deadline is far."""
+    """A run of two ranks that hang, with a deadline of a minute."""
     sandbox.run(small_case(), DDP)  # starts the zygote
     with ThreadPoolExecutor(1) as thread:
         yield thread.submit(sandbox.run, small_case(), DDP, deadline=60.0, options={VARIABLE: "hang"})
 
 
-def test_a_zygote_killed_between_runs_is_replaced_and_no_run_suffers() -> None:
+def test_a_zygote_killed_between_runs_is_replaced_and_no_run_fails() -> None:
     sandbox.run(small_case(), DDP)
     for zygote in zygotes():
         zygote.kill()
@@ -129,7 +129,7 @@ def test_a_zygote_killed_between_runs_is_replaced_and_no_run_suffers() -> None:
     assert isinstance(sandbox.run(small_case(), DDP), Trace)
 
 
-def test_a_zygote_killed_during_a_run_is_infrastructure_and_takes_its_ranks_along(
+def test_a_zygote_killed_during_a_run_is_an_infrastructure_error_and_ends_its_ranks(
     hanging: "Future[object]",
 ) -> None:
     ranks = ranks_of(hanging)
@@ -141,7 +141,7 @@ def test_a_zygote_killed_during_a_run_is_infrastructure_and_takes_its_ranks_alon
     assert isinstance(sandbox.run(small_case(), DDP), Trace)
 
 
-def test_a_zygote_that_does_not_answer_is_infrastructure_and_is_replaced() -> None:
+def test_an_unresponsive_zygote_is_an_infrastructure_error_and_is_replaced() -> None:
     sandbox.run(small_case(), DDP)
     for zygote in zygotes():
         zygote.suspend()
@@ -151,7 +151,7 @@ def test_a_zygote_that_does_not_answer_is_infrastructure_and_is_replaced() -> No
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_a_rank_killed_from_outside_is_infrastructure(
+def test_a_rank_killed_from_outside_is_an_infrastructure_error(
     hanging: "Future[object]", sent: signal.Signals
 ) -> None:
     ranks_of(hanging)[1].send_signal(sent)
@@ -159,14 +159,14 @@ def test_a_rank_killed_from_outside_is_infrastructure(
         hanging.result(timeout=DEADLINE_SECONDS)
 
 
-def test_a_rank_that_holds_too_much_memory_is_ended_and_recorded() -> None:
+def test_a_rank_above_the_memory_limit_is_ended_and_recorded() -> None:
     failure = sandbox.run(small_case(), DDP, allowed=Limits(memory=2**25))
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.CRASH, "memory limit")
     assert re.match(r"the rank held 0\.\d+ GiB of memory; allowed: 0\.0312 GiB", failure.message)
 
 
-def test_a_run_that_leaves_too_much_is_ended_and_recorded() -> None:
+def test_a_run_above_the_output_limit_is_ended_and_recorded() -> None:
     failure = sandbox.run(small_case(), DDP, allowed=Limits(output=8), options={VARIABLE: "hang"})
     assert isinstance(failure, Failure)
     assert (failure.symptom, failure.kind) == (Symptom.CRASH, "output limit")
@@ -185,13 +185,13 @@ def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)  # noqa: S607
 
 
-def test_a_full_disk_is_infrastructure(full_disk: Path) -> None:
+def test_a_full_disk_is_an_infrastructure_error(full_disk: Path) -> None:
     with pytest.raises(InfrastructureError, match=r"No space left on device|is full"):
         sandbox.run(small_case(), DDP)
     assert not list(full_disk.iterdir())
 
 
-def test_the_ranks_of_a_run_listen_on_loopback_alone(hanging: "Future[object]") -> None:
+def test_the_ranks_of_a_run_listen_only_on_loopback(hanging: "Future[object]") -> None:
     ranks = ranks_of(hanging)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not (
@@ -206,8 +206,10 @@ def test_the_ranks_of_a_run_listen_on_loopback_alone(hanging: "Future[object]") 
         rank.kill()
 
 
-def test_no_rank_inherits_a_secret_and_a_case_s_path_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path is a label: `antigravity`, which opens a browser, no process imports."""
+def test_no_rank_inherits_a_secret_or_imports_a_module_named_by_a_cases_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A path is a label: no process imports `antigravity`, which would open a browser."""
     monkeypatch.setenv("DIFFTEST_TEST_TOKEN", "hush")
     for zygote in zygotes():
         zygote.kill()
@@ -229,7 +231,7 @@ def test_the_oracle_measures_its_noise() -> None:
         assert deviation.full(alone).max() > 0
 
 
-def test_an_oracle_in_doubt_has_as_many_times_the_deadline_as_it_has_samples() -> None:
+def test_the_deadline_grows_with_the_number_of_noise_samples() -> None:
     failure = sandbox.run(small_case(), DDP, deadline=0.5, options={VARIABLE: "hang", **MORE_SAMPLES})
     assert isinstance(failure, Failure)
     assert failure.kind == "deadline"
@@ -240,7 +242,7 @@ def test_the_same_run_twice_gives_the_same_bits() -> None:
     assert same_bits(sandbox.run(small_case(4), DDP), sandbox.run(small_case(4), DDP))
 
 
-def test_the_versions_of_a_rank_outlive_it_and_are_empty_for_a_rank_that_wrote_none(
+def test_the_versions_of_a_rank_are_read_after_it_ended_and_may_be_empty(
     tmp_path: Path,
 ) -> None:
     run_folder.write_versions(tmp_path, 0, {"torch": "2.9.0"})
@@ -248,7 +250,7 @@ def test_the_versions_of_a_rank_outlive_it_and_are_empty_for_a_rank_that_wrote_n
     assert [run_folder.versions(tmp_path, rank) for rank in range(3)] == [{"torch": "2.9.0"}, {}, {}]
 
 
-def test_of_ranks_that_fail_alike_the_lowest_is_reported_and_no_consequence_is(tmp_path: Path) -> None:
+def test_the_lowest_rank_with_the_first_failure_is_reported_and_no_consequence(tmp_path: Path) -> None:
     of_ranks = {
         0: a_failure(kind="ConnectionError"),
         1: a_failure(message="on 1"),

@@ -1,6 +1,6 @@
 """A file from elsewhere is data.
 
-Nothing that it names is imported, executed, or looked up anywhere but in a list.
+Nothing named in it is imported, executed, or looked up anywhere but in a list of allowed names.
 """
 
 import ast
@@ -28,7 +28,7 @@ PLUGINS = (
     "reports.formats",
 )
 FREE = {"path"}
-"""What a case may name freely.
+"""Fields of a case that may hold any name.
 
 Its path is a label; test_sandbox runs a case whose path is the name of a module.
 """
@@ -37,7 +37,7 @@ Where: TypeAlias = tuple[Any, ...]
 
 
 def words(tree: Any, where: Where = ()) -> Iterator[Where]:  # noqa: ANN401  JSON
-    """The places of all strings in a JSON tree."""
+    """Yield the places of all strings in a JSON tree."""
     if isinstance(tree, str):
         yield where
     items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
@@ -46,7 +46,7 @@ def words(tree: Any, where: Where = ()) -> Iterator[Where]:  # noqa: ANN401  JSO
 
 
 def changed(tree: Any, where: Where, name: str) -> bytes:  # noqa: ANN401
-    """The tree as JSON with another string at one place."""
+    """Return the tree as JSON with another string at one place."""
     copy = json.loads(json.dumps(tree))
     inner = copy
     for key in where[:-1]:
@@ -56,7 +56,7 @@ def changed(tree: Any, where: Where, name: str) -> bytes:  # noqa: ANN401
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_in_a_case_is_one_of_a_list(name: str) -> None:
+def test_every_name_in_a_case_is_one_of_the_allowed_names(name: str) -> None:
     tree = json.loads(a_case(DEEP).to_json())
     places = [where for where in words(tree) if where[0] not in FREE]
     assert len(places) > 15
@@ -66,7 +66,7 @@ def test_every_name_in_a_case_is_one_of_a_list(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_case_has_no_other_parameters_and_fields_than_its_model_s(name: str) -> None:
+def test_a_case_with_unknown_parameters_or_fields_is_refused(name: str) -> None:
     tree = json.loads(a_case(DEEP).to_json())
     for inner in (
         tree,
@@ -85,7 +85,7 @@ def test_a_case_has_no_other_parameters_and_fields_than_its_model_s(name: str) -
 
 @pytest.mark.parametrize("package", PLUGINS)
 @pytest.mark.parametrize("name", [*NAMES, "os", "..errors", "__init__", "_options"])
-def test_only_the_files_of_a_folder_are_its_plug_ins(package: str, name: str) -> None:
+def test_only_public_files_of_a_folder_are_its_plug_ins(package: str, name: str) -> None:
     with pytest.raises(UsageError, match="unknown"):
         plugins.load(package, name)
     with pytest.raises(UsageError, match="unknown"):
@@ -93,7 +93,7 @@ def test_only_the_files_of_a_folder_are_its_plug_ins(package: str, name: str) ->
 
 
 def test_nothing_is_evaluated_unpickled_or_timed_by_a_clock_that_jumps() -> None:
-    """Durations are the monotonic clock's; dates are for people to read."""
+    """Durations come from the monotonic clock; dates are only for people to read."""
     forbidden = {
         "eval",
         "exec",

@@ -1,4 +1,4 @@
-"""The page that shows how good the service is."""
+"""The page that reports the quality of the service."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def sections() -> dict[str, object]:
     }
 
 
-def test_the_page_plots_detection_against_what_correct_runs_reach_with_the_threshold_between() -> None:
+def test_the_page_plots_the_detection_rate_the_noise_of_correct_runs_and_the_threshold() -> None:
     page = selftest.render(sections()).decode()
     curves = re.findall(r'<polyline class="(\w+)" points="([^"]+)"', page)
     assert [name for name, _ in curves] == ["noise", "found"]
@@ -42,14 +42,14 @@ def test_the_page_plots_detection_against_what_correct_runs_reach_with_the_thres
     assert 'class="limit"' in page
 
 
-def test_the_page_escapes_what_it_is_given_and_names_every_defect() -> None:
+def test_the_page_escapes_text_and_names_every_defect() -> None:
     page = selftest.render(sections()).decode()
     assert "&lt;b&gt;sum&lt;/b&gt;" in page
     assert "<b>sum</b>" not in page
     assert "1 of 1 planted defects found" in page
 
 
-def test_what_was_read_back_from_json_makes_the_same_page(tmp_path: Path) -> None:
+def test_results_read_from_json_give_the_same_page(tmp_path: Path) -> None:
     (tmp_path / "selftest.json").write_text(json.dumps(sections(), default=str))
     assert selftest.render(json.loads((tmp_path / "selftest.json").read_text())) == selftest.render(
         sections()

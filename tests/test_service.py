@@ -1,6 +1,6 @@
-"""The whole service for real.
+"""The whole service with real workers of torch and torch_xla on Ray.
 
-A campaign over Ray with torch and torch_xla, replays, and a second campaign.
+The tests run a campaign, replays, and a second campaign on the same corpus.
 """
 
 import json

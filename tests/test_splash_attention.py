@@ -1,6 +1,6 @@
-"""Splash attention.
+"""Splash attention: the cases that its wrapper supports, its mesh axis names, and its kernels.
 
-What its wrapper refuses, its mesh's axis names, and its kernels beside the oracle for real.
+The kernels are compared with the oracle in real processes.
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splash, "find_spec", lambda _name: True)
 
 
-def test_it_runs_where_it_is_named() -> None:
+def test_it_runs_only_if_named() -> None:
     assert "xla_splash" not in candidates()
     assert list(candidates(("xla_splash",))) == ["xla_splash"]
 
@@ -78,7 +78,7 @@ def test_without_what_call_jax_needs_the_refusal_gives_the_reason(
         (flash(("dp", 2), ("dp_shard", 2), rows=4), (("data", "fsdp"), None, None, None)),
     ],
 )
-def test_the_axes_that_cut_the_batch_are_called_as_the_wrapper_asserts(
+def test_the_axes_that_shard_the_batch_have_the_names_that_the_wrapper_asserts(
     case: Case, spec: tuple[object, ...]
 ) -> None:
     called = splash._names(case)  # noqa: SLF001

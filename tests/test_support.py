@@ -1,4 +1,4 @@
-"""The table of which backend can express which path, on made-up backends."""
+"""The table of which backend supports which path, on fake backends."""
 
 from types import SimpleNamespace
 
@@ -38,12 +38,12 @@ def test_every_path_is_checked_on_every_backend() -> None:
     ]
 
 
-def test_the_commonest_reason_comes_first() -> None:
+def test_the_most_frequent_reason_comes_first() -> None:
     cases = [*CASES, a_case(seed=3, path="data_parallel", dtype="bfloat16")]
     assert table(cases, BACKENDS)[1].reasons == ("seed 3 is odd", "seed 1 is odd")
 
 
-def test_nearly_all_is_not_all_and_hardly_any_is_not_none() -> None:
+def test_percentages_are_never_rounded_to_all_or_none() -> None:
     words = [
         Support(path="p", backend="b", supported=supported, cases=1000).word
         for supported in (0, 1, 999, 1000)
@@ -51,7 +51,7 @@ def test_nearly_all_is_not_all_and_hardly_any_is_not_none() -> None:
     assert words == ["no", "1%", "99%", "yes"]
 
 
-def test_the_table_has_paths_down_and_backends_across() -> None:
+def test_the_table_has_a_row_per_path_and_a_column_per_backend() -> None:
     assert markdown(table(CASES, BACKENDS)).splitlines() == [
         "| path | any | odd |",
         "|---|---|---|",

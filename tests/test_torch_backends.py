@@ -1,4 +1,4 @@
-"""The backends over torch's process groups agree with the oracle, or say what they cannot do."""
+"""The backends on torch's process groups: agreement with the oracle, unsupported cases, and failures."""
 
 import itertools
 import subprocess
@@ -93,7 +93,7 @@ def generated(path: str, backend: str) -> Iterator[Case]:
 
 
 def error(case: Case, backend: str) -> float:
-    """The greatest root mean square error of any tensor, relative to the tensor's own root mean square."""
+    """Return the greatest root mean square error of any tensor, relative to the tensor's root mean square."""
     expected, actual = sandbox.run(case, "oracle"), sandbox.run(case, backend)
     assert isinstance(expected, Trace)
     assert isinstance(actual, Trace), actual
@@ -232,7 +232,7 @@ print(torch.utils.deterministic.fill_uninitialized_memory, os.environ["CUBLAS_WO
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "deterministic"), [("flash", "True False"), ("cudnn", "True True")])
-def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic_but_cudnn_s_attention(
+def test_gpu_settings_are_full_precision_and_deterministic_except_for_cudnn_attention(
     kernel: str, deterministic: str
 ) -> None:
     pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -243,7 +243,7 @@ def test_on_a_gpu_precision_is_full_and_algorithms_are_deterministic_but_cudnn_s
 
 
 @pytest.mark.slow
-def test_what_fsdp_and_a_plan_both_cut_is_read_where_torch_calls_such_a_placement_no_shard() -> None:
+def test_a_strided_shard_is_read_even_if_is_shard_returns_false() -> None:
     import torch  # noqa: PLC0415
     from torch.distributed.tensor import placement_types  # noqa: PLC0415
 
@@ -261,4 +261,6 @@ def test_what_fsdp_and_a_plan_both_cut_is_read_where_torch_calls_such_a_placemen
     )
     inside_out = process_groups._inside_out  # noqa: SLF001
     rows = [inside_out(cut, rank)[0] for rank in range(4)]  # type: ignore[arg-type]
-    assert rows == [slice(0, 2), slice(3, 5), slice(2, 3), slice(5, 6)], "tp cuts first, and dp what tp left"
+    assert rows == [slice(0, 2), slice(3, 5), slice(2, 3), slice(5, 6)], (
+        "tp shards first, and dp shards the pieces of tp"
+    )

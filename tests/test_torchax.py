@@ -1,7 +1,4 @@
-"""torchax, the second way to XLA.
-
-On virtual CPU devices, beside the oracle, and the cases that it refuses.
-"""
+"""torchax on virtual CPU devices: agreement with the oracle, and the reasons for unsupported cases."""
 
 import importlib.util
 import itertools
@@ -26,12 +23,12 @@ needs_torchax = pytest.mark.skipif(
 )
 
 
-def test_it_runs_where_it_is_named() -> None:
+def test_it_runs_only_if_named() -> None:
     assert "torchax" not in candidates()
     assert list(candidates(("torchax",))) == ["torchax"]
 
 
-def test_uneven_cuts_are_left_to_others() -> None:
+def test_uneven_shards_are_unsupported() -> None:
     even = a_case(mesh=(("dp", 2),), batch=(Shard(0),), fed=Data(batch=4))
     assert torchax.unsupported(even) is None
     assert "equal pieces" in (
@@ -43,7 +40,7 @@ def test_uneven_cuts_are_left_to_others() -> None:
     assert torchax.unsupported(msgspec.structs.replace(even, layout=twice)) is None
 
 
-def test_layers_that_ask_for_an_operator_of_the_framework_are_left_to_others() -> None:
+def test_layers_that_call_a_framework_operator_are_unsupported() -> None:
     collective = Collective(operation="all_reduce", mesh=(2,), axis=0, width=4)
     case = a_case((collective, Linear(inputs=4, outputs=4)), mesh=(("dp", 2),), batch=(Shard(0),))
     assert "Collective" in (torchax.unsupported(case) or "")
@@ -75,7 +72,7 @@ def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
 @needs_torchax
 @pytest.mark.slow
 @pytest.mark.xla
-def test_flash_attention_is_torch_s_operator_as_jax_has_it() -> None:
+def test_flash_attention_through_jax_agrees_with_the_oracle() -> None:
     drawn = (case_at(0, index, paths=("flash_attention",), max_world_size=2) for index in itertools.count())
     case = next(case for case in drawn if torchax.unsupported(case) is None)
     comparison = compare(

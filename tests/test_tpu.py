@@ -1,6 +1,6 @@
-"""On real TPU chips.
+"""XLA's backends on real TPU chips, compared with the oracle.
 
-XLA's backends beside the oracle, compiled kernels, and one process a chip for replicas.
+Kernels are compiled and not interpreted, and replicas have one process per chip.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Runs as files: what is saved is loaded, and damaged or foreign files are refused with a message."""
+"""Runs as files: saved runs are loaded, and damaged or foreign files raise an error that names the cause."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def saved(folder: Path) -> Path:
     return folder / "run"
 
 
-def test_a_trace_comes_back_bit_for_bit_with_its_noise(tmp_path: Path) -> None:
+def test_a_loaded_trace_equals_the_saved_one_bit_for_bit_with_its_noise(tmp_path: Path) -> None:
     truth, loaded = oracle(a_case()), traces.load(saved(tmp_path))
     assert isinstance(loaded, Trace)
     assert same_bits(truth, loaded)
@@ -29,17 +29,19 @@ def test_a_trace_comes_back_bit_for_bit_with_its_noise(tmp_path: Path) -> None:
     assert [list(step) for step in loaded.noise] == [list(step) for step in truth.noise]
 
 
-def test_a_failure_comes_back_whatever_bytes_its_message_holds(tmp_path: Path) -> None:
+def test_a_failure_is_loaded_even_if_its_log_is_not_valid_unicode(tmp_path: Path) -> None:
     traces.save(tmp_path / "run", a_failure(log="half a letter: \udcff"))
     loaded = traces.load(tmp_path / "run")
     assert loaded == a_failure(log="half a letter: ?")
 
 
-def test_what_was_never_saved_is_none(tmp_path: Path) -> None:
+def test_a_run_that_was_never_saved_loads_as_none(tmp_path: Path) -> None:
     assert traces.load(tmp_path / "run") is None
 
 
-def test_arrays_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_that_unpack_to_too_many_bytes_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stem = saved(tmp_path)
     monkeypatch.setattr(traces, "MOST_BYTES", 100)
     with pytest.raises(UsageError, match=r"run.npz unpacks to \d+ bytes; allowed: 100"):

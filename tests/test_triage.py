@@ -1,4 +1,4 @@
-"""Triage and reduction of whole findings on made-up backends: their status, and what is written down."""
+"""Triage of whole findings on fake backends: the status, and the fields that are saved."""
 
 from collections import Counter
 from datetime import date
@@ -53,7 +53,7 @@ F, G = FINDING.fingerprint, "other-00000000"
         ([UNDECIDED, AGREES], Status.FIXED),
     ],
 )
-def test_the_status_follows_from_what_the_runs_showed(shown: list[str], expected: Status) -> None:
+def test_the_status_depends_on_the_fingerprints_of_the_runs(shown: list[str], expected: Status) -> None:
     assert status(F, shown) == expected
 
 
@@ -67,7 +67,7 @@ def test_the_status_follows_from_what_the_runs_showed(shown: list[str], expected
         ((0, 2), (2, 3), True),
     ],
 )
-def test_a_finding_is_steady_by_its_last_runs(
+def test_the_last_runs_decide_if_a_finding_is_steady(
     stable: tuple[int, int], returned: tuple[int, int], expected: bool
 ) -> None:
     assert steady(msgspec.structs.replace(FINDING, stable=stable, returned=returned)) == expected
@@ -103,7 +103,7 @@ def test_a_fault_that_is_gone_is_fixed_and_one_with_a_ledger_entry_passes(tmp_pa
     assert not triaged(campaign, Ledger(entries=(entry,))).passes
 
 
-def test_a_fault_that_shows_otherwise_now_has_changed(tmp_path: Path) -> None:
+def test_a_fault_with_another_fingerprint_has_changed(tmp_path: Path) -> None:
     class Crashing(Machine):
         crashing = False
 
@@ -124,7 +124,7 @@ def test_a_fault_that_shows_otherwise_now_has_changed(tmp_path: Path) -> None:
     )
 
 
-def test_a_fault_that_comes_and_goes_is_unstable(tmp_path: Path) -> None:
+def test_an_intermittent_fault_is_unstable(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     turns = iter([True, False, False])
@@ -141,7 +141,7 @@ def test_an_infrastructure_error_does_not_change_the_status_of_a_finding(tmp_pat
     assert (one.finding.status, one.finding.returned, one.trouble) == ("ERROR", (0, 0), "a node was lost")
 
 
-def test_a_backend_that_is_gone_or_refuses_the_case_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_backend_or_an_unsupported_case_is_an_error(tmp_path: Path) -> None:
     gone = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     for backends, trouble in (
         ({"ddp": backend("torch")}, "there is no backend 'spmd' any more"),
@@ -152,7 +152,7 @@ def test_a_backend_that_is_gone_or_refuses_the_case_is_an_error(tmp_path: Path) 
     assert the_finding(gone).status == "ERROR"
 
 
-def test_backends_that_run_on_request_only_are_triaged_too(tmp_path: Path) -> None:
+def test_backends_that_run_only_on_request_are_triaged_too(tmp_path: Path) -> None:
     names = ("torchax", "xla_spmd@2.8", "spmd")
     campaign = a_campaign(
         tmp_path, Machine(**dict.fromkeys(names, sharded)), dict.fromkeys(names, backend("xla"))
@@ -167,7 +167,7 @@ def wide(case: Case) -> bool:
     return sharded(case) and case.model.outputs >= 3
 
 
-def test_a_finding_is_reduced_and_its_conditions_are_written_down(tmp_path: Path) -> None:
+def test_a_finding_is_reduced_and_its_conditions_are_saved(tmp_path: Path) -> None:
     machine = Machine(spmd=wide)
     campaign = a_campaign(tmp_path, machine)
     examined(campaign, tensor_parallel_case(), a_case())
@@ -211,7 +211,7 @@ def test_a_fault_that_only_its_reduced_case_no_longer_shows_is_still_there(tmp_p
     assert one.trouble == f"the reduced case {small.id} does not show it any more"
 
 
-def test_a_fault_that_its_reduced_case_shows_otherwise_is_looked_for_in_its_own(tmp_path: Path) -> None:
+def test_if_the_reduced_case_shows_another_fault_the_original_case_is_run(tmp_path: Path) -> None:
     class Crashing(Machine):
         def answer(self, case: Case, backend: str) -> Outcome:
             return (
@@ -232,7 +232,7 @@ def test_a_fault_that_its_reduced_case_shows_otherwise_is_looked_for_in_its_own(
     )
 
 
-def test_a_fault_is_gone_once_neither_its_reduced_case_nor_its_own_shows_it(tmp_path: Path) -> None:
+def test_a_fault_is_fixed_if_neither_the_reduced_nor_the_original_case_shows_it(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     small, own = reduced_to(campaign)
@@ -242,7 +242,7 @@ def test_a_fault_is_gone_once_neither_its_reduced_case_nor_its_own_shows_it(tmp_
     assert machine.requests[small.id, "spmd"] == machine.requests[own.id, "spmd"] == 2
 
 
-def test_a_fault_is_not_called_gone_where_infrastructure_spoiled_the_runs_of_its_own_case(
+def test_a_fault_is_not_fixed_if_runs_of_the_original_case_failed_for_infrastructure(
     tmp_path: Path,
 ) -> None:
     class Lost(Machine):
@@ -280,7 +280,7 @@ def test_a_case_too_large_for_the_machine_is_not_run_and_the_reason_is_given(tmp
     )
 
 
-def test_a_campaign_counts_a_triaged_finding_once_more_and_keeps_what_triage_found(tmp_path: Path) -> None:
+def test_a_campaign_increments_the_hits_of_a_triaged_finding_and_keeps_its_status(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = campaign_with_finding(tmp_path, machine)
     triaged(campaign)
@@ -288,7 +288,7 @@ def test_a_campaign_counts_a_triaged_finding_once_more_and_keeps_what_triage_fou
     assert (the_finding(campaign).hits, the_finding(campaign).status) == (2, "REPRODUCED")
 
 
-def test_what_older_findings_do_not_have_is_empty(tmp_path: Path) -> None:
+def test_fields_that_older_findings_lack_are_empty(tmp_path: Path) -> None:
     campaign = campaign_with_finding(tmp_path, Machine(spmd=sharded))
     file = campaign.corpus.root / the_finding(campaign).fingerprint / "finding.json"
     fields = msgspec.json.decode(file.read_bytes(), type=dict[str, object])

@@ -1,4 +1,4 @@
-"""One campaign over two versions of torch gives the same findings run jointly, and recorded apart.
+"""A campaign over two versions of torch has the same findings if run jointly or recorded and compared.
 
 `DIFFTEST_OTHER_PYTHON` names the Python of an environment that has this project, the same Ray and Python, and
 another torch.
@@ -50,7 +50,7 @@ def findings(out: Path) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def test_a_joint_run_and_two_recordings_of_different_torches_find_the_same(tmp_path: Path) -> None:
+def test_a_joint_run_and_two_recordings_with_different_torches_have_equal_findings(tmp_path: Path) -> None:
     places, joint, apart = tmp_path / "places.toml", tmp_path / "joint", tmp_path / "apart"
     places.write_text(ENVIRONMENTS.format(python=OTHER))
     backends = ",".join((*TORCH, *XLA))
@@ -67,5 +67,5 @@ def test_a_joint_run_and_two_recordings_of_different_torches_find_the_same(tmp_p
     for python, names in ((OTHER, TORCH), (sys.executable, XLA)):
         called(python, "record", *CASES, "--backends", ",".join(names), "--out", str(tmp_path / names[0]))
     called(sys.executable, "compare", str(tmp_path / TORCH[0]), str(tmp_path / XLA[0]), "--out", str(apart))
-    assert findings(joint), "it has something to find"
+    assert findings(joint), "there must be findings to compare"
     assert findings(joint) == findings(apart)

@@ -1,4 +1,4 @@
-"""The table of environment variables against the source, which must name the same ones."""
+"""The table of environment variables has the same names as the source."""
 
 import re
 from pathlib import Path
@@ -18,18 +18,18 @@ NEVER_READ = {"DIFFTEST_TEST_TOKEN"}
 
 
 def named_in_the_source() -> set[str]:
-    """Every name with the prefix in a text file other than the table itself and this one."""
+    """Return every name with the prefix in all text files except the table itself and this file."""
     files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.is_file()]
     readable = [file for file in files if file.suffix != ".pyc" and file not in (TABLE, Path(__file__))]
     return {name for file in readable for name in NAME.findall(file.read_text(errors="replace"))}
 
 
-def test_the_table_has_every_variable_that_the_source_names_and_no_other() -> None:
+def test_the_table_has_exactly_the_variables_in_the_source() -> None:
     assert {variable.name for variable in VARIABLES} == named_in_the_source() - NEVER_READ
 
 
 @pytest.mark.parametrize("variable", VARIABLES, ids=lambda variable: variable.name)
-def test_a_variable_names_readers_that_exist(variable: variables.Variable) -> None:
+def test_the_readers_of_a_variable_exist(variable: variables.Variable) -> None:
     assert variable.set_by in ("user", "difftest", "developer")
     for reader in variable.read_by:
         file = ROOT / (reader if reader.endswith(".py") else f"{reader.replace('.', '/')}.py")
@@ -41,7 +41,7 @@ def test_the_defaults_in_the_table_are_those_of_the_code() -> None:
     assert defaults[noise.SAMPLES_VARIABLE] == str(noise.SAMPLES)
 
 
-def test_the_table_in_markdown_has_a_row_for_every_variable_in_the_order_of_names() -> None:
+def test_the_table_in_markdown_has_a_row_for_every_variable_in_alphabetical_order() -> None:
     header, rule, *rows = as_markdown().splitlines()
     assert header.startswith("| Variable | Default | Values | Meaning ")
     assert set(rule) <= set("| -")

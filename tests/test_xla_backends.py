@@ -35,7 +35,7 @@ def test_the_unsharded_layout_agrees_with_the_oracle() -> None:
     assert greatest_relative_error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
 
 
-def test_eight_ranks_and_more_devices_than_ranks() -> None:
+def test_eight_ranks_and_spare_devices_agree_with_the_oracle() -> None:
     case = a_sharded_case(Mesh((("dp_shard", 8),)), (S0,), {"": (S0,)})
     assert greatest_relative_error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
     spare = sandbox.run(CASES["data_tensor"], "xla_spmd", options={"CPU_NUM_DEVICES": "8"})
@@ -95,7 +95,7 @@ def test_events_and_environment_of_a_run_are_recorded() -> None:
     assert outcome.environment["matmul_precision"] == "highest"
 
 
-def test_parameters_replaced_by_distributed_tensors_cannot_run() -> None:
+def test_parameters_replaced_by_dtensors_fail() -> None:
     """pytorch/xla#8534 and #9472, in torch_xla 2.9.0."""
     outcome = sandbox.run(CASES["fully_sharded"], "xla_dtensor")
     assert isinstance(outcome, Failure)
@@ -109,7 +109,7 @@ def test_parameters_replaced_by_distributed_tensors_cannot_run() -> None:
     )
 
 
-def test_parallelized_modules_cannot_run() -> None:
+def test_parallelized_modules_fail() -> None:
     """pytorch/xla#8528, in torch_xla 2.9.0; over two axes it fails already when it slices the mesh."""
     one, two = (sandbox.run(CASES[name], "xla_tp") for name in ("tensor_parallel", "data_tensor"))
     assert isinstance(one, Failure)
@@ -122,7 +122,7 @@ def test_parallelized_modules_cannot_run() -> None:
     )
 
 
-def test_a_crash_of_the_compiler_is_an_outcome_and_the_next_run_is_well() -> None:
+def test_a_compiler_crash_is_an_outcome_and_the_next_run_succeeds() -> None:
     """The gradient of a gather along a dim that is sharded unevenly aborts XLA's partitioner."""
     training = Training(steps=1, loss="cross_entropy")
     crash = sandbox.run(a_sharded_case(rows=5, training=training), "xla_spmd")
@@ -143,7 +143,7 @@ def test_partition_specs_name_the_axes_of_each_dim() -> None:
     assert sharding.partition_spec(0, (R, R), ("dp", "tp")) == ()
 
 
-def test_devices_are_found_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_devices_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
     assert xla_spmd.environment(a_sharded_case())["PJRT_DEVICE"] == "TPU"
     assert "CPU_NUM_DEVICES" not in xla_spmd.environment(a_sharded_case())
@@ -171,7 +171,7 @@ def test_a_run_records_that_it_left_the_chips_unused(monkeypatch: pytest.MonkeyP
     assert not devices.unused_chips()
 
 
-def test_layouts_that_no_plan_expresses_are_unsupported() -> None:
+def test_layouts_that_no_plan_can_express_are_unsupported() -> None:
     assert xla_tp.unsupported(CASES["tensor_parallel"]) is None
     assert xla_tp.unsupported(CASES["data_tensor"]) is None
     assert "tp" in (xla_tp.unsupported(CASES["fully_sharded"]) or "")

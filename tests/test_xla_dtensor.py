@@ -1,4 +1,7 @@
-"""DTensor and FSDP on XLA, and activations that change their placements: what works, and what fails where."""
+"""DTensor on XLA: three ways to redistribute, FSDP, and activations that change their placements.
+
+The tests show which of these work, and where the others fail.
+"""
 
 import importlib.util
 
@@ -49,7 +52,7 @@ def test_every_way_of_moving_a_distributed_tensor_preserves_it(
     assert greatest_relative_error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
 
 
-def test_partial_sums_come_back_as_replicas() -> None:
+def test_partial_sums_are_redistributed_to_replicas() -> None:
     model = Model(
         layers=(Linear(inputs=4, outputs=6), Redistribute(width=6, dims=(0, 1)), Linear(inputs=6, outputs=3))
     )
@@ -57,7 +60,7 @@ def test_partial_sums_come_back_as_replicas() -> None:
     assert greatest_relative_error(case, sandbox.run(case, "torch_dtensor")) < TOLERANCE
 
 
-def test_plain_activations_have_nothing_to_move() -> None:
+def test_plain_activations_are_not_redistributed() -> None:
     layers = (TALL.layers[0], Dropout(width=8), Redistribute(width=8, dims=(0, 1)), *TALL.layers[1:])
     case = a_sharded_case(
         GRID, (S0, R), {"0.weight": (R, S0), "0.bias": (R, S0)}, model=Model(layers=layers), rows=4
@@ -68,7 +71,7 @@ def test_plain_activations_have_nothing_to_move() -> None:
 @xla
 @installed
 @pytest.mark.parametrize("name", CASES)
-def test_annotated_in_place_every_layout_works(name: str) -> None:
+def test_every_layout_works_if_annotated_in_place(name: str) -> None:
     assert xla_annotated.unsupported(CASES[name]) is None
     assert greatest_relative_error(CASES[name], sandbox.run(CASES[name], "xla_annotated")) < TOLERANCE
 
@@ -76,7 +79,7 @@ def test_annotated_in_place_every_layout_works(name: str) -> None:
 @xla
 @installed
 @pytest.mark.parametrize("backend", ["xla_dtensor", "xla_tp"])
-def test_the_same_layout_fails_where_parameters_are_replaced(backend: str) -> None:
+def test_the_same_layout_fails_if_parameters_are_replaced(backend: str) -> None:
     outcome = sandbox.run(CASES["tensor_parallel"], backend)
     assert isinstance(outcome, Failure)
     assert outcome.stage is Stage.FORWARD

@@ -1,7 +1,4 @@
-"""torch_xla on CUDA by JAX's plugin.
-
-Where it is looked for, when it is used, and how far it gets without a GPU.
-"""
+"""torch_xla on CUDA with JAX's plugin: how it is located, when it is used, and its error without a GPU."""
 
 import os
 import subprocess
@@ -38,13 +35,13 @@ def test_without_the_plugin_the_error_says_what_to_install(monkeypatch: pytest.M
 
 
 @pytest.mark.skipif(find_spec("jax_plugins") is not None, reason="a plugin is installed")
-def test_the_plugin_is_found_without_importing_it(installed: Path) -> None:
+def test_the_plugin_is_located_without_an_import(installed: Path) -> None:
     assert plugin.library() == installed
     assert "jax_plugins.xla_cuda12" not in sys.modules
 
 
 @pytest.mark.parametrize(("there", "used"), [(0, "CPU"), (1, "CPU"), (2, "CUDA"), (3, "CPU"), (4, "CUDA")])
-def test_two_ranks_run_where_they_share_the_gpus_out_evenly(
+def test_two_ranks_run_on_gpus_only_if_they_divide_them_evenly(
     monkeypatch: pytest.MonkeyPatch, installed: Path, there: int, used: str
 ) -> None:
     assert installed
@@ -55,7 +52,7 @@ def test_two_ranks_run_where_they_share_the_gpus_out_evenly(
     assert (devices.DETERMINISTIC in environment["XLA_FLAGS"]) == (used == "CUDA")
 
 
-def test_replicas_are_refused_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replicas_are_unsupported_with_the_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PJRT_DEVICE", "CUDA")
     assert "a process per GPU" in (replicas.unsupported(a_case()) or "")
 
@@ -69,7 +66,7 @@ CLIENT = "import torch_xla; from workers.xla import plugin; plugin.register(); p
     find_spec("torch_xla") is None or find_spec("jax_plugins") is None,
     reason="needs torch_xla and jax-cuda12-pjrt",
 )
-@pytest.mark.skipif(gpu_count() > 0, reason="tells what is said without a GPU")
+@pytest.mark.skipif(gpu_count() > 0, reason="tests the message without a GPU")
 def test_torch_xla_loads_the_plugin_and_requests_a_gpu() -> None:
     environment = {**os.environ, "PJRT_DEVICE": "CUDA"}
     done = subprocess.run(

@@ -1,4 +1,7 @@
-"""Replicas on XLA agree with the oracle behind the compile gate, and show the faults of torch_xla 2.9.0."""
+"""Replicas on XLA: agreement with the oracle, the faults of torch_xla 2.9.0, and unsupported cases.
+
+On CPU the replicas run behind a compile gate.
+"""
 
 import contextlib
 import importlib.util
@@ -43,7 +46,7 @@ backends = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def real(test: Test) -> Test:
-    """Marks a test that runs real replicas."""
+    """Mark a test that runs real replicas."""
     missing = importlib.util.find_spec("torch_xla") is None
     installed_only = pytest.mark.skipif(missing, reason="torch_xla is not installed")
     marked: Test = pytest.mark.slow(pytest.mark.xla(installed_only(test)))
@@ -73,13 +76,13 @@ def test_replicas_agree_with_the_oracle(backend: str, ranks: int) -> None:
 @real
 @backends
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_types_agree_too(backend: str, dtype: str) -> None:
+def test_half_types_agree_with_the_oracle(backend: str, dtype: str) -> None:
     assert compared(a_case(PERCEPTRON, dtype=dtype, training=Training(steps=2)), backend).verdict == "agree"
 
 
 @real
 @backends
-def test_two_data_axes_and_one_that_only_replicates(backend: str) -> None:
+def test_two_data_axes_and_a_replicating_one_agree_with_the_oracle(backend: str) -> None:
     axes, batch = (("dp_replicate", 2), ("dp_shard", 1), ("tp", 2)), (Shard(0), Shard(0), Replicate())
     assert (
         compared(
@@ -131,7 +134,7 @@ def test_a_tensor_that_is_broadcast_by_itself_is_lost_on_the_other_ranks() -> No
 
 
 @real
-def test_momentum_takes_accumulated_gradients_as_they_were_before_they_were_reduced() -> None:
+def test_momentum_uses_accumulated_gradients_before_their_reduction() -> None:
     """In torch_xla 2.9.0 an in-place reduction does not show through `detach()`."""
     training = Training(optimizer="momentum", accumulation=2)
     assert first(compared(a_case(PERCEPTRON, training=training), "xla_replica")) == (
@@ -144,7 +147,7 @@ def test_momentum_takes_accumulated_gradients_as_they_were_before_they_were_redu
 
 @real
 @backends
-def test_two_runs_give_the_same_bits_and_every_rank_its_own_piece(backend: str) -> None:
+def test_two_runs_have_the_same_bits_and_every_rank_its_own_piece(backend: str) -> None:
     one, other = (sandbox.run(a_case(PERCEPTRON, mesh=(("dp", 4),)), backend) for _ in range(2))
     assert isinstance(one, Trace)
     assert isinstance(other, Trace)
@@ -182,14 +185,14 @@ def test_unsupported_replicas_are_refused_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("there", "gated"), [("2.9.0", True), ("2.10.1", True), ("2.5.1", False), ("2.8.0", False)]
 )
-def test_an_older_torch_xla_that_cannot_be_gated_is_unsupported(
+def test_an_older_torch_xla_without_the_compile_gate_is_unsupported(
     monkeypatch: pytest.MonkeyPatch, there: str, gated: bool
 ) -> None:
     monkeypatch.setattr(installed, "version", lambda _package: there)
     monkeypatch.setenv("PJRT_DEVICE", "CPU")
     assert (replicas.unsupported(a_case()) is None) is gated
     monkeypatch.setenv("PJRT_DEVICE", "TPU")
-    assert replicas.unsupported(a_case()) is None, "a process a chip needs no gate"
+    assert replicas.unsupported(a_case()) is None, "one process per chip needs no gate"
 
 
 def test_ranks_are_threads_of_one_process_on_the_cpu_and_processes_elsewhere(
@@ -219,7 +222,7 @@ def test_replicas_use_tpu_chips_only_with_one_chip_a_rank(
 
 
 def listening() -> set[str]:
-    """The addresses at which ranks of this process's runs listen."""
+    """Return the addresses at which the ranks of this process's runs listen."""
     addresses = set[str]()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -233,7 +236,7 @@ def listening() -> set[str]:
 
 @real
 @backends
-def test_replicas_listen_on_loopback_alone(backend: str) -> None:
+def test_replicas_listen_only_on_loopback(backend: str) -> None:
     addresses = set[str]()
     with ThreadPoolExecutor(1) as thread:
         run = thread.submit(sandbox.run, a_case(mesh=(("dp", 2),), batch=(Shard(0),)), backend)

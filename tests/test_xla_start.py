@@ -1,7 +1,4 @@
-"""How SPMD programs start on XLA, in real processes.
-
-What must make no difference, and the fault that does.
-"""
+"""How SPMD programs start on XLA, in real processes: allowed orders agree, and one order crashes."""
 
 import importlib.util
 import shutil
@@ -63,12 +60,12 @@ def compared(case: Case, fault: str = "") -> Comparison:
     ],
     ids=["mesh first", "sent in pieces", "replicas unmarked", "all"],
 )
-def test_what_upstream_allows_makes_no_difference(case: Case) -> None:
+def test_allowed_start_orders_agree_with_the_oracle(case: Case) -> None:
     assert greatest_relative_error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
 
 
 @pytest.mark.parametrize("first", ["device", "seed"])
-def test_a_device_used_before_spmd_is_enabled_is_a_segmentation_fault_with_a_name(first: str) -> None:
+def test_a_device_used_before_spmd_is_enabled_is_an_identified_segmentation_fault(first: str) -> None:
     """pytorch/xla#9735, in torch_xla 2.9.0: identified by signal, stage and native function, on any path."""
     acts = (first, *(act for act in ACTS if act != first))
     died = [sandbox.run(started(name, acts=acts), "xla_spmd") for name in ("data_parallel", "transformer")]
@@ -80,14 +77,14 @@ def test_a_device_used_before_spmd_is_enabled_is_a_segmentation_fault_with_a_nam
 
 
 @pytest.mark.parametrize("name", ["fully_sharded", "tensor_parallel", "transformer"])
-def test_a_batch_scanned_by_torch_xla_trains_as_a_loop_does(name: str) -> None:
+def test_a_batch_scanned_by_torch_xla_agrees_with_the_oracle(name: str) -> None:
     training = msgspec.structs.replace(CASES[name].training, accumulation=2)
     case = started(name, training, accumulation="scan")
     assert greatest_relative_error(case, sandbox.run(case, "xla_spmd")) < TOLERANCE
 
 
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "xla_spmd"])
-def test_blocks_computed_again_train_as_kept_ones_do(backend: str) -> None:
+def test_checkpointed_blocks_agree_with_the_oracle(backend: str) -> None:
     case = a_sharded_case(model=BLOCKS, training=Training(steps=2, checkpointing=True))
     outcome = sandbox.run(case, backend)
     assert greatest_relative_error(case, outcome) < TOLERANCE
@@ -104,12 +101,12 @@ def test_one_client_is_created_and_graphs_settle() -> None:
     ("fault", "check"),
     [("jax_unguarded", "runtime_init"), ("jax_twice", "runtime_init"), ("recompile", "recompile")],
 )
-def test_what_the_numbers_do_not_show_is_found(fault: str, check: str) -> None:
+def test_runtime_faults_without_wrong_numbers_are_detected(fault: str, check: str) -> None:
     if fault.startswith("jax"):
         pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
     comparison = compared(started("data_parallel", Training(steps=5)), fault)
     assert {divergence.check for divergence in comparison.divergences} == {check}
 
 
-def test_a_clean_run_shows_none_of_it() -> None:
+def test_a_correct_run_has_no_runtime_fault() -> None:
     assert compared(started("data_parallel", Training(steps=5))).verdict == "agree"

@@ -1,7 +1,4 @@
-"""What a zygote imports: the frameworks of its Python and this project's own modules.
-
-The working directory makes no difference.
-"""
+"""A zygote imports the frameworks of its Python and this project's modules in any working directory."""
 
 import shutil
 import subprocess
@@ -23,7 +20,7 @@ subprocess.run([sys.executable, "-P", "-c", where], env=environment(), check=Tru
 """
 
 
-def test_a_zygote_has_the_modules_of_the_checkout_that_its_parent_has(tmp_path: Path) -> None:
+def test_a_zygote_imports_the_modules_of_its_parents_checkout(tmp_path: Path) -> None:
     for package in (difftest, workers):
         folder = Path(str(package.__file__)).parent
         shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -34,7 +31,7 @@ def test_a_zygote_has_the_modules_of_the_checkout_that_its_parent_has(tmp_path: 
     assert (done.stdout.strip(), done.stderr) == (str(tmp_path / "workers" / "__init__.py"), "")
 
 
-def test_what_is_installed_is_found_without_a_way_and_the_users_ways_stay(
+def test_installed_modules_need_no_python_path_and_the_users_path_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(zygotes, "ROOT", tmp_path)
