@@ -1,0 +1,154 @@
+"""Reproducer scripts spell out what a case has: collectives, attention, options, failures and titles."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from sample_scripts import FAULTS, LEARNED, OPERATIONS, collective_case
+from samples import a_case
+
+from difftest.cases.case import Data, Training
+from difftest.cases.layers.embedding import Embedding
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.redistribute import Redistribute
+from difftest.cases.layers.residual import Residual
+from difftest.cases.options import Replication
+from difftest.judge.divergence import Divergence, identity
+from difftest.judge.measured import Measurement
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
+from reports.reproducer import spelling
+from reports.reproducer.fault import Fault
+from reports.reproducer.reproducer import fault, needle, refusal, render, tolerance
+
+
+@pytest.mark.parametrize("form", ["single", "list"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_collective_is_written_with_each_side_s_own_call(operation: str, form: str) -> None:
+    case = collective_case(operation, form, factor=0.5)
+    on_torch, on_xla, whole = (
+        render(case, name, LEARNED, "collective") for name in ("torch_ddp", "xla_replica", "xla_spmd")
+    )
+    for text in (on_torch, on_xla, whole):
+        compile(text, operation, "exec")
+    assert "GROUPS[0]" in on_torch
+    assert "GROUPS" not in on_xla
+    assert "xm." in on_xla
+    assert "x.reshape(2, -1, 4)" in whole, "with SPMD a collective is written as its result"
+    assert "GROUPS" not in whole
+
+
+def test_flash_attention_is_written_only_with_torch_s_kernel() -> None:
+    flash = FlashAttention(
+        width=8, heads=2, head_dim=4, length=8, keys=5, causal=True, segments=True, bias=True, scale=0.5
+    )
+    usual = "[SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]"
+    for spec, kernel in (
+        (flash, "sdpa_kernel(SDPBackend.MATH)"),
+        (msgspec.structs.replace(flash, bias=False), usual),
+    ):
+        case = a_case((spec, Linear(inputs=8, outputs=2)), sequence=8)
+        text = render(case, "torch_ddp", LEARNED, "flash")
+        compile(text, kernel, "exec")
+        assert kernel in text
+        named = render(msgspec.structs.replace(case, sdpa="cudnn"), "torch_ddp", LEARNED, "flash")
+        assert named == text.replace("[SDPBackend.FLASH", "[SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH")
+        assert "sources = x[:, :5]" in text
+        assert "interpreter" in (refusal(case, "xla_spmd") or "")
+    several = a_case((flash, FlashAttention(width=8, heads=1, head_dim=8, length=8, keys=8)), sequence=8)
+    assert "several kinds" in (refusal(several, "torch_ddp") or "")
+
+
+def test_moved_activations_are_written_only_if_they_have_placements() -> None:
+    moves = (
+        Redistribute(width=4, dims=(1,), by="full_tensor"),
+        Redistribute(width=4, dims=(None,), by="to_local"),
+    )
+    case = a_case((Linear(inputs=4, outputs=4), *moves, Linear(inputs=4, outputs=2)))
+    text = render(case, "torch_dtensor", FAULTS[1], "moves")
+    assert "ByFullTensor([Shard(1)]), ByToLocal([Replicate()])" in text
+    assert "nn.Identity(), nn.Identity()" in render(case, "torch_ddp", FAULTS[1], "moves")
+
+
+def test_the_options_of_a_case_are_in_its_script() -> None:
+    case = a_case(replication=Replication(gradient_as_bucket_view=True, own_weights=True))
+    for backend in ("torch_ddp", "xla_ddp"):
+        text = render(case, backend, FAULTS[4], "options")
+        assert "DistributedDataParallel(model, gradient_as_bucket_view=True)" in text
+        assert "parameter.data.add_(rank)" in text
+
+
+def test_a_tied_weight_is_tied_in_the_script() -> None:
+    layers = (Embedding(vocabulary=5, width=4), Linear(inputs=4, outputs=5, bias=False, tied=True))
+    text = render(a_case(layers, sequence=3, fed=Data(batch=4)), "xla_spmd", FAULTS[0], "tied")
+    assert text.count("model[1].weight = model[0].weight") == 2
+
+
+def test_a_script_uses_activation_checkpointing_if_its_case_does() -> None:
+    block = Residual(layers=(Linear(inputs=4, outputs=4),))
+    case = a_case((Linear(inputs=4, outputs=4), block), training=Training(checkpointing=True))
+    assert "checkpoint(super().forward, x, use_reentrant=False)" in render(
+        case, "torch_ddp", FAULTS[0], "again"
+    )
+    assert "from torch_xla.utils.checkpoint import checkpoint" in render(case, "xla_ddp", FAULTS[0], "again")
+
+
+def test_a_needle_holds_no_number_folder_or_address() -> None:
+    assert needle(
+        "Sharding propagation failed for Op(op=aten.view.default, args_schema=Spec(S(0) on (31, 12)))"
+    ) == ("Sharding propagation failed for Op(op=aten.view.default,")
+    assert (
+        needle("2026 F external/xla/util.h:127] Check failed: ShapeUtil::IsScalar(value.shape())")
+        == "ShapeUtil::IsScalar(value.shape())"
+    )
+    assert needle("0x7f 12") == ""
+
+
+def test_the_tolerance_lies_between_rounding_and_the_error() -> None:
+    fields: dict[str, Any] = {
+        "stage": "update",
+        "tensor": "w",
+        "step": 0,
+        "elements": 1,
+        "differing": 1,
+        "error": 0.01,
+        "scale": 1.0,
+        "ratio": 1e6,
+    }
+    assert tolerance(Measurement(**fields, greatest=0.01, floor=1e-8)) == pytest.approx(1e-5)
+    assert tolerance(Measurement(**fields, greatest=0.5, floor=0.0, exact=True)) == 0.25
+
+
+def test_a_failure_is_recognised_by_type_and_message() -> None:
+    failure = Failure(
+        symptom=Symptom.EXCEPTION,
+        stage=Stage.FORWARD,
+        step=2,
+        kind="ValueError",
+        message="size 3 is not allowed here",
+    )
+    place: dict[str, Any] = {
+        "backend": "torch_ddp",
+        "side": "torch",
+        "path": "data_parallel",
+        "stage": Stage.FORWARD,
+        "step": 2,
+    }
+    first = Divergence(**place, check="completion", symptom=Symptom.EXCEPTION, cause=identity(failure))
+    assert fault(first, failure, None) == Fault(
+        kind="raises", stage=Stage.FORWARD, step=2, failure="ValueError", needle="is not allowed here"
+    )
+    assert fault(Divergence(**place, check="determinism", symptom=Symptom.MISMATCH), failure, None) is None
+
+
+def test_text_from_a_log_cannot_end_a_docstring() -> None:
+    assert spelling.docstring('a """ b \\ c\nd\x00é') == "a ''' b / c d"
+
+
+def test_a_title_omits_the_time_and_source_line_of_a_log_line() -> None:
+    detail = (
+        "step 0, backward, rank 0: SIGABRT: 2026-11-21 06:26:36.223138: "
+        "F external/xla/xla/util.h:127] Check failed: IsScalar(x)"
+    )
+    assert spelling.brief(detail) == "step 0, backward, rank 0: SIGABRT: Check failed: IsScalar(x)"
