@@ -74,7 +74,10 @@ def test_there_are_several_sides_and_homonyms_are_plugin_names() -> None:
 @pytest.mark.parametrize("file", CORE, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_core_names_no_check_kind_backend_or_side(file: Path) -> None:
     tree = ast.parse(file.read_text())
-    assert not {text for text in texts(tree) if text in NAMES - set(HOMONYMS)}
+    named = {text for text in texts(tree) if text in NAMES - set(HOMONYMS)}
+    assert not named, (
+        f"{file} has these names of plug-ins; a word that means something else goes into HOMONYMS"
+    )
     assert not list(identity_comparisons(tree))
     assert not list(tables_by_side(tree))
 

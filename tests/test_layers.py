@@ -233,6 +233,11 @@ def test_every_kind_is_decoded_by_its_tag() -> None:
     }
 
 
+def test_every_kind_but_a_container_is_spelled_in_scripts() -> None:
+    unspelled = [kind for kind, layer in KINDS.items() if not {"spelled", "held"} & set(vars(layer))]
+    assert not unspelled, "these files of difftest/cases/layers lack `spelled`"
+
+
 def distinguished(tree: ast.Module) -> set[str]:
     """The kinds that code distinguishes: uses of their classes except to make one and in annotations.
 

@@ -35,7 +35,8 @@ def test_every_documented_command_has_the_options_it_is_shown_with(command: str)
 
 def test_every_command_is_documented() -> None:
     shown = {shlex.split(command)[1] for command in COMMANDS}
-    assert shown == {file.stem for file in (ROOT / "difftest" / "commands").glob("[!_]*.py")}
+    commands = {file.stem for file in (ROOT / "difftest" / "commands").glob("[!_]*.py")}
+    assert shown == commands, "a shell block of README.md or of docs/ shows each command"
 
 
 def test_the_front_page_is_short() -> None:

@@ -105,8 +105,13 @@ RICH = (
         sharded={"0.weight": (Shard(2),)},
     ),
     a_case(
-        (Linear(inputs=5, outputs=16), FLASH), sequence=256, mesh=TWO_AXES, fed=Data(batch=7, regime="large")
+        (Linear(inputs=5, outputs=16), FLASH),
+        sequence=256,
+        mesh=TWO_AXES,
+        fed=Data(batch=7, regime="large"),
+        sdpa="math",
     ),
+    a_case(fed=Data(batch=4, learnable=True)),
     a_collective("all_gather", 12, form="list", factor=2.0),
     a_collective("reduce_scatter", 12, axis=1),
     a_collective("all_to_all", 8, axis=1),
@@ -409,6 +414,11 @@ def test_uneven_sizes_stay_uneven_on_fewer_ranks() -> None:
     case = a_case(layers, mesh=(("tp", 3),), batch=(Replicate(),), sharded={"0.weight": (Shard(0),)})
     result = reduced(case, lambda c: uneven_cuts(c) > 0)
     assert (result.case.world_size, result.case.model.outputs) == (2, 3)
+
+
+def test_every_simplification_has_a_rich_case_to_simplify() -> None:
+    idle = [each.__name__ for each in simplifications() if not any(any(each(case)) for case in RICH)]
+    assert not idle, "RICH needs a case that has what these take away"
 
 
 def test_every_simplification_has_a_unique_name_and_a_docstring() -> None:
