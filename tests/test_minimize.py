@@ -1,4 +1,4 @@
-"""Reduction of whole findings and of case files on made-up backends: what is run, kept and refused."""
+"""Reduction of whole findings and of case files on fake backends: what is run, saved and refused."""
 
 import json
 from pathlib import Path

@@ -111,7 +111,7 @@ def test_a_long_log_keeps_the_native_frames() -> None:
 
 
 @needs_compiler
-def test_a_symbol_table_names_what_a_library_does_not_export(tmp_path: Path) -> None:
+def test_a_symbol_table_names_functions_that_a_library_does_not_export(tmp_path: Path) -> None:
     """The handler's own function is static, so it appears on the stack as an address."""
     library = tmp_path / "handler.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, native_frames.SOURCE], check=True)  # noqa: S607

@@ -95,7 +95,7 @@ def test_numbers_depend_on_the_seed_only(seed: int, step: int) -> None:
 
 
 @given(st.integers(0, 2**62))
-def test_another_seed_gives_other_numbers(seed: int) -> None:
+def test_different_seeds_draw_different_numbers(seed: int) -> None:
     assert digest(a_case(seed=seed)) != digest(a_case(seed=seed + 1))
 
 

@@ -17,7 +17,7 @@ CASE = tensor_parallel_case()
 MESH = CASE.layout.mesh
 
 
-def test_the_whole_tensor_comes_back_from_its_pieces() -> None:
+def test_the_whole_tensor_is_assembled_from_its_pieces() -> None:
     case = a_case(
         mesh=(("dp", 2), ("tp", 2)),
         sharded={"0.weight": (Shard(1), Shard(0)), "0.bias": (Replicate(), Shard(0))},
@@ -28,7 +28,7 @@ def test_the_whole_tensor_comes_back_from_its_pieces() -> None:
         np.testing.assert_allclose(tensor.full(case.layout.mesh), whole[key], rtol=1e-6)
 
 
-def test_uneven_pieces_have_the_shapes_that_torch_chunk_gives() -> None:
+def test_uneven_pieces_have_the_shapes_of_torch_chunk() -> None:
     pieces = candidate(CASE).steps[0][WEIGHT].pieces
     assert [pieces[rank].shape for rank in range(2)] == [(2, 4), (1, 4)]
 

@@ -138,10 +138,10 @@ def test_collectives_of_every_kind_and_dtype_are_mostly_exact() -> None:
 
 def test_redistributions_and_dims_sharded_twice_are_frequent_enough() -> None:
     drawn = [case_at(5, index, paths=("data_tensor",)) for index in range(60)]
-    doors = [
+    conversions = [
         layer.by for case in drawn for _, layer in walk(case.model.layers) if isinstance(layer, Redistribute)
     ]
-    assert set(doors) == {"redistribute", "full_tensor", "to_local"}
+    assert set(conversions) == {"redistribute", "full_tensor", "to_local"}
     assert sum(any(p.count(S0) > 1 for p in kinds(case.layout)) for case in drawn) >= 4
 
 

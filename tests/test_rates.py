@@ -266,7 +266,7 @@ def test_planted_defects_are_detected_and_blamed(defects: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.xla
-def test_the_null_campaign_finds_nothing() -> None:
+def test_the_null_campaign_has_no_false_finding() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     words = ("selftest", "--null", "--cases", "5", "--seed", "7", "--json")
     done = subprocess.run(

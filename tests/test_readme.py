@@ -52,7 +52,7 @@ def test_the_documented_extras_exist_in_the_project() -> None:
     assert "constraints.txt" in FRONT.read_text()
 
 
-def test_ci_runs_what_the_test_command_of_the_readme_runs() -> None:
+def test_ci_runs_the_same_tests_as_the_command_in_the_readme() -> None:
     """CI runs in two parts the tests that `pytest` alone runs, which are all but the nightly ones."""
     ci = (ROOT / ".ci" / "run").read_text()
     install, test = '-c constraints.txt -e ".[xla,cluster,test]"', "pytest"

@@ -289,7 +289,7 @@ FAULTS: dict[str, tuple[Callable[[Case], bool], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", [name for name in FAULTS if name != "ignored"])
-def test_what_a_fault_needs_is_left_and_listed_as_a_condition(name: str) -> None:
+def test_the_conditions_are_what_the_fault_needs(name: str) -> None:
     shows, needed = FAULTS[name]
     result = reduced(a_decoder(dtype="bfloat16"), shows)
     assert result.conditions == needed

@@ -188,7 +188,7 @@ def test_the_script_of_a_small_case_is_short(backend: str, shown: Fault) -> None
     assert render(case, backend, shown, "small", plan(case)).count("\n") <= MOST_OWN_NUMBERS + more
 
 
-def test_what_no_template_can_show_is_refused_with_the_reason() -> None:
+def test_a_case_that_no_template_can_show_is_refused_with_the_reason() -> None:
     assert "there is no template for backend 'torchax'" in (refusal(a_case(), "torchax") or "")
     assert refusal(a_case(), "torch_ddp") is None
     scanned = a_case(training=Training(accumulation=2), start=Start(accumulation="scan"))

@@ -195,7 +195,7 @@ def test_a_finding_stays_new_to_resuming_commands_until_it_is_announced(tmp_path
     assert not any(f.unannounced for f in Corpus(tmp_path).findings())
 
 
-def test_exactly_one_later_campaign_announces_what_a_killed_one_did_not(tmp_path: Path) -> None:
+def test_exactly_one_later_campaign_announces_the_findings_of_a_killed_one(tmp_path: Path) -> None:
     run_to_the_end(tmp_path, name="killed")
     corpus = Corpus(tmp_path)
     with resumed(corpus, "killed"):
@@ -230,7 +230,7 @@ def test_old_runs_are_renamed_with_the_first_free_number(tmp_path: Path) -> None
     corpus = Corpus(tmp_path)
     corpus.prepare()
     lines = corpus.lines("one")
-    lines.with_name("one.jsonl.2").write_text("of an earlier campaign, whose forerunner was deleted")
+    lines.with_name("one.jsonl.2").write_text("of an earlier campaign, whose predecessor was deleted")
     for number, name in enumerate(("one.jsonl.1", "one.jsonl.3")):
         lines.write_text(f"{number}")
         resume._set_aside(lines)  # noqa: SLF001

@@ -56,7 +56,7 @@ def summary_of(*words: str) -> dict[str, Any]:
 
 
 def kill_after(lines: int, out: Path) -> None:
-    """Starts the campaign, and kills it once it has recorded `lines` runs."""
+    """Start the campaign, and kill it once it has recorded `lines` runs."""
     process = subprocess.Popen(
         [*RUN, "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )

@@ -238,7 +238,7 @@ def test_the_deadline_grows_with_the_number_of_noise_samples() -> None:
     assert f"after {0.5 * SAMPLES_WHEN_IN_DOUBT / SAMPLES:g} s" in failure.message
 
 
-def test_the_same_run_twice_gives_the_same_bits() -> None:
+def test_a_repeated_run_has_the_same_bits() -> None:
     assert same_bits(sandbox.run(small_case(4), DDP), sandbox.run(small_case(4), DDP))
 
 

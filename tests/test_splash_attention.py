@@ -56,13 +56,13 @@ def test_it_runs_only_if_named() -> None:
         (flash(rows=4, training=Training(accumulation=4)), "share the rows evenly"),
     ],
 )
-def test_what_the_wrapper_cannot_express_is_refused(case: Case, reason: str | None) -> None:
+def test_cases_that_the_wrapper_cannot_express_are_refused(case: Case, reason: str | None) -> None:
     assert (splash.refusal(case) or "") == "" if reason is None else reason in (splash.refusal(case) or "")
 
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("missing", splash.CALL_JAX)
-def test_without_what_call_jax_needs_the_refusal_gives_the_reason(
+def test_without_the_packages_of_call_jax_the_refusal_names_them(
     monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
     monkeypatch.setattr(splash, "find_spec", lambda name: name != missing)

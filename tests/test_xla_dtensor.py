@@ -29,7 +29,7 @@ installed = pytest.mark.skipif(
 )
 
 TALL = Model(layers=(Linear(inputs=4, outputs=8), Activation(function="tanh"), Linear(inputs=8, outputs=9)))
-DOORS = ("redistribute", "full_tensor", "to_local")
+CONVERSIONS = ("redistribute", "full_tensor", "to_local")
 COLUMNS: dict[str, Placements] = {"0.weight": (R, S0), "0.bias": (R, S0)}
 
 
@@ -44,7 +44,7 @@ def moved(
 
 @pytest.mark.parametrize("at", [0, 1, 3])
 @pytest.mark.parametrize("dims", [(0, 0), (1, None), (None, 0), (1, 0)], ids=str)
-@pytest.mark.parametrize("by", DOORS)
+@pytest.mark.parametrize("by", CONVERSIONS)
 def test_every_way_of_moving_a_distributed_tensor_preserves_it(
     by: str, dims: tuple[int | None, ...], at: int
 ) -> None:
