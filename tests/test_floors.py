@@ -5,6 +5,7 @@ The packages and folders that may import each other, the packages that may use a
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,16 +32,25 @@ OWNERS = {
 }
 
 FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
-files = pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 
 
 def module(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imports(file: Path) -> Iterator[str]:
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+@cache
+def imports(file: Path) -> tuple[str, ...]:
     """Every module that a file imports anywhere, type checking and functions included."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    return tuple(_imports(file))
+
+
+def _imports(file: Path) -> Iterator[str]:
+    for node in ast.walk(tree(file)):
         match node:
             case ast.Import(names=names):
                 yield from (alias.name for alias in names)
@@ -63,22 +73,22 @@ def place(name: str) -> tuple[int, str] | None:
     )
 
 
-@files
-def test_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
-    if file == ROOT / "difftest" / "__init__.py":
-        assert not list(imports(file))
-        return
-    mine = place(module(file))
-    assert mine, f"{module(file)} is in no room; give it one in FLOORS"
-    for name in imports(file):
-        theirs = place(name)
-        assert theirs or name == "difftest.__version__" or name.partition(".")[0] not in PACKAGES, (
-            f"{name} is in no room"
-        )
-        if theirs:
-            assert theirs[0] < mine[0] or theirs[1] == mine[1], (
-                f"{module(file)} imports {name}, which is not below it"
-            )
+def test_imports_point_down_or_stay_inside_a_room() -> None:
+    wrong = []
+    for file in FILES:
+        mine = place(module(file))
+        if file == ROOT / "difftest" / "__init__.py":
+            wrong += [f"difftest imports {name}; it is the package alone" for name in imports(file)]
+            continue
+        assert mine, f"{module(file)} is in no room; give it one in FLOORS"
+        for name in imports(file):
+            theirs = place(name)
+            if theirs is None:
+                foreign = name == "difftest.__version__" or name.partition(".")[0] not in PACKAGES
+                wrong += [] if foreign else [f"{module(file)} imports {name}, which is in no room"]
+            elif theirs[0] >= mine[0] and theirs[1] != mine[1]:
+                wrong.append(f"{module(file)} imports {name}, which is not below it")
+    assert not wrong
 
 
 FORBIDDEN = {"workers": ("difftest.judge.checks", "difftest.findings.ablations")}
@@ -88,10 +98,14 @@ A worker runs cases and does not judge them.
 """
 
 
-@files
-def test_workers_import_no_checks_and_no_ablations(file: Path) -> None:
-    forbidden = FORBIDDEN.get(module(file).partition(".")[0], ())
-    wrong = {name for name in imports(file) for entry in forbidden if f"{name}.".startswith(f"{entry}.")}
+def test_workers_import_no_checks_and_no_ablations() -> None:
+    wrong = [
+        f"{module(file)} imports {name}"
+        for file in FILES
+        for entry in FORBIDDEN.get(module(file).partition(".")[0], ())
+        for name in imports(file)
+        if f"{name}.".startswith(f"{entry}.")
+    ]
     assert not wrong
 
 
@@ -103,18 +117,19 @@ def inner_place(name: str) -> tuple[str, int, str] | None:
     return next(((package, number, room) for number, floor in floors if room in floor), None)
 
 
-@files
-def test_inside_a_package_imports_point_down_or_stay_inside_a_folder(file: Path) -> None:
-    mine, (package, _, rest) = inner_place(module(file)), module(file).partition(".")
-    if package not in INNER_FLOORS or not rest:
-        return
-    assert mine, f"{module(file)} is on no floor of its package; give it one in INNER_FLOORS"
-    for name in imports(file):
-        theirs = inner_place(name)
-        if theirs and theirs[0] == mine[0]:
-            assert theirs[1] < mine[1] or theirs[2] == mine[2], (
-                f"{module(file)} imports {name}, which is not below it"
-            )
+def test_inside_a_package_imports_point_down_or_stay_inside_a_folder() -> None:
+    wrong = []
+    for file in FILES:
+        package, _, rest = module(file).partition(".")
+        if package not in INNER_FLOORS or not rest:
+            continue
+        mine = inner_place(module(file))
+        assert mine, f"{module(file)} is on no floor of its package; give it one in INNER_FLOORS"
+        for name in imports(file):
+            theirs = inner_place(name)
+            if theirs and theirs[0] == mine[0] and theirs[1] >= mine[1] and theirs[2] != mine[2]:
+                wrong.append(f"{module(file)} imports {name}, which is not below it")
+    assert not wrong
 
 
 def test_the_floors_inside_a_package_name_all_its_modules() -> None:
@@ -125,29 +140,30 @@ def test_the_floors_inside_a_package_name_all_its_modules() -> None:
         assert set(names) == {name.removesuffix(".py") for name in inside} - {"__init__"}
 
 
-@files
-def test_a_heavy_dependency_is_used_by_its_packages_only(file: Path) -> None:
-    package = module(file).partition(".")[0]
-    for name in imports(file):
-        top = name.partition(".")[0]
-        assert package in OWNERS.get(top, {package}), f"{package} imports {top}; only {OWNERS[top]} may"
+def test_a_heavy_dependency_is_used_by_its_packages_only() -> None:
+    wrong = []
+    for file in FILES:
+        package = module(file).partition(".")[0]
+        tops = {name.partition(".")[0] for name in imports(file)}
+        foreign = [top for top in tops if package not in OWNERS.get(top, {package})]
+        wrong += [f"{module(file)} imports {top}; only {OWNERS[top]} may" for top in foreign]
+    assert not wrong
 
 
-@files
-def test_every_module_says_what_it_owns(file: Path) -> None:
-    assert ast.get_docstring(ast.parse(file.read_text())), f"{file} has no docstring"
+def test_every_module_says_what_it_owns() -> None:
+    assert not [module(file) for file in FILES if not ast.get_docstring(tree(file))]
 
 
-@files
-def test_no_file_and_no_function_is_too_long(file: Path) -> None:
-    text = file.read_text()
-    assert text.count("\n") <= MOST_LINES
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno
-            assert node.end_lineno - node.lineno < MOST_FUNCTION_LINES, (
-                f"{node.name} has {node.end_lineno - node.lineno + 1} lines"
-            )
+def test_no_file_and_no_function_is_too_long() -> None:
+    wrong = []
+    for file in FILES:
+        lines = file.read_text().count("\n")
+        wrong += [f"{module(file)} has {lines} lines"] if lines > MOST_LINES else []
+        for node in ast.walk(tree(file)):
+            if isinstance(node, ast.FunctionDef):
+                length = (node.end_lineno or node.lineno) - node.lineno + 1
+                wrong += [f"{node.name} has {length} lines"] if length > MOST_FUNCTION_LINES else []
+    assert not wrong
 
 
 def test_every_room_has_its_modules_and_only_ground_and_door_lie_outside_rooms() -> None:
