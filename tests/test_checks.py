@@ -1,5 +1,6 @@
 """Every check reports the damage planted for it and accepts benign differences."""
 
+import ast
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -65,6 +66,13 @@ def test_a_check_is_a_file_with_an_order_and_a_function() -> None:
         module = plugins.load("difftest.judge.checks", name)
         assert isinstance(module.ORDER, int)
         assert callable(module.check)
+
+
+@pytest.mark.parametrize("name", plugins.names("difftest.judge.checks"))
+def test_a_check_gives_its_divergences_the_name_of_its_file(name: str) -> None:
+    file = plugins.file("difftest.judge.checks", name)
+    texts = {node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)}
+    assert name in texts, f"{file} gives its divergences another name"
 
 
 @pytest.mark.parametrize("name", plugins.names("difftest.judge.checks"))
