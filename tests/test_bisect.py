@@ -10,12 +10,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines import Machine, a_campaign, always, examined, sharded, the_finding
-from sample_findings import FINDING
+from sample_findings import FINDING, changed
 from samples import a_case
 
 from difftest.commands.service import case_script
@@ -181,12 +180,10 @@ def test_the_script_of_a_case_detects_a_real_fault() -> None:
     """The second case of seed 0 shows the functional-tensor assert (pytorch/xla#8534) on XLA's side alone."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = case_at(0, 1)
-    alive = msgspec.structs.replace(
-        FINDING, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6"
-    )
+    alive = changed(FINDING, backend="xla_dtensor", fingerprint="xla_dtensor-completion-exception-5dafd4b6")
     tried = [
         run_script(case_script.script(finding, case))
-        for finding in (alive, msgspec.structs.replace(alive, backend="torch_dtensor"))
+        for finding in (alive, changed(alive, backend="torch_dtensor"))
     ]
     assert [(one.shown, one.absent) for one in tried] == [(True, False), (False, True)], [
         one.output for one in tried
