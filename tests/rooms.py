@@ -10,6 +10,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {
         "ground": (
             "difftest.clock",
+            "difftest.credentials",
             "difftest.errors",
             "difftest.installed",
             "difftest.plugins",

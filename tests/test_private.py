@@ -73,3 +73,9 @@ def test_a_user_without_a_name_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(getpass, "getuser", nameless)
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
     assert private.shared("a/b: user@localhost") == "a/b: user@localhost"
+
+
+def test_passwords_in_urls_are_replaced() -> None:
+    text = "proxy http://user:password@proxy:3128, redis://:pass@host/0 and https://token@github.com/a"
+    left = "proxy http://...@proxy:3128, redis://...@host/0 and https://...@github.com/a"
+    assert private.shared(text) == left

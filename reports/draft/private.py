@@ -1,4 +1,6 @@
-"""What must not leave the machine with a draft: the folders of its user, and the names of user and machine.
+"""What must not leave the machine with a draft.
+
+That is the folders of its user, the names of user and machine, and passwords in URLs.
 
 Logs come from other machines too, so folders are recognised by their form, too, and not only as those of this
 machine.
@@ -11,6 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from difftest.credentials import without_url_passwords
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = "difftest|generators|reports|workers"
@@ -46,8 +50,8 @@ def places(text: str) -> str:
 
 
 def shared(text: str) -> str:
-    """`text` that anybody may read: without `places`, and without the names of this user and machine."""
-    text = places(text)
+    """`text` that anybody may read: without `places`, names of this user and machine, and URLs' passwords."""
+    text = places(without_url_passwords(text))
     for pattern, word in _names(_user(), socket.gethostname()):
         text = pattern.sub(word, text)
     return text

@@ -1,11 +1,10 @@
 """Environment variables: set for the time of a call, and passed on without secrets."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+from difftest.credentials import is_secret
 
 
 @contextmanager
@@ -27,8 +26,8 @@ def set_to(values: Mapping[str, str]) -> Iterator[None]:
 
 
 def without_secrets(variables: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The variables whose names do not say that they are secret.
+    """The variables whose names do not say that they are secret, and whose values are no URLs with passwords.
 
     A framework that prints its environment then prints no secret.
     """
-    return {name: value for name, value in variables if not SECRET.search(name)}
+    return {name: value for name, value in variables if not is_secret(name, value)}
