@@ -110,6 +110,7 @@ def test_the_variable_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("[[environment]]\nworkers = -1", "workers is -1; it must be more than 0"),
         ("[[environment]]\nresources = { GPU = 'two' }", "Expected `float`, got `str`"),
         ("", "missing required field `environment`"),
+        pytest.param("a = " + "[" * 20_000, "maximum recursion depth exceeded", id="nested"),
     ],
 )
 def test_the_error_for_an_unusable_file_gives_the_reason(tmp_path: Path, text: str, message: str) -> None:

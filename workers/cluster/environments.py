@@ -130,7 +130,13 @@ def read(file: Path) -> tuple[Environment, ...]:
     """The environments of a file. Raises `UsageError` with the reason where it cannot be used."""
     try:
         return msgspec.convert(tomllib.loads(file.read_text()), _File).environment
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (
+        OSError,
+        UnicodeDecodeError,
+        tomllib.TOMLDecodeError,
+        msgspec.ValidationError,
+        RecursionError,
+    ) as error:
         msg = f"environments file {file} cannot be used: {error}"
         raise UsageError(msg) from error
 
