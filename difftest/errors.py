@@ -8,6 +8,10 @@ class UsageError(ValueError):
     """Something that the user gave is wrong; the message says what, the value and what is allowed."""
 
 
+class DamagedError(UsageError):
+    """A record cannot be read, and not because a newer version wrote it or because it is not accessible."""
+
+
 class InfrastructureError(RuntimeError):
     """The machine or the cluster failed, which is no evidence about a backend."""
 

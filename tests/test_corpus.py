@@ -18,6 +18,7 @@ from difftest.judge.measured import Measurement
 from difftest.records import read_limits
 from difftest.records.case_files import read_case, write_case
 from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT, Corpus
+from difftest.records.damaged import set_aside
 from difftest.records.observation import SCHEMA, Ending, Observation
 
 OBSERVED = Observation(
@@ -134,12 +135,16 @@ def test_an_incomplete_last_line_is_ignored(corpus: Corpus) -> None:
 
 
 @pytest.mark.parametrize("line", [b"{", b"", b"[]", b"\xff", b"null", b'{"campaign": 1}', b"[" * 100_000])
-def test_a_malformed_line_is_named_by_file_and_number(corpus: Corpus, line: bytes) -> None:
+def test_a_malformed_line_is_skipped_and_named_by_file_and_number(corpus: Corpus, line: bytes) -> None:
     corpus.observe(OBSERVED)
     with lines_of(corpus).open("ab") as file:
         file.write(line + b"\n")
-    with pytest.raises(UsageError, match=rf"{lines_of(corpus)}, line 2: cannot be read: "):
-        list(corpus.observations())
+    assert list(corpus.observations()) == [OBSERVED]
+    (damage,) = set_aside(corpus)
+    assert damage.reason.startswith(f"{lines_of(corpus)}, line 2: cannot be read: ")
+    assert damage.kept == lines_of(corpus).with_name("first.jsonl.damaged")
+    assert damage.kept.read_bytes() == line + b"\n"
+    assert (list(corpus.observations()), set_aside(corpus)) == ([OBSERVED], ())
 
 
 @pytest.mark.parametrize("rest", [{}, {"steps": "many"}])

@@ -274,7 +274,7 @@ def test_two_concurrent_campaigns_on_a_corpus_lose_nothing_and_report_once(
 def test_a_full_disk_is_an_infrastructure_error_and_leaves_no_partial_case(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = "difftest.records.corpus.cut_incomplete_line"
+    full = "difftest.records.disk.cut_incomplete_line"
     with monkeypatch.context() as patch:
         patch.setattr(full, lambda _opened: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(

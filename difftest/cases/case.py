@@ -14,7 +14,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
 from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, option_resets
-from difftest.errors import UsageError
+from difftest.errors import DamagedError, UsageError
 
 SCHEMA = 2
 MOST_STEPS = 200
@@ -196,7 +196,7 @@ def _explain(text: bytes | str, error: Exception) -> UsageError:
         return UsageError(
             f"case has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version"
         )
-    return UsageError(f"case cannot be read: {error}")
+    return DamagedError(f"case cannot be read: {error}")
 
 
 def _within(what: str, value: float, least: float, most: float) -> None:

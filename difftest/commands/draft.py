@@ -87,4 +87,4 @@ def _require(tracker: str, allowed: tuple[str, ...]) -> None:
 
 
 def _read(file: Path) -> str:
-    return file.read_text() if file.is_file() else ""
+    return file.read_text(errors="replace") if file.is_file() else ""

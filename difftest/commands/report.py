@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
+from difftest.commands.service.damage import set_aside_and_report
 from difftest.commands.service.options import Names, json_option
 from difftest.commands.service.output import print_json
+from difftest.commands.service.targets import campaign_corpus
 
 
 @click.command("report")
@@ -18,11 +20,16 @@ from difftest.commands.service.output import print_json
 )
 @json_option
 def command(directory: Path, formats: tuple[str, ...] | None, *, as_json: bool) -> None:
-    """Write the reports of DIR, the --out of a campaign, again."""
+    """Write the reports of DIR, the --out of a campaign, again.
+
+    Damaged records are set aside first.
+    """
     from reports.write import write
+
+    damaged = set_aside_and_report(campaign_corpus(directory))
 
     files = [str(file) for file in (write(directory, formats) if formats else write(directory))]
     if as_json:
-        print_json({"files": files})
+        print_json({"files": files, "damaged": damaged})
     else:
         click.echo("\n".join(files))

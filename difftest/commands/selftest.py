@@ -23,6 +23,7 @@ from difftest.commands.service.options import json_option, seed_option, workers_
 from difftest.commands.service.output import print_json
 from difftest.commands.service.planting import Planting, chosen_defects
 from difftest.findings.ledger import read_ledger
+from difftest.records.disk import replace_file, writing
 from difftest.selftest.correct_runs import null_summary
 from difftest.selftest.planted import Planted, planted_summary
 from difftest.selftest.rates import passed
@@ -166,8 +167,10 @@ def _write(out: Path, result: Mapping[str, Any]) -> None:
     from reports.page import selftest
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / "selftest.json").write_bytes(msgspec.json.format(msgspec.json.encode(result, enc_hook=str)))
-    (out / selftest.FILENAME).write_bytes(selftest.render(result))
+    text = msgspec.json.format(msgspec.json.encode(result, enc_hook=str))
+    with writing(out):
+        replace_file(out / "selftest.json", text)
+        replace_file(out / selftest.FILENAME, selftest.render(result))
 
 
 def _print(result: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.plugins import ENVIRONMENT, IN
 from difftest.records import traces
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import whole_lines
+from difftest.records.disk import append, sync_file, sync_folder, whole_lines
 
 SCHEMA = 1
 RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"
@@ -84,7 +84,11 @@ class Recorder:
             number, self._count = self._count, self._count + 1
         stem = self._root / RUNS / f"{number}"
         traces.save(stem, outcome)
-        digests = {file.suffix[1:]: _digest(file) for file in sorted(stem.parent.glob(f"{number}.*"))}
+        files = sorted(stem.parent.glob(f"{number}.*"))
+        digests = {file.suffix[1:]: _digest(file) for file in files}
+        for file in files:
+            sync_file(file)
+        sync_folder(stem.parent)
         backend, side, framework = ran
         line = Run(
             index=index,
@@ -99,8 +103,7 @@ class Recorder:
         with self._lock:
             if not (file := self._root / CASES / f"{case.id}.json").exists():
                 write_case(file, case)
-            with (self._root / LINES).open("ab") as lines:
-                lines.write(msgspec.json.encode(line) + b"\n")
+            append(self._root / LINES, msgspec.json.encode(line) + b"\n")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,21 +5,27 @@ from pathlib import Path
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.errors import UsageError
+from difftest.errors import DamagedError, UsageError
 from difftest.records import read_limits
 from difftest.records.disk import replace_file
 
 
 def read_case(file: Path) -> Case:
-    """The case in `file`; `UsageError` naming the file where there is none or it cannot be read."""
+    """The case in `file`; `UsageError` naming the file where there is none or it cannot be read.
+
+    That is a `DamagedError` where there is none, or its content is not a case.
+    """
     try:
         return Case.from_json(read_limits.read(file, read_limits.MOST_CASE_BYTES))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        msg = f"cannot read {str(file)!r}: {error.strerror}"
+        raise DamagedError(msg) from error
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error
     except UsageError as error:
         msg = f"{file}: {error}"
-        raise UsageError(msg) from error
+        raise type(error)(msg) from error
 
 
 def write_case(file: Path, case: Case) -> None:

@@ -2,10 +2,11 @@
 
 Every finding has `<root>/<fingerprint>/{finding.json, case.json}`, and `reduced.json` beside them where its
 case was reduced. Every run is one line in `<root>/observations/<campaign>.jsonl`. Files are replaced by
-renaming, and the lines of a case are appended in one write; there is no pickle anywhere.
+renaming, and the lines of a case are appended in one write; there is no pickle anywhere. What is written is
+on disk when the call returns, and no link is followed. Damaged records are moved to `<root>/damaged`
+(`difftest.records.damaged`).
 """
 
-import errno
 import fcntl
 import os
 import tempfile
@@ -18,11 +19,11 @@ from typing import Any
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.errors import UsageError
+from difftest.errors import DamagedError, UsageError
 from difftest.judge.fingerprint import Fingerprint
 from difftest.records import read_limits
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import cut_incomplete_line, replace_file, writing
+from difftest.records.disk import append, open_plain, replace_file, require_plain, writing
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
@@ -30,6 +31,8 @@ CORPUS = "corpus"
 """The corpus of a campaign, in the campaign's output folder."""
 
 OBSERVATIONS = "observations"
+DAMAGED = "damaged"
+LOCK = ".lock"
 FINDING = "finding.json"
 SCRIPT, OUTPUT = "reproducer.py", "reproducer.txt"
 """A finding's reproducer, and what it printed when it was run."""
@@ -47,7 +50,11 @@ class Corpus:
     root: Path
 
     def prepare(self) -> None:
-        """Makes the folder and writes to it once; `UsageError` where it cannot be made or written."""
+        """Makes the folder and writes to it once.
+
+        `UsageError` where it cannot be made or written, or holds links.
+        """
+        self.refuse_links()
         try:
             (self.root / OBSERVATIONS).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):
@@ -57,16 +64,18 @@ class Corpus:
             msg = f"{problem}; give a folder that can be made and written"
             raise UsageError(msg) from error
 
-    def require_readable(self) -> None:
-        """Reads every file, so that a campaign fails before its first run and not after its last.
+    def refuse_links(self) -> None:
+        """`UsageError` where one of the corpus's own files or folders is a link or a special file.
 
-        `UsageError` where a file cannot be read.
+        A corpus from elsewhere could lead reads and writes out of it that way.
         """
-        for fingerprint in self.fingerprints():
-            self.finding(fingerprint)
-            self.case(fingerprint)
-        for _ in self.observations():
-            pass
+        if not self.root.is_dir():
+            return
+        own = {OBSERVATIONS, DAMAGED, LOCK}
+        with os.scandir(self.root) as places:
+            for place in places:
+                if place.name in own or Fingerprint.parse(place.name):
+                    require_plain(place)
 
     def fingerprints(self) -> tuple[str, ...]:
         """The fingerprints of the findings here, sorted."""
@@ -81,7 +90,8 @@ class Corpus:
     def finding(self, fingerprint: str) -> Finding:
         """The finding with this fingerprint.
 
-        `UsageError` where it cannot be read, or has another fingerprint than its folder's name.
+        `UsageError` where there is none or it is too new; `DamagedError` where its content cannot be read, or
+        has another fingerprint than its folder's name.
         """
         file = self.root / fingerprint / FINDING
         try:
@@ -95,10 +105,10 @@ class Corpus:
             raise UsageError(msg) from error
         except UsageError as error:
             msg = f"{file}: {error}"
-            raise UsageError(msg) from error
+            raise type(error)(msg) from error
         if finding.fingerprint != fingerprint:
             msg = f"{file} holds {finding.fingerprint!r}; a finding's folder has its fingerprint's name"
-            raise UsageError(msg)
+            raise DamagedError(msg)
         return finding
 
     def findings(self) -> Iterator[Finding]:
@@ -122,8 +132,11 @@ class Corpus:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the corpus's lock, while a finding is read, changed and written; others wait for it."""
-        with (self.root / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        file = self.root / LOCK
+        with writing(file):
+            descriptor = open_plain(file, os.O_RDWR | os.O_CREAT)
+        with os.fdopen(descriptor, "rb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
             yield
 
     def save(self, finding: Finding, case: Case) -> None:
@@ -158,9 +171,10 @@ class Corpus:
         Deletes a reproducer that was made of another case.
         """
         folder = self.root / fingerprint
-        for stale in (SCRIPT, OUTPUT) if self.finding(fingerprint).reduced != case.id else ():
-            (folder / stale).unlink(missing_ok=True)
-        write_case(folder / REDUCED, case)
+        with writing(folder):
+            for stale in (SCRIPT, OUTPUT) if self.finding(fingerprint).reduced != case.id else ():
+                (folder / stale).unlink(missing_ok=True)
+            write_case(folder / REDUCED, case)
         return self.amend(fingerprint, reduced=case.id, conditions=conditions)
 
     def lines(self, campaign: str) -> Path:
@@ -168,26 +182,23 @@ class Corpus:
         return self.root / OBSERVATIONS / f"{campaign}.jsonl"
 
     def observe(self, *observations: Observation) -> None:
-        """Appends the runs of one case, all of one campaign, in one write.
+        """Appends the runs of one case, all of one campaign, in one write (`difftest.records.disk.append`).
 
         `InfrastructureError` where the disk is full.
-
-        An incomplete last line, as a killed campaign leaves it, is cut off first: it would spoil the line
-        that follows.
         """
-        file = self.lines(observations[0].campaign)
         text = b"".join(msgspec.json.encode(observation) + b"\n" for observation in observations)
-        with writing(file), file.open("a+b", buffering=0) as opened:
-            cut_incomplete_line(opened)
-            if opened.write(text) < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(self.lines(observations[0].campaign), text)
+
+    def files_of_lines(self) -> list[Path]:
+        """The files with the runs of each campaign, sorted."""
+        return sorted((self.root / OBSERVATIONS).glob("*.jsonl"))
 
     def observations(self) -> Iterator[Observation]:
         """Every run of every campaign here, file by file.
 
-        `UsageError` naming file and line where one cannot be read.
+        `UsageError` naming file and line where one is too new.
 
-        An incomplete last line, as a killed campaign leaves it, is skipped.
+        Damaged lines, and an incomplete last one, as a killed campaign leaves it, are skipped.
         """
-        for file in sorted((self.root / OBSERVATIONS).glob("*.jsonl")):
+        for file in self.files_of_lines():
             yield from read_observations(file)

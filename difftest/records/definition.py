@@ -8,7 +8,7 @@ import msgspec
 
 from difftest import installed
 from difftest.records.corpus import OBSERVATIONS, Corpus
-from difftest.records.disk import replace_file
+from difftest.records.disk import replace_file, writing
 
 PACKAGES = ("hypothesis", *installed.COMPUTING)
 """Packages that draw the cases or are under test: another version of one makes another campaign."""
@@ -45,7 +45,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     def keep(self, corpus: Corpus) -> None:
         """Writes it beside the campaign's runs, for people to read; the program never reads it."""
         text = msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=2)
-        replace_file(corpus.root / OBSERVATIONS / f"{self.name}.json", text + b"\n")
+        file = corpus.root / OBSERVATIONS / f"{self.name}.json"
+        with writing(file):
+            replace_file(file, text + b"\n")
 
 
 def named_seed(campaign: str) -> int | None:

@@ -1,14 +1,42 @@
-"""Reading lines and writing files so that a killed process leaves no file half written."""
+"""Reading lines and writing files so that no write is half done, lost in a crash or led away by a link."""
 
+import errno
 import io
 import os
-import threading
+import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from difftest.errors import InfrastructureError, UsageError
+from difftest.errors import DamagedError, InfrastructureError, UsageError
 from difftest.records import read_limits
+
+_LINKED = frozenset({errno.ELOOP, errno.ENXIO})
+"""What opening a link without following it, or a pipe without waiting for its reader, fails with."""
+
+
+def lines_that_fit(file: Path) -> Iterator[tuple[bytes, bool]]:
+    """The complete lines of `file` without their ends, and whether each is of a readable length.
+
+    A longer line is cut to `MOST_LINE_BYTES`. None if there is no such file; `UsageError` if it cannot be
+    read.
+    """
+    if not file.exists():
+        return
+    most = read_limits.MOST_LINE_BYTES
+    try:
+        with os.fdopen(open_plain(file, os.O_RDONLY), "rb") as opened:
+            while line := opened.readline(most):
+                if line.endswith(b"\n"):
+                    yield line[:-1], True
+                elif len(line) == most:
+                    yield line, False
+                    while (rest := opened.readline(most)) and not rest.endswith(b"\n"):
+                        pass
+    except OSError as error:
+        msg = f"cannot read {str(file)!r}: {error.strerror}"
+        raise UsageError(msg) from error
 
 
 def whole_lines(file: Path) -> Iterator[bytes]:
@@ -16,27 +44,111 @@ def whole_lines(file: Path) -> Iterator[bytes]:
 
     `UsageError` if a line is longer than `MOST_LINE_BYTES`, or the file cannot be read.
     """
-    if not file.exists():
-        return
+    for line, fits in lines_that_fit(file):
+        if not fits:
+            raise too_long(str(file))
+        yield line
+
+
+def too_long(file: str) -> DamagedError:
+    """The error for a line that is longer than `MOST_LINE_BYTES`."""
+    most = f"{read_limits.MOST_LINE_BYTES} bytes"
+    msg = f"{file} has a line of more than {most}, the most that is read of one"
+    return DamagedError(msg)
+
+
+def open_plain(file: Path, flags: int) -> int:
+    """A descriptor of `file`, opened with `flags`; `UsageError` if it is a link, a pipe or a device."""
     try:
-        with file.open("rb") as opened:
-            while line := opened.readline(read_limits.MOST_LINE_BYTES):
-                if line.endswith(b"\n"):
-                    yield line[:-1]
-                elif len(line) == read_limits.MOST_LINE_BYTES:
-                    most = f"{read_limits.MOST_LINE_BYTES} bytes"
-                    msg = f"{file} has a line of more than {most}, the most that is read of one"
-                    raise UsageError(msg)
+        descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        msg = f"cannot read {str(file)!r}: {error.strerror}"
-        raise UsageError(msg) from error
+        if error.errno in _LINKED:
+            raise _not_plain(file) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_plain(file)
+    return descriptor
+
+
+def require_plain(place: os.DirEntry[str]) -> None:
+    """`UsageError` where `place`, or anything below it, is neither a file nor a folder but, say, a link."""
+    places = [place]
+    while places:
+        place = places.pop()
+        if place.is_dir(follow_symlinks=False):
+            # A folder may be deleted meanwhile, or not readable, which is reported when it is read.
+            with suppress(OSError), os.scandir(place.path) as inner:
+                places += inner
+        elif not place.is_file(follow_symlinks=False):
+            raise _not_plain(Path(place.path))
+
+
+def refuse_links_below(folder: Path) -> None:
+    """`UsageError` where anything in `folder` is neither a file nor a folder."""
+    with suppress(FileNotFoundError), os.scandir(folder) as places:
+        for place in places:
+            require_plain(place)
+
+
+def refuse_link(path: Path) -> None:
+    """`UsageError` where `path` is a symbolic link."""
+    if path.is_symlink():
+        raise _not_plain(path)
+
+
+def _not_plain(path: Path) -> UsageError:
+    return UsageError(
+        f"{str(path)!r} is a link or a special file, which could lead reads and writes elsewhere; "
+        "corpora and bundles hold files and folders only, so remove it"
+    )
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Writes `content` to a new file beside `file`, and renames it to `file`."""
-    unfinished = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
-    unfinished.write_bytes(content)
-    unfinished.replace(file)
+    """Writes `content` to a new file beside `file`, and renames it to `file`.
+
+    It is on disk when this returns. The new file's name cannot be predicted, so that nobody can put a link in
+    its place.
+    """
+    unfinished = file.with_name(f".{file.name[:200]}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(open_plain(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        unfinished.replace(file)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync_folder(file.parent)
+
+
+def sync_file(file: Path) -> None:
+    """Waits until the content of `file` is on disk."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the names in `folder` are on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def move_aside(path: Path, place: Path) -> Path:
+    """Renames `path` to `place`, or to `place` with the first number that is free; returns the new name."""
+    number, free = 0, place
+    while os.path.lexists(free):
+        number += 1
+        free = place.with_name(f"{place.name}.{number}")
+    free.parent.mkdir(exist_ok=True)
+    path.rename(free)
+    sync_folder(free.parent)
+    sync_folder(path.parent)
+    return free
 
 
 @contextmanager
@@ -47,6 +159,23 @@ def writing(file: Path) -> Iterator[None]:
     except OSError as error:
         msg = f"cannot write {str(file)!r}: {error.strerror}"
         raise InfrastructureError(msg) from error
+
+
+def append(file: Path, content: bytes) -> None:
+    """Appends whole lines in one write; they are on disk when this returns.
+
+    An incomplete last line, as a killed writer leaves it, is cut off first: it would spoil the line that
+    follows. `InfrastructureError` when the disk is full, `UsageError` where `file` is a link.
+    """
+    new = not file.exists()
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+    with writing(file), os.fdopen(open_plain(file, flags), "a+b", buffering=0) as opened:
+        cut_incomplete_line(opened)
+        if opened.write(content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(opened.fileno())
+        if new:
+            sync_folder(file.parent)
 
 
 def cut_incomplete_line(opened: io.FileIO) -> None:

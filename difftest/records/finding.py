@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self, TypeAlias
 
 import msgspec
 
-from difftest.errors import UsageError
+from difftest.errors import DamagedError, UsageError
 from difftest.judge.divergence import Divergence, Whole
 
 SCHEMA = 2
@@ -68,7 +68,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: bytes | str) -> Self:
-        """The finding in a file of schema 1 or 2; `UsageError` where it cannot be read or is too new."""
+        """The finding in a file of schema 1 or 2.
+
+        `DamagedError` where it cannot be read, another `UsageError` where it is too new.
+        """
         try:
             schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema", msgspec.Raw(b"1"))
             version = msgspec.json.decode(schema, type=int)
@@ -81,7 +84,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.convert(_from_schema_1(msgspec.json.decode(text, type=dict[str, Any])), type=cls)
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
             msg = f"finding cannot be read: {error}"
-            raise UsageError(msg) from error
+            raise DamagedError(msg) from error
 
 
 def _from_schema_1(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from difftest.errors import UsageError
+from difftest.errors import DamagedError, UsageError
 from difftest.judge.divergence import Whole
 from difftest.judge.measured import Measurement
-from difftest.records.disk import whole_lines
+from difftest.records.disk import lines_that_fit, too_long
 
 SCHEMA = 1
 
@@ -62,16 +62,40 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_observations(file: Path) -> Iterator[Observation]:
-    """The runs in one campaign's file without an incomplete last line.
+    """The runs in one campaign's file without damaged lines and an incomplete last one.
 
-    `UsageError` naming file and line if one is unreadable.
+    `UsageError` naming file and line if one is too new. `difftest.records.damaged` reports damaged lines.
     """
-    for number, line in enumerate(whole_lines(file), start=1):
-        yield read_observation(line, f"{file}, line {number}")
+    for line in read_lines(file):
+        if isinstance(line.run, Observation):
+            yield line.run
+
+
+class Line(NamedTuple):
+    """A line of a campaign's file: its text, its number from 1, and the run or why it cannot be read."""
+
+    text: bytes
+    number: int
+    run: Observation | DamagedError
+
+
+def read_lines(file: Path) -> Iterator[Line]:
+    """The complete lines of one campaign's file; `UsageError` naming file and line if one is too new."""
+    for number, (text, fits) in enumerate(lines_that_fit(file), start=1):
+        where = f"{file}, line {number}"
+        run: Observation | DamagedError
+        try:
+            run = read_observation(text, where) if fits else too_long(where)
+        except DamagedError as error:
+            run = error
+        yield Line(text, number, run)
 
 
 def read_observation(text: bytes, where: str) -> Observation:
-    """The observation in `text`; `UsageError` that begins with `where` if it cannot be read or is too new."""
+    """The observation in `text`.
+
+    `DamagedError` that begins with `where` if it cannot be read, another `UsageError` if it is too new.
+    """
     try:
         fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
         if isinstance(version := fields.get("schema"), int) and version > SCHEMA:
@@ -81,4 +105,4 @@ def read_observation(text: bytes, where: str) -> Observation:
         return msgspec.convert(fields, type=Observation)
     except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
         msg = f"{where}: cannot be read: {error}"
-        raise UsageError(msg) from error
+        raise DamagedError(msg) from error

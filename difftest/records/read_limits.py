@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from difftest.errors import UsageError
+from difftest.errors import DamagedError
 
 MOST_CASE_BYTES = 2**20
 """The most of a case; the largest valid one has some ten thousand bytes."""
@@ -23,11 +23,11 @@ MOST_LEDGER_BYTES = 2**22
 def read(file: Path, most: int) -> bytes:
     """The content of `file`.
 
-    `UsageError` if it has more than `most` bytes, `OSError` if it cannot be read.
+    `DamagedError` if it has more than `most` bytes, `OSError` if it cannot be read.
     """
     with file.open("rb") as opened:
         content = opened.read(most + 1)
     if len(content) > most:
         msg = f"{file} is larger than {most} bytes, the most that is read of such a file"
-        raise UsageError(msg)
+        raise DamagedError(msg)
     return content

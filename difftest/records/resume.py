@@ -5,6 +5,7 @@ all of its lines are in the file; a case with only some of them was cut off, is 
 """
 
 import fcntl
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import msgspec
 
 from difftest.errors import UsageError
 from difftest.records.corpus import OBSERVATIONS, Corpus
-from difftest.records.disk import replace_file
+from difftest.records.disk import open_plain, replace_file, sync_folder, writing
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
@@ -48,7 +49,9 @@ def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[C
     `fresh` renames the file of its runs to `<campaign>.jsonl.<number>`, which nothing reads any more; its
     findings stay.
     """
-    with _lock_file(corpus, campaign).open("ab") as lock:
+    with writing(file := _lock_file(corpus, campaign)):
+        descriptor = open_plain(file, os.O_RDWR | os.O_CREAT)
+    with os.fdopen(descriptor, "rb") as lock:
         with corpus.locked():
             if not _try_lock(lock.fileno(), fcntl.LOCK_EX):
                 running = f"campaign {campaign} is being run on {str(corpus.root)!r} already"
@@ -73,7 +76,7 @@ def unannounced(corpus: Corpus, campaign: str) -> tuple[Finding, ...]:
             finder, index = finding.unannounced
             if finder == campaign:
                 own.append(finding)
-            elif not _is_running(corpus, finder):
+            elif not is_running(corpus, finder):
                 own.append(msgspec.structs.replace(finding, unannounced=(campaign, index)))
                 corpus.put(own[-1])
     return tuple(own)
@@ -98,7 +101,8 @@ def _recorded(corpus: Corpus, campaign: str) -> CampaignRecord:
         for run in runs:
             recorded.add(run)
     if dropped:
-        replace_file(file, b"".join(msgspec.json.encode(run) + b"\n" for run in kept))
+        with writing(file):
+            replace_file(file, b"".join(msgspec.json.encode(run) + b"\n" for run in kept))
     return recorded
 
 
@@ -106,7 +110,9 @@ def _set_aside(file: Path) -> None:
     """Renames a file to the first number that is free."""
     if file.exists():
         places = (file.with_name(f"{file.name}.{number}") for number in count(1))
-        file.rename(next(place for place in places if not place.exists()))
+        with writing(file):
+            file.rename(next(place for place in places if not os.path.lexists(place)))
+            sync_folder(file.parent)
 
 
 def _lock_file(corpus: Corpus, campaign: str) -> Path:
@@ -117,14 +123,14 @@ def _lock_file(corpus: Corpus, campaign: str) -> Path:
     return corpus.root / OBSERVATIONS / f".{campaign}.lock"
 
 
-def _is_running(corpus: Corpus, campaign: str) -> bool:
+def is_running(corpus: Corpus, campaign: str) -> bool:
     """Whether some process runs a campaign.
 
     The caller holds the corpus's lock, as this takes the campaign's for a moment.
     """
     if not _NAME.fullmatch(campaign) or not (lock := _lock_file(corpus, campaign)).is_file():
         return False
-    with lock.open("rb") as opened:
+    with os.fdopen(open_plain(lock, os.O_RDONLY), "rb") as opened:
         return not _try_lock(opened.fileno(), fcntl.LOCK_SH)
 
 

@@ -3,12 +3,14 @@
 An interrupted reduction continues from there.
 """
 
+import os
 import threading
 from pathlib import Path
 
 import msgspec
 
 from difftest.errors import UsageError
+from difftest.records.disk import open_plain
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +36,8 @@ class Journal:
         with self._lock:
             self._results[case] = shows
             if self._file:
-                with self._file.open("ab", buffering=0) as lines:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+                with os.fdopen(open_plain(self._file, flags), "ab", buffering=0) as lines:
                     lines.write(msgspec.json.encode(Entry(case=case, shows=shows)) + b"\n")
 
     def close(self) -> None:

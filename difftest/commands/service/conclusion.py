@@ -88,6 +88,7 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
         "new": sorted(tally.new),
         "known": sorted(tally.recurring),
         "trouble": tally.trouble,
+        "damaged": sum(output.damaged),
         "seconds": round(tally.seconds, 1),
         "out": output.name,
         "upstream": {name: entry.upstream for name, entry in sorted(upstream.items())},

@@ -103,7 +103,7 @@ def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str,
         dumped = [graph for pattern in GRAPHS for graph in sorted(dump.glob(pattern))]
         kept = [graph for graph in dumped if graph.stat().st_size <= MOST_BYTES][:MOST_FILES]
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True)  # fails for a link, which rmtree leaves in place
         return tuple(Path(shutil.copy(graph, folder)).name for graph in kept)
 
 

@@ -11,15 +11,17 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import click
 
+from difftest.commands.service.damage import set_aside_and_report
 from difftest.commands.service.targets import campaign_corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records.corpus import Corpus
+from difftest.records.disk import refuse_links_below
 
 COPIES = "working_dir_files"
 """Ray unpacks a job's working directory below a folder of this name, and removes it some time after the job.
@@ -33,10 +35,14 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command writes: `folder` on this machine, which the user called `name`, maybe an address."""
+    """Where a command writes: `folder` on this machine, which the user called `name`, maybe an address.
+
+    `damaged` gets the number of damaged records that `prepared_corpus` set aside.
+    """
 
     folder: Path
     name: str
+    damaged: list[int] = field(default_factory=list)
 
     @property
     def corpus(self) -> Corpus:
@@ -44,10 +50,13 @@ class Output:
         return campaign_corpus(self.folder)
 
     def prepared_corpus(self) -> Corpus:
-        """The corpus; `UsageError` if a part of it cannot be read, or it cannot be written."""
+        """The corpus, whose damaged records are set aside and reported.
+
+        `UsageError` if a record is too new, or the corpus cannot be written.
+        """
         corpus = self.corpus
         corpus.prepare()
-        corpus.require_readable()
+        self.damaged.append(set_aside_and_report(corpus))
         return corpus
 
 
@@ -117,7 +126,12 @@ class _Storage:
         self._root = root.rstrip("/")
 
     def fetch(self) -> None:
-        """Copies all files of the storage into the folder; `InfrastructureError` when they cannot be read."""
+        """Copies all files of the storage into the folder.
+
+        `InfrastructureError` when they cannot be read, `UsageError` when they are a local folder with links.
+        """
+        if "file" in self._files.protocol:  # storage in a folder may hold links, which must not be followed
+            refuse_links_below(Path(self._root))
         try:
             for name in self._files.find(self._root) if self._files.exists(self._root) else ():
                 within = PurePosixPath(name.removeprefix(self._root).lstrip("/"))
@@ -147,7 +161,7 @@ class _Storage:
         """
         try:
             for file in sorted(self._folder.rglob("*")):
-                if file.name.startswith(".") or not file.is_file():
+                if file.name.startswith(".") or file.is_symlink() or not file.is_file():
                     continue
                 state = file.stat()
                 version = (state.st_mtime_ns, state.st_size)

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.cases.case import Case
+from difftest.commands.service.damage import set_aside_and_report
 from difftest.errors import UsageError
 from difftest.records.case_files import read_case
 from difftest.records.corpus import CORPUS, FINDING, Corpus
+from difftest.records.disk import refuse_link, refuse_links_below
 from difftest.records.finding import Finding
 
 EXAMPLE = "runs/first/corpus/FINGERPRINT"
@@ -37,7 +39,8 @@ class FindingTarget:
 def read_target(target: Path) -> CaseTarget:
     """A case file, or a finding's folder or its `finding.json` with the finding's original case.
 
-    `UsageError` for anything else.
+    `UsageError` for anything else, and for a finding's folder that is or holds a link: what is written there
+    must not land elsewhere.
     """
     if target.name == FINDING:
         target = target.parent
@@ -46,7 +49,9 @@ def read_target(target: Path) -> CaseTarget:
     if not (target / FINDING).is_file():
         msg = f"{str(target)!r} holds no {FINDING}; give a case file or a finding's folder, such as {EXAMPLE}"
         raise UsageError(msg)
+    refuse_link(target)
     folder = target.resolve()
+    refuse_links_below(folder)
     corpus = Corpus(folder.parent)
     return CaseTarget(corpus.case(folder.name), corpus.finding(folder.name))
 
@@ -62,19 +67,20 @@ def read_finding(target: Path) -> FindingTarget:
 
 
 def read_corpus(folder: Path) -> Corpus:
-    """The corpus in a campaign's folder, or the corpus folder itself.
+    """The corpus in a campaign's folder, or the corpus folder itself; its damaged records are set aside.
 
-    `UsageError` when there is none, or when something in it cannot be read.
+    `UsageError` when there is none, or when a record in it is too new.
     """
     corpus = campaign_corpus(folder)
     corpus = corpus if corpus.root.is_dir() else Corpus(folder)
     if not corpus.root.is_dir():
         msg = f"{str(folder)!r} holds no findings; give the folder of a campaign, such as runs/first"
         raise UsageError(msg)
-    corpus.require_readable()
+    set_aside_and_report(corpus)
     return corpus
 
 
 def campaign_corpus(folder: Path) -> Corpus:
-    """Where a campaign with the output folder `folder` keeps its corpus."""
+    """Where a campaign with the output folder `folder` keeps its corpus; `UsageError` if it is a link."""
+    refuse_link(folder / CORPUS)
     return Corpus(folder / CORPUS)

@@ -1,0 +1,91 @@
+"""Setting damaged records of a corpus aside, so that one costs only itself and not the whole corpus.
+
+A finding whose `finding.json` or `case.json` cannot be read is moved, with its folder, to `<corpus>/damaged`;
+so is a reduced case alone. An unreadable line of `observations/<campaign>.jsonl` goes to
+`observations/<campaign>.jsonl.damaged`. A record that a newer version wrote is not damaged: it stops the
+command.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from difftest.errors import DamagedError
+from difftest.records.case_files import read_case
+from difftest.records.corpus import DAMAGED, REDUCED, Corpus
+from difftest.records.disk import append, move_aside, replace_file, writing
+from difftest.records.observation import Line, Observation, read_lines
+from difftest.records.resume import is_running
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A damaged record: why it cannot be read, and where it is now.
+
+    `kept` is None for a line of a campaign that another process is running: it stays there, and is skipped.
+    """
+
+    reason: str
+    kept: Path | None
+
+
+def set_aside(corpus: Corpus) -> tuple[Damage, ...]:
+    """Reads every record of `corpus`, and sets the damaged ones aside.
+
+    So a campaign fails before its first run and not after its last where something cannot be read.
+    `UsageError` where a record is too new or is not accessible, or something in the corpus is a link;
+    `InfrastructureError` where a damaged record cannot be moved.
+    """
+    corpus.refuse_links()
+    damages = [damage for name in corpus.fingerprints() for damage in _of_finding(corpus, name)]
+    damages += [damage for file in corpus.files_of_lines() for damage in _of_lines(corpus, file)]
+    return tuple(damages)
+
+
+def _of_finding(corpus: Corpus, fingerprint: str) -> Iterator[Damage]:
+    """Sets aside a finding or its reduced case if it is damaged."""
+    folder = corpus.root / fingerprint
+    place = corpus.root / DAMAGED / fingerprint
+    try:
+        finding = corpus.finding(fingerprint)
+        corpus.case(fingerprint)
+    except DamagedError as error:
+        yield _moved(corpus, error, folder, place)
+        return
+    reduced = folder / REDUCED
+    try:
+        if finding.reduced and reduced.is_file():
+            read_case(reduced)
+    except DamagedError as error:
+        yield _moved(corpus, error, reduced, place.with_name(f"{fingerprint}.{REDUCED}"))
+
+
+def _moved(corpus: Corpus, error: DamagedError, path: Path, place: Path) -> Damage:
+    with corpus.locked(), writing(place):
+        kept = move_aside(path, place) if path.exists() else place  # another process was faster
+        return Damage(str(error), kept)
+
+
+def _of_lines(corpus: Corpus, file: Path) -> list[Damage]:
+    """Moves the damaged lines of one campaign's file to a file beside it.
+
+    Who runs the campaign may be appending to the file, which must not be replaced meanwhile.
+    """
+    if not _unreadable(read_lines(file)):
+        return []
+    kept = file.with_name(f"{file.name}.{DAMAGED}")
+    with corpus.locked():
+        lines = list(read_lines(file))
+        damaged = _unreadable(lines)
+        if is_running(corpus, file.stem):
+            return [Damage(reason, None) for reason, _ in damaged]
+        append(kept, b"".join(text + b"\n" for _, text in damaged))
+        with writing(file):
+            whole = (line.text + b"\n" for line in lines if isinstance(line.run, Observation))
+            replace_file(file, b"".join(whole))
+    return [Damage(reason, kept) for reason, _ in damaged]
+
+
+def _unreadable(lines: Iterable[Line]) -> list[tuple[str, bytes]]:
+    """The reason and the text of each line that cannot be read."""
+    return [(f"{line.run}", line.text) for line in lines if isinstance(line.run, DamagedError)]
