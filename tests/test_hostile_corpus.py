@@ -294,3 +294,17 @@ def test_a_damaged_line_is_counted_with_what_the_command_prints(out: Path) -> No
         lines.write(b"{\n")
     assert '"damaged": 1' in command("report", out, "--json").output
     assert all(msgspec.json.decode(line) for line in corpus.lines("one").read_bytes().splitlines())
+
+
+def test_a_campaign_runs_the_cases_of_damaged_lines_again(out: Path) -> None:
+    corpus = Corpus(out / CORPUS)
+    before = sorted(corpus.observations(), key=lambda run: (run.index, run.backend, run.started))
+    lines = corpus.lines("one").read_bytes().splitlines(keepends=True)
+    corpus.lines("one").write_bytes(b"".join([b"{\n", *lines[1:]]))
+    assert len(set_aside(corpus)) == 1
+    progress = run_to_the_end(corpus.root)
+    assert [one.result.index for one in progress] == [before[0].index]
+    assert sorted((run.index, run.backend) for run in corpus.observations()) == [
+        (run.index, run.backend) for run in before
+    ]
+    assert [finding.hits for finding in corpus.findings()] == [2, 4]
