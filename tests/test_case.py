@@ -21,7 +21,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import AXIS_NAMES, Replicate, Shard
-from difftest.errors import UsageError
+from difftest.errors import DamagedError, UsageError
 
 GOLDEN = "796af2f2853b"
 TRANSFORMER: tuple[Layer, ...] = (
@@ -230,3 +230,14 @@ def test_a_number_out_of_range_is_refused_with_the_range(make: Any, message: str
     with pytest.raises(ValueError, match="allowed") as caught:
         make()
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [('"type":"linear"', '"type":"scale"'), ('"seed":', '"flavour":1,"seed":')]
+)
+def test_a_kind_of_layer_or_a_field_that_is_not_there_yet_is_no_damage(old: str, new: str) -> None:
+    text = a_case().to_json().decode().replace(old, new, 1)
+    assert new in text
+    with pytest.raises(UsageError, match="newer version") as raised:
+        Case.from_json(text)
+    assert not isinstance(raised.value, DamagedError)

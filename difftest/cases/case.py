@@ -5,6 +5,7 @@ Cases are immutable and named by their content: `Case.id` is the start of the SH
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Literal, Self, TypeAlias
 
@@ -20,6 +21,11 @@ SCHEMA = 2
 MOST_STEPS = 200
 MOST_BATCH = 256
 ID_LENGTH = 12
+
+_OF_ANOTHER_VERSION = re.compile(
+    r"contains unknown field|Invalid value '\w+' - at `\$\.model\.layers.*\.type`"
+)
+"""What msgspec reports of a field, or of a kind of layer, that this version does not have."""
 
 DType: TypeAlias = Literal["float32", "bfloat16", "float16"]
 Regime: TypeAlias = Literal["normal", "exact", "large", "tiny", "ties", "zeros", "sharp"]
@@ -196,6 +202,8 @@ def _explain(text: bytes | str, error: Exception) -> UsageError:
         return UsageError(
             f"case has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version"
         )
+    if _OF_ANOTHER_VERSION.search(str(error)):
+        return UsageError(f"case cannot be read: {error}: only a newer version can have written it")
     return DamagedError(f"case cannot be read: {error}")
 
 
