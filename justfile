@@ -31,7 +31,7 @@ format:
 types:
     mypy
 
-# Run the fast tier: no torch, under a minute.
+# Run the fast tier: no torch, less than two minutes on 2 cores.
 fast *arguments:
     pytest -n auto -m "{{fast}}" {{arguments}}
 
