@@ -233,7 +233,7 @@ def test_old_runs_are_renamed_with_the_first_free_number(tmp_path: Path) -> None
     lines.with_name("one.jsonl.2").write_text("of an earlier campaign, whose predecessor was deleted")
     for number, name in enumerate(("one.jsonl.1", "one.jsonl.3")):
         lines.write_text(f"{number}")
-        resume._set_aside(lines)  # noqa: SLF001
+        disk.move_aside(lines, lines)
         assert lines.with_name(name).read_text() == f"{number}"
     assert lines.with_name("one.jsonl.2").read_text().startswith("of an earlier campaign")
 

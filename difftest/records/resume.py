@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count, groupby
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
 from difftest.errors import UsageError
 from difftest.records.corpus import OBSERVATIONS, Corpus
-from difftest.records.disk import open_plain, replace_file, sync_folder, writing
+from difftest.records.disk import move_aside, open_plain, replace_file, writing
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
@@ -57,8 +57,9 @@ def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[C
                 running = f"campaign {campaign} is being run on {str(corpus.root)!r} already"
                 msg = f"{running}; wait for it, or give another --out or --seed"
                 raise UsageError(msg)
-        if fresh:
-            _set_aside(corpus.lines(campaign))
+        if fresh and (lines := corpus.lines(campaign)).exists():
+            with writing(lines):
+                move_aside(lines, lines)
         yield _recorded(corpus, campaign)
 
 
@@ -104,15 +105,6 @@ def _recorded(corpus: Corpus, campaign: str) -> CampaignRecord:
         with writing(file):
             replace_file(file, b"".join(msgspec.json.encode(run) + b"\n" for run in kept))
     return recorded
-
-
-def _set_aside(file: Path) -> None:
-    """Renames a file to the first number that is free."""
-    if file.exists():
-        places = (file.with_name(f"{file.name}.{number}") for number in count(1))
-        with writing(file):
-            file.rename(next(place for place in places if not os.path.lexists(place)))
-            sync_folder(file.parent)
 
 
 def _lock_file(corpus: Corpus, campaign: str) -> Path:
