@@ -10,52 +10,27 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_findings import FINDING
+from sample_findings import FINDING, a_measurement, an_observation
 from samples import a_case
 
 from difftest.errors import UsageError
-from difftest.judge.measured import Measurement
 from difftest.records import read_limits
 from difftest.records.case_files import read_case, write_case
 from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT, Corpus
 from difftest.records.damaged import set_aside
-from difftest.records.observation import SCHEMA, Ending, Observation
+from difftest.records.observation import SCHEMA, Ending
 
-OBSERVED = Observation(
-    campaign="first",
+OBSERVED = an_observation(
     index=3,
-    case="0" * 12,
     backend="xla_spmd",
-    side="xla",
-    purpose="campaign",
+    case="0" * 12,
     path="hybrid",
-    mesh="dp=2",
-    mesh_rank=1,
-    world_size=2,
-    dtype="float32",
-    optimizer="sgd",
-    loss="mse",
-    regime="normal",
-    layers=("Linear",),
     steps=1,
-    outcome=Ending(status="finished"),
-    verdict="agree",
     started="2026-01-01T00:00:00+00:00",
     seconds=0.5,
+    environment={},
     measurements=(
-        Measurement(
-            stage="forward",
-            tensor="loss",
-            step=0,
-            elements=1,
-            differing=0,
-            error=1e-9,
-            greatest=1e-9,
-            scale=1.0,
-            floor=1e-8,
-            ratio=0.1,
-            other_error=0.5,
-        ),
+        a_measurement(ratio=0.1, error=1e-9, greatest=1e-9, scale=1.0, floor=1e-8, other_error=0.5),
     ),
 )
 

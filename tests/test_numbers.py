@@ -24,7 +24,6 @@ TOKENS = (
 )
 REGIMES = ("normal", "exact", "large", "tiny", "ties", "zeros")
 DTYPES: tuple[DType, ...] = ("float32", "bfloat16", "float16")
-BITS = {"float32": np.uint32, "bfloat16": np.uint16, "float16": np.uint16}
 
 
 def packed(rows: int = 8, sequence: int = 16) -> Case:
