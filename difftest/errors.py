@@ -3,6 +3,8 @@
 `difftest.cli` turns the first kind into exit status 2 and the second into 3.
 """
 
+from functools import partial
+
 
 class UsageError(ValueError):
     """Something that the user gave is wrong; the message says what, the value and what is allowed."""
@@ -18,3 +20,24 @@ class InfrastructureError(RuntimeError):
 
 class UnsupportedError(InfrastructureError):
     """A worker's packages do not support a case that the driver's do: the run is left out, not an error."""
+
+
+NODE_LOST = "node lost"
+"""The kind of a `LethalError`: the node died while the work ran on it."""
+
+OUT_OF_MEMORY = "out of memory"
+"""The kind of a `LethalError`: the work used more memory than it may, or than there was."""
+
+
+class LethalError(InfrastructureError):
+    """The work itself may have killed what ran it: no evidence when it happens once, a finding when twice.
+
+    `kind` identifies what happened (`NODE_LOST`, `OUT_OF_MEMORY`), and is part of a finding's identity.
+    """
+
+    def __init__(self, message: str, *, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    def __reduce__(self) -> tuple[object, ...]:  # between processes; an exception keeps only its arguments
+        return partial(LethalError, kind=self.kind), self.args

@@ -2,19 +2,26 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from difftest.cases.case import Case
 from difftest.clock import utc_now
-from difftest.errors import InfrastructureError, UnsupportedError
-from difftest.judge.outcome import Outcome
+from difftest.errors import InfrastructureError, LethalError, UnsupportedError
+from difftest.judge.outcome import Failure, Outcome, Symptom
+from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 
 ORACLE = "oracle"
 
 TRIES = 3
 """How often a run that the infrastructure spoiled is tried before the campaign gives it up."""
+
+LETHAL_TIMES = 2
+"""After how many lethal errors a run is set aside: the case, and not the machine, is then to blame."""
+
+RunKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
+"""A case's id, a backend, and the options of a run."""
 
 Execute: TypeAlias = Callable[[Case, str, Mapping[str, str]], Outcome]
 """Runs a case on a backend with further environment variables, and blocks until it ends.
@@ -43,6 +50,7 @@ class Campaign:
 
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
     `workers` is the number of cases, or of a finding's runs, that are in progress at a time.
+    `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
     name: str
@@ -52,6 +60,7 @@ class Campaign:
     workers: int = 1
     purpose: str = "campaign"
     twice_every: int = 0
+    set_aside: "dict[RunKey, BackendRun]" = field(default_factory=dict)
 
     def siblings(self, backend: str) -> tuple[str, ...]:
         """The other backends of its side."""
@@ -75,16 +84,41 @@ def run_backend(
     """Runs a case on a backend, with `options` as further environment variables.
 
     A run that the infrastructure spoiled is tried again, up to `TRIES` times; then the `InfrastructureError`
-    is raised. An `UnsupportedError` is raised at once.
+    is raised. An `UnsupportedError` is raised at once. A run that raises a `LethalError` `LETHAL_TIMES` times
+    has a crash as its outcome, and is set aside: later calls return it without running anything.
     """
+    options = options or {}
+    key = (case.id, backend, tuple(sorted(options.items())))
+    if key in campaign.set_aside:
+        return campaign.set_aside[key]
+    deaths = 0
     for left in reversed(range(TRIES)):
         started, clock = utc_now().isoformat(), time.monotonic()
         try:
-            outcome = campaign.execute(case, backend, options or {})
+            outcome = campaign.execute(case, backend, options)
         except InfrastructureError as error:
+            deaths += isinstance(error, LethalError)
+            if isinstance(error, LethalError) and deaths == LETHAL_TIMES:
+                run = _backend_run(backend, _crash(error), started, clock)
+                campaign.set_aside[key] = run
+                return run
             if not left or isinstance(error, UnsupportedError):
                 raise
         else:
-            seconds = time.monotonic() - clock
-            return BackendRun(backend=backend, outcome=outcome, started=started, seconds=seconds)
+            return _backend_run(backend, outcome, started, clock)
     raise AssertionError
+
+
+def _backend_run(backend: str, outcome: Outcome, started: str, clock: float) -> BackendRun:
+    return BackendRun(backend=backend, outcome=outcome, started=started, seconds=time.monotonic() - clock)
+
+
+def _crash(error: LethalError) -> Failure:
+    """The outcome of a run that was lethal again; the stage is that of a run of which nothing is known."""
+    return Failure(
+        symptom=Symptom.CRASH,
+        stage=Stage.BUILD,
+        step=0,
+        kind=error.kind,
+        message=f"{LETHAL_TIMES} times: {error}",
+    )

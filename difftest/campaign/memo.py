@@ -3,14 +3,10 @@
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import TypeAlias
 
-from difftest.campaign.campaign import Execute
+from difftest.campaign.campaign import Execute, RunKey
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Outcome
-
-Key: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
-"""A case's id, a backend, and the options of a run."""
 
 
 class Memo:
@@ -22,7 +18,7 @@ class Memo:
 
     def __init__(self, execute: Execute, only: str = "") -> None:
         self._execute, self._only = execute, only
-        self._outcomes: dict[Key, Future[Outcome]] = {}
+        self._outcomes: dict[RunKey, Future[Outcome]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
@@ -47,6 +43,6 @@ class Memo:
                 self._forget(key)
         return result.result()
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: RunKey) -> None:
         with self._lock:
             del self._outcomes[key]

@@ -21,6 +21,7 @@ from difftest.cases.case import Case
 from difftest.judge.blame import verdict
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Failure
 from difftest.records import evidence
 from difftest.records.finding import Finding
 
@@ -41,7 +42,9 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
         evidence.OTHER: _word(diverges=placed.other),
         evidence.OTHER_SINGLE: _word(diverges=placed.other_single),
     }
-    if stable[0]:
+    if lethal := _lethal_kind(campaign, result, divergence):
+        words[evidence.SET_ASIDE] = lethal
+    elif stable[0]:  # variants of a lethal case may be lethal too
         words |= deciding_options(campaign, case, divergence)
     words |= later_checks(result, divergence) | siblings(campaign, result, divergence)
     return Finding(
@@ -69,6 +72,13 @@ def _repeat(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[int
         one for one in in_parallel(campaign, [again] * REPEATS) if one and one.verdict != "inconclusive"
     ]
     return sum(_shows(comparison, divergence) for comparison in decided), len(decided)
+
+
+def _lethal_kind(campaign: Campaign, result: CaseResult, divergence: Divergence) -> str:
+    """The kind of the errors for which the run was set aside; empty where it was not."""
+    outcome = result.runs[divergence.backend].outcome
+    lethal = any(key[:2] == (result.case.id, divergence.backend) for key in campaign.set_aside)
+    return outcome.kind if lethal and isinstance(outcome, Failure) else ""
 
 
 def _shows(comparison: Comparison, divergence: Divergence) -> bool:

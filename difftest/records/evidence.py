@@ -29,6 +29,9 @@ CORRECT_SIBLINGS = "right beside it"
 WRONG_SIBLINGS = "wrong beside it"
 """The same side's backends that show the same fault."""
 
+SET_ASIDE = "set aside"
+"""The kind of the `LethalError` for which the case does not run again; only where there was one."""
+
 REPLAYED = "replayed"
 """What a replay of the HLO on another XLA showed; begins with `diverges` where it is still wrong."""
 
@@ -40,6 +43,7 @@ _LABELS = {
     LATER_CHECKS: "then also wrong",
     CORRECT_SIBLINGS: "computed correctly by",
     WRONG_SIBLINGS: "also wrong on",
+    SET_ASIDE: "not run again, because of",
     REPLAYED: "replayed on another XLA",
 }
 

@@ -14,8 +14,10 @@ from difftest.commands.service.generated_cases import run_cases
 from difftest.commands.service.ranks import most_ranks
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
+from difftest.errors import NODE_LOST
 from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status, Triaged, triage
+from difftest.records.evidence import SET_ASIDE
 from difftest.records.finding import Finding
 from difftest.records.resume import CampaignRecord
 
@@ -95,7 +97,12 @@ def _due(campaign: Campaign) -> list[Finding]:
 
 
 def _runs_here(campaign: Campaign, finding: Finding) -> bool:
-    """Whether the finding's backend is among the night's and gets its case, which is not too large either."""
+    """Whether the finding's backend is among the night's and gets its case, which is not too large either.
+
+    A case that killed its nodes does not run again by itself.
+    """
+    if finding.evidence.get(SET_ASIDE) == NODE_LOST:
+        return False
     case = campaign.corpus.simplest(finding.fingerprint)
     backend = campaign.backends.get(finding.divergence.backend)
     return backend is not None and case.world_size <= most_ranks() and not backend.unsupported(case)
