@@ -1,9 +1,11 @@
 """Settings for every test: Hypothesis has no deadlines, slow tests have fewer warnings as errors.
 
-Also the cases that tests share.
+The fast tier reads no file of slow tests. Also the cases that tests share.
 """
 
 import os
+import re
+from pathlib import Path
 
 import pytest
 from generated_cases import GeneratedCases
@@ -13,6 +15,18 @@ settings.register_profile("difftest", deadline=None)  # machines and their loads
 settings.load_profile("difftest")
 
 OUR_WARNINGS = "error:::(difftest|generators|workers|reports)"
+
+ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow", re.MULTILINE)
+"""What a test file has whose every test is slow."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of slow tests where none of them is to run.
+
+    They import torch, torch_xla and Ray, which takes each process of the fast tier 10 seconds.
+    """
+    without_slow = collection_path.suffix == ".py" and "not slow" in config.option.markexpr
+    return True if without_slow and ALL_SLOW.search(collection_path.read_text()) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
