@@ -23,6 +23,7 @@ from difftest.commands.service.environments import MADE, Environments
 from difftest.commands.service.scripts import run_script
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.bisect import VersionResult, bisect
+from difftest.records import own_scripts
 from difftest.records.corpus import SCRIPT
 from generators.cases import case_at
 from workers.isolate import sandbox
@@ -148,6 +149,7 @@ def test_a_finding_is_tested_by_its_reproducer_or_else_by_its_case(tmp_path: Pat
     text, besides = read_script(folder)
     assert (folder.name in text, besides) == (True, ("-e", str(ROOT)))
     (folder / SCRIPT).write_text("exit(1)")
+    own_scripts.remember(folder.name, "exit(1)", "")
     assert read_script(folder) == ("exit(1)", ())
 
 

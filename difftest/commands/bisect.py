@@ -42,6 +42,7 @@ class Request:
     environments: Path
     python: Path | None
     seconds: float
+    trust: bool
     as_json: bool
 
 
@@ -79,6 +80,9 @@ class Request:
 @click.option(
     "--seconds", type=float, default=SECONDS, show_default=True, help="The longest that one run may take."
 )
+@click.option(
+    "--trust", is_flag=True, help="Run a finding's script although difftest did not write and run it here."
+)
 @json_option
 def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the decorators declare
     """Find the versions between which a fault appeared or disappeared.
@@ -86,11 +90,11 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the deco
     Exit status 1 when there is no clear answer.
 
     A finding is looked for with its reproducer. If it has none, its case is run, with difftest installed in
-    every environment. A script of your own must exit with status 0 where the fault is present and 1 where it
-    is absent.
+    every environment. A reproducer that difftest did not write and run for you is run only if you agree. A
+    script of your own must exit with status 0 where the fault is present and 1 where it is absent.
     """
     request = Request(**options)
-    text, extra = read_script(target)
+    text, extra = read_script(target, trust=request.trust)
     environments = _environments(request, extra)
 
     def ask(version: str) -> VersionResult:

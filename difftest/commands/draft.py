@@ -9,8 +9,14 @@ from difftest.commands.service.drafting import DRAFT, MOST_A_DAY
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
 from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.records import own_scripts
 from difftest.records.corpus import OUTPUT, SCRIPT
 from difftest.records.finding import Finding
+
+UNKNOWN = (
+    "was not run here, or it or its output was changed since; the draft says so. "
+    "`difftest reproducer` writes a script and runs it"
+)
 
 
 @click.command("draft")
@@ -47,21 +53,26 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
     chosen = tracker or tracker_of(subject.finding)
     reason = refusal(subject.finding) or drafting.limit_reached(subject.folder, most_a_day)
     file = out or subject.folder / DRAFT
+    script, output = _read(subject.folder / SCRIPT), _read(subject.folder / OUTPUT)
+    ran_here = own_scripts.has_printed(subject.finding.fingerprint, script, output)
     if reason is None:
-        write_text(file, _text(subject, chosen))
+        write_text(file, _text(subject, chosen, script, output, ran_here=ran_here))
     _print(subject.finding, chosen, file, reason, as_json=as_json)
+    if script and not (ran_here or reason):
+        click.echo(f"difftest: {str(subject.folder / SCRIPT)!r} {UNKNOWN}", err=True)
     return int(reason is not None)
 
 
-def _text(subject: FindingTarget, tracker: str) -> str:
+def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
     from reports.draft.draft import Draft, render
 
     draft = Draft(
         finding=subject.finding,
         case=subject.case,
         measurement=drafting.measurement_of(subject.corpus, subject.finding),
-        reproducer=_read(subject.folder / SCRIPT),
-        output=_read(subject.folder / OUTPUT),
+        reproducer=script,
+        output=output,
+        ran_here=ran_here,
         versions=drafting.versions(subject.finding, subject.case),
         collected=drafting.collect_env(),
         artifacts=drafting.artifacts(subject.folder),

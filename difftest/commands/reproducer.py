@@ -10,9 +10,11 @@ from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
 from difftest.commands.service.ranks import check_ranks
 from difftest.commands.service.reproduction import Reproduction, reproduce
-from difftest.commands.service.scripts import keep_graphs
+from difftest.commands.service.scripts import ScriptRun, keep_graphs
 from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Symptom
+from difftest.records import own_scripts
 from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
 from difftest.records.evidence import REPLAYED
 
@@ -52,6 +54,7 @@ def command(
     if made.reason is None and made.script:
         write_text(file, made.script.text)
         write_text(file.with_name(OUTPUT), made.script.output)
+        _remember(subject, made.script)
         if artifacts and profile(subject.finding.divergence.backend).on_pjrt:
             kept = keep_graphs(made.script.text, subject.folder / ARTIFACTS)
     elif out is None:
@@ -64,6 +67,14 @@ def command(
     else:
         _print(result)
     return int(made.reason is not None)
+
+
+def _remember(subject: FindingTarget, script: ScriptRun) -> None:
+    """Records that the script was written and run here; only says why where that is not possible."""
+    try:
+        own_scripts.remember(subject.finding.fingerprint, script.text, script.output)
+    except InfrastructureError as error:
+        click.echo(f"difftest: {error}", err=True)
 
 
 def _result(

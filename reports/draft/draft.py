@@ -34,8 +34,8 @@ MOST_TITLE = 120
 class Draft:
     """The content of a draft, which the templates read.
 
-    `reproducer` is a script that showed the fault, and `output` what it printed; both empty where there is
-    none. `collected` is the output of `collect_env`, `versions` are further pairs of name and version, and
+    `reproducer` is a script that shows the fault, and `output` what it printed; both empty where there is
+    none. `ran_here` says that difftest itself wrote and ran that script, with that output. `collected` is the output of `collect_env`, `versions` are further pairs of name and version, and
     `artifacts` the files to attach.
     """
 
@@ -44,6 +44,7 @@ class Draft:
     measurement: Measurement | None = None
     reproducer: str = ""
     output: str = ""
+    ran_here: bool = False
     versions: tuple[tuple[str, str], ...] = ()
     collected: str = ""
     artifacts: tuple[str, ...] = ()

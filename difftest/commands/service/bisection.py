@@ -1,6 +1,9 @@
 """What `difftest bisect` asks a version: a script, run a few times in an environment that has the version."""
 
+import sys
 from pathlib import Path
+
+import click
 
 from difftest.commands.service import case_script
 from difftest.commands.service.environments import Environments
@@ -8,24 +11,50 @@ from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import read_finding
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.bisect import VersionResult
-from difftest.records.corpus import SCRIPT
+from difftest.records import own_scripts
+from difftest.records.corpus import FINDING, SCRIPT
 
 
-def read_script(target: Path) -> tuple[str, tuple[str, ...]]:
+def read_script(target: Path, *, trust: bool = False) -> tuple[str, tuple[str, ...]]:
     """The script to run, and the installer's arguments that it needs in addition.
 
     `target` is a script, or a finding's folder: its reproducer, or a script that runs its case. `UsageError`
-    for anything else.
+    for anything else. A script in a finding's folder that difftest did not write and run for this user is
+    refused, unless `trust` is set or the user agrees on the terminal.
     """
-    if target.is_dir() and not (target / SCRIPT).exists():
-        subject = read_finding(target)
+    folder = target if target.is_dir() else target.parent
+    in_finding = target.is_dir() or (folder / FINDING).exists()
+    if not in_finding:
+        return _text(target), ()
+    subject = read_finding(folder)
+    file = subject.folder / (SCRIPT if target.is_dir() else target.name)
+    if target.is_dir() and not file.exists():
         return case_script.script(subject.finding, subject.case), case_script.requirement()
-    file = target / SCRIPT if target.is_dir() else target
+    text = _text(file)
+    if not (trust or own_scripts.is_own(subject.finding.fingerprint, text)):
+        _require_consent(file)
+    return text, ()
+
+
+def _text(file: Path) -> str:
+    """The content of a script; `UsageError` where it cannot be read."""
     try:
-        return file.read_text(), ()
+        return file.read_text()
     except (OSError, UnicodeError) as error:
         msg = f"cannot read {str(file)!r}: {error}"
         raise UsageError(msg) from error
+
+
+def _require_consent(file: Path) -> None:
+    """Asks on a terminal whether to run a script; `UsageError` where the answer is no or nobody can answer.
+
+    Whoever made the corpus can have put any program there.
+    """
+    whose = f"{str(file)!r} is not a script that difftest wrote and ran for you, or was changed since"
+    if sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{whose}. Run it?", err=True):
+        return
+    msg = f"{whose}; read it, and give --trust to run it, or write another with `difftest reproducer`"
+    raise UsageError(msg)
 
 
 def ask_version(

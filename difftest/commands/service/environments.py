@@ -53,7 +53,7 @@ class Environments:
         made = folder / MADE
         if not (made.is_file() and made.read_text() == requirements):
             shutil.rmtree(folder, ignore_errors=True)
-            _call([str(self.python), "-m", "venv", str(folder)])
+            _call([str(self.python), "-I", "-m", "venv", str(folder)])
             _call([*_installer(folder), *self.requirements(version)])
             made.write_text(requirements)
         return folder / "bin" / "python"
@@ -62,11 +62,12 @@ class Environments:
 def _installer(folder: Path) -> list[str]:
     """The start of an install command: uv where there is one, else pip.
 
-    uv stores packages that several environments have only once.
+    uv stores packages that several environments have only once. With `-I`, a file `pip.py` in the working
+    directory, which may be a corpus from elsewhere, is not the package.
     """
     python = str(folder / "bin" / "python")
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    return [uv, "pip", "install", "-q", "-p", python] if uv else [python, "-m", "pip", "install", "-q"]
+    return [uv, "pip", "install", "-q", "-p", python] if uv else [python, "-I", "-m", "pip", "install", "-q"]
 
 
 def _call(command: Sequence[str]) -> None:

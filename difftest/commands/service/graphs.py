@@ -45,10 +45,16 @@ def recompile(python: Path, graphs: Path, ranks: int, needle: str) -> str:
     saved = sorted(graphs.glob("graph*.stablehlo.txt"))
     if not saved:
         return f"{INCONCLUSIVE}: no StableHLO was kept"
-    command = [str(python), "-c", COMPILE, str(saved[-1]), str(ranks)]
-    try:
+    command = [str(python.absolute()), "-c", COMPILE, str(saved[-1].absolute()), str(ranks)]
+    try:  # in a folder that difftest has filled: Python looks for modules in the working directory first
         done = subprocess.run(  # noqa: S603  the user named this Python
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=SECONDS
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=SECONDS,
+            cwd=graphs,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{INCONCLUSIVE}: {error}"
