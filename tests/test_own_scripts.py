@@ -157,7 +157,9 @@ def test_without_a_folder_for_the_users_state_nothing_is_trusted_and_the_user_is
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
     monkeypatch.setenv("HOME", "/dev/null")
-    with pytest.raises(InfrastructureError, match="/dev/null/.local/state/difftest/scripts.*XDG_STATE_HOME"):
+    with pytest.raises(
+        InfrastructureError, match=r"/dev/null/\.local/state/difftest/scripts.*XDG_STATE_HOME"
+    ):
         own_scripts.remember("a-b-c-00000000", "text", "output")
     result = reproduced(folder, monkeypatch)
     assert result.return_value == 0

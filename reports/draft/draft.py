@@ -35,8 +35,9 @@ class Draft:
     """The content of a draft, which the templates read.
 
     `reproducer` is a script that shows the fault, and `output` what it printed; both empty where there is
-    none. `ran_here` says that difftest itself wrote and ran that script, with that output. `collected` is the output of `collect_env`, `versions` are further pairs of name and version, and
-    `artifacts` the files to attach.
+    none. `ran_here` says that difftest itself wrote and ran that script, with that output. `collected` is the
+    output of `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to
+    attach.
     """
 
     finding: Finding
