@@ -150,7 +150,8 @@ def load(corpus: Corpus) -> pd.DataFrame:
     runs: dict[str, MutableSequence[Any]] = {c.name: _gatherer(c) for c in RUN}
     tensors: dict[str, MutableSequence[Any]] = {c.name: _gatherer(c) for c in TENSOR}
     owners = array("q")
-    for number, observation in enumerate(corpus.observations()):
+    runs_only = (observation for observation in corpus.observations() if observation.ran)
+    for number, observation in enumerate(runs_only):
         _append(runs, RUN, observation)
         for measurement in observation.measurements or (_NOTHING,):
             owners.append(number)

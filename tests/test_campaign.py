@@ -146,7 +146,9 @@ def test_persistent_infrastructure_errors_are_trouble_and_never_a_finding(
     broken, whole = examined(campaign, tensor_parallel_case(), tensor_parallel_case(seed=1))
     assert (broken.result.trouble, broken.new, broken.result.runs) == ("a node was lost", (), {})
     assert (whole.result.trouble, len(whole.new)) == ("", 1)
-    assert {o.index for o in campaign.corpus.observations()} == {1}
+    lines = [(o.index, o.backend, o.verdict) for o in campaign.corpus.observations()]
+    assert [line for line in lines if line[0] == 0] == [(0, "ddp", "lost"), (0, "spmd", "lost")]
+    assert "lost" not in {verdict for index, _, verdict in lines if index == 1}
 
 
 def test_a_backend_lost_to_infrastructure_leaves_other_findings_and_is_retried_on_resume(
@@ -183,6 +185,9 @@ def test_a_backend_whose_worker_refuses_a_case_is_skipped_for_it(tmp_path: Path)
         "",
         (),
     )
+    (line,) = (o for o in Corpus(tmp_path).observations() if o.backend == "spmd")
+    assert (line.verdict, line.outcome.status) == ("unsupported", "refused")
+    assert line.reason == "this older torch_xla has no such kernel"
     assert [count for (_, name), count in machine.requests.items() if name == "spmd"] == [1], (
         "one request: its answer does not change"
     )
@@ -213,7 +218,12 @@ def test_unsupported_backends_are_not_run(tmp_path: Path) -> None:
     campaign = a_campaign(tmp_path, machine, {"spmd": backend("xla", "it cannot"), "ddp": backend("torch")})
     examined(campaign)
     assert {name for _, name in machine.requests} == {"oracle", "ddp"}
-    assert {o.backend for o in campaign.corpus.observations()} == {"oracle", "ddp"}
+    lines = {o.backend: (o.verdict, o.outcome.status, o.reason) for o in campaign.corpus.observations()}
+    assert lines == {
+        "oracle": ("oracle", "finished", ""),
+        "ddp": ("agree", "finished", ""),
+        "spmd": ("unsupported", "unsupported", "it cannot"),
+    }
 
 
 def test_without_an_oracle_every_verdict_is_inconclusive(tmp_path: Path) -> None:

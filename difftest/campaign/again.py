@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from difftest.campaign.campaign import ORACLE, Campaign, run_backend
-from difftest.campaign.case_run import compare_all
+from difftest.campaign.case_run import comparing
 from difftest.cases.case import Case
 from difftest.judge import checks
 from difftest.judge.comparator import Comparison
@@ -31,13 +31,12 @@ def rerun(
     `options` are further environment variables of the backend's processes, not of the oracle's.
     `InfrastructureError` where a run could not be had.
     """
-    side = campaign.backends[backend].SIDE
     runs = {
         ORACLE: run_backend(campaign, case, ORACLE),
         backend: run_backend(campaign, case, backend, options),
     }
     repeated = {backend: run_backend(campaign, case, backend, options).outcome} if takes_two(check) else {}
-    return compare_all(campaign, case, runs, {backend: side}, repeated)[backend]
+    return comparing(campaign, case, runs, repeated)(backend)
 
 
 def first_fingerprint(comparison: Comparison) -> str:

@@ -1,6 +1,7 @@
 """One case, run on every side and compared."""
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -10,25 +11,48 @@ from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Outcome
+from difftest.records.observation import LOST, REFUSED, UNSUPPORTED
 
 MORE_SAMPLES = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
 """The oracle's options for a better estimate of the rounding noise; a mismatch counts only if it persists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A comparison that was not made.
+
+    `status` is `lost` where the infrastructure failed, `unsupported` where the backend cannot express the
+    case, and `refused` where the worker's packages cannot run it.
+    """
+
+    status: str
+    reason: str
+
+    @property
+    def verdict(self) -> str:
+        """`lost` or `unsupported`."""
+        return LOST if self.status == LOST else UNSUPPORTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """One case after it ran on the oracle and on every backend that supports it, and was compared.
 
-    `runs` and `comparisons` are by backend. `trouble` is what the infrastructure failed at, in words; `lost`
-    counts the runs that this cost.
+    `runs`, `comparisons` and `missing` are by backend: every backend of the campaign is in one of the last
+    two. `trouble` is what the infrastructure failed at, in words.
     """
 
     index: int
     case: Case
     runs: Mapping[str, BackendRun] = field(default_factory=dict)
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
+    missing: Mapping[str, Missing] = field(default_factory=dict)
     trouble: str = ""
-    lost: int = 0
+
+    @property
+    def lost(self) -> int:
+        """How many comparisons the infrastructure lost."""
+        return sum(one.status == LOST for one in self.missing.values())
 
 
 def run_case(campaign: Campaign, index: int, case: Case) -> CaseResult:
@@ -36,64 +60,72 @@ def run_case(campaign: Campaign, index: int, case: Case) -> CaseResult:
 
     Where the infrastructure fails on one backend, the other backends' runs are kept.
     """
-    able = [name for name, backend in campaign.backends.items() if not backend.unsupported(case)]
+    refusals = {name: backend.unsupported(case) for name, backend in campaign.backends.items()}
+    missing = {name: Missing(UNSUPPORTED, reason) for name, reason in refusals.items() if reason}
+    able = [name for name in campaign.backends if name not in missing]
     try:
-        truth, (candidates, errors) = run_backend(campaign, case, ORACLE), _run_all(campaign, case, able)
-        if errors and not candidates:
-            return CaseResult(index=index, case=case, trouble=errors[0])
-        runs, sides = (
-            {ORACLE: truth, **candidates},
-            {name: campaign.backends[name].SIDE for name in candidates},
-        )
-        twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
-        repeated = {name: run_backend(campaign, case, name).outcome for name in sides if twice}
-        comparisons = compare_all(campaign, case, runs, sides, repeated)
+        truth = run_backend(campaign, case, ORACLE)
     except InfrastructureError as error:
-        return CaseResult(index=index, case=case, trouble=str(error))
-    arbitrated, trouble = with_arbiter(comparisons, sides), "; ".join(dict.fromkeys(errors))
-    return CaseResult(
-        index=index, case=case, runs=runs, comparisons=arbitrated, trouble=trouble, lost=len(errors)
+        missing |= dict.fromkeys(able, Missing(LOST, f"the oracle's run was lost: {error}"))
+        return CaseResult(index=index, case=case, missing=missing, trouble=str(error))
+    runs, repeated = {ORACLE: truth}, dict[str, Outcome]()
+    twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
+    for name in able:
+        try:
+            runs[name] = run_backend(campaign, case, name)
+            if twice:
+                repeated[name] = run_backend(campaign, case, name).outcome
+        except InfrastructureError as error:
+            missing[name] = _missing(error)
+    comparisons = dict[str, Comparison]()
+    compared = comparing(campaign, case, runs, repeated)
+    for name in (name for name in able if name not in missing):
+        try:
+            comparisons[name] = compared(name)
+        except InfrastructureError as error:
+            missing[name] = _missing(error)
+    return _result(campaign, CaseResult(index=index, case=case, missing=missing), runs, comparisons)
+
+
+def _missing(error: InfrastructureError) -> Missing:
+    return Missing(REFUSED if isinstance(error, UnsupportedError) else LOST, str(error))
+
+
+def _result(
+    campaign: Campaign,
+    result: CaseResult,
+    runs: Mapping[str, BackendRun],
+    comparisons: Mapping[str, Comparison],
+) -> CaseResult:
+    """The result with the runs that were compared; a case that was lost as a whole has none."""
+    sides = {name: campaign.backends[name].SIDE for name in comparisons}
+    kept = (ORACLE, *comparisons) if comparisons or not result.lost else ()
+    lost = (one.reason for one in result.missing.values() if one.status == LOST)
+    return dataclasses.replace(
+        result,
+        runs={name: runs[name] for name in kept},
+        comparisons=with_arbiter(comparisons, sides),
+        trouble="; ".join(dict.fromkeys(lost)),
     )
 
 
-def _run_all(
-    campaign: Campaign, case: Case, backends: Iterable[str]
-) -> tuple[dict[str, BackendRun], list[str]]:
-    """The runs of a case by backend, and the infrastructure's errors.
+def comparing(
+    campaign: Campaign, case: Case, runs: Mapping[str, BackendRun], repeated: Mapping[str, Outcome]
+) -> Callable[[str], Comparison]:
+    """A function that compares a backend's run with the oracle's, and with its `repeated` run if it has one.
 
-    A backend that the worker's packages turn out not to support is in neither.
+    It raises `InfrastructureError` where the oracle has to run again, and cannot.
     """
-    runs, errors = dict[str, BackendRun](), list[str]()
-    for name in backends:
-        try:
-            runs[name] = run_backend(campaign, case, name)
-        except UnsupportedError:
-            continue
-        except InfrastructureError as error:
-            errors.append(str(error))
-    return runs, errors
-
-
-def compare_all(
-    campaign: Campaign,
-    case: Case,
-    runs: Mapping[str, BackendRun],
-    sides: Mapping[str, str],
-    repeated: Mapping[str, Outcome],
-) -> dict[str, Comparison]:
-    """Compares every backend in `sides` with the oracle, and with its `repeated` run if it has one."""
 
     @cache
     def precise_truth() -> Outcome:
         return run_backend(campaign, case, ORACLE, MORE_SAMPLES).outcome
 
-    def compared(name: str, side: str, truth: Outcome) -> Comparison:
+    def compared(name: str, truth: Outcome) -> Comparison:
+        side = campaign.backends[name].SIDE
         return compare(case, name, side, truth, runs[name].outcome, repeated.get(name))
 
-    return {
-        name: confirmed(partial(compared, name, side), runs[ORACLE].outcome, precise_truth)
-        for name, side in sides.items()
-    }
+    return lambda name: confirmed(partial(compared, name), runs[ORACLE].outcome, precise_truth)
 
 
 def confirmed(

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import msgspec
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
-from difftest.campaign.case_run import CaseResult
+from difftest.campaign.case_run import CaseResult, Missing
 from difftest.campaign.new_finding import new_finding
 from difftest.cases.layers import walk
+from difftest.clock import utc_now
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
 from difftest.records.finding import Finding
-from difftest.records.observation import Ending, Observation
+from difftest.records.observation import Ending, Observation, in_short
 from difftest.records.resume import CampaignRecord
 
 
@@ -38,6 +39,7 @@ def record(campaign: Campaign, result: CaseResult, recorded: CampaignRecord) -> 
             finding = _record_divergence(campaign, result, comparison.divergences[0], recorded)
             (new if finding.unannounced == (campaign.name, result.index) else recurring).append(finding)
     observations = [observation(campaign, result, run) for run in result.runs.values()]
+    observations += [_unmade(campaign, result, name, one) for name, one in result.missing.items()]
     if observations:
         campaign.corpus.observe(*observations)
     for one in observations:
@@ -47,13 +49,34 @@ def record(campaign: Campaign, result: CaseResult, recorded: CampaignRecord) -> 
 
 def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Observation:
     """One run as a line of the campaign's file, which the tables are made of."""
-    case, comparison = result.case, result.comparisons.get(run.backend, Comparison(verdict="oracle"))
-    backend = campaign.backends.get(run.backend)
+    comparison = result.comparisons.get(run.backend, Comparison(verdict="oracle"))
+    return msgspec.structs.replace(
+        _line(campaign, result, run.backend, comparison.verdict, _ending(run.outcome)),
+        reason=comparison.reason,
+        reason_kind=comparison.reason_kind,
+        fingerprints=tuple(d.fingerprint for d in comparison.divergences[:1]),
+        measurements=comparison.measurements,
+        environment=dict(run.outcome.environment),
+        started=run.started,
+        seconds=round(run.seconds, 3),
+    )
+
+
+def _unmade(campaign: Campaign, result: CaseResult, backend: str, missing: Missing) -> Observation:
+    """The line of a comparison that was not made."""
+    line = _line(campaign, result, backend, missing.verdict, Ending(status=missing.status))
+    reason, words = missing.reason, missing.reason.replace(result.case.id, "...")
+    return msgspec.structs.replace(line, reason=reason, reason_kind=in_short(words))
+
+
+def _line(campaign: Campaign, result: CaseResult, name: str, verdict: str, ending: Ending) -> Observation:
+    """A line about a backend and the result's case, without what is known of a run."""
+    case, backend = result.case, campaign.backends.get(name)
     return Observation(
         campaign=campaign.name,
         index=result.index,
         case=case.id,
-        backend=run.backend,
+        backend=name,
         side=backend.SIDE if backend else ORACLE,
         purpose=campaign.purpose,
         path=case.path,
@@ -66,15 +89,11 @@ def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Obse
         regime=case.data.regime,
         layers=tuple(type(layer).__name__ for _, layer in walk(case.model.layers)),
         steps=case.training.steps,
-        outcome=_ending(run.outcome),
-        verdict=comparison.verdict,
-        reason=comparison.reason,
-        fingerprints=tuple(d.fingerprint for d in comparison.divergences[:1]),
-        measurements=comparison.measurements,
-        environment=dict(run.outcome.environment),
-        started=run.started,
-        seconds=round(run.seconds, 3),
-        runs=len(result.runs) + result.lost,
+        outcome=ending,
+        verdict=verdict,
+        started=utc_now().isoformat(),
+        seconds=0.0,
+        runs=len(result.runs) + len(result.missing),
     )
 
 

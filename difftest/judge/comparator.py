@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -29,11 +30,19 @@ LEAST_DENSITY = 0.02
 """A tensor with a smaller share of values other than zero can show no difference."""
 
 
+class Doubt(NamedTuple):
+    """Why agreement would mean nothing: in words that are equal for every case, and in full."""
+
+    kind: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The result of comparing one run with the oracle's.
 
-    `verdict` is `agree`, `diverge` or `inconclusive`, the latter with its `reason`. `divergences` are in the
+    `verdict` is `agree`, `diverge` or `inconclusive`, the latter with its `reason`; `reason_kind` says it
+    without what differs from case to case. `divergences` are in the
     order of the run: the first is the cause, the rest may be its consequences. `measurements` hold every
     tensor at the step where it was farthest off. `device` is what the run was on; empty where it ended before
     it recorded that.
@@ -43,6 +52,7 @@ class Comparison:
     divergences: tuple[Divergence, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     reason: str = ""
+    reason_kind: str = ""
     device: str = ""
 
     def elsewhere(self, device: str) -> bool:
@@ -65,27 +75,34 @@ def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
     case: Case, backend: str, side: str, expected: Outcome, actual: Outcome, again: Outcome | None
 ) -> Comparison:
     if isinstance(expected, Failure):
-        return Comparison(
-            verdict="inconclusive", reason=f"the oracle failed: {expected.kind}: {expected.message}"
+        return _inconclusive(
+            Doubt("the oracle failed", f"the oracle failed: {expected.kind}: {expected.message}")
         )
     if isinstance(actual, Trace) and _numbers(expected) != _numbers(actual):
-        return Comparison(verdict="inconclusive", reason="the two runs were not given the same numbers")
+        unequal = "the two runs were not given the same numbers"
+        return _inconclusive(Doubt(unequal, unequal))
     run = measure_run(case, backend, side, expected, actual, again, exact=inexact(case) is None)
     farthest = worst(run.measured.values())
-    divergences, reason = divergences_in_order(run), ""
+    divergences, out_of_range = divergences_in_order(run), None
     if isinstance(actual, Trace) and not expected.events.in_range:
         divergences = tuple(d for d in divergences if not checks.load(d.check).USES_NUMBERS)
-        reason = f"values leave the range of {case.dtype}"
+        out_of_range = Doubt("values out of range", f"values leave the range of {case.dtype}")
     if divergences:
         return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
-    reason = (
-        reason
+    doubt = (
+        out_of_range
         or _nothing_compared(farthest)
         or _nothing_varies(run)
         or _wide_band(run)
         or _untrusted(expected, case.dtype)
     )
-    return Comparison(verdict="inconclusive" if reason else "agree", reason=reason, measurements=farthest)
+    return _inconclusive(doubt, farthest) if doubt else Comparison(verdict="agree", measurements=farthest)
+
+
+def _inconclusive(doubt: Doubt, measurements: tuple[Measurement, ...] = ()) -> Comparison:
+    return Comparison(
+        verdict="inconclusive", reason=doubt.reason, reason_kind=doubt.kind, measurements=measurements
+    )
 
 
 def _numbers(outcome: Outcome) -> str | None:
@@ -151,14 +168,15 @@ def _arbitrated(
     return dataclasses.replace(comparison, measurements=measured)
 
 
-def _nothing_varies(run: MeasuredRun) -> str:
-    """Why agreement would mean nothing: at some stage the oracle has only constants and zeros. Or empty."""
+def _nothing_varies(run: MeasuredRun) -> Doubt | None:
+    """The doubt where at some stage the oracle has only constants and zeros."""
     stages = dict.fromkeys(stage for step in run.expected.steps for stage, _ in step)
     for stage in stages:
         tensors = [tensor for step in run.expected.steps for (at, _), tensor in step.items() if at is stage]
         if not any(_varies(piece) for tensor in tensors for piece in tensor.pieces.values()):
-            return f"{stage}: every tensor of the oracle is constant or nearly all zero"
-    return ""
+            what = "every tensor of the oracle is constant or nearly all zero"
+            return Doubt("constant tensors", f"{stage}: {what}")
+    return None
 
 
 def _varies(values: Array) -> bool:
@@ -167,33 +185,34 @@ def _varies(values: Array) -> bool:
     return bool(dense and (values.size == 1 or (values != values.flat[0]).any()))
 
 
-def _wide_band(run: MeasuredRun) -> str:
-    """Why an agreeing loss shows no convergence: its Monte Carlo band is as wide as it is high. Or empty."""
+def _wide_band(run: MeasuredRun) -> Doubt | None:
+    """The doubt where an agreeing loss shows no convergence: its band is as wide as it is high."""
     loss = run.measured.get((run.case.training.steps - 1, Stage.FORWARD, "loss"))
     if not run.case.data.learnable or loss is None or THRESHOLD * loss.floor <= loss.scale:
-        return ""
+        return None
     move = f"rounding alone may move it by {THRESHOLD * loss.floor:.2g}"
-    return f"step {loss.step}: the loss is {loss.scale:.3g} and {move}"
+    return Doubt("the loss is mere noise", f"step {loss.step}: the loss is {loss.scale:.3g} and {move}")
 
 
-def _nothing_compared(measurements: Iterable[Measurement]) -> str:
-    """Why agreement would mean nothing: all is zero, or noise hides all values of a stage. Or empty."""
+def _nothing_compared(measurements: Iterable[Measurement]) -> Doubt | None:
+    """The doubt where all is zero, or noise hides all values of a stage."""
     compared = [m for m in measurements if m.scale > 0.0]
     if not compared:
-        return "every tensor compared is zero"
+        zero = "every tensor compared is zero"
+        return Doubt(zero, zero)
     vague = {m.stage for m in compared} - {m.stage for m in compared if m.floor <= VAGUE * m.scale}
     stages = ", ".join(stage for stage in STAGES if stage in vague)
-    return f"{stages}: rounding noise is as large as the values" if stages else ""
+    noise = "rounding noise is as large as the values"
+    return Doubt(noise, f"{stages}: {noise}") if stages else None
 
 
-def _untrusted(expected: Trace, dtype: str) -> str:
-    """Why the floor may be too high, or empty.
+def _untrusted(expected: Trace, dtype: str) -> Doubt | None:
+    """The doubt where the floor may be too high.
 
     A fault of torch's own kernels on the CPU raises every floor, and simulated rounding does not explain it.
     """
     native = expected.events.native
     if native <= NATIVE_MOST:
-        return ""
-    return (
-        f"torch's own run in {dtype} is {native:.3g} times as far from float64 as simulated rounding takes it"
-    )
+        return None
+    off = f"{native:.3g} times as far from float64 as simulated rounding takes it"
+    return Doubt("torch's own run is too far off", f"torch's own run in {dtype} is {off}")

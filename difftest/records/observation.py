@@ -1,5 +1,6 @@
-"""An observation: one run as one line of a campaign's file, with everything that the tables need."""
+"""An observation: a case on a backend as one line of a campaign's file, with all that the tables need."""
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,11 +12,30 @@ from difftest.judge.divergence import Whole
 from difftest.judge.measured import Measurement
 from difftest.records.disk import lines_that_fit, too_long
 
-SCHEMA = 1
+SCHEMA = 2
+"""Schema 1 had no lines without a run, and no `reason_kind`."""
+
+LOST = "lost"
+"""The verdict, and the ending's status, where infrastructure failed."""
+
+UNSUPPORTED = "unsupported"
+"""The verdict where a backend cannot run a case; the ending's status where it cannot express it."""
+
+REFUSED = "refused"
+"""The ending's status where the verdict is `UNSUPPORTED` because of the packages of the worker."""
+
+MOST_REASON = 120
+"""Characters of a reason in short."""
+
+_NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(e[+-]?\d+)?(?!\w)|\b[0-9a-f]{8,}\b")
+"""A number or an id, but not the digits of a name such as `float32`."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended: `status` is `finished` or a failure's symptom; the other fields are the failure's."""
+    """How a run ended: `status` is `finished` or a failure's symptom; the other fields are the failure's.
+
+    Where there was no run, `status` is `lost`, `unsupported` or `refused`.
+    """
 
     status: str
     stage: str = ""
@@ -25,12 +45,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: one line of a campaign's file, with everything that the tables need to know of its case.
+    """One case on one backend: one line of a campaign's file, with what the tables need to know of its case.
 
     `purpose` says why the case ran: always `campaign`, as the further runs that a finding needs are not kept.
-    `verdict` is `agree`, `diverge`, `inconclusive` or `oracle` (the oracle's own run); `reason` says why a
-    verdict is inconclusive. `seconds` is the wall time, `started` is ISO 8601 in UTC. `runs` is the number of
-    lines that the case has in the file: a case with fewer was cut off when its campaign was killed.
+    `verdict` is `agree`, `diverge`, `inconclusive` or `oracle` (the oracle's own run); without a run it is
+    `lost` or `unsupported`. `reason` says why a verdict is one of the last three, and `reason_kind` says it
+    without what differs from case to case. `seconds` is the wall time, `started` is ISO 8601 in UTC. `runs`
+    is the number of lines that the case has in the file: a case with fewer was cut off when its campaign was
+    killed.
     """
 
     campaign: str
@@ -54,15 +76,31 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     seconds: float
     reason: str = ""
+    reason_kind: str = ""
     fingerprints: tuple[str, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     environment: Mapping[str, str] = {}
     runs: Whole = 1
     schema: int = SCHEMA
 
+    @property
+    def ran(self) -> bool:
+        """Whether there was a run; otherwise the comparison was lost or is not supported."""
+        return self.verdict not in {LOST, UNSUPPORTED}
+
+    @property
+    def reason_in_short(self) -> str:
+        """`reason_kind`, or else, as in schema 1, `in_short` of the reason: equal reasons can be counted."""
+        return self.reason_kind or in_short(self.reason)
+
+
+def in_short(reason: str) -> str:
+    """A reason's first line without numbers, at most `MOST_REASON` characters of it."""
+    return _NUMBER.sub("#", reason.partition("\n")[0])[:MOST_REASON]
+
 
 def read_observations(file: Path) -> Iterator[Observation]:
-    """The runs in one campaign's file without damaged lines and an incomplete last one.
+    """The lines of one campaign's file without damaged lines and an incomplete last one.
 
     `UsageError` naming file and line if one is too new. `difftest.records.damaged` reports damaged lines.
     """

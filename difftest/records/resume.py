@@ -1,7 +1,8 @@
 """Resuming: a killed campaign continues where it stopped, and each of its findings is announced as new once.
 
 A campaign is named by what defines it, so the same command opens its own file again. A case is recorded when
-all of its lines are in the file; a case with only some of them was cut off, is dropped, and runs again.
+all of its lines are in the file; a case with only some of them was cut off, is dropped, and runs again. So
+does a case of which infrastructure lost a comparison.
 """
 
 import fcntl
@@ -16,26 +17,32 @@ from pathlib import Path
 import msgspec
 
 from difftest.errors import UsageError
+from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import OBSERVATIONS, Corpus
 from difftest.records.disk import move_aside, open_plain, replace_file, writing
 from difftest.records.finding import Finding
-from difftest.records.observation import Observation, read_observations
+from difftest.records.observation import LOST, Observation, read_observations
 
 _NAME = re.compile(r"[\w.-]{1,200}")
 
 
 @dataclass(slots=True, kw_only=True)
 class CampaignRecord:
-    """What a campaign has recorded: cases as (index, id), the number of runs, case indices by fingerprint."""
+    """What a campaign has recorded.
+
+    The cases as (index, id), the number of lines, the case indices by fingerprint, and how comparisons ended.
+    """
 
     cases: set[tuple[int, str]] = field(default_factory=set)
     runs: int = 0
     sightings: dict[str, set[int]] = field(default_factory=dict)
+    comparisons: Comparisons = field(default_factory=Comparisons)
 
     def add(self, observation: Observation) -> None:
-        """Adds one run of a case that is complete."""
+        """Adds one line of a case that is complete."""
         self.cases.add((observation.index, observation.case))
         self.runs += 1
+        self.comparisons.add(observation)
         for fingerprint in observation.fingerprints:
             self.sightings.setdefault(fingerprint, set()).add(observation.index)
 
@@ -90,12 +97,12 @@ def mark_announced(corpus: Corpus, fingerprints: Iterable[str]) -> None:
 
 
 def _recorded(corpus: Corpus, campaign: str) -> CampaignRecord:
-    """Reads a campaign's runs, and deletes the lines of cases that are not complete."""
+    """Reads a campaign's lines, and deletes those of cases that are not complete or lost a comparison."""
     recorded, kept, dropped = CampaignRecord(), [], False
     file = corpus.lines(campaign)
     for _, lines in groupby(read_observations(file), key=lambda run: (run.index, run.case)):
         runs = list(lines)
-        if len(runs) < max(run.runs for run in runs):
+        if len(runs) < max(run.runs for run in runs) or any(run.verdict == LOST for run in runs):
             dropped = True
             continue
         kept += runs

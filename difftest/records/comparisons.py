@@ -1,0 +1,123 @@
+"""How the comparisons of campaigns ended, counted by side, backend and path.
+
+A comparison is requested for every case on every backend of a campaign. It was completed, or inconclusive, or
+lost, or refused by the worker, or the backend cannot express the case. The last are counted apart: no
+campaign can run them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from difftest.records.observation import REFUSED, UNSUPPORTED, Observation
+
+COMPLETED = ("agree", "diverge")
+INCONCLUSIVE = "inconclusive"
+ORACLE = "oracle"
+
+
+class Place(NamedTuple):
+    """What a comparison is counted for."""
+
+    side: str
+    backend: str
+    path: str = ""
+
+
+@dataclass(slots=True)
+class Counts:
+    """How some comparisons ended. All but `completed` are by reason, in words without numbers.
+
+    `refused` ones are what a worker's packages could not run; `unsupported` ones are what a backend cannot
+    express.
+    """
+
+    completed: int = 0
+    inconclusive: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    unsupported: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def judged(self) -> int:
+        """How many were completed or inconclusive."""
+        return self.completed + self.inconclusive.total()
+
+    @property
+    def requested(self) -> int:
+        """How many the campaign could be expected to make: all but the unsupported ones."""
+        return self.judged + self.lost.total() + self.refused.total()
+
+    @property
+    def compared_share(self) -> float:
+        """The share of the requested ones that were judged, from 0 to 1; 0 where none was completed."""
+        return self.judged / self.requested if self.completed else 0.0
+
+    @property
+    def inconclusive_share(self) -> float:
+        """The share of the judged ones that were inconclusive, from 0 to 1; 0 where none was judged."""
+        return self.inconclusive.total() / self.judged if self.judged else 0.0
+
+    def add(self, observation: Observation) -> None:
+        """Counts one line."""
+        if observation.verdict in COMPLETED:
+            self.completed += 1
+            return
+        kind = observation.outcome.status if observation.verdict == UNSUPPORTED else observation.verdict
+        reasons = {INCONCLUSIVE: self.inconclusive, REFUSED: self.refused, UNSUPPORTED: self.unsupported}
+        reasons.get(kind, self.lost)[observation.reason_in_short] += 1
+
+    def include(self, other: "Counts") -> None:
+        """Adds the counts of other comparisons."""
+        self.completed += other.completed
+        self.inconclusive += other.inconclusive
+        self.lost += other.lost
+        self.refused += other.refused
+        self.unsupported += other.unsupported
+
+
+@dataclass(slots=True)
+class Comparisons:
+    """The counts of every side, backend and path."""
+
+    places: dict[Place, Counts] = field(default_factory=dict)
+
+    def expect(self, side: str, backend: str) -> None:
+        """Makes a backend one of those that are counted, so that it is there even if it has no line."""
+        self.places.setdefault(Place(side, backend), Counts())
+
+    def add(self, observation: Observation) -> None:
+        """Counts one line of a campaign; the oracle's are no comparisons."""
+        if observation.verdict != ORACLE:
+            place = Place(observation.side, observation.backend, observation.path)
+            self.places.setdefault(place, Counts()).add(observation)
+
+    @property
+    def sides(self) -> dict[str, Counts]:
+        """The counts by side."""
+        return self._by(lambda place: place.side)
+
+    @property
+    def paths(self) -> dict[str, Counts]:
+        """The counts by path."""
+        return self._by(lambda place: place.path)
+
+    def backends(self, side: str | None = None) -> dict[str, Counts]:
+        """The counts by backend, of one side or of all."""
+        return self._by(lambda place: place.backend if side in {None, place.side} else "")
+
+    def _by(self, key: Callable[[Place], str]) -> dict[str, Counts]:
+        """The counts summed by what `key` makes of their places, sorted; without those where it is empty."""
+        totals: dict[str, Counts] = {}
+        for place in sorted(self.places):
+            if name := key(place):
+                totals.setdefault(name, Counts()).include(self.places[place])
+        return totals
+
+
+def reasons(counts: Counts) -> Iterator[tuple[str, str, int]]:
+    """What is missing of requested comparisons, as (how it ended, reason, number), most frequent first."""
+    ended = {"lost": counts.lost, "refused": counts.refused, INCONCLUSIVE: counts.inconclusive}
+    each = [(how, reason, number) for how, by in ended.items() for reason, number in by.items()]
+    yield from sorted(each, key=lambda one: -one[2])
