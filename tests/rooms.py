@@ -13,6 +13,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
             "difftest.credentials",
             "difftest.errors",
             "difftest.installed",
+            "difftest.own_folder",
             "difftest.plugins",
             "difftest.variables",
         )

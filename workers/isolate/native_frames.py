@@ -15,11 +15,11 @@ import functools
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from difftest.own_folder import own_folder
 from workers.isolate import symbols
 
 SOURCE = Path(__file__).with_name("native_frames.c")
@@ -68,8 +68,8 @@ def compiled() -> ctypes.CDLL | None:
     compiler = shutil.which("cc")
     if compiler is None:
         return None
-    with tempfile.TemporaryDirectory(prefix="difftest-") as folder:
-        library = Path(folder, "native_frames.so")
+    with own_folder("run") as folder:
+        library = folder / "native_frames.so"
         command = (compiler, "-shared", "-fPIC", "-O1", "-pthread", "-o", library, SOURCE)
         compilation = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  our own source
         return None if compilation.returncode else ctypes.CDLL(str(library))

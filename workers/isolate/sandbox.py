@@ -6,7 +6,6 @@ from outside) raises `InfrastructureError`. The process groups of the ranks are 
 """
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Failure, Outcome, Trace
+from difftest.own_folder import own_folder
 from workers import backends
 from workers.deadlines import DEADLINE_SECONDS
 from workers.isolate import limits, run_folder
@@ -55,12 +55,11 @@ def _run(
 ) -> Outcome:
     module = backends.load(backend)
     zygote = zygote_with(module.PRELOAD)
-    with tempfile.TemporaryDirectory(prefix="difftest-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+    with own_folder("run") as folder:
         request = {
             "case": case.to_json().decode(),
             "backend": backend,
-            "folder": name,
+            "folder": str(folder),
             "environment": {**module.environment(case), **options},
         }
         ranks = run_ranks(zygote, request, share or range(module.processes(case)), folder, allowed)

@@ -1,10 +1,8 @@
 """Searching for a planted defect: a campaign on a backend that has it, over cases that can show it."""
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE, Campaign, Execute
@@ -14,6 +12,7 @@ from difftest.cases.case import Case
 from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
+from difftest.own_folder import own_folder
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.selftest.planted import Planted
@@ -94,8 +93,8 @@ class Planting:
             return self.correct(case, backend, options)
 
         sides = {backend: self.backends[backend] for backend in (name, *self._others(name))}
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = Corpus(Path(folder))
+        with own_folder("corpus") as folder:
+            corpus = Corpus(folder)
             corpus.prepare()
             campaign = Campaign(name="planted", backends=sides, execute=execute, corpus=corpus)
             yield from run(campaign, self._showing(defect, name))

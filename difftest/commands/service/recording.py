@@ -1,10 +1,8 @@
 """Recording a bundle: every run of a campaign is kept, and each of its cases runs unsharded as well."""
 
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign
 from difftest.campaign.case_run import CaseResult
@@ -12,6 +10,7 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
+from difftest.own_folder import own_folder
 from difftest.records.bundle import EVIDENCE, Recorder, Who
 from difftest.records.corpus import Corpus
 
@@ -34,8 +33,8 @@ class Recording:
 
     def record(self, cases: Iterable[tuple[int, Case]]) -> None:
         """Runs all cases beside the oracle, as a campaign does, and then each of them on one device."""
-        with tempfile.TemporaryDirectory() as folder:
-            corpus = Corpus(Path(folder))
+        with own_folder("corpus") as folder:
+            corpus = Corpus(folder)
             corpus.prepare()
             campaign = Campaign(
                 name="record",

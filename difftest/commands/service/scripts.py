@@ -8,10 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from difftest.own_folder import own_folder
 
 SECONDS = 300.0
 """How long a script may take, imports and the wait for a hang included."""
@@ -77,10 +78,10 @@ class ScriptRun:
 
 def run_script(text: str, seconds: float = SECONDS, python: str = sys.executable) -> ScriptRun:
     """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive."""
-    with tempfile.TemporaryDirectory(prefix="difftest-reproducer-") as folder:
-        file = Path(folder) / "reproducer.py"
+    with own_folder("reproducer") as folder:
+        file = folder / "reproducer.py"
         file.write_text(text)
-        status, out, log = _execute([python, str(file)], Path(folder), {}, seconds)
+        status, out, log = _execute([python, str(file)], folder, {}, seconds)
     if status is None:
         return ScriptRun(text=text, shown=False, output=f"not finished after {seconds:g} s\n")
     output = out if status == 0 else out + log
@@ -94,12 +95,12 @@ def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str,
     Returns the names of their files. How the script ends does not matter. Files over `MOST_BYTES`, and those
     after the first `MOST_FILES`, are left out.
     """
-    with tempfile.TemporaryDirectory(prefix="difftest-graphs-") as made:
-        dump, file = Path(made) / "graphs", Path(made) / "reproducer.py"
+    with own_folder("graphs") as made:
+        dump, file = made / "graphs", made / "reproducer.py"
         dump.mkdir()
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={dump} --xla_dump_hlo_as_text"}
-        _execute([sys.executable, "-c", DRIVER, str(dump), str(file)], Path(made), flags, seconds)
+        _execute([sys.executable, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
         dumped = [graph for pattern in GRAPHS for graph in sorted(dump.glob(pattern))]
         kept = [graph for graph in dumped if graph.stat().st_size <= MOST_BYTES][:MOST_FILES]
         shutil.rmtree(folder, ignore_errors=True)

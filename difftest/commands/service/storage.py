@@ -7,7 +7,6 @@ minute. Nothing stops two machines from using one address at once: give every ca
 
 import importlib
 import re
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import click
 from difftest.commands.service.damage import set_aside_and_report
 from difftest.commands.service.targets import campaign_corpus
 from difftest.errors import InfrastructureError, UsageError
+from difftest.own_folder import own_folder
 from difftest.records.corpus import Corpus
 from difftest.records.disk import refuse_links_below
 
@@ -95,8 +95,8 @@ def opened(out: Path | str) -> Iterator[Output]:
     if isinstance(out, Path):
         yield Output(out, str(out))
         return
-    with tempfile.TemporaryDirectory() as above:
-        folder = Path(above) / (PurePosixPath(out).name or "runs")  # the reports' title is the folder's name
+    with own_folder("out") as above:
+        folder = above / (PurePosixPath(out).name or "runs")  # the reports' title is the folder's name
         folder.mkdir()
         storage = _Storage(out, folder)
         storage.fetch()
