@@ -24,6 +24,7 @@ from samples import a_case, oracle
 
 from difftest.campaign.run import run
 from difftest.cli import main
+from difftest.commands.service import storage
 from difftest.errors import UsageError
 from difftest.records import disk, resume, traces
 from difftest.records.corpus import CORPUS, DAMAGED, FINDING, LOCK, OBSERVATIONS, REDUCED, Corpus
@@ -106,7 +107,6 @@ def test_a_link_anywhere_in_a_corpus_is_refused_and_not_followed(
     shutil.rmtree(link) if link.is_dir() else link.unlink(missing_ok=True)
     link.symlink_to(tmp_path / target)
     attempts = (
-        corpus.prepare,
         lambda: set_aside(corpus),
         lambda: command("report", out),
     )
@@ -124,8 +124,18 @@ def test_a_link_anywhere_in_a_corpus_is_refused_and_not_followed(
     assert_nothing_written_elsewhere(out)
 
 
+def appended(file: Path) -> None:
+    """Writes to a journal that became `file` after it was read."""
+    journal = Journal(file.with_name("none"))
+    journal._file = file  # noqa: SLF001
+    journal.add("0" * 12, shows=True)
+
+
+@pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("write", ["lock", "lines", "campaign", "journal"])
-def test_no_write_follows_a_link_even_where_the_corpus_was_not_checked(out: Path, write: str) -> None:
+def test_no_write_follows_a_link_even_where_the_corpus_was_not_checked(
+    out: Path, write: str, hard: bool
+) -> None:
     corpus = Corpus(out / CORPUS)
     observation = next(corpus.observations())
     link = {
@@ -135,14 +145,17 @@ def test_no_write_follows_a_link_even_where_the_corpus_was_not_checked(out: Path
         "journal": corpus.root / "reduction.jsonl",
     }[write]
     link.unlink(missing_ok=True)
-    link.symlink_to(out.parent / "nothing")
+    if hard:
+        link.hardlink_to(out.parent / "treasure")
+    else:
+        link.symlink_to(out.parent / "nothing")
     writes: dict[str, Callable[[], object]] = {
         "lock": lambda: ExitStack().enter_context(corpus.locked()),
         "lines": lambda: corpus.observe(observation),
         "campaign": lambda: ExitStack().enter_context(resume.resumed(corpus, "one")),
-        "journal": lambda: Journal(link).add("0" * 12, shows=True),
+        "journal": lambda: appended(link),
     }
-    with pytest.raises(UsageError, match="is a link or a special file"):
+    with pytest.raises(UsageError, match=r"has 2 names \(hard links\)" if hard else "is a link or a special"):
         writes[write]()
     assert_nothing_written_elsewhere(out)
 
@@ -281,6 +294,49 @@ def test_arrays_that_expand_are_refused_before_they_are_unpacked(tmp_path: Path,
     size = file.stat().st_size
     with pytest.raises(UsageError, match=rf"run\.npz has {size} bytes and unpacks to \d+"):
         traces.load(tmp_path / "run")
+
+
+def test_tensors_that_share_an_array_or_are_too_large_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would make a small file take much memory: compared tensors are float64, and one on every rank."""
+    traces.save(tmp_path / "run", oracle(a_case()))
+    file = tmp_path / "run.json"
+    run_ = json.loads(file.read_bytes())
+    first, second = run_["steps"][0][:2]
+    pieces, first["pieces"] = first["pieces"], second["pieces"]
+    file.write_text(json.dumps(run_))
+    with pytest.raises(UsageError, match=r"pieces of tensors share \d+ arrays; each must have its own"):
+        traces.load(tmp_path / "run")
+    first["pieces"] = pieces
+    file.write_text(json.dumps(run_))
+    traces.load(tmp_path / "run")
+    monkeypatch.setattr(traces, "MOST_NUMBERS", 3)
+    with pytest.raises(UsageError, match=r"a tensor has \d+ elements; allowed: 3"):
+        traces.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("scheme", ["file", "memory"])
+def test_a_damaged_record_in_storage_is_moved_there_too(out: Path, scheme: str) -> None:
+    files = pytest.importorskip("fsspec", reason="needs fsspec, which torch brings").filesystem(scheme)
+    files.put(str(out), str(out), recursive=True)
+    address, name = f"{scheme}://{out}", Corpus(out / CORPUS).fingerprints()[0]
+    files.pipe_file(f"{out}/{CORPUS}/{name}/{FINDING}", b"{")
+    for damaged in (1, 0):
+        with storage.opened(address) as output:
+            output.prepared_corpus()
+            assert output.damaged == [damaged]
+    assert not files.exists(f"{out}/{CORPUS}/{name}/{FINDING}")
+    assert files.cat_file(f"{out}/{CORPUS}/{DAMAGED}/{name}/{FINDING}") == b"{"
+
+
+def test_a_hard_link_in_storage_is_replaced_and_not_written_to(out: Path) -> None:
+    pytest.importorskip("fsspec", reason="needs fsspec, which torch brings")
+    (out / "report.md").hardlink_to(out.parent / "treasure")
+    with storage.opened(f"file://{out}") as output:
+        (output.folder / "report.md").write_bytes(b"new")
+    assert (out / "report.md").read_bytes() == b"new"
+    assert_nothing_written_elsewhere(out)
 
 
 def test_a_damaged_line_is_counted_with_what_the_command_prints(out: Path) -> None:

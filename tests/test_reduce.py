@@ -1,5 +1,6 @@
 """Reduction on fake faults: the candidates, the smallest case, and the conditions reported as necessary."""
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Replication, Start
-from difftest.errors import InfrastructureError, UsageError
+from difftest.errors import InfrastructureError
 from difftest.reduce.journal import Journal
 from difftest.reduce.measure import measure
 from difftest.reduce.placed import edited, put_together, taken_apart
@@ -385,17 +386,27 @@ def test_an_infrastructure_error_ends_a_reduction_and_keeps_its_journal(tmp_path
     assert (rest.case, rest.evaluations) == (whole.case, whole.evaluations - 5)
 
 
-def test_an_incomplete_last_line_of_a_journal_is_ignored_and_other_damage_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", [b"{}\n", b"\xff\n", b"[" * 10**6 + b"\n", b'{"case": 1e999, "shows": 0}\n']
+)
+def test_an_incomplete_last_line_of_a_journal_is_ignored_and_other_damage_is_set_aside(
+    tmp_path: Path, content: bytes
+) -> None:
     file = tmp_path / "reduction.jsonl"
     Journal(file).add("0" * 12, shows=True)
     with file.open("ab") as lines:
         lines.write(b'{"case": "1')
     assert (Journal(file).get("0" * 12), Journal(file).get("1" * 12)) == (True, None)
-    file.write_bytes(b"{}\n")
-    with pytest.raises(
-        UsageError, match=rf"{file} is no journal of a reduction: .*; remove it to start over"
-    ):
-        Journal(file)
+    file.write_bytes(content)
+    kept = tmp_path / "reduction.jsonl.damaged"
+    journal = Journal(file)
+    assert re.fullmatch(
+        rf"{file} is no journal of a reduction: .*; moved to {kept}, and the reduction starts anew",
+        journal.damage,
+    )
+    assert (journal.get("0" * 12), kept.read_bytes(), file.exists()) == (None, content, False)
+    journal.add("1" * 12, shows=False)
+    assert (Journal(file).get("1" * 12), Journal(file).damage) == (False, "")
     Journal(tmp_path / "none.jsonl").close()
     assert not (tmp_path / "none.jsonl").exists()
 

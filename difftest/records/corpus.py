@@ -23,7 +23,7 @@ from difftest.errors import DamagedError, UsageError
 from difftest.judge.fingerprint import Fingerprint
 from difftest.records import read_limits
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import append, open_plain, replace_file, require_plain, writing
+from difftest.records.disk import append, open_plain, refuse_link, replace_file, require_plain, writing
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
@@ -52,9 +52,11 @@ class Corpus:
     def prepare(self) -> None:
         """Makes the folder and writes to it once.
 
-        `UsageError` where it cannot be made or written, or holds links.
+        `UsageError` where it cannot be made or written, or is a link. `difftest.records.damaged` looks for
+        links in it.
         """
-        self.refuse_links()
+        for place in (self.root, self.root / OBSERVATIONS):
+            refuse_link(place)
         try:
             (self.root / OBSERVATIONS).mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.root):

@@ -58,16 +58,27 @@ def too_long(file: str) -> DamagedError:
 
 
 def open_plain(file: Path, flags: int) -> int:
-    """A descriptor of `file`, opened with `flags`; `UsageError` if it is a link, a pipe or a device."""
+    """A descriptor of `file`, opened with `flags`; `UsageError` if it is a link, a pipe or a device.
+
+    For writing also if it is a hard link: what is written would change the file's other names too.
+    """
     try:
         descriptor = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         if error.errno in _LINKED:
             raise _not_plain(file) from error
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise _not_plain(file)
+    if flags & (os.O_WRONLY | os.O_RDWR) and status.st_nlink > 1:
+        os.close(descriptor)
+        msg = (
+            f"{str(file)!r} has {status.st_nlink} names (hard links), and what is written to it would change "
+            "the others too; replace it by a copy"
+        )
+        raise UsageError(msg)
     return descriptor
 
 

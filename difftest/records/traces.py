@@ -28,6 +28,9 @@ MOST_BYTES = 2**29
 The generators' cases need some megabytes; a written case of a million float32 parameters on 8 ranks has room.
 """
 
+MOST_NUMBERS = MOST_BYTES // 8
+"""The most elements of one tensor: in float64, in which tensors are compared, they have `MOST_BYTES`."""
+
 NUMBERS = "iuf"
 """The kinds of numpy dtypes in a file of arrays: integers and floats."""
 
@@ -112,6 +115,7 @@ def load(stem: Path) -> Outcome | None:
         saved = msgspec.json.decode(read_limits.read(file, read_limits.MOST_RUN_BYTES), type=_Saved)
         if saved.failure is not None:
             return Failure(**msgspec.structs.asdict(saved.failure))
+        _check_sizes(saved)
         arrays = _arrays(stem.with_name(f"{stem.name}.npz")) if saved.steps else {}
         steps, noise = (
             tuple(_restored(step, arrays) for step in tensors) for tensors in (saved.steps, saved.noise)
@@ -157,6 +161,18 @@ def _tensors(tensors: Tensors, prefix: str, arrays: dict[str, Array]) -> tuple[_
             )
         )
     return tuple(described)
+
+
+def _check_sizes(saved: _Saved) -> None:
+    """`ValueError` where tensors share an array or are too large: a small file would take much memory."""
+    tensors = [tensor for step in (*saved.steps, *saved.noise) for tensor in step]
+    names = [name for tensor in tensors for name in tensor.pieces.values()]
+    if len(names) != len(set(names)):
+        msg = f"{len(names)} pieces of tensors share {len(set(names))} arrays; each must have its own"
+        raise ValueError(msg)
+    if (most := max((math.prod(tensor.shape) for tensor in tensors), default=0)) > MOST_NUMBERS:
+        msg = f"a tensor has {most} elements; allowed: {MOST_NUMBERS}"
+        raise ValueError(msg)
 
 
 def _arrays(file: Path) -> Arrays:

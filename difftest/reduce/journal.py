@@ -3,14 +3,15 @@
 An interrupted reduction continues from there.
 """
 
-import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from difftest.errors import UsageError
-from difftest.records.disk import open_plain
+from difftest.errors import DamagedError
+from difftest.records.corpus import DAMAGED
+from difftest.records.disk import append, lines_that_fit, move_aside, too_long
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,11 +22,21 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Results by case id, kept in `file` if one is given. `UsageError` if that cannot be read."""
+    """Results by case id, kept in `file` if one is given.
+
+    A damaged file is renamed, and the reduction starts anew: `damage` says why, and where the file is now.
+    `UsageError` where `file` is a link or may not be read.
+    """
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._lock = file, threading.Lock()
-        self._results = dict(_read(file)) if file and file.exists() else {}
+        self._results: dict[str, bool] = {}
+        self.damage = ""
+        try:
+            self._results = dict(_read(file)) if file else {}
+        except DamagedError as error:
+            kept = move_aside(file, file.with_name(f"{file.name}.{DAMAGED}")) if file else None
+            self.damage = f"{error}; moved to {kept}, and the reduction starts anew"
 
     def get(self, case: str) -> bool | None:
         """Whether the case shows what is being reduced; None if it was not tried."""
@@ -36,9 +47,7 @@ class Journal:
         with self._lock:
             self._results[case] = shows
             if self._file:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-                with os.fdopen(open_plain(self._file, flags), "ab", buffering=0) as lines:
-                    lines.write(msgspec.json.encode(Entry(case=case, shows=shows)) + b"\n")
+                append(self._file, msgspec.json.encode(Entry(case=case, shows=shows)) + b"\n")
 
     def close(self) -> None:
         """Deletes the file: the reduction is complete."""
@@ -46,11 +55,14 @@ class Journal:
             self._file.unlink(missing_ok=True)
 
 
-def _read(file: Path) -> list[tuple[str, bool]]:
-    """All complete lines; a killed process may leave an incomplete last one."""
+def _read(file: Path) -> Iterator[tuple[str, bool]]:
+    """All complete lines, none if there is no file; a killed process may leave an incomplete last one."""
     try:
-        entries = [msgspec.json.decode(line, type=Entry) for line in file.read_bytes().split(b"\n")[:-1]]
-    except (OSError, msgspec.DecodeError, UnicodeError) as error:
-        msg = f"{file} is no journal of a reduction: {error}; remove it to start over"
-        raise UsageError(msg) from error
-    return [(entry.case, entry.shows) for entry in entries]
+        for line, fits in lines_that_fit(file):
+            if not fits:
+                raise too_long(str(file))
+            entry = msgspec.json.decode(line, type=Entry)
+            yield entry.case, entry.shows
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        msg = f"{file} is no journal of a reduction: {error}"
+        raise DamagedError(msg) from error

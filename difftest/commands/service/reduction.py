@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import click
+
 from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun, shows
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
@@ -90,6 +92,8 @@ def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] 
             return None
         task = replace(task, fingerprint=first)
     journal = Journal(task.journal)
+    if journal.damage:
+        click.echo(f"difftest: damaged record: {journal.damage}", err=True)
     reduced = reduce(
         task.case,
         shows(campaign, task.backend, task.fingerprint, task.tries),

@@ -21,7 +21,7 @@ from difftest.commands.service.targets import campaign_corpus
 from difftest.errors import InfrastructureError, UsageError
 from difftest.own_folder import own_folder
 from difftest.records.corpus import Corpus
-from difftest.records.disk import refuse_links_below
+from difftest.records.disk import refuse_links_below, replace_file
 
 COPIES = "working_dir_files"
 """Ray unpacks a job's working directory below a folder of this name, and removes it some time after the job.
@@ -117,20 +117,21 @@ class _Storage:
 
     def __init__(self, address: str, folder: Path) -> None:
         self._address, self._folder = address, folder
-        self._sent: dict[Path, tuple[int, int]] = {}
+        self._copied: dict[Path, tuple[int, int]] = {}
         try:
             self._files, root = importlib.import_module("fsspec.core").url_to_fs(address)
         except (ImportError, ValueError) as error:
             msg = f"--out is {address!r}, which cannot be used here: {error}"
             raise UsageError(msg) from error
         self._root = root.rstrip("/")
+        self._local = "file" in self._files.protocol
 
     def fetch(self) -> None:
         """Copies all files of the storage into the folder.
 
         `InfrastructureError` when they cannot be read, `UsageError` when they are a local folder with links.
         """
-        if "file" in self._files.protocol:  # storage in a folder may hold links, which must not be followed
+        if self._local:  # storage in a folder may hold links, which must not be followed
             refuse_links_below(Path(self._root))
         try:
             for name in self._files.find(self._root) if self._files.exists(self._root) else ():
@@ -139,6 +140,7 @@ class _Storage:
                     file = self._folder / within
                     file.parent.mkdir(parents=True, exist_ok=True)
                     file.write_bytes(self._files.cat_file(name))
+                    self._copied[file] = _version(file)
         except OSError as error:
             msg = f"cannot read {self._address}: {error}"
             raise InfrastructureError(msg) from error
@@ -157,19 +159,48 @@ class _Storage:
     def send(self) -> None:
         """Copies every file that changed since its last copy; `InfrastructureError` when that fails.
 
-        Files whose names begin with a dot are left out: they are still being written.
+        Files whose names begin with a dot are left out: they are still being written. What was moved or
+        deleted here is deleted there, after its new place was copied.
         """
+        gone = [file for file in self._copied if not file.exists()]
         try:
             for file in sorted(self._folder.rglob("*")):
                 if file.name.startswith(".") or file.is_symlink() or not file.is_file():
                     continue
-                state = file.stat()
-                version = (state.st_mtime_ns, state.st_size)
-                if self._sent.get(file) != version:
-                    target = f"{self._root}/{file.relative_to(self._folder).as_posix()}"
-                    self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
-                    self._files.pipe_file(target, file.read_bytes())
-                    self._sent[file] = version
+                version = _version(file)
+                if self._copied.get(file) != version:
+                    self._write(file)
+                    self._copied[file] = version
+            for file in gone:
+                self._delete(file)
         except OSError as error:
             msg = f"cannot write {self._address}: {error}"
             raise InfrastructureError(msg) from error
+
+    def _write(self, file: Path) -> None:
+        """Copies one file; in a local folder it is replaced, so that no other name of it is written to."""
+        target = self._target(file)
+        self._files.makedirs(target.rpartition("/")[0], exist_ok=True)
+        if self._local:
+            replace_file(Path(target), file.read_bytes())
+        else:
+            self._files.pipe_file(target, file.read_bytes())
+
+    def _delete(self, file: Path) -> None:
+        """Deletes a file there; only says so where that is not allowed."""
+        del self._copied[file]
+        target = self._target(file)
+        try:
+            if self._files.exists(target):
+                self._files.rm(target)
+        except (OSError, NotImplementedError) as error:
+            click.echo(f"difftest: cannot delete {target} in {self._address}: {error}", err=True)
+
+    def _target(self, file: Path) -> str:
+        return f"{self._root}/{file.relative_to(self._folder).as_posix()}"
+
+
+def _version(file: Path) -> tuple[int, int]:
+    """What changes when a file is written: its time in nanoseconds and its size in bytes."""
+    state = file.stat()
+    return state.st_mtime_ns, state.st_size
