@@ -11,6 +11,7 @@ from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.commands.service.null_campaign import NullCampaign
+from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Outcome
 from workers import sides
@@ -66,3 +67,12 @@ def test_a_false_finding_must_persist_with_more_noise_samples(requests: list[Req
 def test_nothing_is_checked_if_the_oracle_fails(requests: list[Request]) -> None:
     check = campaign(requests, oracle_fails=True).check((0, a_case()))
     assert (check.rows, check.errors, len(requests)) == ((), (), 1)
+    assert check.unchecked.startswith(f"case {a_case().id}: the oracle failed")
+
+
+def test_a_case_that_the_infrastructure_fails_is_unchecked_and_ends_no_campaign() -> None:
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        raise InfrastructureError("a node was lost")  # noqa: EM101, TRY003
+
+    check = NullCampaign(execute=execute, backends=backends(), ledger=Ledger()).check((0, a_case()))
+    assert (check.rows, check.unchecked) == ((), f"case {a_case().id}: a node was lost")

@@ -117,6 +117,26 @@ def test_failing_in_every_variant_is_no_false_finding() -> None:
     assert same_bits(failure, failure)
 
 
+def test_a_hang_in_every_variant_is_a_false_finding_unless_it_is_in_the_ledger() -> None:
+    """A machine that is only slow makes runs look like that."""
+    case = a_case()
+    hang = Failure(symptom=Symptom.HANG, stage=Stage.FORWARD, step=0, kind="hang")
+    arguments = (case, "ddp", "torch", oracle(case), hang, {"again": hang})
+    assert check_correct_run(*arguments).false
+    in_ledger = check_correct_run(*arguments, entry=lambda divergence: divergence.symptom == Symptom.HANG)
+    assert (in_ledger.false, bool(in_ledger.own)) == ((), True)
+
+
+def test_the_null_campaign_passes_only_if_most_cases_were_checked() -> None:
+    rows = [
+        check_correct_run(case, "ddp", "torch", oracle(case), candidate(case), {})
+        for case in (a_case(seed=seed) for seed in range(19))
+    ]
+    assert passed({"null": null_summary(rows, unchecked=["the oracle failed"])})
+    assert not passed({"null": null_summary(rows[1:], unchecked=["the oracle failed"])})
+    assert not passed({"null": null_summary([], unchecked=["the oracle failed"])})
+
+
 def test_an_error_beyond_rounding_in_every_variant_is_an_upstream_fault() -> None:
     case = a_case()
     wrong = candidate(case, wrong_at(Stage.BACKWARD, "0.weight"))
@@ -170,6 +190,7 @@ def test_the_detection_rate_increases_with_the_error() -> None:
 def test_an_empty_null_campaign_has_zero_counts() -> None:
     assert null_summary([]) | {"ratio_quantiles": None, "beyond": None} == {
         "cases": 0,
+        "unchecked": [],
         "runs": 0,
         "false_findings": 0,
         "greatest_ratio": 0.0,

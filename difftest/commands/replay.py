@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from difftest.commands.service.cpu_load import busy
-from difftest.commands.service.options import Backends, json_option
+from difftest.commands.service.options import Backends, json_option, load_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_ranks
 from difftest.commands.service.repeats import rates, repeats
@@ -24,13 +24,7 @@ from difftest.commands.service.targets import read_target
 @click.option(
     "--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often to run the case."
 )
-@click.option(
-    "--load",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="How many processes that only take CPU time to run beside it.",
-)
+@load_option
 @json_option
 def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, as_json: bool) -> int:
     """Run a case file, or the case of a finding's folder, again.

@@ -18,8 +18,9 @@ from difftest.campaign.campaign import ORACLE
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
 from difftest.commands.service.cluster import Cluster, on_cluster
+from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.null_campaign import CaseCheck, NullCampaign
-from difftest.commands.service.options import json_option, seed_option, workers_option
+from difftest.commands.service.options import json_option, load_option, seed_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.planting import Planting, chosen_defects
 from difftest.findings.ledger import read_ledger
@@ -54,6 +55,7 @@ class Request:
     seed: int
     defects: str
     workers: int | None
+    load: int
     out: Path | None
     as_json: bool
 
@@ -70,6 +72,7 @@ class Request:
 @seed_option
 @click.option("--defects", default="", help="Only these planted defects, comma-separated.")
 @workers_option
+@load_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -82,7 +85,8 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     Exit status 1 when a rate misses its bar.
     """
     request = Request(**options)
-    result = _measure(request)
+    with busy(request.load):
+        result = _measure(request)
     if request.out:
         _write(request.out, result)
     if request.as_json:
@@ -97,7 +101,7 @@ def _measure(request: Request) -> dict[str, Any]:
     from workers.backends import candidates
     from workers.deadlines import DEADLINE_SECONDS
 
-    result: dict[str, Any] = {"seed": request.seed}
+    result: dict[str, Any] = {"seed": request.seed, "load": request.load}
     chosen = chosen_defects(request.defects)
     deadline = NULL_DEADLINES * DEADLINE_SECONDS
     with on_cluster(candidates(), workers=request.workers, required=(), deadline=deadline) as cluster:
@@ -132,7 +136,8 @@ def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
     errors = itertools.chain.from_iterable(check.errors for check in checks)
     units = [name for name, backend in cluster.backends.items() if backend.PROFILE.cost_unit]
-    return {"null": null_summary(rows, units), "sweep": detection_curve(errors)}
+    unchecked = tuple(check.unchecked for check in checks if check.unchecked)
+    return {"null": null_summary(rows, units, unchecked), "sweep": detection_curve(errors)}
 
 
 def _cases(seed: int, count: int) -> Iterator[Case]:
@@ -158,6 +163,8 @@ def _watched_cases(checks: Iterable[CaseCheck]) -> Iterator[CaseCheck]:
         for row in check.rows:
             if row.false:
                 click.echo(f"case {row.case} on {row.backend}: {'; '.join(row.false)}", err=True)
+        if check.unchecked:
+            click.echo(f"not checked: {check.unchecked}", err=True)
         if not count % PROGRESS_EVERY:
             click.echo(f"{count} cases checked", err=True)
         yield check
@@ -190,6 +197,8 @@ def _print(result: Mapping[str, Any]) -> None:
 def _print_null(summary: Mapping[str, Any]) -> None:
     cases, runs = summary["cases"], summary["runs"]
     click.echo(f"null: {summary['false_findings']} false findings in {cases} cases ({runs} runs)")
+    if summary["unchecked"]:
+        click.echo(f"  {len(summary['unchecked'])} further cases were not checked")
     click.echo(f"  {sum(summary['upstream_faults'].values())} runs showed faults of the framework")
     if summary["oracle_cost"]:
         cost = f"{summary['oracle_cost']:.2f} of the XLA run (median)"

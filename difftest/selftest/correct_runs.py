@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.judge import checks
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.divergence import Divergence
-from difftest.judge.outcome import Failure, Outcome, Trace
+from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.selftest.sweep import SWEPT
 
 REAL_FLOORS = 1000.0
@@ -56,14 +56,18 @@ class CorrectRun:
     own: str = ""
 
 
-def null_summary(results: Sequence[CorrectRun], cost_units: Collection[str] = ()) -> dict[str, Any]:
+def null_summary(
+    results: Sequence[CorrectRun], cost_units: Collection[str] = (), unchecked: Sequence[str] = ()
+) -> dict[str, Any]:
     """How many runs were compared with their variants, and what would wrongly have been reported.
 
-    The oracle's cost is relative to the runs of the backends in `cost_units`.
+    The oracle's cost is relative to the runs of the backends in `cost_units`. `unchecked` says for each case
+    that was not checked why.
     """
     ratios = sorted(r.ratio for r in results) or [0.0]
     return {
         "cases": len({r.case for r in results}),
+        "unchecked": list(unchecked),
         "runs": len(results),
         "false_findings": sum(bool(r.false) for r in results),
         "greatest_ratio": ratios[-1],
@@ -138,23 +142,26 @@ def _own_fault(comparison: Comparison, entry: LedgerEntry) -> str:
     """The fingerprint of the framework's own fault; empty if the run is correct.
 
     That is a failure, an error that no rounding explains, or a divergence that the ledger has an entry about.
+    A hang is the framework's own only where the ledger says so: a run that was only slow looks the same.
     """
     first = comparison.divergences[:1]
-    return next(
-        (
-            d.fingerprint
-            for d in first
-            if checks.load(d.check).RUN_FAILED or (d.ratio or 0.0) >= REAL_FLOORS or entry(d)
-        ),
-        "",
-    )
+    return next((d.fingerprint for d in first if _explained(d) or entry(d)), "")
+
+
+def _explained(divergence: Divergence) -> bool:
+    """Whether a divergence cannot be a correct run that the machine slowed down or rounded differently."""
+    failed = checks.load(divergence.check).RUN_FAILED and divergence.symptom != Symptom.HANG
+    return failed or (divergence.ratio or 0.0) >= REAL_FLOORS
 
 
 def _false_report(  # noqa: PLR0913, PLR0917  one run, and the framework's own fault
     case: Case, backend: str, side: str, truth: Trace, outcome: Outcome, own: str
 ) -> str:
-    """What the comparator reports of a run that finished, except the framework's own fault: all is false."""
-    if isinstance(outcome, Failure):
+    """What the comparator reports of a run that finished or hung, except the framework's own fault.
+
+    All of it is false.
+    """
+    if isinstance(outcome, Failure) and outcome.symptom != Symptom.HANG:
         return ""
     first = compare(case, backend, side, truth, outcome).divergences[:1]
     return "".join(f"{d.check}: {d.detail}" for d in first if d.fingerprint != own)

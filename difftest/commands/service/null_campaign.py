@@ -12,6 +12,7 @@ from difftest.campaign.campaign import ORACLE, Execute
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.clock import utc_today
+from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome, Trace
@@ -29,11 +30,13 @@ SWEEP_COUNT = 40
 class CaseCheck:
     """One case of the null campaign: a row for each backend that ran it, and the errors of the sweep.
 
-    An error is its size in noise floors, and whether it was detected.
+    An error is its size in noise floors, and whether it was detected. `unchecked` says why nothing was
+    checked; it is empty where something was.
     """
 
     rows: tuple[CorrectRun, ...] = ()
     errors: tuple[tuple[float, bool], ...] = ()
+    unchecked: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +59,19 @@ class NullCampaign:
     def check(self, numbered: tuple[int, Case]) -> CaseCheck:
         """Runs one case on a backend of either side, beside the oracle and one legal variant.
 
-        Then errors of known sizes are swept through the oracle's tensors.     The variants take turns with
-        the case's index. Nothing is checked where the oracle fails.
+        Then errors of known sizes are swept through the oracle's tensors. The variants take turns with the
+        case's index. Nothing is checked where the oracle or the infrastructure fails.
         """
         index, case = numbered
+        try:
+            return self._checked(index, case)
+        except InfrastructureError as error:
+            return CaseCheck(unchecked=f"case {case.id}: {error}")
+
+    def _checked(self, index: int, case: Case) -> CaseCheck:
         truth, oracle_seconds = self._timed(case, ORACLE)
         if isinstance(truth, Failure):
-            return CaseCheck()
+            return CaseCheck(unchecked=f"case {case.id}: the oracle failed: {truth.message}")
         runs = {name: self._runs(index, case, name) for name in _chosen(self.backends, case)}
         rows = self._rows(case, truth, runs, oracle_seconds)
         if any(row.false for row in rows):

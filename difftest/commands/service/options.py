@@ -113,6 +113,13 @@ ledger_option = click.option(
     default=LEDGER_FILE,
     help="The ledger of known faults, a TOML file.  [default: the project's]",
 )
+load_option = click.option(
+    "--load",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How many processes that only take CPU time to run beside it.",
+)
 fail_on_option = click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
