@@ -23,7 +23,7 @@ Key: TypeAlias = tuple[int, Stage, str]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
-class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far one tensor of one run was from the oracle, at the step where it was farthest.
 
     Of `elements`, `differing` are off by more than rounding. `error` is the root mean square of (actual -

@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from difftest.records.observation import REFUSED, UNSUPPORTED, Observation
+import numpy as np
+import numpy.typing as npt
+
+from difftest.records.columns import Columns
+from difftest.records.observation import REFUSED, UNSUPPORTED, Observation, in_short
 
 COMPLETED = ("agree", "diverge")
 INCONCLUSIVE = "inconclusive"
 ORACLE = "oracle"
+COUNTED = ("side", "backend", "path", "verdict", "outcome.status", "reason", "reason_kind")
+"""The columns of lines that `Comparisons.add_columns` needs."""
 
 
 class Place(NamedTuple):
@@ -59,14 +65,14 @@ class Counts:
         """The share of the judged ones that were inconclusive, from 0 to 1; 0 where none was judged."""
         return self.inconclusive.total() / self.judged if self.judged else 0.0
 
-    def add(self, observation: Observation) -> None:
-        """Counts one line."""
-        if observation.verdict in COMPLETED:
-            self.completed += 1
+    def add(self, verdict: str, status: str, reason: str, lines: int = 1) -> None:
+        """Counts some lines with one verdict, status of the ending, and reason in short."""
+        if verdict in COMPLETED:
+            self.completed += lines
             return
-        kind = observation.outcome.status if observation.verdict == UNSUPPORTED else observation.verdict
+        kind = status if verdict == UNSUPPORTED else verdict
         reasons = {INCONCLUSIVE: self.inconclusive, REFUSED: self.refused, UNSUPPORTED: self.unsupported}
-        reasons.get(kind, self.lost)[observation.reason_in_short] += 1
+        reasons.get(kind, self.lost)[reason] += lines
 
     def include(self, other: "Counts") -> None:
         """Adds the counts of other comparisons."""
@@ -89,9 +95,23 @@ class Comparisons:
 
     def add(self, observation: Observation) -> None:
         """Counts one line of a campaign; the oracle's are no comparisons."""
-        if observation.verdict != ORACLE:
+        if (verdict := observation.verdict) != ORACLE:
             place = Place(observation.side, observation.backend, observation.path)
-            self.places.setdefault(place, Counts()).add(observation)
+            counts = self.places.setdefault(place, Counts())
+            counts.add(verdict, observation.outcome.status, observation.reason_in_short)
+
+    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
+        """Counts the chosen lines of some columns, among which are `COUNTED`."""
+        texts = [columns.texts(name) for name in COUNTED]
+        keys, numbers = np.unique(
+            np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True
+        )
+        for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
+            values = (text.values[code] for text, code in zip(texts, key, strict=True))
+            side, backend, path, verdict, status, reason, kind = values
+            if verdict != ORACLE:
+                counts = self.places.setdefault(Place(side, backend, path), Counts())
+                counts.add(verdict, status, kind or in_short(reason), lines)
 
     @property
     def sides(self) -> dict[str, Counts]:

@@ -21,7 +21,7 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.errors import DamagedError, UsageError
 from difftest.judge.fingerprint import Fingerprint
-from difftest.records import read_limits
+from difftest.records import index, read_limits
 from difftest.records.case_files import read_case, write_case
 from difftest.records.disk import append, open_plain, refuse_link, replace_file, require_plain, writing
 from difftest.records.finding import Finding
@@ -189,7 +189,11 @@ class Corpus:
         `InfrastructureError` where the disk is full.
         """
         text = b"".join(msgspec.json.encode(observation) + b"\n" for observation in observations)
-        append(self.lines(observations[0].campaign), text)
+        file = self.lines(observations[0].campaign)
+        append(file, text)
+        size = file.stat().st_size
+        if size // index.PART_BYTES > (size - len(text)) // index.PART_BYTES:
+            index.follow(file)
 
     def files_of_lines(self) -> list[Path]:
         """The files with the runs of each campaign, sorted."""

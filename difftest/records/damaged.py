@@ -6,15 +6,16 @@ so is a reduced case alone. An unreadable line of `observations/<campaign>.jsonl
 command.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.errors import DamagedError
 from difftest.records.case_files import read_case
 from difftest.records.corpus import DAMAGED, REDUCED, Corpus
-from difftest.records.disk import append, move_aside, replace_file, writing
-from difftest.records.observation import Line, Observation, read_lines
+from difftest.records.disk import append, keep_ranges, move_aside, writing
+from difftest.records.index import parts
+from difftest.records.observation import Line
 from difftest.records.resume import is_running
 
 
@@ -71,21 +72,18 @@ def _of_lines(corpus: Corpus, file: Path) -> list[Damage]:
 
     Who runs the campaign may be appending to the file, which must not be replaced meanwhile.
     """
-    if not _unreadable(read_lines(file)):
+    if not any(part.unreadable for part in parts(file)):
         return []
     kept = file.with_name(f"{file.name}.{DAMAGED}")
     with corpus.locked():
-        lines = list(read_lines(file))
-        damaged = _unreadable(lines)
+        damaged, end = list[Line](), 0
+        for part in parts(file):
+            damaged += part.unreadable
+            end = part.end
         if is_running(corpus, file.stem):
-            return [Damage(reason, None) for reason, _ in damaged]
-        append(kept, b"".join(text + b"\n" for _, text in damaged))
+            return [Damage(f"{line.run}", None) for line in damaged]
+        append(kept, b"".join(line.text + b"\n" for line in damaged))
         with writing(file):
-            whole = (line.text + b"\n" for line in lines if isinstance(line.run, Observation))
-            replace_file(file, b"".join(whole))
-    return [Damage(reason, kept) for reason, _ in damaged]
-
-
-def _unreadable(lines: Iterable[Line]) -> list[tuple[str, bytes]]:
-    """The reason and the text of each line that cannot be read."""
-    return [(f"{line.run}", line.text) for line in lines if isinstance(line.run, DamagedError)]
+            starts, ends = [0, *(line.end for line in damaged)], [*(line.start for line in damaged), end]
+            keep_ranges(file, [each for each in zip(starts, ends, strict=True) if each[0] < each[1]])
+    return [Damage(f"{line.run}", kept) for line in damaged]

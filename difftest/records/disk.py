@@ -5,35 +5,41 @@ import io
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from difftest.errors import DamagedError, InfrastructureError, UsageError
 from difftest.records import read_limits
 
+_COPIED_BYTES = 2**20
 _LINKED = frozenset({errno.ELOOP, errno.ENXIO})
 """What opening a link without following it, or a pipe without waiting for its reader, fails with."""
 
 
-def lines_that_fit(file: Path) -> Iterator[tuple[bytes, bool]]:
-    """The complete lines of `file` without their ends, and whether each is of a readable length.
+def lines_that_fit(file: Path, start: int = 0) -> Iterator[tuple[bytes, bool, int]]:
+    """The complete lines of `file` from byte `start` on, which begins a line.
 
-    A longer line is cut to `MOST_LINE_BYTES`. None if there is no such file; `UsageError` if it cannot be
-    read.
+    Each comes without its end, with whether it is of a readable length, and with the byte that follows it. A
+    longer line is cut to `MOST_LINE_BYTES`. None if there is no such file; `UsageError` if it cannot be read.
     """
     if not file.exists():
         return
-    most = read_limits.MOST_LINE_BYTES
+    most, end = read_limits.MOST_LINE_BYTES, start
     try:
         with os.fdopen(open_plain(file, os.O_RDONLY), "rb") as opened:
+            opened.seek(start)
             while line := opened.readline(most):
+                end += len(line)
                 if line.endswith(b"\n"):
-                    yield line[:-1], True
+                    yield line[:-1], True, end
                 elif len(line) == most:
-                    yield line, False
                     while (rest := opened.readline(most)) and not rest.endswith(b"\n"):
-                        pass
+                        end += len(rest)
+                    end += len(rest)
+                    yield line, False, end
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error
@@ -44,7 +50,7 @@ def whole_lines(file: Path) -> Iterator[bytes]:
 
     `UsageError` if a line is longer than `MOST_LINE_BYTES`, or the file cannot be read.
     """
-    for line, fits in lines_that_fit(file):
+    for line, fits, _ in lines_that_fit(file):
         if not fits:
             raise too_long(str(file))
         yield line
@@ -116,22 +122,45 @@ def _not_plain(path: Path) -> UsageError:
 
 
 def replace_file(file: Path, content: bytes) -> None:
-    """Writes `content` to a new file beside `file`, and renames it to `file`.
+    """Replaces `file` by one with this content, as `replacing` does."""
+    with replacing(file) as opened:
+        opened.write(content)
 
-    It is on disk when this returns. The new file's name cannot be predicted, so that nobody can put a link in
-    its place.
+
+@contextmanager
+def replacing(file: Path) -> Iterator[BinaryIO]:
+    """A new file beside `file`, which is renamed to `file` at the end.
+
+    It is on disk then. The new file's name cannot be predicted, so that nobody can put a link in its place.
     """
     unfinished = file.with_name(f".{file.name[:200]}.{secrets.token_hex(8)}")
     try:
         with os.fdopen(open_plain(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as opened:
-            opened.write(content)
+            yield opened
             opened.flush()
             os.fsync(opened.fileno())
         unfinished.replace(file)
-    except OSError:
+    except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
     sync_folder(file.parent)
+
+
+def keep_ranges(file: Path, ranges: Sequence[tuple[int, int]]) -> None:
+    """Deletes all of `file` but the bytes in `ranges`, which are (first, after the last) and in order.
+
+    It is done when this returns, or not at all. Where only the end goes, nothing is copied.
+    """
+    if all(after == first for (_, after), (first, _) in pairwise([(0, 0), *ranges])):
+        with os.fdopen(open_plain(file, os.O_RDWR), "r+b") as opened:
+            opened.truncate(ranges[-1][1] if ranges else 0)
+            os.fsync(opened.fileno())
+        return
+    with os.fdopen(open_plain(file, os.O_RDONLY), "rb") as opened, replacing(file) as replacement:
+        for start, end in ranges:
+            opened.seek(start)
+            for place in range(start, end, _COPIED_BYTES):
+                replacement.write(opened.read(min(_COPIED_BYTES, end - place)))
 
 
 def sync_file(file: Path) -> None:

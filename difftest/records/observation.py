@@ -81,7 +81,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     measurements: tuple[Measurement, ...] = ()
     environment: Mapping[str, str] = {}
     runs: Whole = 1
-    schema: int = SCHEMA
+    schema: Whole = SCHEMA
 
     @property
     def ran(self) -> bool:
@@ -110,23 +110,32 @@ def read_observations(file: Path) -> Iterator[Observation]:
 
 
 class Line(NamedTuple):
-    """A line of a campaign's file: its text, its number from 1, and the run or why it cannot be read."""
+    """A line of a campaign's file: its text, its number from 1, and the run or why it cannot be read.
+
+    `start` is its first byte in the file, and `end` the byte that follows it.
+    """
 
     text: bytes
     number: int
     run: Observation | DamagedError
+    start: int
+    end: int
 
 
-def read_lines(file: Path) -> Iterator[Line]:
-    """The complete lines of one campaign's file; `UsageError` naming file and line if one is too new."""
-    for number, (text, fits) in enumerate(lines_that_fit(file), start=1):
-        where = f"{file}, line {number}"
+def read_lines(file: Path, start: int = 0, number: int = 1) -> Iterator[Line]:
+    """The complete lines of one campaign's file from byte `start` on, where line `number` begins.
+
+    `UsageError` naming file and line if one is too new.
+    """
+    for count, (text, fits, end) in enumerate(lines_that_fit(file, start), start=number):
+        where = f"{file}, line {count}"
         run: Observation | DamagedError
         try:
             run = read_observation(text, where) if fits else too_long(where)
         except DamagedError as error:
             run = error
-        yield Line(text, number, run)
+        yield Line(text, count, run, start, end)
+        start = end
 
 
 def read_observation(text: bytes, where: str) -> Observation:
@@ -135,12 +144,28 @@ def read_observation(text: bytes, where: str) -> Observation:
     `DamagedError` that begins with `where` if it cannot be read, another `UsageError` if it is too new.
     """
     try:
-        fields: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-        if isinstance(version := fields.get("schema"), int) and version > SCHEMA:
-            newer = f"schema {version} was written by a newer version"
-            msg = f"{where}: {newer}; this program reads up to {SCHEMA}"
-            raise UsageError(msg)
-        return msgspec.convert(fields, type=Observation)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
+        observation = _DECODER.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        _refuse_newer(_schema(text), where)
         msg = f"{where}: cannot be read: {error}"
         raise DamagedError(msg) from error
+    _refuse_newer(observation.schema, where)
+    return observation
+
+
+_DECODER = msgspec.json.Decoder(Observation)
+
+
+def _schema(text: bytes) -> object:
+    """The schema of a line that is no observation of this version; None if it has none."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any]).get("schema")
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
+def _refuse_newer(version: object, where: str) -> None:
+    if isinstance(version, int) and version > SCHEMA:
+        newer = f"schema {version} was written by a newer version"
+        msg = f"{where}: {newer}; this program reads up to {SCHEMA}"
+        raise UsageError(msg)

@@ -11,19 +11,24 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from difftest.errors import UsageError
-from difftest.records.comparisons import Comparisons
+from difftest.records.columns import END, Columns
+from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import OBSERVATIONS, Corpus
-from difftest.records.disk import move_aside, open_plain, replace_file, writing
+from difftest.records.disk import keep_ranges, move_aside, open_plain, writing
 from difftest.records.finding import Finding
-from difftest.records.observation import LOST, Observation, read_observations
+from difftest.records.index import parts
+from difftest.records.observation import LOST, Observation
 
 _NAME = re.compile(r"[\w.-]{1,200}")
+_CASE = ("index", "case", "runs", "fingerprints", END)
+"""The columns that tell which cases are complete, and what they showed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +50,18 @@ class CampaignRecord:
         self.comparisons.add(observation)
         for fingerprint in observation.fingerprints:
             self.sightings.setdefault(fingerprint, set()).add(observation.index)
+
+    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
+        """Adds the chosen lines, which are of cases that are complete."""
+        index, case, shown = columns.numbers("index"), columns.texts("case"), columns.texts("fingerprints")
+        ids = map(case.values.__getitem__, case.codes[chosen].tolist())
+        self.cases.update(zip(index[chosen].tolist(), ids, strict=True))
+        self.runs += int(np.count_nonzero(chosen))
+        self.comparisons.add_columns(columns, chosen)
+        for code, value in enumerate(shown.values):
+            indices = index[chosen & (shown.codes == code)].tolist()
+            for fingerprint in msgspec.json.decode(value, type=tuple[str, ...]) if indices else ():
+                self.sightings.setdefault(fingerprint, set()).update(indices)
 
 
 @contextmanager
@@ -98,20 +115,41 @@ def mark_announced(corpus: Corpus, fingerprints: Iterable[str]) -> None:
 
 def _recorded(corpus: Corpus, campaign: str) -> CampaignRecord:
     """Reads a campaign's lines, and deletes those of cases that are not complete or lost a comparison."""
-    recorded, kept, dropped = CampaignRecord(), [], False
-    file = corpus.lines(campaign)
-    for _, lines in groupby(read_observations(file), key=lambda run: (run.index, run.case)):
-        runs = list(lines)
-        if len(runs) < max(run.runs for run in runs) or any(run.verdict == LOST for run in runs):
-            dropped = True
-            continue
-        kept += runs
-        for run in runs:
-            recorded.add(run)
-    if dropped:
+    recorded, file = CampaignRecord(), corpus.lines(campaign)
+    kept, end = list[tuple[int, int]](), 0
+    for part in parts(file):
+        columns = part.columns({*_CASE, *COUNTED})
+        complete = _complete(columns)
+        recorded.add_columns(columns, complete)
+        kept += [(part.start + first, part.start + after) for first, after in _ranges(columns, complete)]
+        end = part.end
+    if sum(after - first for first, after in kept) < end:
         with writing(file):
-            replace_file(file, b"".join(msgspec.json.encode(run) + b"\n" for run in kept))
+            keep_ranges(file, kept)
     return recorded
+
+
+def _complete(columns: Columns) -> npt.NDArray[np.bool_]:
+    """Which lines are of a case that has all of its lines, none of which is of a lost comparison."""
+    index, case, runs = columns.numbers("index"), columns.texts("case").codes, columns.numbers("runs")
+    if not len(index):
+        return np.zeros(0, dtype=np.bool_)
+    begins = np.flatnonzero((np.diff(index) != 0) | (np.diff(case) != 0)) + 1
+    starts = np.concatenate([[0], begins])
+    sizes = np.diff(np.append(starts, len(index)))
+    verdicts = columns.texts("verdict")
+    lost = np.array([verdict == LOST for verdict in verdicts.values])[verdicts.codes]
+    whole = (sizes >= np.maximum.reduceat(runs, starts)) & ~np.logical_or.reduceat(lost, starts)
+    complete: npt.NDArray[np.bool_] = np.repeat(whole, sizes)
+    return complete
+
+
+def _ranges(columns: Columns, kept: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    """The bytes of successive lines that are `kept`, as (first, after the last)."""
+    ends = columns.numbers(END)
+    changes = np.flatnonzero(np.diff(np.concatenate([[0], kept, [0]]).astype(np.int8)))
+    for first, after in changes.reshape(-1, 2).tolist():
+        yield int(ends[first - 1]) if first else 0, int(ends[after - 1])
 
 
 def _lock_file(corpus: Corpus, campaign: str) -> Path:
