@@ -58,7 +58,7 @@ class Journal:
 def _read(file: Path) -> Iterator[tuple[str, bool]]:
     """All complete lines, none if there is no file; a killed process may leave an incomplete last one."""
     try:
-        for line, fits in lines_that_fit(file):
+        for line, fits, _ in lines_that_fit(file):
             if not fits:
                 raise too_long(str(file))
             entry = msgspec.json.decode(line, type=Entry)
