@@ -21,18 +21,19 @@ from hypothesis import strategies as st
 from difftest import plugins
 from difftest.cases.case import Case, Data
 from difftest.errors import UsageError
-from generators.explore import BLOCK, POOL, Walk
-from generators.layers.flash_attention import grouped
+from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
+from generators.layers.flash_attention import draw_shared_heads
 from generators.options import kernels, replications, starts
 from generators.paths import load
-from generators.training import batches, dtypes, ignored_shares, regimes, trainings, wired
+from generators.training import draw_batch, draw_training, draw_wire_type, dtypes, ignored_shares, regimes
 
 PATHS = "generators.paths"
 MOST_SEED = 2**63 - 1
 BYTES_PER_CASE = 4096
 BLOCKS_REMEMBERED = 64
 
-Decode: TypeAlias = Callable[[bytes], Case | None]
+Decode: TypeAlias = Callable[[bytes, Cost], list[Case | None]]
+"""Turns bytes into a case, or None where it begins unlike the costs; no item where the bytes ran out."""
 
 _DRAWING = threading.RLock()
 """Held while a case is chosen.
@@ -45,24 +46,43 @@ All threads share walks and decoders: two at once would add a case twice, or tak
 def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
     """Cases on one of `paths` (None: of all) with at most `max_world_size` ranks."""
     name = draw(st.sampled_from(_chosen(paths)))
+    return cast("Case", _draw_case(draw, name, max_world_size, lambda _cost: True))
+
+
+@st.composite
+def _rivals(
+    draw: st.DrawFn, *, path: str, max_world_size: int, competes: Callable[[Cost], bool]
+) -> Case | None:
+    return _draw_case(draw, path, max_world_size, competes)
+
+
+def _draw_case(
+    draw: st.DrawFn, name: str, max_world_size: int, competes: Callable[[Cost], bool]
+) -> Case | None:
+    """A case, or None as soon as what is drawn of its cost does not compete: completing it would be waste."""
     path = load(name)
     mesh = draw(path.meshes(max_world_size=max_world_size))
     purpose = draw(path.purposes(mesh=mesh))
+    cost = first_cost(learnable=purpose == "learnable", exact=purpose == "exact", ranks=mesh.world_size)
+    if not competes(cost):
+        return None
     model = draw(path.models(mesh=mesh, purpose=purpose))
     layout = draw(path.layouts(model=model, mesh=mesh))
     dtype = draw(dtypes(purpose=purpose))
+    if purpose == "ordinary" and not competes((*cost, dtype)):  # the dtype of an exact case is drawn later
+        return None
     regime = draw(regimes(model=model, purpose=purpose, dtype=dtype))
-    training = draw(trainings(model=model, purpose=purpose, dtype=dtype, regime=regime))
-    batch = draw(batches(model=model, layout=layout, training=training, exact=purpose == "exact"))
+    training = draw_training(draw, model=model, purpose=purpose, dtype=dtype, regime=regime)
+    batch = draw_batch(draw, model=model, layout=layout, training=training, exact=purpose == "exact")
     ignored = draw(ignored_shares(loss=training.loss, targets=batch * max(1, model.sequence)))
     data = Data(batch=batch, regime=regime, ignored=ignored, learnable=purpose == "learnable")
     replication = draw(replications(layout=layout, accumulation=training.accumulation))
     start = draw(starts(accumulation=training.accumulation))
     seed = draw(st.integers(0, MOST_SEED))
     case = Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
-    case = draw(wired(case=case))
+    case = draw_wire_type(draw, case=case)
     sdpa = draw(kernels(model=case.model))
-    model = draw(grouped(model=case.model, mesh=case.layout.mesh))
+    model = draw_shared_heads(draw, model=case.model, mesh=case.layout.mesh)
     return msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
 
 
@@ -83,14 +103,17 @@ def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_wo
 
 
 def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> list[Case]:
-    """The candidates on `path` from which `case_at` chooses one, in no particular order."""
+    """The candidates on `path` from which `case_at` chooses one, in no particular order but for the first.
+
+    Without those that do not compete with the first.
+    """
     wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
     with _DRAWING:
         decode = _decoder(path, max_world_size)
-        return [
-            msgspec.structs.replace(_drawn(decode, seed, index, member), seed=wanted)
-            for member in range(POOL)
-        ]
+        first = cast("Case", _drawn(decode, seed, index, 0))
+        like = cost_of(first)
+        others = (_drawn(decode, seed, index, member, like) for member in range(1, POOL))
+        return [msgspec.structs.replace(case, seed=wanted) for case in (first, *others) if case is not None]
 
 
 def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
@@ -107,10 +130,10 @@ def _walk(seed: int, block: int, paths: tuple[str, ...], max_world_size: int) ->
     return Walk()
 
 
-def _drawn(decode: Decode, seed: int, index: int, member: int) -> Case:
+def _drawn(decode: Decode, seed: int, index: int, member: int, like: Cost = ()) -> Case | None:
     """The case of the first bytes that suffice for one; few bytes run out before the case is complete."""
-    tried = (decode(_bytes(seed, index, member, attempt)) for attempt in itertools.count())
-    return next(case for case in tried if case is not None)
+    tried = (decode(_bytes(seed, index, member, attempt), like) for attempt in itertools.count())
+    return next(drawn for drawn in tried if drawn)[0]
 
 
 def _bytes(*place: int) -> bytes:
@@ -124,16 +147,20 @@ def _digest(purpose: str, *place: int) -> bytes:
 @functools.cache
 def _decoder(path: str, max_world_size: int) -> Decode:
     """The function that turns bytes into a case on `path`, made once: making it costs more than a case."""
-    drawn: list[Case] = []
+    drawn, wanted = list[Case | None](), list[Cost]()
+
+    def competes(cost: Cost) -> bool:
+        return wanted[0][: len(cost)] in {cost, ()}
 
     @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(cases(paths=(path,), max_world_size=max_world_size))
-    def collect(case: Case) -> None:
+    @given(_rivals(path=path, max_world_size=max_world_size, competes=competes))
+    def collect(case: Case | None) -> None:
         drawn.append(case)
 
-    def decode(data: bytes) -> Case | None:
+    def decode(data: bytes, like: Cost) -> list[Case | None]:
         drawn.clear()
+        wanted[:] = [like]
         cast("Any", collect).hypothesis.fuzz_one_input(data)
-        return drawn[0] if drawn else None
+        return drawn
 
     return decode

@@ -8,6 +8,7 @@ block alone, and not on what was generated before.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TypeAlias
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -16,6 +17,9 @@ from difftest.cases.layout import uneven_axes
 BLOCK = 100
 POOL = 8
 SMALL_WORLD = 4
+
+Cost: TypeAlias = tuple[object, ...]
+"""Learnable, exact, many ranks, dtype and early start, or only the first of them."""
 
 
 @dataclass(slots=True)
@@ -31,7 +35,7 @@ class Walk:
         Only cases with the dtype, purpose and size of the first compete, so that cases which are rare because
         they cost more, or show less, stay rare.
         """
-        rivals = [case for case in pool if _alike(case, pool[0])]
+        rivals = [case for case in pool if cost_of(case) == cost_of(pool[0])]
         best = max(rivals, key=lambda case: len(pairs(case) - self.covered))
         self.chosen.append(best)
         self.covered |= pairs(best)
@@ -49,15 +53,20 @@ def features(case: Case) -> frozenset[str]:
     )
 
 
-def _alike(case: Case, other: Case) -> bool:
-    return _cost(case) == _cost(other)
-
-
-def _cost(case: Case) -> tuple[object, ...]:
+def cost_of(case: Case) -> Cost:
+    """What a case costs and shows: only cases with equal costs compete."""
     early = case.start.acts.index("spmd") > min(
         map(case.start.acts.index, ("device", "seed"))
     )  # such a run may show nothing but its start
-    return case.dtype, case.data.learnable, case.data.regime == "exact", case.world_size > SMALL_WORLD, early
+    first = first_cost(
+        learnable=case.data.learnable, exact=case.data.regime == "exact", ranks=case.world_size
+    )
+    return *first, case.dtype, early
+
+
+def first_cost(*, learnable: bool, exact: bool, ranks: int) -> Cost:
+    """The part of a case's cost that is drawn first."""
+    return learnable, exact, ranks > SMALL_WORLD
 
 
 def _layout_features(case: Case) -> Iterator[str]:

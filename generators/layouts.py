@@ -17,7 +17,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import MOST_RANKS, Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError
-from generators.chances import mixed, weighted
+from generators.chances import equally, weighted
 from generators.layers import ByParameter, Cut, Placement, load
 
 MOST_AXIS_SIZE = 8
@@ -62,11 +62,11 @@ def zipped(*, mesh: Mesh, batch: Sequence[Placement], parameters: Sequence[ByPar
     return Layout(mesh=mesh, batch=tuple(batch), parameters=by_name)
 
 
-def tensor_placements(*, model: Model, size: int) -> SearchStrategy[ByParameter]:
+@st.composite
+def tensor_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
     """Placements over a tensor-parallel axis of `size` ranks: usually Megatron's pattern, sometimes free."""
-    return mixed(
-        (3, megatron_placements(model=model, size=size)), (1, free_placements(model=model, size=size))
-    )
+    kind = draw(weighted((3, megatron_placements), (1, free_placements)))
+    return draw(kind(model=model, size=size))
 
 
 @st.composite
@@ -84,22 +84,21 @@ def megatron_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParame
     for path, width in outputs.items():
         if path not in cuts and width % size == 0:
             cuts[path] = draw(weighted((3, "whole"), (1, "columns")))
-    return draw(_others(model=model, size=size, cuts=cuts))
+    return _draw_others(draw, model=model, size=size, cuts=cuts)
 
 
 @st.composite
 def free_placements(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
     """Each Linear layer cut independently, unevenly too."""
     linears = [path for path, layer in walk(model.layers) if _is_cut_freely(layer)]
-    cuts = {path: draw(st.sampled_from(_CUTS)) for path in linears}
-    return draw(_others(model=model, size=size, cuts=cuts))
+    cuts = {path: draw(equally(*_CUTS)) for path in linears}
+    return _draw_others(draw, model=model, size=size, cuts=cuts)
 
 
 _CUTS: tuple[Cut, ...] = ("columns", "rows", "whole")
 
 
-@st.composite
-def _others(draw: st.DrawFn, *, model: Model, size: int, cuts: Mapping[str, Cut]) -> ByParameter:
+def _draw_others(draw: st.DrawFn, *, model: Model, size: int, cuts: Mapping[str, Cut]) -> ByParameter:
     """The placements that `cuts` give the Linear layers; those of other layers are drawn."""
     placed: dict[str, Placement] = dict(same(model, Replicate()))
     for path, layer in walk(model.layers):

@@ -4,6 +4,7 @@ Layers and blocks are drawn by `generators.layers`, sizes by `generators.sizes`.
 `MOST_PARAMETERS` numbers: what a backend gets wrong, it gets wrong on small ones.
 """
 
+import functools
 import itertools
 from typing import Literal, TypeAlias
 
@@ -14,13 +15,13 @@ from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.linear import Linear
 from difftest.cases.model import Model, width_out
-from generators.chances import mixed, sometimes, weighted
+from generators.chances import always, mixed, sometimes, weighted
 from generators.layers import Layers, middle_blocks
 from generators.layers.activation import activations
 from generators.layers.conv import convs
 from generators.layers.embedding import embeddings
 from generators.layers.layer_norm import norms
-from generators.layers.linear import linears
+from generators.layers.linear import draw_linear
 from generators.layers.redistribute import redistributes
 from generators.layers.residual import mlps
 from generators.sizes import sequences, widths
@@ -41,6 +42,7 @@ a task.
 """
 
 
+@functools.cache
 def models(*, purpose: Purpose = "ordinary", unit: int = 1) -> SearchStrategy[Model]:
     """Models for `purpose`."""
     match purpose:
@@ -53,15 +55,17 @@ def models(*, purpose: Purpose = "ordinary", unit: int = 1) -> SearchStrategy[Mo
             return mixed((3, kinds[0]), (2, kinds[1]), (3, kinds[2]))
 
 
+@functools.cache
 @st.composite
 def vector_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     """Models of (batch, width): Linear layers, norms and activations."""
     width = draw(widths(unit=unit))
-    stem = draw(linears(inputs=draw(widths()), outputs=width))
-    blocks = draw(_stacks(width=width, unit=unit, sequence=False))
+    stem = draw_linear(draw, inputs=draw(widths()), outputs=width)
+    blocks = _draw_stack(draw, width=width, unit=unit, sequence=False)
     return Model(layers=(stem, *blocks, *draw(_heads(width=width, unit=unit))))
 
 
+@functools.cache
 @st.composite
 def sequence_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     """Models of (batch, sequence, width): attention and convolutions too."""
@@ -70,26 +74,28 @@ def sequence_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
         draw(convs(inputs=inputs, outputs=width)),
         Linear(inputs=inputs, outputs=width),
     )
-    blocks = draw(_stacks(width=width, unit=unit, sequence=True))
+    blocks = _draw_stack(draw, width=width, unit=unit, sequence=True)
     layers = (draw(st.sampled_from(stems)), *blocks, *draw(_heads(width=width, unit=unit)))
     return Model(layers=layers, sequence=draw(sequences()))
 
 
+@functools.cache
 @st.composite
 def token_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     """Models of token ids: an embedding, blocks, often a norm, and a head that may be tied."""
     width = draw(widths(unit=unit))
     embedding = draw(embeddings(width=width, unit=unit))
-    blocks = draw(_stacks(width=width, unit=unit, sequence=True))
+    blocks = _draw_stack(draw, width=width, unit=unit, sequence=True)
     last = (draw(norms(width=width)),) if draw(st.booleans()) else ()
-    tied = draw(linears(inputs=width, outputs=embedding.vocabulary, tied=True))
-    head = draw(mixed((2, st.just((tied,))), (3, _heads(width=width, unit=unit))))
+    tied = draw_linear(draw, inputs=width, outputs=embedding.vocabulary, tied=True)
+    head = draw(mixed((2, always((tied,))), (3, _heads(width=width, unit=unit))))
     return Model(
         layers=(embedding, *blocks, *last, *head),
         sequence=draw(sequences()),
     )
 
 
+@functools.cache
 @st.composite
 def exact_models(draw: st.DrawFn) -> Model:
     """Linear layers and relu, so small that every sum of one step is exact in float32.
@@ -103,10 +109,11 @@ def exact_models(draw: st.DrawFn) -> Model:
     layers: Layers = ()
     for inputs, outputs in itertools.pairwise(sizes):
         layers += (Activation(function="relu"),) if relu and len(layers) == 1 else ()
-        layers += (draw(linears(inputs=inputs, outputs=outputs)),)
+        layers += (draw_linear(draw, inputs=inputs, outputs=outputs),)
     return Model(layers=layers, sequence=draw(weighted((2, 0), (1, 4))))
 
 
+@functools.cache
 @st.composite
 def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     """Small models with at most one block, which learn their teacher's task in a few dozen steps.
@@ -127,6 +134,7 @@ def learnable_models(draw: st.DrawFn, *, unit: int = 1) -> Model:
     return Model(layers=(*stems, *block, head))
 
 
+@functools.cache
 @st.composite
 def moving(draw: st.DrawFn, *, models: SearchStrategy[Model], axes: int) -> Model:
     """One of `models`; in a fifth, activations move to other placements over `axes` mesh axes and back.
@@ -143,8 +151,7 @@ def moving(draw: st.DrawFn, *, models: SearchStrategy[Model], axes: int) -> Mode
     return Model(layers=(*model.layers[:at], move, *model.layers[at:]), sequence=model.sequence)
 
 
-@st.composite
-def _stacks(draw: st.DrawFn, *, width: int, unit: int, sequence: bool) -> Layers:
+def _draw_stack(draw: st.DrawFn, *, width: int, unit: int, sequence: bool) -> Layers:
     """Up to three blocks whose outputs are as wide as their inputs."""
     kinds = [
         (block.weight, block.strategy(width, unit))
@@ -155,9 +162,10 @@ def _stacks(draw: st.DrawFn, *, width: int, unit: int, sequence: bool) -> Layers
     return tuple(layer for _ in range(count) for layer in draw(kind))
 
 
+@functools.cache
 @st.composite
 def _heads(draw: st.DrawFn, *, width: int, unit: int) -> Layers:
     """A last Linear layer, seldom with a single output, or nothing."""
-    outputs = draw(mixed((7, widths(unit=unit)), (1, st.just(1))))
-    head = draw(linears(inputs=width, outputs=outputs))
+    outputs = draw(mixed((7, widths(unit=unit)), (1, always(1))))
+    head = draw_linear(draw, inputs=width, outputs=outputs)
     return draw(weighted((3, (head,)), (1, ())))

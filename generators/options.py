@@ -4,6 +4,7 @@ The one idea: nearly always every option is at its default, so that a case has n
 does not depend on. Otherwise mostly a single option is not.
 """
 
+import functools
 from typing import get_args
 
 import msgspec
@@ -13,7 +14,7 @@ from hypothesis.strategies import SearchStrategy
 from difftest.cases.layout import Layout, Replicate
 from difftest.cases.model import Model
 from difftest.cases.options import ACTS, Act, Replication, SdpaKernel, Start
-from generators.chances import mixed, sometimes, weighted
+from generators.chances import always, equally, mixed, sometimes, weighted
 
 SMALL_BUCKETS_MEGABYTES = (2.0**-16, 2.0**-12)
 """16 and 256 bytes: every parameter has a bucket of its own, or shares one with a few others."""
@@ -34,20 +35,22 @@ def replications(*, layout: Layout, accumulation: int) -> SearchStrategy[Replica
     In 3 of 10 other cases one option is not at its default, and in 1 of 10 all options are drawn.
     """
     if any(placement != Replicate() for placements in layout.parameters.values() for placement in placements):
-        return st.just(Replication())
+        return always(Replication())
     return mixed(
-        (6, st.just(Replication())),
+        (6, always(Replication())),
         (3, single_replications(accumulation=accumulation)),
         (1, any_replications(accumulation=accumulation)),
     )
 
 
+@functools.cache
 def single_replications(*, accumulation: int) -> SearchStrategy[Replication]:
     """One option that is not at its default; with accumulation a static graph needs a second one."""
     synced = ((2, Replication(no_sync=False)),) if accumulation > 1 else ()
     return weighted(*SINGLE, *synced).map(lambda options: _valid(options, accumulation))
 
 
+@functools.cache
 @st.composite
 def any_replications(draw: st.DrawFn, *, accumulation: int) -> Replication:
     """Any combination of options that `DistributedDataParallel` accepts."""
@@ -57,7 +60,7 @@ def any_replications(draw: st.DrawFn, *, accumulation: int) -> Replication:
         find_unused_parameters=not static and draw(st.booleans()),
         static_graph=static,
         broadcast_buffers=draw(st.booleans()),
-        bucket_cap_mb=draw(st.sampled_from((None, *SMALL_BUCKETS_MEGABYTES))),
+        bucket_cap_mb=draw(equally(None, *SMALL_BUCKETS_MEGABYTES)),
         no_sync=accumulation == 1 or draw(st.booleans()),
         own_weights=draw(st.booleans()),
     )
@@ -84,6 +87,7 @@ LATE: tuple[tuple[Act, ...], ...] = (("mesh", "spmd", "device", "seed"), ("spmd"
 """Other orders that do not touch the devices before SPMD is enabled."""
 
 
+@functools.cache
 @st.composite
 def starts(draw: st.DrawFn, *, accumulation: int) -> Start:
     """How a program starts.
@@ -91,15 +95,15 @@ def starts(draw: st.DrawFn, *, accumulation: int) -> Start:
     In 16 of 20 cases the order is the manual's, and in 1 of 20 something is on the devices too early. In a
     quarter of the cases the other options of the start are drawn too.
     """
-    acts = draw(mixed((16, st.just(ACTS)), (3, st.sampled_from(LATE)), (1, st.sampled_from(EARLY))))
+    acts = draw(mixed((16, always(ACTS)), (3, equally(*LATE)), (1, equally(*EARLY))))
     if not draw(sometimes(one_in=4)):
         return Start(acts=acts)
     return Start(
         acts=acts,
-        marked=draw(st.sampled_from(("after", "before"))),
-        replicated=draw(st.sampled_from(("marked", "unmarked"))),
+        marked=draw(equally("after", "before")),
+        replicated=draw(equally("marked", "unmarked")),
         asynchronous=draw(st.booleans()),
-        accumulation=draw(st.sampled_from(("loop", "scan"))) if accumulation > 1 else "loop",
+        accumulation=draw(equally("loop", "scan")) if accumulation > 1 else "loop",
     )
 
 
@@ -109,5 +113,5 @@ def kernels(*, model: Model) -> SearchStrategy[SdpaKernel | msgspec.UnsetType]:
     The backend chooses in half of the cases with flash attention, and in all cases without it.
     """
     if not model.flash_attentions:
-        return st.just(msgspec.UNSET)
-    return mixed((4, st.just(msgspec.UNSET)), (4, st.sampled_from(get_args(SdpaKernel))))
+        return always(msgspec.UNSET)
+    return mixed((4, always(msgspec.UNSET)), (4, equally(*get_args(SdpaKernel))))

@@ -8,7 +8,6 @@ long runs are not combined with regimes in which they overflow, underflow or los
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -20,7 +19,7 @@ from difftest.cases.exactness import inexact
 from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, chunk
 from difftest.cases.model import Model
-from generators.chances import sometimes, weighted
+from generators.chances import always, equally, mixed, sometimes, weighted
 from generators.layers.flash_attention import MOST_SCORES
 from generators.models import Purpose
 
@@ -45,6 +44,7 @@ SGD_RATES: dict[Optimizer, tuple[float, ...]] = {
 }
 
 
+@functools.cache
 def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
     """The purposes of cases on `mesh`.
 
@@ -63,12 +63,13 @@ def fits_exact(mesh: Mesh) -> bool:
     return 2 * mesh.world_size <= MOST_EXACT_ROWS and all(map(_is_power_of_two, mesh.shape))
 
 
+@functools.cache
 def dtypes(*, purpose: Purpose = "ordinary") -> SearchStrategy[DType]:
     """Element types; only float32 outside ordinary cases."""
     return (
         weighted((13, "float32"), (5, "bfloat16"), (2, "float16"))
         if purpose == "ordinary"
-        else st.just("float32")
+        else always("float32")
     )
 
 
@@ -81,12 +82,12 @@ def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[R
     gradients of queries and keys are nothing but what rounding leaves of zero.
     """
     if purpose == "exact":
-        return st.just("exact")
+        return always("exact")
     if purpose == "learnable":
-        return st.just("normal")
+        return always("normal")
     attends = any(layer.ATTENTION_QUERIES for _, layer in walk(model.layers))
     if model.tokens:
-        return st.just("normal")
+        return always("normal")
     sharp: tuple[tuple[int, Regime], ...] = ((4, "sharp"),) if attends and dtype != "float16" else ()
     wide: tuple[tuple[int, Regime], ...] = (
         ((2, "tiny"),) if dtype != "float16" and not scores(model=model) else ()
@@ -109,15 +110,16 @@ def keeps_large_finite(model: Model) -> bool:
     )
 
 
-@st.composite
-def trainings(draw: st.DrawFn, *, model: Model, purpose: Purpose, dtype: DType, regime: Regime) -> Training:
+def draw_training(
+    draw: st.DrawFn, *, model: Model, purpose: Purpose, dtype: DType, regime: Regime
+) -> Training:
     """Few steps of one optimizer; long runs only for learnable tasks."""
     if purpose == "exact":
-        rate, parts = draw(st.sampled_from((2.0**-3, 2.0**-5))), draw(weighted((2, 1), (1, 2)))
+        rate, parts = draw(equally(2.0**-3, 2.0**-5)), draw(weighted((2, 1), (1, 2)))
         return Training(optimizer="sgd", learning_rate=rate, accumulation=parts)
     loss = draw(losses(model=model))
     if purpose == "learnable":
-        return draw(learnable_trainings(model=model, loss=loss))
+        return draw_learnable_training(draw, model=model, loss=loss)
     optimizer = draw(optimizers(dtype=dtype))
     return Training(
         optimizer=optimizer,
@@ -135,8 +137,7 @@ def has_blocks(*, model: Model) -> bool:
     return any(layer.held is not None for layer in model.layers)
 
 
-@st.composite
-def wired(draw: st.DrawFn, *, case: Case) -> Case:
+def draw_wire_type(draw: st.DrawFn, *, case: Case) -> Case:
     """`case`; an exact collective often in a half type, if nothing rounds in that type either."""
     if case.data.regime != "exact" or not any(layer.BETWEEN_RANKS for layer in case.model.layers):
         return case
@@ -146,25 +147,23 @@ def wired(draw: st.DrawFn, *, case: Case) -> Case:
     return narrow if inexact(narrow) is None else case
 
 
+@functools.cache
 def step_counts(*, dtype: DType, regime: Regime, scores_a_row: int = 0) -> SearchStrategy[int]:
     """Few updates.
 
     After more, half types and large numbers show only their own drift, and flash attention takes long.
     """
     if scores_a_row > MOST_SCORES // 4:
-        return st.just(1)
+        return always(1)
     short = dtype != "float32" or regime == "large" or scores_a_row > 0
     return weighted((1, 1), (1, 2)) if short else weighted((3, 1), (4, 2), (3, 3), (1, 5))
 
 
-@st.composite
-def learnable_trainings(draw: st.DrawFn, *, model: Model, loss: Loss) -> Training:
+def draw_learnable_training(draw: st.DrawFn, *, model: Model, loss: Loss) -> Training:
     """A long run at a learning rate with which float64 solves the task."""
     optimizer = draw(optimizers())
     rate = learning_rate(optimizer=optimizer, model=model, loss=loss)
-    return Training(
-        optimizer=optimizer, learning_rate=rate, steps=draw(st.sampled_from(LEARNING_STEPS)), loss=loss
-    )
+    return Training(optimizer=optimizer, learning_rate=rate, steps=draw(equally(*LEARNING_STEPS)), loss=loss)
 
 
 def learning_rate(*, optimizer: Optimizer, model: Model, loss: Loss) -> float:
@@ -183,7 +182,7 @@ def learning_rate(*, optimizer: Optimizer, model: Model, loss: Loss) -> float:
 def losses(*, model: Model) -> SearchStrategy[Loss]:
     """The losses that `model`'s outputs allow; classes need at least two outputs."""
     if model.outputs == 1:
-        return st.just("mse")
+        return always("mse")
     return (
         weighted((1, "mse"), (3, "cross_entropy"))
         if model.tokens
@@ -191,21 +190,25 @@ def losses(*, model: Model) -> SearchStrategy[Loss]:
     )
 
 
+@functools.cache
 def optimizers(*, dtype: DType = "float32") -> SearchStrategy[Optimizer]:
     """All optimizers; not Adam in float16, where its epsilon of 1e-8 is 0 and it would divide by zero."""
     plain: tuple[tuple[int, Optimizer], ...] = ((4, "sgd"), (2, "momentum"))
     return weighted(*plain) if dtype == "float16" else weighted(*plain, (2, "adam"), (2, "adamw"))
 
 
+@functools.cache
 def learning_rates(*, optimizer: Optimizer, regime: Regime, loss: Loss) -> SearchStrategy[float]:
     """Powers of two; tiny where gradients are large."""
     if optimizer in ("adam", "adamw"):
-        return st.sampled_from(ADAM_RATES)
-    return st.just(LARGE_RATES[loss]) if regime == "large" else st.sampled_from(SGD_RATES[optimizer])
+        return equally(*ADAM_RATES)
+    return always(LARGE_RATES[loss]) if regime == "large" else equally(*SGD_RATES[optimizer])
 
 
-def batches(*, model: Model, layout: Layout, training: Training, exact: bool = False) -> SearchStrategy[int]:
-    """Numbers of rows of a batch: every data rank has a row in every accumulation part.
+def draw_batch(
+    draw: st.DrawFn, *, model: Model, layout: Layout, training: Training, exact: bool = False
+) -> int:
+    """A number of rows of a batch: every data rank has a row in every accumulation part.
 
     There are few rows if attention has many scores.
     """
@@ -217,9 +220,8 @@ def batches(*, model: Model, layout: Layout, training: Training, exact: bool = F
         else min(MOST_ROWS, MOST_SCORES // max(1, training.steps * scores(model=model)))
     )
     between = any(layer.BETWEEN_RANKS for layer in model.layers)
-    return batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not between).map(
-        lambda rows: rows * accumulation
-    )
+    rows = batch_rows(parts=parts, most=most // accumulation, exact=exact, uneven=not between)
+    return draw(rows) * accumulation
 
 
 def scores(*, model: Model) -> int:
@@ -230,14 +232,15 @@ def scores(*, model: Model) -> int:
 def ignored_shares(*, loss: Loss, targets: int) -> SearchStrategy[float]:
     """The share of targets, of which there are `targets`, that the loss ignores."""
     return (
-        st.sampled_from((0.0, 0.25, 0.5))
+        equally(0.0, 0.25, 0.5)
         if loss == "cross_entropy" and targets >= LEAST_TARGETS_IGNORED
-        else st.just(0.0)
+        else always(0.0)
     )
 
 
+@functools.cache
 def batch_rows(
-    *, parts: Sequence[int], most: int = MOST_ROWS, exact: bool = False, uneven: bool = True
+    *, parts: tuple[int, ...], most: int = MOST_ROWS, exact: bool = False, uneven: bool = True
 ) -> SearchStrategy[int]:
     """Numbers of rows of one accumulation part, cut over data axes of sizes `parts`.
 
@@ -246,14 +249,14 @@ def batch_rows(
     `uneven`: ranks may have different numbers of rows. A collective needs the same number from each.
     """
     least = math.prod(parts)
-    allowed = [rows for rows in range(least, max(most, least) + 1) if every_rank_has_rows(rows, tuple(parts))]
+    allowed = [rows for rows in range(least, max(most, least) + 1) if every_rank_has_rows(rows, parts)]
     if exact:
         return st.sampled_from(
             [rows for rows in allowed if rows >= LEAST_EXACT_ROWS and _is_power_of_two(rows)]
         )
     even = [rows for rows in allowed if rows % least == 0]
     others = [rows for rows in allowed if rows % least] if uneven else []
-    return weighted((4, even), (1, others or even)).flatmap(st.sampled_from)
+    return mixed((4, equally(*even)), (1, equally(*(others or even))))
 
 
 @functools.cache

@@ -28,7 +28,7 @@ from difftest.cases.layout import MOST_RANKS, Shard, local_slices
 from difftest.errors import UsageError
 from generators import cases as generated
 from generators.cases import PATHS, case_at, cases, pool_at
-from generators.explore import BLOCK, Walk, features, pairs
+from generators.explore import BLOCK, POOL, Walk, cost_of, features, pairs
 from generators.models import MOST_PARAMETERS
 from generators.paths import flash_attention
 
@@ -248,7 +248,9 @@ def test_of_several_candidates_the_one_with_the_most_new_pairs_is_chosen(sample:
 def first_of_pool(index: int, chosen: Case) -> Case:
     """The first case of the pool from which `chosen` was chosen, without drawing the others."""
     decode = generated._decoder(chosen.path, 8)  # noqa: SLF001
-    return msgspec.structs.replace(generated._drawn(decode, SEED, index, 0), seed=chosen.seed)  # noqa: SLF001
+    first = generated._drawn(decode, SEED, index, 0)  # noqa: SLF001
+    assert first is not None
+    return msgspec.structs.replace(first, seed=chosen.seed)
 
 
 def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool(sample: tuple[Case, ...]) -> None:
@@ -256,6 +258,17 @@ def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool(sample: 
     firsts = [first_of_pool(index, case) for index, case in enumerate(sample[:BLOCK])]
     assert firsts[7] == pool_at(SEED, 7, path=sample[7].path)[0]
     assert len(explored) > 1.1 * len({pair for case in firsts for pair in pairs(case)})
+
+
+def test_a_pool_has_every_candidate_that_competes_with_the_first(sample: tuple[Case, ...]) -> None:
+    for index, chosen in enumerate(sample[: len(plugins.names(PATHS))]):
+        decode = generated._decoder(chosen.path, 8)  # noqa: SLF001
+        drawn = [generated._drawn(decode, SEED, index, member) for member in range(POOL)]  # noqa: SLF001
+        complete = [msgspec.structs.replace(case, seed=chosen.seed) for case in drawn if case is not None]
+        assert len(complete) == POOL
+        rivals = [case for case in complete if cost_of(case) == cost_of(complete[0])]
+        pool = pool_at(SEED, index, path=chosen.path)
+        assert [case for case in pool if cost_of(case) == cost_of(pool[0])] == rivals
 
 
 def test_layers_that_can_be_sharded_are_drawn_sharded_and_whole() -> None:

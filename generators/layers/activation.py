@@ -17,6 +17,7 @@ def activations() -> SearchStrategy[Activation]:
     return st.sampled_from([Activation(function=function) for function in functions])
 
 
+@functools.cache
 @st.composite
 def before_linear(draw: st.DrawFn, width: int, _unit: int) -> Layers:
     """One, and a linear layer that keeps the width."""

@@ -1,5 +1,7 @@
 """How attention is drawn."""
 
+import functools
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -12,6 +14,7 @@ from generators.layers.layer_norm import norms
 from generators.sizes import divisors, multiples
 
 
+@functools.cache
 @st.composite
 def attentions(draw: st.DrawFn, *, width: int, unit: int = 1) -> Attention:
     """Attention with every division of `width` into heads, and of the heads among key and value heads."""
@@ -21,6 +24,7 @@ def attentions(draw: st.DrawFn, *, width: int, unit: int = 1) -> Attention:
     return Attention(width=width, heads=heads, kv_heads=kv_heads, causal=causal, segments=segments)
 
 
+@functools.cache
 @st.composite
 def normed(draw: st.DrawFn, width: int, unit: int) -> Layers:
     """Usually residual behind a norm, as transformers have it."""

@@ -1,5 +1,6 @@
 """How collectives are drawn; only the path of that name has them."""
 
+import functools
 from typing import Literal
 
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ OTHER_FACTORS = (1.5, 0.75, 0.25)
 """Numbers that every dtype has."""
 
 
+@functools.cache
 @st.composite
 def collectives(draw: st.DrawFn, *, mesh: Mesh, exact: bool) -> Collective:
     """Any operation over any axis of `mesh`.

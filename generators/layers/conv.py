@@ -1,5 +1,7 @@
 """How convolutions are drawn."""
 
+import functools
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -10,13 +12,16 @@ from generators.layers import Block, ByParameter, Cut, Layers, along_dim_0, whol
 from generators.layers.activation import activations
 
 
+@functools.cache
 def convs(*, inputs: int, outputs: int) -> SearchStrategy[Conv]:
     """With kernels of 1, 3 or 5 positions."""
-    return weighted((3, 3), (1, 1), (1, 5)).map(
-        lambda kernel: Conv(inputs=inputs, outputs=outputs, kernel=kernel)
+    kernels = ((3, 3), (1, 1), (1, 5))
+    return weighted(
+        *((weight, Conv(inputs=inputs, outputs=outputs, kernel=kernel)) for weight, kernel in kernels)
     )
 
 
+@functools.cache
 @st.composite
 def activated(draw: st.DrawFn, width: int, _unit: int) -> Layers:
     """A convolution and an activation, plain or residual."""

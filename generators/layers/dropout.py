@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.dropout import Dropout
+from generators.chances import equally
 from generators.layers import Block, ByParameter, Cut, Layers, whole
 
 
 @functools.cache
 def dropouts(width: int, _unit: int) -> SearchStrategy[Layers]:
     """Between blocks, where every rank has the whole width: the mask is cut like the batch."""
-    return st.sampled_from((0.5, 0.25, 0.125)).map(lambda share: (Dropout(width=width, share=share),))
+    return equally(*((Dropout(width=width, share=share),) for share in (0.5, 0.25, 0.125)))
 
 
 def placements(*, layer: Dropout, size: int, cut: Cut) -> SearchStrategy[ByParameter]:

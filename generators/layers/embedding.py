@@ -1,5 +1,7 @@
 """How embeddings are drawn; they stand first, so only models of token ids have one."""
 
+import functools
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -11,9 +13,11 @@ from generators.sizes import vocabularies
 BLOCKS: tuple[Block, ...] = ()
 
 
-def embeddings(*, width: int, unit: int = 1) -> SearchStrategy[Embedding]:
+@functools.cache
+@st.composite
+def embeddings(draw: st.DrawFn, *, width: int, unit: int = 1) -> Embedding:
     """Of any vocabulary."""
-    return vocabularies(unit=unit).map(lambda vocabulary: Embedding(vocabulary=vocabulary, width=width))
+    return Embedding(vocabulary=draw(vocabularies(unit=unit)), width=width)
 
 
 def placements(*, layer: Embedding, size: int, cut: Cut) -> SearchStrategy[ByParameter]:

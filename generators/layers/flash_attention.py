@@ -6,6 +6,7 @@ that is a power of two, so that a kernel that adds it before scaling can scale t
 What a case costs are attention's scores; `MOST_SCORES` bounds them.
 """
 
+import functools
 import math
 
 import msgspec
@@ -51,6 +52,7 @@ SCALES = (0.125, 0.0625, 0.25)
 BLOCKS: tuple[Block, ...] = ()
 
 
+@functools.cache
 @st.composite
 def attentions(draw: st.DrawFn, *, mesh: Mesh) -> FlashAttention:
     """Attention that the mesh can cut, with scores for at least one row on each data rank."""
@@ -76,6 +78,7 @@ def attentions(draw: st.DrawFn, *, mesh: Mesh) -> FlashAttention:
     )
 
 
+@functools.cache
 def _lengths(rows: int) -> SearchStrategy[tuple[int, int]]:
     """Lengths of queries and keys, as long as `rows` rows over all heads allow.
 
@@ -103,8 +106,7 @@ def followers(first: FlashAttention) -> SearchStrategy[FlashAttention]:
     )
 
 
-@st.composite
-def grouped(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Model:
+def draw_shared_heads(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Model:
     """`model`, in a quarter of those with flash attention with shared heads of keys and values.
 
     The ranks share these heads evenly.

@@ -22,9 +22,10 @@ def norms(*, width: int) -> SearchStrategy[Layer]:
 
 
 @functools.cache
-def alone(width: int, _unit: int) -> SearchStrategy[Layers]:
+@st.composite
+def alone(draw: st.DrawFn, width: int, _unit: int) -> Layers:
     """A norm by itself."""
-    return norms(width=width).map(lambda norm: (norm,))
+    return (draw(norms(width=width)),)
 
 
 def placements(*, layer: LayerNorm, size: int, cut: Cut) -> SearchStrategy[ByParameter]:

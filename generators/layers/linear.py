@@ -1,5 +1,7 @@
 """How linear layers are drawn."""
 
+import functools
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -10,18 +12,18 @@ from generators.layers.activation import activations
 from generators.sizes import widths
 
 
-@st.composite
-def linears(draw: st.DrawFn, *, inputs: int, outputs: int, tied: bool = False) -> Linear:
+def draw_linear(draw: st.DrawFn, *, inputs: int, outputs: int, tied: bool = False) -> Linear:
     """With or without a bias."""
     return Linear(inputs=inputs, outputs=outputs, bias=draw(st.booleans()), tied=tied)
 
 
+@functools.cache
 @st.composite
 def pairs(draw: st.DrawFn, width: int, unit: int) -> Layers:
     """Two with an activation between, to another width and back."""
     hidden = draw(widths(unit=unit))
-    up = draw(linears(inputs=width, outputs=hidden))
-    return (up, draw(activations()), draw(linears(inputs=hidden, outputs=width)))
+    up = draw_linear(draw, inputs=width, outputs=hidden)
+    return (up, draw(activations()), draw_linear(draw, inputs=hidden, outputs=width))
 
 
 def placements(*, layer: Linear, size: int, cut: Cut) -> SearchStrategy[ByParameter]:

@@ -1,5 +1,7 @@
 """How changes of placements are drawn; `generators.models.moving` puts them into models."""
 
+import functools
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -9,6 +11,7 @@ from generators.layers import Block, ByParameter, Cut, whole
 BLOCKS: tuple[Block, ...] = ()
 
 
+@functools.cache
 @st.composite
 def redistributes(draw: st.DrawFn, *, width: int, axes: int, sequence: bool) -> Redistribute:
     """To any placements over `axes` mesh axes, by any function of DTensor.

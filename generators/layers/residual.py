@@ -9,23 +9,25 @@ from difftest.cases.layers.residual import Residual
 from generators.layers import Block, ByParameter, Cut, Layers, whole
 from generators.layers.activation import activations
 from generators.layers.layer_norm import norms
-from generators.layers.linear import linears
+from generators.layers.linear import draw_linear
 from generators.sizes import widths
 
 
+@functools.cache
 @st.composite
 def mlps(draw: st.DrawFn, *, width: int, unit: int = 1) -> Residual:
     """The transformer's residual block: norm, Linear, activation, Linear."""
     hidden = draw(widths(unit=unit))
-    up = draw(linears(inputs=width, outputs=hidden))
-    down = draw(linears(inputs=hidden, outputs=width))
+    up = draw_linear(draw, inputs=width, outputs=hidden)
+    down = draw_linear(draw, inputs=hidden, outputs=width)
     return Residual(layers=(draw(norms(width=width)), up, draw(activations()), down))
 
 
 @functools.cache
-def alone(width: int, unit: int) -> SearchStrategy[Layers]:
+@st.composite
+def alone(draw: st.DrawFn, width: int, unit: int) -> Layers:
     """One of them."""
-    return mlps(width=width, unit=unit).map(lambda block: (block,))
+    return (draw(mlps(width=width, unit=unit)),)
 
 
 def placements(*, layer: Residual, size: int, cut: Cut) -> SearchStrategy[ByParameter]:

@@ -3,6 +3,7 @@
 Most cases are exact: a collective moves numbers or adds a few of them, so the expected bits are known.
 """
 
+import functools
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ AXES = ((2, ("dp",)), (1, ("dp_shard",)), (3, ("dp_replicate", "dp_shard")))
 SHARDED = "dp_shard"
 
 
+@functools.cache
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """One axis, or two; over one of two the collective works in groups of ranks."""
     return mixed(
@@ -37,6 +39,7 @@ def purposes(*, mesh: Mesh) -> SearchStrategy[Purpose]:
     return weighted((2, "exact"), (1, "ordinary")) if fits_exact(mesh) else st.just("ordinary")
 
 
+@functools.cache
 @st.composite
 def models(draw: st.DrawFn, *, mesh: Mesh, purpose: Purpose) -> Model:
     """The collective, a Linear and, where rounding is allowed, sometimes an activation and another."""

@@ -1,5 +1,7 @@
 """Data and tensor parallel together: layers sharded over `tp`, the batch over one or two data axes."""
 
+import functools
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -17,6 +19,7 @@ purposes = training.purposes
 AXES = ((2, ("dp", "tp")), (2, ("dp_shard", "tp")), (1, ("dp_replicate", "dp_shard", "tp")))
 
 
+@functools.cache
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """One or two data axes, then `tp`."""
     choices = ((weight, places.meshes(axes=axes, max_world_size=max_world_size)) for weight, axes in AXES)

@@ -3,6 +3,8 @@
 The attention itself is drawn by `generators.layers.flash_attention`.
 """
 
+import functools
+
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -34,6 +36,7 @@ MOST_LEARNING_RANKS = 2
 """A long run on more of them takes too long with the kernels interpreted."""
 
 
+@functools.cache
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:
     """A data axis, `tp`, or one of each."""
     return mixed(
@@ -87,6 +90,7 @@ def _over_tensor(draw: st.DrawFn, *, model: Model, size: int) -> ByParameter:
     return placed
 
 
+@functools.cache
 @st.composite
 def _models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
     attention = draw(attentions(mesh=mesh))
@@ -102,6 +106,7 @@ def _models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
     return Model(layers=(stem, *blocks, head), sequence=attention.length)
 
 
+@functools.cache
 @st.composite
 def _learnable_models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
     """The smallest: one block of one head a rank, nearly always with segments, between stem and head."""
@@ -120,10 +125,12 @@ def _learnable_models(draw: st.DrawFn, *, mesh: Mesh) -> Model:
     return Model(layers=(stem, Residual(layers=(attention,)), head), sequence=128)
 
 
+@functools.cache
 def _linear_stems(width: int) -> SearchStrategy[Layer]:
     return st.sampled_from((5, 3, 8)).map(lambda inputs: Linear(inputs=inputs, outputs=width))
 
 
+@functools.cache
 def _norms(*, width: int) -> SearchStrategy[tuple[Layer, ...]]:
     kinds: tuple[tuple[Layer, ...], ...] = ((RMSNorm(width=width),), (LayerNorm(width=width),), ())
     return st.sampled_from(kinds)

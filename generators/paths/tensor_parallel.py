@@ -1,5 +1,6 @@
 """Tensor parallel: every rank has the whole batch and slices of the layers, usually in Megatron's pattern."""
 
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layout import Layout, Mesh, Replicate
@@ -22,7 +23,8 @@ def models(*, mesh: Mesh, purpose: Purpose) -> SearchStrategy[Model]:
     return shapes.moving(models=shapes.models(purpose=purpose, unit=mesh.world_size), axes=1)
 
 
-def layouts(*, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
+@st.composite
+def layouts(draw: st.DrawFn, *, model: Model, mesh: Mesh) -> Layout:
     """The batch whole; each layer's parameters sharded or not."""
-    placements = places.tensor_placements(model=model, size=mesh.world_size)
-    return placements.map(lambda placed: places.zipped(mesh=mesh, batch=(Replicate(),), parameters=(placed,)))
+    placed = draw(places.tensor_placements(model=model, size=mesh.world_size))
+    return places.zipped(mesh=mesh, batch=(Replicate(),), parameters=(placed,))
