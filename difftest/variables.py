@@ -32,7 +32,10 @@ VARIABLES = (
         name="DIFFTEST_DEADLINE",
         default="60",
         values="seconds, from 1 to 86400",
-        meaning="How long a run may take before it counts as a hang. Raise it on a slow or busy machine.",
+        meaning=(
+            "How long a run may make no progress before it counts as a hang, in the run's own time: waiting "
+            "for a CPU does not count."
+        ),
         set_by="user",
         read_by=("workers.deadlines",),
     ),

@@ -1,4 +1,7 @@
-"""The time limit of a run: 60 seconds, unless the user sets another; and the longest one allowed."""
+"""The deadline of a run: how long it may make no progress, and how long it may take at most.
+
+`workers.isolate.progress` says what progress is.
+"""
 
 import os
 
@@ -7,9 +10,13 @@ from difftest.errors import UsageError
 MOST_SECONDS = 24 * 3600.0
 DEADLINE_VARIABLE = "DIFFTEST_DEADLINE"
 
+LONGEST_DEADLINES, LONGEST_AT_LEAST = 30.0, 600.0
+"""How many deadlines a run may take by the clock, even on a machine that keeps it waiting; at least so many
+seconds."""
+
 
 def deadline() -> float:
-    """The time limit of a run in seconds: what `DIFFTEST_DEADLINE` says, for slow machines, or 60.
+    """How long a run may make no progress, in seconds: what `DIFFTEST_DEADLINE` says, or 60.
 
     Raises `UsageError` for anything but a number from 1 to 86400.
     """
@@ -22,6 +29,11 @@ def deadline() -> float:
         msg = f"{DEADLINE_VARIABLE} is {given!r}; allowed: a number of seconds from 1 to {MOST_SECONDS:g}"
         raise UsageError(msg)
     return seconds
+
+
+def longest_seconds(deadline: float) -> float:
+    """How long a run with this deadline takes at most by the clock, both in seconds: it is ended then."""
+    return max(LONGEST_AT_LEAST, LONGEST_DEADLINES * deadline)
 
 
 DEADLINE_SECONDS = deadline()

@@ -20,11 +20,11 @@ from workers import backends
 from workers.cluster import environments
 from workers.cluster.environments import Environment
 from workers.cluster.team import Team, nodes_resources
-from workers.deadlines import DEADLINE_SECONDS
+from workers.deadlines import DEADLINE_SECONDS, longest_seconds
 from workers.isolate import limits, zygotes
 
 OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
-"""How much longer than its deadline a call may take: a zygote's start and the transfer."""
+"""How much longer than its run a call may take: a zygote's start and the transfer."""
 
 INSTALL = "pip install 'difftest[{extras},cluster]'"
 EXTRAS = "xla"
@@ -78,7 +78,7 @@ class Pool:
         Raises `InfrastructureError` when the actor, its node or Ray fails.
         """
         arguments = (case.to_json(), backend, self._deadline, dict(options or {}))
-        longest = self._deadline * limits.work_factor(options or {})
+        longest = longest_seconds(self._deadline * limits.work_factor(options or {}))
         outcome: Outcome = self._call(backend, f"ran case {case.id} on", longest, "run", *arguments)
         return outcome
 

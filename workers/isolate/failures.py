@@ -13,16 +13,13 @@ LOG_CHARACTERS = 8000
 """How much of a rank's log a failure keeps."""
 
 
-def failure_of(folder: Path, ranks: Ranks, deadline: float) -> Failure | None:
-    """The failure that stands for the run, without versions; None where every rank left its trace.
-
-    `deadline` is the time limit of the run in seconds.
-    """
+def failure_of(folder: Path, ranks: Ranks) -> Failure | None:
+    """The failure that stands for the run, without versions; None where every rank left its trace."""
     if ranks.excess is not None:
         return _beyond_limit(folder, ranks.excess)
     if ranks.first_failed is not None:
         return representative(folder, ranks.first_failed, ranks.statuses)
-    return None if ranks.done else _hang(folder, ranks, deadline)
+    return _hang(folder, ranks, ranks.hang) if ranks.hang else None
 
 
 def representative(folder: Path, first: int, statuses: Mapping[int, int]) -> Failure:
@@ -78,7 +75,7 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
     )
 
 
-def _hang(folder: Path, ranks: Ranks, deadline: float) -> Failure:
+def _hang(folder: Path, ranks: Ranks, reason: str) -> Failure:
     """The hang of the lowest rank that did not end, with its Python frame.
 
     It stands for the run, since which rank waits for which cannot be observed from outside.
@@ -91,7 +88,7 @@ def _hang(folder: Path, ranks: Ranks, deadline: float) -> Failure:
         stage=stage,
         step=step,
         kind="deadline",
-        message=f"not finished after {deadline:g} s; ranks that ended: {sorted(ranks.statuses)}",
+        message=f"{reason}; ranks that ended: {sorted(ranks.statuses)}",
         frame=native_frames.python_frame(log),
         log=log[-LOG_CHARACTERS:],
         rank=rank,

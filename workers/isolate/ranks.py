@@ -1,4 +1,4 @@
-"""The processes of one run: forked, watched until they end or exceed a limit, and killed."""
+"""The processes of one run: forked, watched until they end, hang or exceed a limit, and killed."""
 
 import contextlib
 import itertools
@@ -12,18 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from difftest.errors import InfrastructureError
-from workers.isolate import limits, run_folder
+from workers.isolate import limits, native_frames, processes, run_folder
 from workers.isolate.limits import Excess, Limits
+from workers.isolate.progress import Progress, Sample
 from workers.isolate.zygotes import Zygote
 
-FRAMES_SECONDS = 0.5
-"""How long ranks that hang have to write their frames."""
+FRAMES_SECONDS, FRAMES_SECONDS_MOST = 0.5, 5.0
+"""How long ranks that hang have to write their frames; the longer time where the lowest left none yet."""
 
 GRACE_SECONDS = 3.0
-"""How long the other ranks may continue once one has failed.
+"""How many of the run's own seconds the other ranks may continue once one has failed.
 
 Enough to fail by themselves, not to wait out a collective.
 """
+
+SAMPLES_A_DEADLINE = 30
+"""How often in a deadline the progress of a run is looked at."""
 
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """No framework ends itself by these: the kernel did for lack of memory, or a scheduler or a person did."""
@@ -54,7 +58,7 @@ class Ranks:
 
     `expected` are the ranks that this machine has, `pids` gives the rank of a process, `statuses` the exit
     status of a rank that has ended (negative for a signal), `first_failed` the first rank whose failure was
-    reported.
+    reported, `hang` why the run hangs.
     """
 
     expected: range
@@ -62,6 +66,7 @@ class Ranks:
     statuses: dict[int, int] = field(default_factory=dict)
     first_failed: int | None = None
     excess: Excess | None = None
+    hang: str | None = None
 
     @property
     def done(self) -> bool:
@@ -97,12 +102,18 @@ class Ranks:
                 msg = f"the machine failed rank {rank}: {(lines or ['no reason given'])[-1]}"
                 raise InfrastructureError(msg)
 
-    def request_frames(self) -> None:
+    def request_frames(self, folder: Path) -> None:
         """Makes ranks that hang write their Python frames to their logs."""
-        for pid in self.running():
+        running = self.running()
+        for pid in running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, run_folder.FRAMES_SIGNAL)
         time.sleep(FRAMES_SECONDS)
+        end = time.monotonic() + FRAMES_SECONDS_MOST
+        while time.monotonic() < end:  # on a busy machine a signal is late
+            if native_frames.python_frame(run_folder.log(folder, min(running.values(), default=0))):
+                return
+            time.sleep(FRAMES_SECONDS)
 
     def kill(self) -> None:
         """Kills every process of the run with its children."""
@@ -117,27 +128,26 @@ _numbers = itertools.count()
 def run_ranks(
     zygote: Zygote, request: Mapping[str, Any], share: range | Share, folder: Path, allowed: Limits
 ) -> Ranks:
-    """Starts the ranks and waits until all have ended, a limit is exceeded, or a failure has ended the rest.
+    """Starts the ranks and waits until all have ended, hang, exceed a limit, or a failure has ended the rest.
 
     No process of the run is left when this returns. Raises `InfrastructureError` when the zygote dies or does
-    not fork.
+    not fork, or the machine is too busy.
     """
     number = f"{os.getpid()}-{next(_numbers)}"
     ranks = Ranks(share.ranks if isinstance(share, Share) else share)
-    replies = zygote.open(number)
-    end = time.monotonic() + allowed.seconds  # from here, since a zygote's first start is not the run's fault
+    replies = zygote.open(number)  # first: a zygote's start is not the run's time
     try:
         for rank in ranks.expected:
             further = share.request(rank) if isinstance(share, Share) else {}
             zygote.fork({**request, **further, "run": number, "rank": rank})
-        _watch(ranks, replies, folder, allowed, end)
+        _watch(ranks, replies, folder, allowed, zygote.pid)
         if not ranks.excess and len(ranks.pids) < len(ranks.expected):
             zygote.kill()
             forked = f"{len(ranks.pids)} of {len(ranks.expected)} ranks in {allowed.seconds:g} s"
             msg = f"the process that forks workers forked {forked}"
             raise InfrastructureError(msg)
-        if not ranks.done and not ranks.excess and ranks.first_failed is None:
-            ranks.request_frames()
+        if ranks.hang:
+            ranks.request_frames(folder)
     finally:
         ranks.kill()
         zygote.close(number)
@@ -145,16 +155,46 @@ def run_ranks(
 
 
 def _watch(
-    ranks: Ranks, replies: "queue.Queue[dict[str, Any]]", folder: Path, allowed: Limits, end: float
+    ranks: Ranks, replies: "queue.Queue[dict[str, Any]]", folder: Path, allowed: Limits, zygote: int
 ) -> None:
-    """Waits until all ranks have ended, a limit is exceeded, or until `end`, by `time.monotonic()`.
+    """Waits until all ranks have ended, or a limit is exceeded, or the run hangs.
 
-    Once a rank has failed, the end comes `GRACE_SECONDS` later at the latest.
+    Once a rank has failed, the end comes `GRACE_SECONDS` later at the latest. `zygote` is a process id.
+    Raises `InfrastructureError` where the run gets on and yet does not end.
     """
-    while not ranks.done and not ranks.excess and time.monotonic() < end:
+    progress = Progress(allowed.seconds, _sample(ranks, folder, zygote))
+    every, sampled = max(limits.WATCH_SECONDS, allowed.seconds / SAMPLES_A_DEADLINE), time.monotonic()
+    failed_at = None
+    while not ranks.done and not ranks.excess and not ranks.hang:
         with contextlib.suppress(queue.Empty):
-            timeout = max(0.0, min(limits.WATCH_SECONDS, end - time.monotonic()))
-            ranks.record(replies.get(timeout=timeout), folder)
+            ranks.record(replies.get(timeout=limits.WATCH_SECONDS), folder)
         ranks.excess = limits.excess(allowed, folder, ranks.running())
-        if ranks.first_failed is not None:
-            end = min(end, time.monotonic() + GRACE_SECONDS)
+        failed = ranks.first_failed is not None
+        if time.monotonic() - sampled >= (limits.WATCH_SECONDS if failed else every):
+            progress.take(_sample(ranks, folder, zygote))
+            sampled = time.monotonic()
+        if failed:
+            failed_at = progress.own if failed_at is None else failed_at
+            if progress.own - failed_at >= GRACE_SECONDS or progress.overdue:
+                return
+            continue
+        ranks.hang = progress.hang
+        if not ranks.hang and (reason := progress.overdue):
+            raise InfrastructureError(reason)
+
+
+def _sample(ranks: Ranks, folder: Path, zygote: int) -> Sample:
+    """What the run has got to now. Until every rank is forked, its zygote's work is the run's."""
+    running = ranks.running()
+    forking = len(ranks.pids) < len(ranks.expected)
+    pids = [*processes.with_children(running), *[zygote] * forking]
+    return Sample(
+        time=time.monotonic(),
+        cpu={pid: processes.cpu_seconds(pid) for pid in pids},
+        waited={thread: seconds for pid in pids for thread, seconds in processes.waited_seconds(pid).items()},
+        place=(
+            len(ranks.pids),
+            len(ranks.statuses),
+            *(run_folder.stage(folder, rank) for rank in sorted(running.values())),
+        ),
+    )

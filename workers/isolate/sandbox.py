@@ -1,8 +1,9 @@
 """One run, isolated: every rank is a process forked from a warm zygote, within limits.
 
-The limits are on time, memory and output. Whatever the ranks do - finish, raise, abort, crash, hang, exceed a
-limit - the result is an `Outcome`. A fault of the machine itself (the zygote gone, a full disk, a rank killed
-from outside) raises `InfrastructureError`. The process groups of the ranks are killed when the run ends.
+The limits are on time without progress, memory and output. Whatever the ranks do - finish, raise, abort,
+crash, hang, exceed a limit - the result is an `Outcome`. A fault of the machine itself (the zygote gone, a
+full disk, a rank killed from outside, no CPU to be had) raises `InfrastructureError`. The process groups of
+the ranks are killed when the run ends.
 """
 
 import dataclasses
@@ -34,8 +35,8 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
 ) -> Outcome:
     """Runs `case` on `backend` in fresh processes and returns the outcome.
 
-    * `deadline`: the time limit in seconds for the usual work; options that ask for more work raise it in
-      proportion.
+    * `deadline`: how many seconds the usual work may make no progress (`workers.isolate.progress`); options
+      that ask for more work raise it in proportion.
     * `options`: further environment variables of the processes (a variant, an ablation, a planted fault).
     * `allowed`: all limits, in place of `deadline` and the default ones.
     * `share`: only these ranks run here, the others on other nodes.
@@ -63,16 +64,16 @@ def _run(
             "environment": {**module.environment(case), **options},
         }
         ranks = run_ranks(zygote, request, share or range(module.processes(case)), folder, allowed)
-        outcome = _outcome(folder, ranks, allowed)
+        outcome = _outcome(folder, ranks)
         if isinstance(outcome, Failure) and (reason := limits.full_disk(folder)):
             msg = f"case {case.id} failed on {backend} while {reason}"
             raise InfrastructureError(msg)
         return outcome
 
 
-def _outcome(folder: Path, ranks: Ranks, allowed: Limits) -> Outcome:
+def _outcome(folder: Path, ranks: Ranks) -> Outcome:
     ranks.require_ended_by_itself(folder)
-    if failure := failure_of(folder, ranks, allowed.seconds):
+    if failure := failure_of(folder, ranks):
         return dataclasses.replace(failure, environment=run_folder.versions(folder, failure.rank))
     outcomes = [run_folder.read(folder, rank) for rank in ranks.expected]
     return reduce(Trace.merged, [outcome for outcome in outcomes if isinstance(outcome, Trace)])

@@ -48,6 +48,12 @@ class Zygote:
         self.warm()
         return self._replies.open(run)
 
+    @property
+    def pid(self) -> int:
+        """The id of the process, which is running or was."""
+        assert self._process is not None  # noqa: S101  opened before
+        return self._process.pid
+
     def close(self, run: str) -> None:
         """Removes the queue of a run."""
         self._replies.close(run)
