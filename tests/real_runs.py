@@ -1,5 +1,7 @@
 """Runs in real processes: a small case, the error of a run, and the processes that belong to one rank."""
 
+import functools
+
 import numpy as np
 import psutil
 
@@ -31,17 +33,27 @@ def small_case(world_size: int = 2) -> Case:
     )
 
 
+def oracle_trace(case: Case, deadline: float = RUN_SECONDS) -> Trace:
+    """The oracle's trace of the case, which is run once for all tests of a process."""
+    return _oracle_trace(case.to_json(), deadline)
+
+
+@functools.cache
+def _oracle_trace(case: bytes, deadline: float) -> Trace:
+    outcome = sandbox.run(Case.from_json(case), "oracle", deadline=deadline)
+    assert isinstance(outcome, Trace), outcome
+    return outcome
+
+
 def agrees(case: Case, backend: str, outcome: Outcome, deadline: float = RUN_SECONDS) -> bool:
     """Whether `outcome` agrees with the oracle's by every check; the oracle may take `deadline` seconds."""
-    oracle = sandbox.run(case, "oracle", deadline=deadline)
     side = plugins.load("workers.backends", backend).SIDE
-    return compare(case, backend, side, oracle, outcome).verdict == "agree"
+    return compare(case, backend, side, oracle_trace(case, deadline), outcome).verdict == "agree"
 
 
 def relative_errors(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str], float]:
     """The root mean square error of every tensor of every step, relative to the oracle's tensor."""
-    expected = sandbox.run(case, "oracle")
-    assert isinstance(expected, Trace)
+    expected = oracle_trace(case)
     assert isinstance(outcome, Trace), outcome
     errors, alone = {}, case.unsharded().layout.mesh
     for step, (before, after) in enumerate(zip(expected.steps, outcome.steps, strict=True)):
