@@ -1,207 +1,262 @@
 """The long table: every run of every campaign, one row a tensor that was measured.
 
-`COLUMNS` is the only place that says what is in the table. Everything else in a report is a pure function of
-this table and of the findings.
+`reports.columns` says what is in it. It may be larger than memory: only what there is of each run is kept,
+and the tensors are read again in slices. Everything else in a report is a pure function of this table and of
+the findings.
 """
 
-import json
-from array import array
-from collections.abc import Callable, MutableSequence, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from difftest.judge.measured import Measurement
+from difftest.records import columns as recorded
+from difftest.records.columns import MEASUREMENTS, Texts
+from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import Corpus
-from difftest.records.observation import Observation
+from difftest.records.index import Part, parts
+from difftest.records.observation import LOST, UNSUPPORTED
+from reports.columns import COLUMNS, INSTANT, RUN, TENSOR, Column
 
-INSTANT = "datetime64[us, UTC]"
-_NOTHING = None
+ROWS = 2**18
+"""About how many rows a slice has; they take some 60 MB."""
 
+CACHED = 32
+"""How many parts of campaigns have their tensors in memory: a few in use, and some for cases out of order."""
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its name, pandas dtype and meaning with units.
+_ORDER = ["campaign", "index", "case", "backend", "purpose", "started"]
+_BEGINNING = tuple(column for column in RUN if column.name in {"campaign", "purpose", "started"})
+_TENSOR_TEXTS = tuple(column for column in TENSOR if column.dtype == "category")
+_TENSOR_SOURCES = frozenset(column.source for column in TENSOR)
+_FIRST_READ = frozenset(column.source for column in (*RUN, *_TENSOR_TEXTS)) | {*COUNTED, MEASUREMENTS}
 
-    `read` gets its value from an `Observation` or a `Measurement`.
-    """
-
-    name: str
-    dtype: str
-    meaning: str
-    read: Callable[[Any], object]
-
-
-def _of(name: str, dtype: str, meaning: str, attribute: str = "") -> Column:
-    return Column(name, dtype, meaning, attrgetter(attribute or name))
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Places: TypeAlias = npt.NDArray[np.int64]
 
 
-def _failed_step(run: Observation) -> int | None:
-    return None if run.outcome.status == "finished" else run.outcome.step
-
-
-def _environment(run: Observation) -> str:
-    return json.dumps(dict(run.environment), sort_keys=True, ensure_ascii=False)
-
-
-RUN = (
-    _of("campaign", "category", "the campaign's name"),
-    _of("index", "int64", 'the case\'s number in its campaign, from 0 (write `t["index"]`)'),
-    _of("case", "category", "the case's id: 12 hexadecimal digits of its content"),
-    _of("backend", "category", "the backend that ran it; `oracle` is the expected side"),
-    _of("side", "category", "the side the backend is on: `torch`, `xla` or `oracle`"),
-    _of(
-        "purpose",
-        "category",
-        "why it was run: always `campaign`; a finding's further runs are not in the table",
-    ),
-    _of("path", "category", "the case's parallelism path"),
-    _of("mesh", "category", "the mesh in words, `dp=2 x tp=2`"),
-    _of("mesh_rank", "int64", "number of mesh axes"),
-    _of("world_size", "int64", "number of ranks in the mesh"),
-    _of("dtype", "category", "the dtype under test"),
-    _of("optimizer", "category", "the optimizer"),
-    _of("loss", "category", "the loss function"),
-    _of("regime", "category", "the kind of numbers in the batches"),
-    Column(
-        "layers",
-        "category",
-        "the model's layer kinds in order, a space between",
-        lambda run: " ".join(run.layers),
-    ),
-    _of("steps", "int64", "training steps of the case"),
-    _of(
-        "status", "category", "`finished`, or the symptom of the failure that ended the run", "outcome.status"
-    ),
-    _of(
-        "stage",
-        "category",
-        "where a failure struck (`build`, `place`, `forward`, `backward`, `update`); null: none did",
-        "outcome.stage",
-    ),
-    Column("failed_step", "Int64", "the step a failure struck in, from 0; null: none did", _failed_step),
-    _of(
-        "kind",
-        "category",
-        "a failure's kind: exception type, signal or exit status; null: none",
-        "outcome.kind",
-    ),
-    _of("message", "category", "a failure's message; null: none", "outcome.message"),
-    _of("verdict", "category", "`agree`, `diverge`, `inconclusive`; `oracle` for the oracle's own runs"),
-    _of("reason", "category", "why a verdict is inconclusive; null: it is not"),
-    Column(
-        "fingerprint",
-        "category",
-        "the finding that this run is counted for: what it showed first; null: none",
-        lambda run: next(iter(run.fingerprints), ""),
-    ),
-    Column(
-        "fingerprints",
-        "category",
-        "the same: a run counts for one finding alone; null: none",
-        lambda run: " ".join(run.fingerprints),
-    ),
-    _of("seconds", "float64", "wall time of the run in seconds; of looking it up after `difftest compare`"),
-    _of("started", INSTANT, "when the run began, UTC; when it was looked up after `difftest compare`"),
-    Column("environment", "category", "versions the run reported, a JSON object", _environment),
-)
-_RUN_NUMBER = Column(
-    "run", "int64", "the run's number in this table, from 0: rows of one run share it", lambda _: 0
-)
-TENSOR = (
-    _of(
-        "tensor",
-        "category",
-        "the tensor measured; null, with all below: a run without measurements (the oracle, a failure)",
-    ),
-    _of("tensor_stage", "category", "the tensor's stage: `forward`, `backward` or `update`", "stage"),
-    _of("step", "Int64", "the step where the tensor was farthest from the oracle, from 0"),
-    _of("elements", "Int64", "number of elements compared"),
-    _of("differing", "Int64", "number of elements beyond the tolerance"),
-    _of("error", "float64", "root mean square of actual - expected, in the tensor's units"),
-    _of("greatest", "float64", "greatest absolute difference, in the tensor's units"),
-    _of("scale", "float64", "root mean square of the expected values"),
-    _of("floor", "float64", "root mean square of the rounding noise (Monte Carlo)"),
-    _of(
-        "ratio",
-        "float64",
-        "greatest error in units of the rounding noise; 1e30: infinite, or wrong where nothing rounds",
-    ),
-    _of(
-        "other_error",
-        "float64",
-        "`error` of the other side for the same tensor (the arbiter); null: none ran",
-    ),
-    _of("exact", "boolean", "whether the tolerance was zero"),
-)
-COLUMNS = (_RUN_NUMBER, *RUN, *TENSOR)
-
-
-def load(corpus: Corpus) -> pd.DataFrame:
-    """The long table of `corpus`.
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """The long table.
 
     It is sorted by campaign, index, case, backend, purpose and start; tensors are in the order of
-    measurement.
+    measurement. `runs` has a row and the columns of each run, and `tensors` the rest. `comparisons` tells by
+    campaign how its comparisons ended, also those without a run. `began` tells when each campaign began, the
+    last one last.
     """
-    runs: dict[str, MutableSequence[Any]] = {c.name: _gatherer(c) for c in RUN}
-    tensors: dict[str, MutableSequence[Any]] = {c.name: _gatherer(c) for c in TENSOR}
-    owners = array("q")
-    runs_only = (observation for observation in corpus.observations() if observation.ran)
-    for number, observation in enumerate(runs_only):
-        _append(runs, RUN, observation)
-        for measurement in observation.measurements or (_NOTHING,):
-            owners.append(number)
-            _append(tensors, TENSOR, measurement)
-    return _join(_table(RUN, runs), _table(TENSOR, tensors), np.asarray(owners, dtype=np.int64))
+
+    runs: pd.DataFrame
+    tensors: "Tensors"
+    comparisons: Mapping[str, Comparisons]
+    began: "pd.Series[pd.Timestamp]"
+
+    def slices(self, names: Iterable[str] = (), chosen: Mask | None = None) -> Iterator[pd.DataFrame]:
+        """The table in slices of whole runs, and at least one; all columns, or those with some `names`.
+
+        `chosen` are the runs that are wanted.
+        """
+        wanted = set(names) or {column.name for column in COLUMNS}
+        left = [name for name in self.runs.columns if name in wanted]
+        right = [column for column in TENSOR if column.name in wanted]
+        places = np.arange(len(self.runs)) if chosen is None else np.flatnonzero(chosen)
+        rows = np.maximum(self.tensors.counts[places], 1)
+        slice_of = np.cumsum(rows) // ROWS
+        for each in np.split(places, np.flatnonzero(np.diff(slice_of)) + 1):
+            part = self.runs[left].iloc[np.repeat(each, np.maximum(self.tensors.counts[each], 1))]
+            yield part.reset_index(drop=True).assign(**self.tensors.of(each, right))
+
+    def whole(self) -> pd.DataFrame:
+        """All of the table, which must fit into memory."""
+        return pd.concat(self.slices(), ignore_index=True)
+
+    @cached_property
+    def compared(self) -> pd.DataFrame:
+        """One row a comparison: a case on a backend, with its worst verdict."""
+        ran = self.runs[self.runs["purpose"] == "campaign"]
+        severity = ran["verdict"].astype("str").map(WORST_FIRST).dropna()
+        worst_first = ran.loc[severity.sort_values(kind="stable").index]
+        return worst_first.drop_duplicates(["case", "backend"]).sort_values("run")
 
 
-def describe() -> str:
-    """`COLUMNS` as a Markdown table."""
-    rows = (f"| `{c.name}` | `{c.dtype}` | {c.meaning} |" for c in COLUMNS)
-    return "\n".join(("| column | dtype | meaning |", "|---|---|---|", *rows))
+WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}
 
 
-def _gatherer(column: Column) -> MutableSequence[Any]:
-    """An empty column; floats, which are many, are kept unboxed."""
-    return array("d") if column.dtype == "float64" else []
+class Tensors:
+    """The measurements of runs: a run has `counts` successive ones in a part, from the number in `firsts` on.
+
+    `owners` are the numbers of the runs' parts, and `categories` the texts in the columns of texts.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part | recorded.Columns],
+        owners: Places,
+        firsts: Places,
+        counts: Places,
+        categories: Mapping[str, "pd.Index[Any]"],
+    ) -> None:
+        self._parts, self._owners, self._firsts, self._categories = parts, owners, firsts, categories
+        self.counts = counts
+        self._read = lru_cache(CACHED)(self._columns)
+
+    def of(self, runs: Places, wanted: Sequence[Column]) -> dict[str, Any]:
+        """The wanted columns of some runs' tensors; a run without measurements has one row of nulls."""
+        counts = self.counts[runs]
+        rows = np.maximum(counts, 1)
+        measured = np.repeat(counts > 0, rows)
+        numbers = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows - self._firsts[runs], rows)
+        owners = np.repeat(self._owners[runs], rows)
+        places = [(part, np.flatnonzero(measured & (owners == part))) for part in np.unique(owners[measured])]
+        return {column.name: self._gathered(column, measured, numbers, places) for column in wanted}
+
+    def _gathered(
+        self, column: Column, measured: Mask, numbers: Places, places: Sequence[tuple[int, Places]]
+    ) -> Any:  # noqa: ANN401  pandas arrays have no common type
+        kinds: dict[str, Any] = {"float64": np.float64, "boolean": np.bool_, "category": np.int32}
+        values = np.zeros(len(measured), dtype=kinds.get(column.dtype, np.int64))
+        for part, rows in places:
+            values[rows] = self._read(part)[column.name][numbers[rows]]
+        match column.dtype:
+            case "float64":
+                return np.where(measured, values, np.nan)
+            case "category":
+                codes = np.where(measured, values, -1)
+                return pd.Categorical.from_codes(codes, categories=self._categories[column.name])
+            case "boolean":
+                return pd.arrays.BooleanArray(values, ~measured)
+            case _:
+                return pd.arrays.IntegerArray(values, ~measured)
+
+    def _columns(self, part: int) -> dict[str, npt.NDArray[Any]]:
+        """The columns of all tensors of a part; texts are numbers of categories, -1 for none."""
+        source = self._parts[part]
+        columns = source.columns(_TENSOR_SOURCES) if isinstance(source, Part) else source
+        return {column.name: self._values(column, columns) for column in TENSOR}
+
+    def _values(self, column: Column, columns: recorded.Columns) -> npt.NDArray[Any]:
+        if column.dtype != "category":
+            return columns.numbers(column.source)
+        texts = columns.texts(column.source)
+        codes: npt.NDArray[Any] = self._categories[column.name].get_indexer(pd.Index(texts.distinct))[
+            texts.codes
+        ]
+        return codes
 
 
-def _append(
-    lists: dict[str, MutableSequence[Any]],
-    columns: Sequence[Column],
-    source: Observation | Measurement | None,
-) -> None:
-    for column in columns:
-        value = None if source is None else column.read(source)
-        lists[column.name].append(np.nan if value is None and column.dtype == "float64" else value)
+@dataclass(slots=True)
+class _Gathered:
+    """Some columns of the runs of all parts, so far."""
+
+    columns: Sequence[Column]
+    arrays: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
+    numbers: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, columns: recorded.Columns, chosen: Mask) -> None:
+        """Adds the chosen runs of a part."""
+        for source in {column.source for column in self.columns}:
+            values = columns.by_name[source]
+            if isinstance(values, Texts):
+                numbers = self.numbers.setdefault(source, {})
+                codes = [numbers.setdefault(value, len(numbers)) for value in values.distinct]
+                values = np.array(codes, dtype=np.int32)[values.codes]
+            self.arrays.setdefault(source, []).append(values[chosen])
+
+    def frame(self) -> pd.DataFrame:
+        """A row a run, in the order in which they were added."""
+        arrays = {source: np.concatenate(each) for source, each in self.arrays.items()}
+        return pd.DataFrame({c.name: self._series(c, arrays.get(c.source)) for c in self.columns})
+
+    def _series(self, column: Column, values: npt.NDArray[Any] | None) -> "pd.Series[Any]":
+        if column.dtype not in {"category", INSTANT}:
+            return pd.Series([] if values is None else values, dtype=column.dtype)
+        codes = np.zeros(0, dtype=np.int32) if values is None else values
+        texts = list(self.numbers.get(column.source, {}))
+        if column.dtype == INSTANT:
+            instants = pd.to_datetime(
+                pd.Series(texts, dtype="str"), utc=True, format="ISO8601", errors="coerce"
+            )
+            return instants.dt.as_unit("us").iloc[codes].reset_index(drop=True)
+        used = np.zeros(len(texts), dtype=np.bool_)
+        used[codes] = True
+        names = [column.text(text) if there else "" for text, there in zip(texts, used, strict=True)]
+        categories = _categories(names)
+        mapped = categories.get_indexer(pd.Index(names))[codes] if names else codes
+        return pd.Series(pd.Categorical.from_codes(mapped, categories=categories))
 
 
-def _table(columns: Sequence[Column], lists: dict[str, MutableSequence[Any]]) -> pd.DataFrame:
-    return pd.DataFrame({c.name: _series(c.dtype, lists.pop(c.name)) for c in columns})
+def _categories(names: Iterable[str]) -> "pd.Index[Any]":
+    """The names without the empty one, sorted, as Parquet gives them back."""
+    there = sorted(set(names) - {""})
+    return pd.Index(there, dtype="str" if there else "object")
 
 
-def _series(dtype: str, values: MutableSequence[Any]) -> "pd.Series[Any]":
-    if dtype == "category":
-        names = sorted({v for v in values if v})
-        categories = pd.Index(names, dtype="str" if names else "object")  # as Parquet gives them back
-        return pd.Series(pd.Categorical([v or None for v in values], categories=categories))
-    if dtype == INSTANT:
-        texts = pd.Series(values, dtype="str")
-        return pd.to_datetime(texts, utc=True, format="ISO8601", errors="coerce").dt.as_unit("us")
-    return pd.Series(np.asarray(values) if dtype == "float64" else values, dtype=dtype)
+@dataclass(slots=True)
+class _Sources:
+    """Where the tensors of the runs of all parts are, so far."""
+
+    parts: list[Part | recorded.Columns] = field(default_factory=list)
+    owners: list[Places] = field(default_factory=list)
+    firsts: list[Places] = field(default_factory=list)
+    counts: list[Places] = field(default_factory=list)
+    names: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, part: Part, columns: recorded.Columns, chosen: Mask) -> None:
+        """Adds the chosen runs of a part; the tensors of one that is not indexed stay in memory."""
+        measured = columns.numbers(MEASUREMENTS)
+        self.owners.append(np.full(int(np.count_nonzero(chosen)), len(self.parts)))
+        self.parts.append(part if part.index else columns.only(_TENSOR_SOURCES))
+        self.counts.append(measured[chosen])
+        self.firsts.append((np.cumsum(measured) - measured)[chosen])
+        for column in _TENSOR_TEXTS:
+            self.names.setdefault(column.name, set()).update(columns.texts(column.source).distinct)
+
+    def tensors(self, order: Places) -> Tensors:
+        """The tensors of the runs in their `order`."""
+        owners, firsts, counts = (
+            np.concatenate([order[:0], *arrays])[order] for arrays in (self.owners, self.firsts, self.counts)
+        )
+        categories = {column.name: _categories(self.names.get(column.name, ())) for column in _TENSOR_TEXTS}
+        return Tensors(self.parts, owners, firsts, counts, categories)
 
 
-def _join(runs: pd.DataFrame, tensors: pd.DataFrame, owners: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Every tensor's row beside its run's, in the table's order."""
+def load(corpus: Corpus) -> Table:
+    """The long table of `corpus`; `UsageError` where a line was written by a newer version."""
+    gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
+    comparisons = dict[str, Comparisons]()
+    for part in (part for file in corpus.files_of_lines() for part in parts(file)):
+        columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
+        ran = ~_among(columns.texts("verdict"), {LOST, UNSUPPORTED})
+        gathered.add(columns, ran)
+        beginning.add(columns, np.ones_like(ran))
+        sources.add(part, columns, ran)
+        _count(comparisons, columns)
+    runs = gathered.frame()
+    order = runs.sort_values(_ORDER, kind="stable").index.to_numpy()
+    runs = runs.iloc[order].reset_index(drop=True)
+    runs["failed_step"] = runs["failed_step"].mask(runs["status"] == "finished")
     runs.insert(0, "run", np.arange(len(runs), dtype=np.int64))
-    runs = runs.sort_values(["campaign", "index", "case", "backend", "purpose", "started"], kind="stable")
-    place = np.empty(len(runs), dtype=np.int64)
-    place[runs["run"].to_numpy()] = np.arange(len(runs))
-    runs["run"] = np.arange(len(runs), dtype=np.int64)
-    order = np.argsort(place[owners], kind="stable")
-    left: pd.DataFrame = runs.iloc[place[owners][order]].reset_index(drop=True)
-    return left.join(tensors.iloc[order].reset_index(drop=True))
+    began = _began(beginning.frame())
+    return Table(runs=runs, tensors=sources.tensors(order), comparisons=comparisons, began=began)
+
+
+def _among(texts: Texts, values: Iterable[str]) -> Mask:
+    """Which lines have one of some values."""
+    matches: Mask = np.array([value in values for value in texts.distinct], dtype=np.bool_)[texts.codes]
+    return matches
+
+
+def _count(comparisons: dict[str, Comparisons], columns: recorded.Columns) -> None:
+    """Counts how the comparisons of each campaign in a part ended."""
+    own = _among(columns.texts("purpose"), {"campaign"})
+    for name in columns.texts("campaign").distinct:
+        chosen = own & _among(columns.texts("campaign"), {name})
+        comparisons.setdefault(name, Comparisons()).add_columns(columns, chosen)
+
+
+def _began(t: pd.DataFrame) -> "pd.Series[pd.Timestamp]":
+    """When each campaign began, the last one last."""
+    own = t[t["purpose"] == "campaign"]
+    return own.groupby("campaign", observed=True)["started"].min().dropna().sort_values(kind="stable")

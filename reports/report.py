@@ -15,7 +15,7 @@ from difftest.judge.outcome import Symptom
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.finding import Finding
 from reports import tables
-from reports.frame import load
+from reports.frame import Table, load
 
 _SYMPTOMS = tuple(Symptom)
 
@@ -31,19 +31,19 @@ class Report:
 
     title: str
     generated: datetime
-    frame: pd.DataFrame
+    frame: Table
     findings: tuple[Finding, ...]
 
     @cached_property
     def last_campaign(self) -> str:
         """The campaign that began last; empty when there is none."""
-        began = _began(self.frame)
+        began = self.frame.began
         return "" if began.empty else str(began.index[-1])
 
     @cached_property
     def new(self) -> frozenset[str]:
         """The fingerprints first seen in the last campaign, and in no other that began in the same second."""
-        began = _began(self.frame)
+        began = self.frame.began
         first_seen = pd.to_datetime(
             pd.Series([f.first_seen for f in self.findings], dtype="str"),
             utc=True,
@@ -62,7 +62,7 @@ class Report:
 
         A run that finished is preferred, as a failed one may report less.
         """
-        ran = tables.runs(self.frame).dropna(subset=["environment"])
+        ran = self.frame.runs.dropna(subset=["environment"])
         ran = ran[ran["environment"] != "{}"].assign(finished=ran["status"] == "finished")
         last = ran.sort_values(["finished", "started"], kind="stable").drop_duplicates("backend", keep="last")
         return {
@@ -72,7 +72,7 @@ class Report:
     @cached_property
     def verdict(self) -> str:
         """The whole report in one sentence."""
-        compared, head = tables.comparisons(self.frame), self._findings_in_words()
+        compared, head = self.frame.compared, self._findings_in_words()
         if compared.empty:
             return f"{head}; nothing was compared yet."
         cases, backends = compared["case"].nunique(), compared["backend"].nunique()
@@ -138,12 +138,6 @@ def _ordered(report: Report) -> Report:
         ),
     )
     return Report(title=report.title, generated=report.generated, frame=report.frame, findings=tuple(order))
-
-
-def _began(t: pd.DataFrame) -> "pd.Series[pd.Timestamp]":
-    """When each campaign began, the last one last."""
-    own = t[t["purpose"] == "campaign"]
-    return own.groupby("campaign", observed=True)["started"].min().dropna().sort_values(kind="stable")
 
 
 def _count(number: int, noun: str) -> str:

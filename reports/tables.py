@@ -15,6 +15,7 @@ import pandas as pd
 from difftest.judge.blame import LAYER
 from difftest.judge.stage import STAGES
 from difftest.records.finding import Finding
+from reports.frame import Table
 
 VERDICTS = ("agree", "diverge", "inconclusive")
 GREATEST_ERROR = "Greatest error in units of the rounding noise"
@@ -26,7 +27,6 @@ FINDING = (
     *("fingerprint", "symptom", "stage", "backend", "side", "paths", "check", "blame", "layer", "upstream"),
     *("hits", "stable", "status", "ratio", "case", "first_seen", "last_seen"),
 )
-_WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +38,12 @@ class Section:
     table: pd.DataFrame
 
 
-def runs(t: pd.DataFrame) -> pd.DataFrame:
-    """One row a run."""
-    return t.drop_duplicates("run")
-
-
-def comparisons(t: pd.DataFrame) -> pd.DataFrame:
-    """One row a comparison: a case on a backend, with its worst verdict."""
-    ran = runs(t)
-    ran = ran[(ran["purpose"] == "campaign") & ran["verdict"].isin(VERDICTS)]
-    severity = ran["verdict"].astype("str").map(_WORST_FIRST)
-    worst_first = ran.loc[severity.sort_values(kind="stable").index]
-    return worst_first.drop_duplicates(["case", "backend"]).sort_values("run")
-
-
-def verdict_counts(t: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def verdict_counts(t: Table, by: Sequence[str]) -> pd.DataFrame:
     """Comparisons and their verdicts, grouped by the columns `by`.
 
     With a backend among these, every comparison is a case of its own, and the column is called so.
     """
-    compared = comparisons(t)
+    compared = t.compared
     flags = pd.DataFrame({v: (compared["verdict"] == v).astype("int64") for v in VERDICTS})
     table = (
         pd.concat([compared[list(by)], flags], axis=1)
@@ -74,12 +60,12 @@ def verdict_counts(t: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return table
 
 
-def agreement(t: pd.DataFrame) -> pd.DataFrame:
+def agreement(t: Table) -> pd.DataFrame:
     """Cases run, agree, diverge and inconclusive by path and backend."""
     return verdict_counts(t, ("path", "backend"))
 
 
-def diverging(t: pd.DataFrame) -> pd.DataFrame:
+def diverging(t: Table) -> pd.DataFrame:
     """Cases run and diverging by path, backend and world size, where any diverges."""
     table = verdict_counts(t, ("path", "backend", "world_size"))[
         ["path", "backend", "world_size", "cases", "diverge"]
@@ -87,28 +73,29 @@ def diverging(t: pd.DataFrame) -> pd.DataFrame:
     return table[table["diverge"] > 0].reset_index(drop=True)
 
 
-def greatest_ratios(t: pd.DataFrame) -> pd.DataFrame:
+def greatest_ratios(t: Table) -> pd.DataFrame:
     """Each run's greatest error in units of the rounding noise, over runs, by path, backend and tensor stage.
 
     The columns are median, 99th percentile and maximum. Exact comparisons have no rounding noise and are left
     out. A quantile is an observed value, never one between two, so it may be infinity.
     """
-    rows = t[(t["purpose"] == "campaign") & t["ratio"].notna() & ~t["exact"].fillna(value=True)]
     by = ["path", "backend", "tensor_stage"]
-    each = rows.groupby([*by, "run"], observed=True)["ratio"].max().reset_index()
+    chosen = (t.runs["purpose"] == "campaign").to_numpy()
+    each = pd.concat(
+        [_greatest(part, [*by, "run"]) for part in t.slices((*by, "run", "ratio", "exact"), chosen)]
+    )
     table = _spread(each, by, "ratio", (50, 99, 100))
     return table.sort_values(by, key=_in_run_order, kind="stable").reset_index(drop=True)
 
 
-def run_times(t: pd.DataFrame) -> pd.DataFrame:
+def run_times(t: Table) -> pd.DataFrame:
     """Wall seconds of every run: median, 95th percentile and maximum by backend and world size."""
-    return _spread(runs(t), ["backend", "world_size"], "seconds", (50, 95, 100))
+    return _spread(t.runs, ["backend", "world_size"], "seconds", (50, 95, 100))
 
 
-def failures(t: pd.DataFrame) -> pd.DataFrame:
+def failures(t: Table) -> pd.DataFrame:
     """A campaign's runs that did not finish, by symptom, stage, backend and kind; most frequent first."""
-    ended = runs(t[t["purpose"] == "campaign"])
-    ended = ended[ended["status"] != "finished"]
+    ended = t.runs[(t.runs["purpose"] == "campaign") & (t.runs["status"] != "finished")]
     by = ["status", "stage", "backend", "kind"]
     each = ended.groupby(by, observed=True, dropna=False)
     table = each.agg(runs=("run", "size"), cases=("case", "nunique")).astype("int64").reset_index()
@@ -146,7 +133,7 @@ def paths(finding: Finding) -> tuple[str, ...]:
     return tuple(sorted({finding.divergence.path, *finding.paths}))
 
 
-def sections(t: pd.DataFrame) -> tuple[Section, ...]:
+def sections(t: Table) -> tuple[Section, ...]:
     """Every table of the long table with its title, as pages show them; empty ones are left out."""
     counted = (
         Section(f"Verdicts by {by}", "a comparison is a case on one backend", verdict_counts(t, (by,)))
@@ -171,6 +158,12 @@ def sections(t: pd.DataFrame) -> tuple[Section, ...]:
         Section("Run times in seconds", "every run, for whatever purpose", run_times(t)),
     )
     return tuple(section for section in whole if len(section.table))
+
+
+def _greatest(part: pd.DataFrame, by: list[str]) -> pd.DataFrame:
+    """The greatest ratio of inexact measurements in a slice of the long table, by some columns."""
+    rows = part[part["ratio"].notna() & ~part["exact"].fillna(value=True)]
+    return rows.groupby(by, observed=True)["ratio"].max().reset_index()
 
 
 def _in_words(finding: Finding) -> dict[str, str]:

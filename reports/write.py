@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from difftest.errors import UsageError
-from difftest.records.disk import replace_file
-from reports.formats import load
-from reports.report import build
+from difftest.records.disk import replacing
+from reports.formats import Format, load
+from reports.report import Report, build
 
 FORMATS = "reports.formats"
 DEFAULT_FORMATS = ("parquet", "summary", "markdown", "html")
@@ -20,12 +20,13 @@ def write(out: Path, formats: Iterable[str] = DEFAULT_FORMATS) -> list[Path]:
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
     report = build(out)
-    return [_write(out / kind.FILENAME, kind.render(report)) for kind in chosen]
+    return [_write(out / kind.FILENAME, kind, report) for kind in chosen]
 
 
-def _write(file: Path, content: bytes) -> Path:
+def _write(file: Path, kind: Format, report: Report) -> Path:
     try:
-        replace_file(file, content)
+        with replacing(file) as opened:
+            kind.render(report, opened)
     except OSError as error:
         msg = f"cannot write {str(file)!r}: {error.strerror}; give a folder that can be written"
         raise UsageError(msg) from error

@@ -49,7 +49,9 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"zygote"}),
     ),
     "reports": (
-        frozenset({"cells", "frame", "reproducer", "tables"}),
+        frozenset({"cells", "columns", "reproducer"}),
+        frozenset({"frame"}),
+        frozenset({"tables"}),
         frozenset({"draft", "report"}),
         frozenset({"page"}),
         frozenset({"formats"}),

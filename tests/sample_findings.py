@@ -1,11 +1,11 @@
 """Sample divergences, findings, measurements, observations, corpora and reports; a parser of pages."""
 
+import io
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from msgspec.structs import replace
 from samples import a_case
 
@@ -16,6 +16,8 @@ from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation
+from reports.formats import Format
+from reports.frame import Table
 from reports.report import Report
 
 MISMATCH = Divergence(
@@ -152,8 +154,15 @@ def several_observations() -> tuple[Observation, ...]:
     )
 
 
-def a_report(t: pd.DataFrame, *findings: Finding, title: str = "difftest: first") -> Report:
+def a_report(t: Table, *findings: Finding, title: str = "difftest: first") -> Report:
     return Report(title=title, generated=BEGAN, frame=t, findings=findings)
+
+
+def rendered(kind: Format, report: Report) -> bytes:
+    """The file that a format makes of a report."""
+    file = io.BytesIO()
+    kind.render(report, file)
+    return file.getvalue()
 
 
 class ParsedPage(HTMLParser):

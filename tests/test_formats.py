@@ -17,6 +17,7 @@ from sample_findings import (
     a_finding,
     a_report,
     an_observation,
+    rendered,
     several_observations,
 )
 
@@ -50,7 +51,7 @@ def test_a_page_escapes_any_text(texts: list[tuple[str, str, str]]) -> None:
         for detail, path, name in texts
     ]
     page = ParsedPage(
-        html.render(a_report(frame.load(Corpus(Path("nowhere"))), *evil, title=texts[0][0])).decode()
+        rendered(html, a_report(frame.load(Corpus(Path("nowhere"))), *evil, title=texts[0][0])).decode()
     )
     assert not {"script", "img"} & set(page.tags)
     assert page.tags.count("article") == len(texts)
@@ -199,8 +200,8 @@ def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> N
 @given(st.lists(st.floats(), max_size=20))
 def test_no_number_makes_the_summary_or_the_page_fail(ratios: list[float]) -> None:
     made_up = a_report(frame.load(Corpus(Path("nowhere"))), *(a_finding(ratio=ratio) for ratio in ratios))
-    json.loads(summary.render(made_up), parse_constant=reject)
-    assert "nan" not in re.sub(r"<style>.*?</style>", "", html.render(made_up).decode(), flags=re.DOTALL)
+    json.loads(rendered(summary, made_up), parse_constant=reject)
+    assert "nan" not in re.sub(r"<style>.*?</style>", "", rendered(html, made_up).decode(), flags=re.DOTALL)
 
 
 def test_markdown_keeps_its_tables_whatever_text_a_finding_has(tmp_path: Path) -> None:
@@ -231,6 +232,6 @@ def test_markdown_stays_below_a_mebibyte_and_counts_what_it_leaves_out(tmp_path:
         )
         for n in range(3000)
     )
-    content = markdown.render(a_report(frame.load(a_corpus(tmp_path, *several_observations())), *many))
+    content = rendered(markdown, a_report(frame.load(a_corpus(tmp_path, *several_observations())), *many))
     assert len(content) < markdown.GREATEST_BYTES
     assert len(re.findall(rb"\d more: see report.html", content)) == 2

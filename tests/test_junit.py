@@ -6,7 +6,16 @@ from xml.etree import ElementTree as ET
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from sample_findings import BEGAN, HOSTILE_TEXT, a_corpus, a_finding, a_report, changed, several_observations
+from sample_findings import (
+    BEGAN,
+    HOSTILE_TEXT,
+    a_corpus,
+    a_finding,
+    a_report,
+    changed,
+    rendered,
+    several_observations,
+)
 
 from reports import frame
 from reports.formats import junit
@@ -19,9 +28,9 @@ def read(content: bytes) -> ET.Element:
     return ET.fromstring(content)  # noqa: S314  we wrote it
 
 
-def rendered(tmp_path: Path, *findings: object) -> ET.Element:
+def suites(tmp_path: Path, *findings: object) -> ET.Element:
     table = frame.load(a_corpus(tmp_path, *several_observations()))
-    return read(junit.render(a_report(table, *findings)))  # type: ignore[arg-type]
+    return read(rendered(junit, a_report(table, *findings)))  # type: ignore[arg-type]
 
 
 def results(root: ET.Element) -> dict[str, str]:
@@ -38,7 +47,7 @@ def test_only_new_findings_without_a_ledger_entry_fail(tmp_path: Path) -> None:
     unannounced = msgspec.structs.replace(
         OLD, fingerprint="xla_spmd-loss-mismatch-22222222", unannounced=("killed", 3)
     )
-    root = rendered(tmp_path, NEW, OLD, in_ledger, unannounced)
+    root = suites(tmp_path, NEW, OLD, in_ledger, unannounced)
     assert results(root) == {
         NEW.fingerprint: "failure",
         OLD.fingerprint: "skipped",
@@ -49,7 +58,7 @@ def test_only_new_findings_without_a_ledger_entry_fail(tmp_path: Path) -> None:
 
 
 def test_each_path_is_a_passing_test_with_its_counts(tmp_path: Path) -> None:
-    root = rendered(tmp_path)
+    root = suites(tmp_path)
     counts = {
         (case.get("classname"), case.get("name")): case.findtext("system-out")
         for case in root.iter("testcase")
@@ -59,7 +68,7 @@ def test_each_path_is_a_passing_test_with_its_counts(tmp_path: Path) -> None:
 
 
 def test_markup_and_control_characters_are_text(tmp_path: Path) -> None:
-    root = rendered(tmp_path, changed(NEW, detail=HOSTILE_TEXT + "\x00\x1b", log="]]>" + HOSTILE_TEXT))
+    root = suites(tmp_path, changed(NEW, detail=HOSTILE_TEXT + "\x00\x1b", log="]]>" + HOSTILE_TEXT))
     (failure,) = root.iter("failure")
     assert failure.text == "]]>" + HOSTILE_TEXT
     assert "</script>" in failure.get("message", "")

@@ -25,7 +25,7 @@ from difftest import plugins
 from difftest.errors import UsageError
 from difftest.judge.measured import Measurement
 from difftest.records.observation import Observation
-from reports import cells, frame, tables
+from reports import cells, columns, frame, tables
 from reports.report import merged
 from reports.write import DEFAULT_FORMATS, FORMATS, write
 
@@ -43,17 +43,17 @@ magnitudes = st.floats(0.0, 1e30)
 
 def test_the_table_has_exactly_the_documented_columns(tmp_path: Path) -> None:
     for t in (
-        frame.load(a_corpus(tmp_path / "empty")),
-        frame.load(a_corpus(tmp_path / "some", *several_observations())),
+        frame.load(a_corpus(tmp_path / "empty")).whole(),
+        frame.load(a_corpus(tmp_path / "some", *several_observations())).whole(),
     ):
         assert {name: str(dtype) for name, dtype in t.dtypes.items()} == {
-            c.name: c.dtype for c in frame.COLUMNS
+            c.name: c.dtype for c in columns.COLUMNS
         }
-    assert all(f"| `{c.name}` | `{c.dtype}` | {c.meaning} |" in frame.describe() for c in frame.COLUMNS)
+    assert all(f"| `{c.name}` | `{c.dtype}` | {c.meaning} |" in columns.describe() for c in columns.COLUMNS)
 
 
 def test_each_row_is_one_tensor_of_a_run(tmp_path: Path) -> None:
-    t = frame.load(a_corpus(tmp_path, *several_observations()))
+    t = frame.load(a_corpus(tmp_path, *several_observations())).whole()
     assert len(t) == sum(max(1, len(o.measurements)) for o in several_observations())
     assert t["run"].nunique() == len(several_observations())
     first = t[(t["backend"] == "torch_ddp") & (t["index"] == 0)]
@@ -63,9 +63,9 @@ def test_each_row_is_one_tensor_of_a_run(tmp_path: Path) -> None:
 
 
 def test_a_run_without_measurements_is_one_row_of_nulls(tmp_path: Path) -> None:
-    t = frame.load(a_corpus(tmp_path, *several_observations()))
+    t = frame.load(a_corpus(tmp_path, *several_observations())).whole()
     row = t[t["status"] == "crash"].iloc[0]
-    assert row[[c.name for c in frame.TENSOR]].isna().all()
+    assert row[[c.name for c in columns.TENSOR]].isna().all()
     assert (row["stage"], row["failed_step"], row["kind"], row["fingerprint"]) == (
         "backward",
         1,
@@ -77,8 +77,8 @@ def test_a_run_without_measurements_is_one_row_of_nulls(tmp_path: Path) -> None:
 
 
 def test_the_order_of_rows_does_not_depend_on_which_run_finished_first(tmp_path: Path) -> None:
-    ahead = frame.load(a_corpus(tmp_path / "ahead", *several_observations()))
-    behind = frame.load(a_corpus(tmp_path / "behind", *reversed(several_observations())))
+    ahead = frame.load(a_corpus(tmp_path / "ahead", *several_observations())).whole()
+    behind = frame.load(a_corpus(tmp_path / "behind", *reversed(several_observations()))).whole()
     pd.testing.assert_frame_equal(ahead, behind)
 
 
@@ -100,13 +100,13 @@ def test_the_table_survives_a_round_trip_through_parquet(
 ) -> None:
     corpus = a_corpus(tmp_path, *observations)
     [file] = write(tmp_path, ["parquet"])
-    pd.testing.assert_frame_equal(pd.read_parquet(file), frame.load(corpus))
+    pd.testing.assert_frame_equal(pd.read_parquet(file), frame.load(corpus).whole())
 
 
 def test_the_rows_survive_a_round_trip_through_csv(tmp_path: Path) -> None:
     corpus = a_corpus(tmp_path, *several_observations())
     [file] = write(tmp_path, ["csv"])
-    t, back = frame.load(corpus), pd.read_csv(file)
+    t, back = frame.load(corpus).whole(), pd.read_csv(file)
     assert list(back.columns) == list(t.columns)
     assert back["ratio"].tolist() == pytest.approx(t["ratio"].tolist(), nan_ok=True)
 
@@ -203,7 +203,7 @@ def test_planted_and_null_runs_are_not_counted(tmp_path: Path) -> None:
 def test_verdicts_add_up(observations: list[Observation]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         t = frame.load(a_corpus(Path(folder), *observations))
-    assert t["run"].nunique() == len(observations)
+    assert t.runs["run"].nunique() == len(observations)
     for by in (("path", "backend"), ("backend", "world_size"), ("regime",)):
         table = tables.verdict_counts(t, by)
         counted = table["cases" if "backend" in by else "comparisons"]
@@ -228,7 +228,7 @@ def test_any_measurement_survives_a_round_trip_through_parquet(
             a_corpus(out, an_observation(measurements=tuple(measurements), path=path, reason=reason))
         )
         files = write(out, plugins.names(FORMATS))
-        pd.testing.assert_frame_equal(pd.read_parquet(out / "table.parquet"), t)
+        pd.testing.assert_frame_equal(pd.read_parquet(out / "table.parquet"), t.whole())
         assert len(files) == len(plugins.names(FORMATS))
 
 

@@ -29,10 +29,10 @@ _TEXTS = ".texts"
 
 
 class Texts(NamedTuple):
-    """A column of texts: line by line a number into the distinct `values`."""
+    """A column of texts: line by line a number into the `distinct` ones."""
 
     codes: npt.NDArray[np.int32]
-    values: Sequence[str]
+    distinct: Sequence[str]
 
 
 Column: TypeAlias = npt.NDArray[Any] | Texts
@@ -86,6 +86,10 @@ class Columns:
         """The column of texts with this name."""
         return cast("Texts", self.by_name[name])
 
+    def only(self, names: Collection[str]) -> "Columns":
+        """Those of the columns that have one of these names."""
+        return Columns({name: column for name, column in self.by_name.items() if name in names})
+
     @classmethod
     def of(cls, runs: Sequence[Observation], ends: Sequence[int] = ()) -> Self:
         """The columns of `runs`; `ends` are where their lines end."""
@@ -103,7 +107,9 @@ class Columns:
         for name, column in self.by_name.items():
             if isinstance(column, Texts):
                 arrays[name] = column.codes
-                arrays[f"{name}{_TEXTS}"] = np.frombuffer(msgspec.json.encode(column.values), dtype=np.uint8)
+                arrays[f"{name}{_TEXTS}"] = np.frombuffer(
+                    msgspec.json.encode(column.distinct), dtype=np.uint8
+                )
             else:
                 arrays[name] = column
         content = io.BytesIO()

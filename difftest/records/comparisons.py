@@ -107,7 +107,7 @@ class Comparisons:
             np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True
         )
         for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
-            values = (text.values[code] for text, code in zip(texts, key, strict=True))
+            values = (text.distinct[code] for text, code in zip(texts, key, strict=True))
             side, backend, path, verdict, status, reason, kind = values
             if verdict != ORACLE:
                 counts = self.places.setdefault(Place(side, backend, path), Counts())

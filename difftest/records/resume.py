@@ -54,11 +54,11 @@ class CampaignRecord:
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
         """Adds the chosen lines, which are of cases that are complete."""
         index, case, shown = columns.numbers("index"), columns.texts("case"), columns.texts("fingerprints")
-        ids = map(case.values.__getitem__, case.codes[chosen].tolist())
+        ids = map(case.distinct.__getitem__, case.codes[chosen].tolist())
         self.cases.update(zip(index[chosen].tolist(), ids, strict=True))
         self.runs += int(np.count_nonzero(chosen))
         self.comparisons.add_columns(columns, chosen)
-        for code, value in enumerate(shown.values):
+        for code, value in enumerate(shown.distinct):
             indices = index[chosen & (shown.codes == code)].tolist()
             for fingerprint in msgspec.json.decode(value, type=tuple[str, ...]) if indices else ():
                 self.sightings.setdefault(fingerprint, set()).update(indices)
@@ -138,7 +138,7 @@ def _complete(columns: Columns) -> npt.NDArray[np.bool_]:
     starts = np.concatenate([[0], begins])
     sizes = np.diff(np.append(starts, len(index)))
     verdicts = columns.texts("verdict")
-    lost = np.array([verdict == LOST for verdict in verdicts.values])[verdicts.codes]
+    lost = np.array([verdict == LOST for verdict in verdicts.distinct])[verdicts.codes]
     whole = (sizes >= np.maximum.reduceat(runs, starts)) & ~np.logical_or.reduceat(lost, starts)
     complete: npt.NDArray[np.bool_] = np.repeat(whole, sizes)
     return complete

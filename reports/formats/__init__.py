@@ -4,7 +4,7 @@ To add a format, add a file here that satisfies `Format`; there is no list to ex
 is what `--formats` takes.
 """
 
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from difftest import plugins
 from reports.report import Report
@@ -16,8 +16,8 @@ class Format(Protocol):
     FILENAME: str
     """The name of the rendered file in the output folder."""
 
-    def render(self, report: Report) -> bytes:
-        """The file's content."""
+    def render(self, report: Report, file: BinaryIO) -> None:
+        """Writes the file's content."""
         ...
 
 

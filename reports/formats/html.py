@@ -3,11 +3,10 @@
 The markup is in `reports/templates/report.html`; here is only what it shows.
 """
 
-from typing import Any
-
-import pandas as pd
+from typing import Any, BinaryIO
 
 from reports import cells, tables
+from reports.frame import Table
 from reports.page.arbiter import arbitrated
 from reports.page.finding import shown_on_page
 from reports.page.template import template
@@ -16,13 +15,13 @@ from reports.report import Report, merged
 FILENAME = "report.html"
 
 
-def render(report: Report) -> bytes:
-    """The page."""
+def render(report: Report, file: BinaryIO) -> None:
+    """Writes the page."""
     arbiter = arbitrated(report.frame, report.findings)
     page = template(FILENAME).render(
         report=report,
         generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
-        campaigns=sorted(tables.runs(report.frame)["campaign"].dropna().astype("str").unique()),
+        campaigns=sorted(report.frame.comparisons),
         environment=merged(report.environment),
         findings=[
             shown_on_page(f, arbiter.get(f.fingerprint, ""), new=f.fingerprint in report.new)
@@ -34,10 +33,10 @@ def render(report: Report) -> bytes:
             for s in tables.sections(report.frame)
         ],
     )
-    return page.encode()
+    file.write(page.encode())
 
 
-def _matrix(t: pd.DataFrame) -> dict[str, Any]:
+def _matrix(t: Table) -> dict[str, Any]:
     """Agreement as paths by backends: the counts in words, and the class that colours the cell."""
     counts = {(str(r.path), str(r.backend)): r for r in tables.agreement(t).itertuples()}
     backends = sorted({backend for _, backend in counts})

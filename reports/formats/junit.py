@@ -6,6 +6,7 @@ faults turn no run red.
 """
 
 import re
+from typing import BinaryIO
 from xml.etree import ElementTree as ET
 
 import pandas as pd
@@ -20,9 +21,9 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """What XML 1.0 cannot hold, however it is written."""
 
 
-def render(report: Report) -> bytes:
-    """The suites with their counts; times are in seconds."""
-    compared = tables.comparisons(report.frame)
+def render(report: Report, file: BinaryIO) -> None:
+    """Writes the suites with their counts; times are in seconds."""
+    compared = report.frame.compared
     backends = sorted(
         {
             *map(str, compared["backend"].unique()),
@@ -43,7 +44,7 @@ def render(report: Report) -> bytes:
     _count(root)
     ET.indent(root)
     text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return text + b"\n"
+    file.write(text + b"\n")
 
 
 def _path(suite: ET.Element, backend: str, path: str, rows: pd.DataFrame) -> None:

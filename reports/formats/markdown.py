@@ -6,6 +6,7 @@ dropped silently.
 
 import re
 from collections.abc import Iterable
+from typing import BinaryIO
 
 import pandas as pd
 
@@ -34,8 +35,8 @@ _SPECIAL = re.compile(r"([\\`*\[\]|~#])|(?<!\w)(_)|(_)(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def render(report: Report) -> bytes:
-    """Verdict, findings, agreement, greatest errors and findings' details, in at most `GREATEST_BYTES`."""
+def render(report: Report, file: BinaryIO) -> None:
+    """Writes verdict, findings, agreement, greatest errors and details, in at most `GREATEST_BYTES`."""
     shown = tables.findings(report.findings)[[*_FINDING]]
     shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
@@ -52,7 +53,7 @@ def render(report: Report) -> bytes:
         ),
         *_block("Details", "details", [_detail(finding) for finding in report.findings]),
     )
-    return "\n\n".join(blocks).encode() + b"\n"
+    file.write("\n\n".join(blocks).encode() + b"\n")
 
 
 def cell(value: object) -> str:

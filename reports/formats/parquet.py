@@ -4,11 +4,13 @@ The schema is that of the documented columns, whatever they hold, so that files 
 read as one data set.
 """
 
-import io
+import itertools
+from typing import BinaryIO
 
 import pyarrow as pa
+from pyarrow import parquet
 
-from reports.frame import COLUMNS, INSTANT
+from reports.columns import COLUMNS, INSTANT
 from reports.report import Report
 
 FILENAME = "table.parquet"
@@ -22,9 +24,14 @@ _TYPES = {
 }
 
 
-def render(report: Report) -> bytes:
-    """The long table."""
-    content = io.BytesIO()
+def render(report: Report, file: BinaryIO) -> None:
+    """Writes the long table, a slice at a time."""
     schema = pa.schema([(column.name, _TYPES[column.dtype]) for column in COLUMNS])
-    report.frame.to_parquet(content, engine="pyarrow", compression="zstd", index=False, schema=schema)
-    return content.getvalue()
+    texts = [column.name for column in COLUMNS if column.dtype == "category"]
+    parts = (
+        pa.Table.from_pandas(part, schema=schema, preserve_index=False) for part in report.frame.slices()
+    )
+    first = next(parts)
+    with parquet.ParquetWriter(file, first.schema, compression="zstd", use_dictionary=texts) as writer:
+        for part in itertools.chain([first], parts):
+            writer.write_table(part)

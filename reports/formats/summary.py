@@ -1,6 +1,6 @@
 """`summary.json`: the report's numbers for programs. Strict JSON: a number that JSON cannot hold is null."""
 
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import msgspec
@@ -10,45 +10,43 @@ from difftest.records.corpus import CORPUS
 from difftest.records.definition import named_seed
 from difftest.records.finding import Finding
 from reports import tables
+from reports.frame import Table
 from reports.report import Report
 
 FILENAME = "summary.json"
 SCHEMA = 1
 
 
-def render(report: Report) -> bytes:
-    """Campaigns, cases and runs, comparisons by verdict, backend and path, findings and versions.
+def render(report: Report, file: BinaryIO) -> None:
+    """Writes campaigns, cases and runs, comparisons by verdict, backend and path, findings and versions.
 
     `seeds` are those in the names of its campaigns. `runs` counts every run, the other numbers only
     comparisons of campaigns.
     """
     t = report.frame
-    compared = tables.comparisons(t)
+    compared = t.compared
     summary = {
         "schema": SCHEMA,
         "title": report.title,
         "generated": report.generated.isoformat(timespec="seconds"),
         "verdict": report.verdict,
         "campaigns": _campaigns(t),
-        "seeds": sorted(
-            {seed for name in t["campaign"].unique() if (seed := named_seed(str(name))) is not None}
-        ),
+        "seeds": sorted({seed for name in t.comparisons if (seed := named_seed(name)) is not None}),
         "cases": int(compared["case"].nunique()),
         "comparisons": len(compared),
-        "runs": len(tables.runs(t)),
+        "runs": len(t.runs),
         "verdicts": {verdict: int((compared["verdict"] == verdict).sum()) for verdict in tables.VERDICTS},
         "backends": _counts(t, "backend"),
         "paths": _counts(t, "path"),
         "findings": [_finding(finding, new=finding.fingerprint in report.new) for finding in report.findings],
         "environment": report.environment,
     }
-    return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
+    file.write(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
 
 
-def _campaigns(t: pd.DataFrame) -> list[dict[str, Any]]:
-    ran = tables.runs(t)
+def _campaigns(t: Table) -> list[dict[str, Any]]:
     table = (
-        ran.groupby("campaign", observed=True)
+        t.runs.groupby("campaign", observed=True)
         .agg(started=("started", "min"), runs=("run", "size"))
         .reset_index()
     )
@@ -60,7 +58,7 @@ def _campaigns(t: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-def _counts(t: pd.DataFrame, by: str) -> dict[str, dict[str, int]]:
+def _counts(t: Table, by: str) -> dict[str, dict[str, int]]:
     table = tables.verdict_counts(t, (by,)).set_index(by)
     return {
         str(name): {str(column): int(count) for column, count in row.items()}

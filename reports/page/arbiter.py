@@ -7,10 +7,9 @@ allowances for small tensors and for an absolute tolerance.
 
 from collections.abc import Iterable, Mapping
 
-import pandas as pd
-
 from difftest.records.finding import Finding
 from reports import cells
+from reports.frame import Table
 
 FACTOR = 2.0
 HALF_FACTOR = 3.0
@@ -34,14 +33,19 @@ def words(error: float, other_error: float | None, dtype: str) -> str:
     return f"{errors}: {verdict} a factor of {factor:g}"
 
 
-def arbitrated(t: pd.DataFrame, findings: Iterable[Finding]) -> Mapping[str, str]:
+def arbitrated(t: Table, findings: Iterable[Finding]) -> Mapping[str, str]:
     """The arbiter's words by fingerprint, from the long table `t`.
 
     Findings without a comparison are left out.
     """
-    measured = t[t["fingerprint"].notna() & t["other_error"].notna()].drop_duplicates(_MEASURED)
-    keys, errors = (measured[columns].astype(object).to_numpy().tolist() for columns in (_MEASURED, _ERRORS))
-    by_key = {tuple(key): words(*numbers) for key, numbers in zip(keys, errors, strict=True)}
+    findings = tuple(findings)
+    own = t.runs["fingerprint"].notna() & t.runs["case"].isin([f.case for f in findings])
+    by_key = dict[tuple[str, ...], str]()
+    for part in t.slices((*_MEASURED, *_ERRORS), own.to_numpy()):
+        measured = part[part["other_error"].notna()].drop_duplicates(_MEASURED)
+        keys, errors = (measured[names].astype(object).to_numpy().tolist() for names in (_MEASURED, _ERRORS))
+        for key, numbers in zip(keys, errors, strict=True):
+            by_key.setdefault(tuple(key), words(*numbers))
     sought = {
         f.fingerprint: (
             f.fingerprint,
