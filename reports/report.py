@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-
-import pandas as pd
 
 from difftest.clock import utc_now
 from difftest.errors import UsageError
@@ -24,7 +22,8 @@ _SYMPTOMS = tuple(Symptom)
 class Report:
     """An output folder at one moment.
 
-    New `findings` come first, then the hardest symptom, then the most cases.
+    New `findings` come first, then the hardest symptom, then the most cases. `campaign` is the one that the
+    report is about; empty for the one that began last.
 
     It has no slots, so that its cached properties are computed once.
     """
@@ -33,28 +32,18 @@ class Report:
     generated: datetime
     frame: Table
     findings: tuple[Finding, ...]
+    campaign: str = ""
 
     @cached_property
     def last_campaign(self) -> str:
-        """The campaign that began last; empty when there is none."""
+        """The campaign that the report is about; empty when there is none."""
         began = self.frame.began
-        return "" if began.empty else str(began.index[-1])
+        return self.campaign or ("" if began.empty else str(began.index[-1]))
 
     @cached_property
     def new(self) -> frozenset[str]:
-        """The fingerprints first seen in the last campaign, and in no other that began in the same second."""
-        began = self.frame.began
-        first_seen = pd.to_datetime(
-            pd.Series([f.first_seen for f in self.findings], dtype="str"),
-            utc=True,
-            format="ISO8601",
-            errors="coerce",
-        )
-        since = (first_seen >= began.iloc[-1]).tolist() if len(began) else [False] * len(first_seen)
-        alone = [set(f.cases_by_campaign) <= {self.last_campaign} for f in self.findings]
-        return frozenset(
-            f.fingerprint for f, late, own in zip(self.findings, since, alone, strict=True) if late and own
-        )
+        """The fingerprints that are new to the last campaign, or that no campaign has announced yet."""
+        return frozenset(f.fingerprint for f in self.findings if f.new_to(self.last_campaign))
 
     @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:
@@ -92,8 +81,8 @@ class Report:
         return _count(len(self.findings), "finding") + (f" ({details})" if details else "")
 
 
-def build(out: Path) -> Report:
-    """The report of the output folder `out`.
+def build(out: Path, campaign: str = "") -> Report:
+    """The report of the output folder `out` about `campaign`, by default the one that began last.
 
     `UsageError` when it holds no corpus or one that cannot be read.
     """
@@ -109,6 +98,7 @@ def build(out: Path) -> Report:
         generated=utc_now(),
         frame=load(corpus),
         findings=findings,
+        campaign=campaign,
     )
     return _ordered(report)
 
@@ -137,7 +127,7 @@ def _ordered(report: Report) -> Report:
             f.fingerprint,
         ),
     )
-    return Report(title=report.title, generated=report.generated, frame=report.frame, findings=tuple(order))
+    return replace(report, findings=tuple(order))
 
 
 def _count(number: int, noun: str) -> str:

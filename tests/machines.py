@@ -145,24 +145,27 @@ def timeless_tables(root: Path) -> tuple[list[Observation], list[Finding]]:
     runs = sorted(corpus.observations(), key=lambda run: (run.campaign, run.index, run.case, run.backend))
     timeless = [msgspec.structs.replace(run, started="", seconds=0.0) for run in runs]
     return timeless, [
-        msgspec.structs.replace(f, first_seen="", last_seen="", unannounced=None) for f in corpus.findings()
+        msgspec.structs.replace(f, first_seen="", last_seen="", new_in=None, announced="")
+        for f in corpus.findings()
     ]
 
 
 class FakeCluster:
     """A stand-in for the cluster of nightly runs: one machine, and cases that depend on the seed.
 
-    If `killed` is set, the run ends by KeyboardInterrupt before it announces anything.
+    If `killed` is set, the run ends by KeyboardInterrupt before it announces anything. `backends` are those
+    of `SIDES` where None.
     """
 
     def __init__(self) -> None:
         self.machine = Machine(spmd=sharded)
         self.killed = False
+        self.backends: Mapping[str, SimpleNamespace] | None = None
 
     @contextmanager
     def campaign(self, request: CampaignRequest, corpus: Corpus, _ledger: Ledger) -> Iterator[Campaign]:
         """Replaces `campaign_on_cluster` for a nightly run."""
-        yield a_campaign(corpus.root, self.machine, name=define(request).name)
+        yield a_campaign(corpus.root, self.machine, self.backends, name=define(request).name)
         if self.killed:
             raise KeyboardInterrupt
 

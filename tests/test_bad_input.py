@@ -30,13 +30,14 @@ from difftest.findings.ledger import LEDGER_FILE, Ledger, read_ledger
 from difftest.judge.outcome import Failure, Symptom, Trace
 from difftest.judge.stage import Stage
 from difftest.records import read_limits, traces
+from difftest.records.announced import new_findings
 from difftest.records.bundle import Joined, Recorder
 from difftest.records.case_files import read_case
 from difftest.records.corpus import DAMAGED, Corpus
 from difftest.records.damaged import set_aside
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_lines, read_observation
-from difftest.records.resume import resumed, unannounced
+from difftest.records.resume import resumed
 from reports.write import FORMATS, write
 
 CASES = (
@@ -130,7 +131,7 @@ def test_damaged_corpora(tmp_path: Path, count: int) -> None:
                             a_campaign(corpus.root, machine_with_two_faults()), enumerate(CASES[:1]), recorded
                         )
                     )
-                unannounced(corpus, "two")
+                new_findings(corpus, "two")
                 write(out, plugins.names(FORMATS) if number % 8 == 0 else ("summary",))
                 assert set_aside(corpus) == ()
             except UsageError as error:

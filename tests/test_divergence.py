@@ -248,13 +248,14 @@ def test_a_finding_of_schema_1_is_read_completely_and_written_as_schema_2() -> N
         checked="2026-01-03T00:00:00+00:00",
         returned=(2, 3),
         cases_by_campaign={"seed0-1a2b3c4d": 2, "": 1},
-        unannounced=("seed0-1a2b3c4d", 7),
+        new_in=("seed0-1a2b3c4d", 7),
         upstream="https://example.org/1",
     )
     finding = Finding.from_json(SCHEMA_1)
     assert finding == expected
     written = json.loads(finding.to_json())
     assert (written["schema"], written["divergence"]["backend"]) == (2, "xla_spmd@2.8")
+    assert written["unannounced"] == ["seed0-1a2b3c4d", 7]
     assert not {"backend", "seen", "untold"} & set(written)
     assert Finding.from_json(finding.to_json()) == expected
 

@@ -116,13 +116,11 @@ def test_the_page_shows_the_2_x_2_as_a_table_and_other_evidence_in_plain_words(t
     assert "other_single" not in content
 
 
-def test_a_finding_first_recorded_by_the_last_campaign_is_new(tmp_path: Path) -> None:
+def test_a_finding_that_is_new_to_the_last_campaign_is_new(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
     old, new = (
-        a_finding(),
-        a_finding(
-            fingerprint="xla_spmd-loss-crash-00000000", first_seen=later.isoformat(), symptom=Symptom.CRASH
-        ),
+        a_finding(new_in=("first", 0), announced="2026-01-05"),
+        a_finding(fingerprint="xla_spmd-loss-crash-00000000", new_in=("second", 0), symptom=Symptom.CRASH),
     )
     runs = (an_observation(), an_observation(campaign="second", started=later.isoformat()))
     a_corpus(tmp_path, *runs, findings=(old, new))
@@ -152,7 +150,10 @@ def test_findings_with_a_ledger_entry_are_in_the_verdict_and_in_every_format(tmp
     a_corpus(
         tmp_path,
         *several_observations(),
-        findings=(a_finding(upstream=issue), a_finding(fingerprint="xla_spmd-loss-mismatch-00000000")),
+        findings=(
+            a_finding(upstream=issue, new_in=("first", 0)),
+            a_finding(fingerprint="xla_spmd-loss-mismatch-00000000", new_in=("first", 1)),
+        ),
     )
     assert build(tmp_path).verdict.startswith("2 findings (2 new, 1 known upstream) in 2 cases")
     page, summary_text, content = (

@@ -20,7 +20,7 @@ from sample_findings import (
 from reports import frame
 from reports.formats import junit
 
-NEW = a_finding(first_seen=BEGAN.isoformat())
+NEW = a_finding(first_seen=BEGAN.isoformat(), new_in=("first", 0), announced="2026-01-05")
 OLD = a_finding(fingerprint="xla_spmd-loss-mismatch-00000000", first_seen="2020-01-01T00:00:00+00:00")
 
 
@@ -45,7 +45,7 @@ def test_only_new_findings_without_a_ledger_entry_fail(tmp_path: Path) -> None:
         NEW, fingerprint="xla_spmd-loss-mismatch-11111111", upstream="pytorch/xla#1"
     )
     unannounced = msgspec.structs.replace(
-        OLD, fingerprint="xla_spmd-loss-mismatch-22222222", unannounced=("killed", 3)
+        OLD, fingerprint="xla_spmd-loss-mismatch-22222222", new_in=("killed", 3)
     )
     root = suites(tmp_path, NEW, OLD, in_ledger, unannounced)
     assert results(root) == {

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
-from sample_findings import FINDING, MISMATCH, changed
+from sample_findings import FINDING, MISMATCH, an_observation, changed
 from samples import a_case, tensor_parallel_case
 
 from difftest import plugins
@@ -29,6 +29,7 @@ from difftest.findings.quarantine import with_quarantine
 from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Corpus
+from difftest.records.observation import Ending
 
 TODAY = date(2026, 11, 21)
 ENTRY = Entry(
@@ -217,7 +218,7 @@ def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shard
 
 
 def concluded(out: Path, tally: Tally, ledger: Ledger | None = None, fail_on: FailOn = "new") -> int:
-    request = Request(out=out, ledger=LEDGER_FILE, fail_on=fail_on, as_json=False)
+    request = Request(out=out, ledger=LEDGER_FILE, fail_on=(fail_on,), as_json=False)
     return conclude(request, Output(out, str(out)), tally, ledger or Ledger())
 
 
@@ -252,14 +253,18 @@ def test_a_hang_that_was_not_reproduced_does_not_fail_the_campaign(
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(late, EVEN)
-    tally = Tally(cases=1, runs=2, compared=1, new={late.fingerprint: late})
+    tally = Tally(cases=1, runs=2, new={late.fingerprint: late})
     assert concluded(tmp_path, tally) == status
 
 
 def test_a_campaign_that_compared_nothing_is_an_error(tmp_path: Path) -> None:
     Corpus(tmp_path / "corpus").prepare()
+    tally = Tally(cases=2, runs=2)
+    tally.comparisons.add(
+        an_observation(0, "xla_spmd", "unsupported", outcome=Ending(status="unsupported"), reason="it cannot")
+    )
     with pytest.raises(UsageError, match="nothing was compared: no backend supports any of the 2 cases"):
-        concluded(tmp_path, Tally(cases=2, runs=2))
+        concluded(tmp_path, tally)
 
 
 @pytest.mark.parametrize(
@@ -271,7 +276,7 @@ def test_a_new_finding_with_a_ledger_entry_is_marked_and_does_not_fail(
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(FINDING, EVEN)
-    tally = Tally(cases=1, runs=2, compared=1, new={FINDING.fingerprint: FINDING})
+    tally = Tally(cases=1, runs=2, new={FINDING.fingerprint: FINDING})
     ledger = Ledger(entries=(msgspec.structs.replace(ENTRY, expires=date.max),) if in_ledger else ())
     assert concluded(tmp_path, tally, ledger, fail_on) == status
     assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == in_ledger

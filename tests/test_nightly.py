@@ -88,7 +88,7 @@ def test_the_next_night_replays_the_finding_and_passes(cluster: FakeCluster, tmp
 def test_repeating_a_night_resumes_it(cluster: FakeCluster, tmp_path: Path) -> None:
     nightly_run(tmp_path)
     again = summary_of(tmp_path)
-    assert (again["cases"], again["resumed"], again["new"], len(again["known"])) == (0, CASES_A_NIGHT, [], 1)
+    assert (again["cases"], again["resumed"], len(again["new"]), again["known"]) == (0, CASES_A_NIGHT, 1, [])
     assert len({o.index for o in Corpus(tmp_path / "corpus").observations()}) == CASES_A_NIGHT
     assert next(Corpus(tmp_path / "corpus").findings()).hits == CASES_A_NIGHT
     assert cluster.machine.requests

@@ -35,7 +35,7 @@ def test_every_parameter_of_a_command_is_a_field_of_its_request(name: str) -> No
 
 
 def test_a_request_cannot_be_changed() -> None:
-    request = Request(out=Path("runs"), ledger=Path("ledger.toml"), fail_on="new", as_json=False)
+    request = Request(out=Path("runs"), ledger=Path("ledger.toml"), fail_on=("new",), as_json=False)
     with pytest.raises(AttributeError):
         request.out = Path("elsewhere")  # type: ignore[misc]
 
@@ -49,7 +49,7 @@ def test_a_budget_alone_does_not_limit_the_number_of_cases(
     request = CampaignRequest(
         out=Path("runs"),
         ledger=Path("ledger.toml"),
-        fail_on="new",
+        fail_on=("new",),
         as_json=False,
         seed=0,
         max_world_size=2,

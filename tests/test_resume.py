@@ -23,9 +23,10 @@ from samples import tensor_parallel_case
 from difftest.campaign.campaign import TRIES
 from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
+from difftest.clock import utc_today
 from difftest.errors import InfrastructureError, UsageError
+from difftest.records import announced, disk
 from difftest.records import corpus as corpus_module
-from difftest.records import disk, resume
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.observation import Observation, read_observations
@@ -188,24 +189,23 @@ def test_a_finding_stays_new_to_resuming_commands_until_it_is_announced(tmp_path
     (finding,) = Corpus(tmp_path).findings()
     again = run_to_the_end(tmp_path)
     assert finding.fingerprint in [f.fingerprint for f in again[0].new]
-    new = resume.unannounced(Corpus(tmp_path), "one")
+    new = announced.new_findings(Corpus(tmp_path), "one")
     assert len(new) == 2
-    resume.mark_announced(Corpus(tmp_path), [f.fingerprint for f in new])
-    assert resume.unannounced(Corpus(tmp_path), "one") == ()
-    assert not any(f.unannounced for f in Corpus(tmp_path).findings())
+    announced.mark_announced(Corpus(tmp_path), [f.fingerprint for f in new], utc_today())
+    assert announced.new_findings(Corpus(tmp_path), "two") == (), "another campaign does not announce them"
 
 
 def test_exactly_one_later_campaign_announces_the_findings_of_a_killed_one(tmp_path: Path) -> None:
     run_to_the_end(tmp_path, name="killed")
     corpus = Corpus(tmp_path)
     with resumed(corpus, "killed"):
-        assert resume.unannounced(corpus, "next") == (), "it still runs, and announces them itself"
-    barrier, announced = threading.Barrier(4), Counter[str]()
+        assert announced.new_findings(corpus, "next") == (), "it still runs, and announces them itself"
+    barrier, new = threading.Barrier(4), Counter[str]()
 
     def tell(name: str) -> None:
         with resumed(corpus, name):
             barrier.wait()
-            announced.update(f.fingerprint for f in resume.unannounced(corpus, name))
+            new.update(f.fingerprint for f in announced.new_findings(corpus, name))
             barrier.wait()
 
     threads = [threading.Thread(target=tell, args=(f"next{number}",)) for number in range(4)]
@@ -213,8 +213,8 @@ def test_exactly_one_later_campaign_announces_the_findings_of_a_killed_one(tmp_p
         thread.start()
     for thread in threads:
         thread.join()
-    assert set(announced.values()) == {1}
-    assert set(announced) == set(corpus.fingerprints())
+    assert set(new.values()) == {1}
+    assert set(new) == set(corpus.fingerprints())
 
 
 def test_a_fresh_campaign_repeats_every_case_and_keeps_findings_and_counts(

@@ -158,7 +158,7 @@ def test_backends_that_run_only_on_request_are_triaged_too(tmp_path: Path) -> No
         tmp_path, Machine(**dict.fromkeys(names, sharded)), dict.fromkeys(names, backend("xla"))
     )
     examined(campaign)
-    requested = candidates(_backends(campaign.corpus))
+    requested = candidates(_backends(list(campaign.corpus.findings())))
     assert set(requested) == {"torchax", "xla_spmd@2.8"}, "there is no backend called spmd"
 
 

@@ -37,7 +37,7 @@ def record(campaign: Campaign, result: CaseResult, recorded: CampaignRecord) -> 
     for comparison in result.comparisons.values():
         if comparison.divergences:
             finding = _record_divergence(campaign, result, comparison.divergences[0], recorded)
-            (new if finding.unannounced == (campaign.name, result.index) else recurring).append(finding)
+            (new if finding.new_in == (campaign.name, result.index) else recurring).append(finding)
     observations = [observation(campaign, result, run) for run in result.runs.values()]
     observations += [_unmade(campaign, result, name, one) for name, one in result.missing.items()]
     if observations:
@@ -128,7 +128,7 @@ def _record_divergence(
             finding,
             hits=len(indices),
             cases_by_campaign={campaign.name: len(indices)},
-            unannounced=(campaign.name, result.index),
+            new_in=(campaign.name, result.index),
         )
         campaign.corpus.save(new, result.case)
     return new

@@ -11,12 +11,20 @@ import click
 
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
+from difftest.clock import utc_today
 from difftest.commands.service.conclusion import conclude
-from difftest.commands.service.options import fail_on_option, json_option, ledger_option
+from difftest.commands.service.options import (
+    fail_on_option,
+    json_option,
+    least_compared_option,
+    ledger_option,
+    most_inconclusive_option,
+)
 from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Out, Output, opened
 from difftest.commands.service.tally import Tally
 from difftest.findings.ledger import read_ledger
+from difftest.records import announced
 from difftest.records.bundle import Joined
 from difftest.records.definition import DIGEST_LENGTH
 from difftest.records.resume import resumed
@@ -37,6 +45,8 @@ class CompareRequest(Request):
 @click.option("--out", type=Out(), required=True, help="The folder or address of corpus and reports.")
 @ledger_option
 @fail_on_option
+@least_compared_option
+@most_inconclusive_option
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges.
@@ -53,9 +63,13 @@ def _compare(request: CompareRequest, output: Output) -> int:
     corpus = output.prepared_corpus()
     name = _name(request.bundles)
     campaign = Campaign(name=name, backends=joined.backends, execute=joined.execute, corpus=corpus)
-    tally, began = Tally(), time.monotonic()
+    tally, began = Tally(campaign=name), time.monotonic()
     # The same bundles compared again are the same campaign and must not count as more runs, hence fresh.
     with resumed(corpus, name, fresh=True) as recorded:
+        announced.expire(corpus, utc_today())
+        tally.comparisons = recorded.comparisons
+        for backend, traits in joined.backends.items():
+            tally.comparisons.expect(traits.SIDE, backend)
         for progress in run(campaign, joined.cases, recorded):
             tally.count(progress)
     tally.seconds = time.monotonic() - began

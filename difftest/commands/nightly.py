@@ -20,8 +20,10 @@ from difftest.commands.service.options import (
     backends_option,
     fail_on_option,
     json_option,
+    least_compared_option,
     ledger_option,
     max_world_size_option,
+    most_inconclusive_option,
     paths_option,
     workers_option,
 )
@@ -29,7 +31,7 @@ from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
 from difftest.findings.ledger import read_ledger
-from difftest.records import resume
+from difftest.records import announced, resume
 
 BUDGET_SECONDS = 3600.0
 
@@ -67,6 +69,8 @@ BUDGET_SECONDS = 3600.0
 @address_option
 @ledger_option
 @fail_on_option
+@least_compared_option
+@most_inconclusive_option
 @json_option
 def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see decorators
     """Run earlier findings again, run new cases until the budget is spent, triage what is new, and report."""
@@ -88,10 +92,10 @@ def _run(request: CampaignRequest, output: Output) -> int:
     definition = define(request)
     with resume.resumed(corpus, definition.name) as recorded:
         definition.keep(corpus)
+        announced.expire(corpus, utc_today())
         with campaign_on_cluster(request, corpus, ledger) as campaign:
             night = run_night(campaign, ledger, request, recorded)
-        night.tally.count_as_new(resume.unannounced(corpus, definition.name))
+        night.tally.count_as_new(announced.new_findings(corpus, definition.name))
         if not request.as_json:
             click.echo(night.summary())
-        status = conclude(request, output, night.tally, ledger, night.entries())
-        return int(bool(night.trouble)) if request.fail_on == "infra" else status
+        return conclude(request, output, night.tally, ledger, night.entries())

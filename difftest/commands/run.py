@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from difftest.clock import utc_today
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.generated_cases import campaign_on_cluster, define, run_cases
 from difftest.commands.service.options import (
@@ -16,8 +17,10 @@ from difftest.commands.service.options import (
     backends_option,
     fail_on_option,
     json_option,
+    least_compared_option,
     ledger_option,
     max_world_size_option,
+    most_inconclusive_option,
     paths_option,
     seed_option,
     workers_option,
@@ -26,7 +29,7 @@ from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import CASES, TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
 from difftest.findings.ledger import read_ledger
-from difftest.records import resume
+from difftest.records import announced, resume
 
 
 @click.command("run")
@@ -63,6 +66,8 @@ from difftest.records import resume
     help="Run every case again, even if --out has runs of this campaign; those are set aside.",
 )
 @fail_on_option
+@least_compared_option
+@most_inconclusive_option
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Generate cases, run them on both sides, compare them, and report what diverges.
@@ -81,7 +86,8 @@ def _run(request: CampaignRequest, output: Output) -> int:
     definition = define(request)
     with resume.resumed(corpus, definition.name, fresh=request.fresh) as recorded:
         definition.keep(corpus)
+        announced.expire(corpus, utc_today())
         with campaign_on_cluster(request, corpus, ledger) as campaign:
-            tally = run_cases(campaign, request, recorded)
-        tally.count_as_new(resume.unannounced(corpus, definition.name))
+            tally = run_cases(campaign, request, recorded, ledger)
+        tally.count_as_new(announced.new_findings(corpus, definition.name))
         return conclude(request, output, tally, ledger)

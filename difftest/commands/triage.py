@@ -16,11 +16,14 @@ from difftest.commands.service.targets import read_corpus
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.findings.triage import TIMES, Status, Triaged, triage
+from difftest.records import announced
 from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
 
 
 @click.command("triage")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("fingerprints", nargs=-1, metavar="[FINGERPRINT...]")
 @click.option(
     "--times",
     type=click.IntRange(min=1),
@@ -28,19 +31,36 @@ from difftest.records.corpus import Corpus
     show_default=True,
     help="How often to run each finding again.",
 )
+@click.option(
+    "--acknowledge",
+    is_flag=True,
+    help="Run nothing: the findings are no longer new, and fail no campaign with --fail-on new.",
+)
 @ledger_option
 @workers_option
 @json_option
-def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_json: bool) -> int:
-    """Run a campaign's findings again.
+def command(  # noqa: PLR0913  click hands over what the decorators declare
+    folder: Path,
+    fingerprints: tuple[str, ...],
+    times: int,
+    ledger: Path,
+    workers: int | None,
+    *,
+    acknowledge: bool,
+    as_json: bool,
+) -> int:
+    """Run the findings of a campaign again: those that are named, or all.
 
     Exit status 1 when the ledger is out of date: an entry has expired, or the fault of an entry is gone.
     """
     known_faults, corpus = read_ledger(ledger), read_corpus(folder)
+    chosen = [corpus.finding(name) for name in fingerprints or corpus.fingerprints()]
+    if acknowledge:
+        return _acknowledge(corpus, chosen, as_json=as_json)
     expired = known_faults.expired(utc_today())
-    for fingerprint in corpus.fingerprints():
-        check_ranks(corpus.simplest(fingerprint))
-    triaged = _triage(corpus, known_faults, times, workers, as_json=as_json) if corpus.fingerprints() else []
+    for finding in chosen:
+        check_ranks(corpus.simplest(finding.fingerprint))
+    triaged = _triage(corpus, chosen, known_faults, times, workers, as_json=as_json) if chosen else []
     if triaged and all(one.finding.status == Status.ERROR for one in triaged):
         msg = f"no finding could be run again: {triaged[0].trouble}"
         raise InfrastructureError(msg)
@@ -52,26 +72,36 @@ def command(folder: Path, times: int, ledger: Path, workers: int | None, *, as_j
     return int(bool(passing or expired))
 
 
-def _triage(
-    corpus: Corpus, ledger: Ledger, times: int, workers: int | None, *, as_json: bool
+def _acknowledge(corpus: Corpus, chosen: list[Finding], *, as_json: bool) -> int:
+    """Makes the findings known, and prints those that were new."""
+    names = announced.acknowledge(corpus, [finding.fingerprint for finding in chosen])
+    if as_json:
+        print_json({"acknowledged": list(names)})
+    else:
+        click.echo("\n".join((f"{len(names)} findings are no longer new", *(f"  {name}" for name in names))))
+    return 0
+
+
+def _triage(  # noqa: PLR0913  a corpus, a ledger, and how much to run
+    corpus: Corpus, chosen: list[Finding], ledger: Ledger, times: int, workers: int | None, *, as_json: bool
 ) -> list[Triaged]:
-    """Runs every finding of the corpus again, and prints a line for each as it ends."""
+    """Runs the chosen findings of the corpus again, and prints a line for each as it ends."""
     from workers.backends import candidates
 
     triaged = []
     # No backend is required: one that lacks a package must fail its own findings, not the whole triage.
-    with on_cluster(candidates(_backends(corpus)), workers=workers, required=()) as cluster:
+    with on_cluster(candidates(_backends(chosen)), workers=workers, required=()) as cluster:
         campaign = cluster.campaign("triage", corpus)
-        for one in triage(campaign, ledger, utc_today(), times, most_ranks=most_ranks()):
+        for one in triage(campaign, ledger, utc_today(), times, chosen, most_ranks=most_ranks()):
             triaged.append(one)
             click.echo(_line(one), err=as_json)
     return triaged
 
 
-def _backends(corpus: Corpus) -> tuple[str, ...]:
-    """The backends of the corpus's findings that still exist, including those that run on request only."""
+def _backends(chosen: list[Finding]) -> tuple[str, ...]:
+    """The backends of the findings that still exist, including those that run on request only."""
     existing = plugins.names("workers.backends")
-    backends = {finding.divergence.backend for finding in corpus.findings()}
+    backends = {finding.divergence.backend for finding in chosen}
     return tuple(sorted(backend for backend in backends if plugins.plain(backend) in existing))
 
 

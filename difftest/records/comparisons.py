@@ -6,7 +6,7 @@ campaign can run them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from difftest.records.columns import Columns
-from difftest.records.observation import REFUSED, UNSUPPORTED, Observation, in_short
+from difftest.records.observation import LOST, REFUSED, UNSUPPORTED, Observation, in_short
 
 COMPLETED = ("agree", "diverge")
 INCONCLUSIVE = "inconclusive"
@@ -136,8 +136,8 @@ class Comparisons:
         return totals
 
 
-def reasons(counts: Counts) -> Iterator[tuple[str, str, int]]:
-    """What is missing of requested comparisons, as (how it ended, reason, number), most frequent first."""
-    ended = {"lost": counts.lost, "refused": counts.refused, INCONCLUSIVE: counts.inconclusive}
+def missing(counts: Counts) -> list[tuple[str, str, int]]:
+    """What requested comparisons lack a result, as (how they ended, reason, number); most frequent first."""
+    ended = {LOST: counts.lost, REFUSED: counts.refused, INCONCLUSIVE: counts.inconclusive}
     each = [(how, reason, number) for how, by in ended.items() for reason, number in by.items()]
-    yield from sorted(each, key=lambda one: -one[2])
+    return sorted(each, key=lambda one: -one[2])

@@ -34,8 +34,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     ran at `checked`; the finding came back in `returned` (k, n) runs.
 
     `cases_by_campaign` counts the cases of each campaign that showed it, and `hits` is their sum.
-    `unannounced` is the campaign that made the finding and the index of the case, until a command has
-    announced the finding (`difftest.records.resume`). `upstream` is the ledger's issue or script, as of the
+    `new_in` (`unannounced` in files) is the campaign that the finding is new to and the index of the case,
+    None where it is known; `announced` is the day on which that campaign first announced it, empty before
+    (`difftest.records.announced`). `upstream` is the ledger's issue or script, as of the
     last time that the finding was announced; empty for none.
     """
 
@@ -58,9 +59,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     checked: str = ""
     returned: tuple[Count, Count] = (0, 0)
     cases_by_campaign: Mapping[str, Count] = {}
-    unannounced: tuple[str, Whole] | None = None
+    new_in: tuple[str, Whole] | None = msgspec.field(default=None, name="unannounced")
+    announced: str = ""
     upstream: str = ""
     schema: int = SCHEMA
+
+    def new_to(self, campaign: str) -> bool:
+        """Whether `campaign` has to announce it as new, or does so again today."""
+        return self.new_in is not None and (not self.announced or self.new_in[0] == campaign)
 
     def to_json(self) -> bytes:
         """Readable JSON, keys sorted."""

@@ -1,4 +1,4 @@
-"""Resuming: a killed campaign continues where it stopped, and each of its findings is announced as new once.
+"""Resuming: a killed campaign continues where it stopped.
 
 A campaign is named by what defines it, so the same command opens its own file again. A case is recorded when
 all of its lines are in the file; a case with only some of them was cut off, is dropped, and runs again. So
@@ -8,7 +8,7 @@ does a case of which infrastructure lost a comparison.
 import fcntl
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,6 @@ from difftest.records.columns import END, Columns
 from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import OBSERVATIONS, Corpus
 from difftest.records.disk import keep_ranges, move_aside, open_plain, writing
-from difftest.records.finding import Finding
 from difftest.records.index import parts
 from difftest.records.observation import LOST, Observation
 
@@ -85,32 +84,6 @@ def resumed(corpus: Corpus, campaign: str, *, fresh: bool = False) -> Iterator[C
             with writing(lines):
                 move_aside(lines, lines)
         yield _recorded(corpus, campaign)
-
-
-def unannounced(corpus: Corpus, campaign: str) -> tuple[Finding, ...]:
-    """The findings that `campaign` must announce as new, sorted by fingerprint.
-
-    They are its own, and those of campaigns that ended without announcing them: these become its own, so that
-    no other campaign announces them too.
-    """
-    own = []
-    with corpus.locked():
-        for finding in corpus.findings():
-            if finding.unannounced is None:
-                continue
-            finder, index = finding.unannounced
-            if finder == campaign:
-                own.append(finding)
-            elif not is_running(corpus, finder):
-                own.append(msgspec.structs.replace(finding, unannounced=(campaign, index)))
-                corpus.put(own[-1])
-    return tuple(own)
-
-
-def mark_announced(corpus: Corpus, fingerprints: Iterable[str]) -> None:
-    """Records that these findings were announced: they are no longer new."""
-    for fingerprint in fingerprints:
-        corpus.amend(fingerprint, unannounced=None)
 
 
 def _recorded(corpus: Corpus, campaign: str) -> CampaignRecord:

@@ -37,9 +37,7 @@ def render(report: Report, file: BinaryIO) -> None:
             _path(suite, backend, str(path), rows)
         for finding in report.findings:
             if finding.divergence.backend == backend:
-                _finding(
-                    suite, finding, new=finding.fingerprint in report.new or finding.unannounced is not None
-                )
+                _finding(suite, finding, new=finding.fingerprint in report.new)
         _count(suite)
     _count(root)
     ET.indent(root)

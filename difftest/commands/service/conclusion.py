@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from difftest.clock import utc_today
+from difftest.commands.service.completeness import described, lines, shortfalls
 from difftest.commands.service.output import print_json
 from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
@@ -12,7 +14,7 @@ from difftest.commands.service.tally import Tally, known_upstream
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.outcome import Symptom
-from difftest.records import resume
+from difftest.records import announced
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 
@@ -23,20 +25,24 @@ def conclude(
     """Writes the reports, prints the result and returns the exit status.
 
     What `ledger` knows counts as not new. The JSON object has `entries` too. The new findings are announced
-    hereby, and are not new to the next command. `InfrastructureError` when no case could be run, `UsageError`
-    when no backend supports any of them.
+    hereby. `InfrastructureError` when too little was compared, `UsageError` when no backend supports any
+    case; the findings then remain to be announced.
     """
     upstream = known_upstream(output.corpus, ledger, tally)
     unknown = _keep_upstream(output.corpus, tally, upstream)
-    files = _write_reports(request, output)
+    incomplete = shortfalls(tally.comparisons, request) + tally.absent
+    files = _write_reports(request, output, tally.campaign)
     if request.as_json:
-        print_json(_summary(request, output, tally, upstream) | dict(entries or {}))
+        summary = _summary(request, output, tally, upstream) | dict(entries or {})
+        print_json(summary | {"incomplete": incomplete})
     else:
         _print(tally, files, upstream)
-    _require_compared(tally)
-    resume.mark_announced(output.corpus, tally.new)
+    _require_support(tally)
+    if incomplete:
+        raise InfrastructureError("; ".join(incomplete))
+    announced.mark_announced(output.corpus, tally.new, utc_today())
     failures = {"new": unknown, "any": tally.findings, "infra": tally.trouble, "never": ()}
-    return int(bool(failures[request.fail_on]))
+    return int(any(failures[word] for word in request.fail_on))
 
 
 def _keep_upstream(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> set[str]:
@@ -45,12 +51,15 @@ def _keep_upstream(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) 
     A finding whose entry no longer counts is new again. A hang that came back in none of its repetitions is
     not: a busy machine causes those too.
     """
-    unknown = tally.new.keys() - upstream.keys()
     for name, finding in tally.findings.items():
         issue = upstream[name].upstream if name in upstream else ""
-        if finding.upstream != issue:
-            corpus.amend(name, upstream=issue)
-            unknown |= {name} - upstream.keys()
+        if finding.upstream == issue:
+            continue
+        again = {"new_in": (tally.campaign, 0), "announced": ""} if not issue else {}
+        amended = corpus.amend(name, upstream=issue, **again)
+        if again:
+            tally.count_as_new((amended,))
+    unknown = tally.new.keys() - upstream.keys()
     return unknown - {name for name, finding in tally.new.items() if _hung_once(finding)}
 
 
@@ -58,22 +67,20 @@ def _hung_once(finding: Finding) -> bool:
     return finding.divergence.symptom is Symptom.HANG and not finding.stable[0]
 
 
-def _write_reports(request: Request, output: Output) -> list[str]:
+def _write_reports(request: Request, output: Output, campaign: str) -> list[str]:
     """Writes the reports; returns their names for the user."""
     from reports.write import DEFAULT_FORMATS, write
 
-    files = write(output.folder, (*DEFAULT_FORMATS, *request.formats))
+    files = write(output.folder, (*DEFAULT_FORMATS, *request.formats), campaign)
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 
 
-def _require_compared(tally: Tally) -> None:
-    """`InfrastructureError` when no case could be run, `UsageError` when no backend supports any of them."""
-    if tally.trouble and not tally.runs:
-        msg = f"no case could be run: {tally.trouble[0]}"
-        raise InfrastructureError(msg)
-    if tally.runs and not (tally.compared or tally.resumed):
+def _require_support(tally: Tally) -> None:
+    """`UsageError` when no backend supports any of the cases."""
+    sides = tally.comparisons.sides.values()
+    if any(counts.unsupported for counts in sides) and not any(counts.requested for counts in sides):
         msg = (
-            f"nothing was compared: no backend supports any of the {tally.cases} cases "
+            f"nothing was compared: no backend supports any of the {tally.cases + tally.resumed} cases "
             "(`difftest support` shows which backend supports which path)"
         )
         raise UsageError(msg)
@@ -85,6 +92,7 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
         "cases": tally.cases,
         "resumed": tally.resumed,
         "runs": tally.runs,
+        "comparisons": described(tally.comparisons),
         "new": sorted(tally.new),
         "known": sorted(tally.recurring),
         "trouble": tally.trouble,
@@ -99,6 +107,8 @@ def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) ->
     before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
     head = f"{tally.cases} cases, {tally.runs} runs in {tally.seconds:.0f} s{before}"
     click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
+    for line in lines(tally.comparisons):
+        click.echo(f"  {line}")
     for mark, findings in (("new", tally.new), ("known", tally.recurring)):
         for name, finding in sorted(findings.items()):
             issue = f"known upstream: {upstream[name].upstream}; " if name in upstream else ""

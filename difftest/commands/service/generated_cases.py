@@ -55,16 +55,21 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
         )
 
 
-def run_cases(campaign: Campaign, request: CampaignRequest, recorded: CampaignRecord) -> Tally:
+def run_cases(
+    campaign: Campaign, request: CampaignRequest, recorded: CampaignRecord, ledger: Ledger
+) -> Tally:
     """Runs the requested cases that are not `recorded`, and shows the progress on standard error."""
+    for name, backend in campaign.backends.items():
+        recorded.comparisons.expect(backend.SIDE, name)
     present = set(campaign.corpus.fingerprints())
     recurring = {name: campaign.corpus.finding(name) for name in recorded.sightings if name in present}
-    tally, began = Tally(resumed=len(recorded.cases), recurring=recurring), time.monotonic()
+    tally, began = Tally(campaign=campaign.name, comparisons=recorded.comparisons), time.monotonic()
+    tally.resumed, tally.recurring = len(recorded.cases), recurring
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
     most = request.most_cases
     left = None if most is None else most - sum(index < most for index, _ in recorded.cases)
-    with Meter(left, request.budget) as meter:
+    with Meter(left, request.budget, ledger) as meter:
         for progress in run(campaign, generated_cases(request), recorded):
             tally.count(progress)
             meter.count(progress)

@@ -43,12 +43,6 @@ class Night:
     tally: Tally = field(default_factory=Tally)
     triaged: list[Triaged] = field(default_factory=list)
 
-    @property
-    def trouble(self) -> list[str]:
-        """What infrastructure failed: cases, and findings that could not be run again."""
-        findings = (*self.rechecked, *self.triaged)
-        return self.tally.trouble + [one.trouble for one in findings if one.finding.status == Status.ERROR]
-
     def entries(self) -> dict[str, Any]:
         """The night's entries of the JSON object."""
         return {
@@ -56,7 +50,6 @@ class Night:
             "left": self.left,
             "triaged": _statuses(self.triaged),
             "passing": [one.finding.fingerprint for one in self.rechecked if one.passes],
-            "trouble": self.trouble,
         }
 
     def summary(self) -> str:
@@ -81,12 +74,14 @@ def run_night(
             break
     night.left = len(due) - len(night.rechecked)
     rest = max(1.0, budget - (time.monotonic() - began))
-    night.tally = run_cases(campaign, replace(request, budget=rest), recorded)
+    night.tally = run_cases(campaign, replace(request, budget=rest), recorded, ledger)
     new = night.tally.new.values()
     for one in triage(campaign, ledger, utc_today(), findings=new, most_ranks=most_ranks()):
         night.triaged.append(one)
         night.tally.new[one.finding.fingerprint] = one.finding
         click.echo(_line("new", one), err=request.as_json)
+    again = (*night.rechecked, *night.triaged)
+    night.tally.trouble += [one.trouble for one in again if one.finding.status == Status.ERROR]
     return night
 
 

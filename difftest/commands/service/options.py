@@ -7,12 +7,14 @@ from typing import Any
 import click
 
 from difftest import plugins
+from difftest.commands.service.request import LEAST_COMPARED, MOST_INCONCLUSIVE
 from difftest.errors import UsageError
 from difftest.findings.ledger import LEDGER_FILE
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 FAIL_ON = ("new", "any", "infra", "never")
+NEVER = "never"
 
 
 class Names(click.ParamType[tuple[str, ...]]):
@@ -51,6 +53,28 @@ class Backends(Names):
         from workers.backends import candidates
 
         return tuple(candidates(names))
+
+
+class FailOnWords(click.ParamType[tuple[str, ...]]):
+    """A comma-separated list of `FAIL_ON`; `never` stands alone."""
+
+    name = "a,b"
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401  what click hands over
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, ...]:
+        """The words; wrong usage for another word, and for `never` beside one."""
+        words = value if isinstance(value, tuple) else tuple(word.strip() for word in value.split(","))
+        for word in words:
+            if word not in FAIL_ON:
+                allowed = ", ".join(map(repr, FAIL_ON))
+                self.fail(f"{word!r} is not one of {allowed}.", param, ctx)
+        if NEVER in words and len(words) > 1:
+            self.fail(f"{NEVER!r} stands alone; given: {', '.join(words)}.", param, ctx)
+        return tuple(words)
 
 
 class Duration(click.ParamType[float]):
@@ -122,8 +146,23 @@ load_option = click.option(
 )
 fail_on_option = click.option(
     "--fail-on",
-    type=click.Choice(FAIL_ON),
+    type=FailOnWords(),
     default="new",
     show_default=True,
-    help="Exit with status 1 on: new findings, any findings, infrastructure trouble, or never.",
+    metavar="new,any,infra|never",
+    help="Exit with status 1 on new findings, any findings, infrastructure trouble, or never.",
+)
+least_compared_option = click.option(
+    "--least-compared",
+    type=click.FloatRange(0.0, 1.0),
+    default=LEAST_COMPARED,
+    show_default=True,
+    help="Exit with status 3 if a smaller share of a side's comparisons was made.",
+)
+most_inconclusive_option = click.option(
+    "--most-inconclusive",
+    type=click.FloatRange(0.0, 1.0),
+    default=MOST_INCONCLUSIVE,
+    show_default=True,
+    help="Exit with status 3 if a larger share of a side's comparisons is inconclusive.",
 )

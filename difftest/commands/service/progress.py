@@ -9,18 +9,24 @@ import click
 from tqdm import tqdm
 
 from difftest.campaign.recording import Progress
+from difftest.clock import utc_today
+from difftest.findings.ledger import Entry, Ledger
+from difftest.records.finding import Finding
 
 EVERY_SECONDS = 10.0
 """How often a plain line is printed."""
 
 
 class Meter:
-    """Counts cases and new findings. `cases` is None when only the budget, in seconds, ends the campaign."""
+    """Counts cases and findings, new ones and those that the ledger knows.
 
-    def __init__(self, cases: int | None, budget: float | None) -> None:
-        self._cases, self._budget = cases, budget
+    `cases` is None when only the budget, in seconds, ends the campaign.
+    """
+
+    def __init__(self, cases: int | None, budget: float | None, ledger: Ledger) -> None:
+        self._cases, self._budget, self._ledger = cases, budget, ledger
         self._start = self._printed = time.monotonic()
-        self._done = self._findings = 0
+        self._done = self._new = self._known = 0
         self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
 
     def __enter__(self) -> Self:
@@ -34,12 +40,16 @@ class Meter:
     def count(self, progress: Progress) -> None:
         """Counts one more case and shows it."""
         self._done += 1
-        self._findings += len(progress.new)
+        entries = {finding.fingerprint: self._entry(finding, progress) for finding in progress.new}
+        self._known += sum(entry is not None for entry in entries.values())
+        self._new += sum(entry is None for entry in entries.values())
         left = self._left() if self._budget else ""  # tqdm itself estimates the time for a number of cases
-        self._bar.set_postfix_str(f"{self._findings} new findings{left}")
+        self._bar.set_postfix_str(f"{self._findings()}{left}")
         self._bar.update()
         for finding in progress.new:
-            self._bar.write(f"new finding {finding.fingerprint}: {finding.blame}", file=sys.stderr)
+            entry = entries[finding.fingerprint]
+            mark, issue = ("known", f"{entry.upstream}; ") if entry else ("new", "")
+            self._bar.write(f"{mark} finding {finding.fingerprint}: {issue}{finding.blame}", file=sys.stderr)
         if self._bar.disable and time.monotonic() - self._printed > EVERY_SECONDS:
             self._printed = time.monotonic()
             click.echo(self._line(), err=True)
@@ -47,7 +57,15 @@ class Meter:
     def _line(self) -> str:
         rate = 60 * self._done / (time.monotonic() - self._start)
         total = f"/{self._cases}" if self._cases else ""
-        return f"{self._done}{total} cases, {rate:.1f} a minute, {self._findings} new findings{self._left()}"
+        return f"{self._done}{total} cases, {rate:.1f} a minute, {self._findings()}{self._left()}"
+
+    def _findings(self) -> str:
+        return f"{self._new} new findings" + (f", {self._known} known" if self._known else "")
+
+    def _entry(self, finding: Finding, progress: Progress) -> Entry | None:
+        """The ledger's entry about a finding that a case showed first."""
+        detail, case = finding.divergence.detail, progress.result.case
+        return self._ledger.entry(finding.fingerprint, detail, case, utc_today())
 
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""

@@ -14,20 +14,30 @@ CASES = 40
 TWICE_EVERY = 8
 """How often a case is run twice: a second run shows nondeterminism, and costs as much as the first."""
 
+LEAST_COMPARED = 0.95
+"""The least share of a side's comparisons that must have been made for the result to mean something."""
+
+MOST_INCONCLUSIVE = 0.2
+"""The largest share of a side's comparisons that may be inconclusive."""
+
 FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A campaign with reports: where they go, which faults are known, and what makes the exit status 1.
+    """A campaign with reports: where they go, which faults are known, and what makes the exit status 1 or 3.
 
-    `out` is a folder or an address (`difftest.commands.service.storage`). `formats` are written in addition
-    to the usual ones. `seed` is None for runs that were not generated here.
+    `fail_on` is what makes it 1. `least_compared` and `most_inconclusive` are shares of each side's
+    comparisons; beyond them it is 3 (`difftest.commands.service.completeness`). `out` is a folder or an
+    address (`difftest.commands.service.storage`). `formats` are written in addition to the usual ones. `seed`
+    is None for runs that were not generated here.
     """
 
     out: Path | str
     ledger: Path
-    fail_on: FailOn
+    fail_on: tuple[FailOn, ...]
+    least_compared: float = LEAST_COMPARED
+    most_inconclusive: float = MOST_INCONCLUSIVE
     as_json: bool
     formats: tuple[str, ...] = ()
     seed: int | None = None

@@ -7,6 +7,7 @@ from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.findings.ledger import Entry, Ledger
+from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 
@@ -16,19 +17,23 @@ class Tally:
     """The counts of one command. It holds no tensors: a run's are freed as soon as they are recorded.
 
     `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's.
-    `new` and `recurring` are the findings by fingerprint; `recurring` ones were in the corpus before.
+    `campaign` is the campaign's name. `comparisons` are all of its comparisons, also those that were recorded
+    earlier. `new` and `recurring` are the findings by fingerprint; the latter were in the corpus before.
     `sightings` are by fingerprint the details of the divergences that showed it, with their cases: an unknown
-    fault may have the fingerprint of a known one. `seconds` is wall time.
+    fault may have the fingerprint of a known one. `absent` says what was compared before and is no longer.
+    `seconds` is wall time.
     """
 
+    campaign: str = ""
+    comparisons: Comparisons = field(default_factory=Comparisons)
     cases: int = 0
     runs: int = 0
     resumed: int = 0
     new: dict[str, Finding] = field(default_factory=dict)
     recurring: dict[str, Finding] = field(default_factory=dict)
+    absent: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    compared: int = 0
     sightings: dict[str, list[tuple[str, Case]]] = field(default_factory=dict)
 
     @property
@@ -49,12 +54,11 @@ class Tally:
         if progress.result.trouble:
             self.trouble.append(progress.result.trouble)
         comparisons = progress.result.comparisons.values()
-        self.compared += len(comparisons)
         for first in (comparison.divergences[0] for comparison in comparisons if comparison.divergences):
             self.sightings.setdefault(first.fingerprint, []).append((first.detail, progress.result.case))
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
-        """Counts findings as new that no command has announced, whichever command made them."""
+        """Counts findings as new, whichever command made them."""
         self.new |= {finding.fingerprint: finding for finding in findings}
         self.recurring = {name: finding for name, finding in self.recurring.items() if name not in self.new}
 
