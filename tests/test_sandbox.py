@@ -206,6 +206,23 @@ def test_the_ranks_of_a_run_listen_only_on_loopback(hanging: "Future[object]") -
         rank.kill()
 
 
+def test_no_rank_inherits_the_request_pipe_or_another_file_of_its_zygote(hanging: "Future[object]") -> None:
+    rank = ranks_of(hanging, 2)[0]
+    while "rank" not in opened(rank.pid).get(1, ""):
+        time.sleep(0.05)
+    zygote, own = opened(rank.ppid()), opened(rank.pid)
+    rank.kill()
+    assert own[0] == "/dev/null"
+    assert not {name for name in zygote.values() if name.startswith("pipe")} & {*own.values()}
+
+
+def opened(pid: int) -> dict[int, str]:
+    """The open files of a process, by their numbers."""
+    return {
+        int(file.name): os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()
+    }
+
+
 def test_no_rank_inherits_a_secret_or_imports_a_module_named_by_a_cases_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -156,6 +156,7 @@ def test_two_runs_have_the_same_bits_and_every_rank_its_own_piece(backend: str) 
     assert all((weight.pieces[rank] == again.pieces[rank]).all() for rank in range(4))
     assert one.events.graphs[0] >= 1
     assert one.environment["transport"] == "xla"
+    assert one.environment["matmul_precision"] == "highest", "it is set before it is recorded"
 
 
 @real

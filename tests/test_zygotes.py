@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_installed_modules_need_no_python_path_and_the_users_path_is_kept(
 
 
 @pytest.mark.slow
-def test_a_folder_called_torch_in_the_working_directory_is_not_torch(
+def test_a_folder_called_torch_in_the_working_directory_is_not_torch_and_no_file_of_a_zygote_stays_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checkout of pytorch has such a folder."""
@@ -50,8 +51,13 @@ def test_a_folder_called_torch_in_the_working_directory_is_not_torch(
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('a checkout')")
     monkeypatch.chdir(tmp_path)
-    zygote = Zygote(("torch",))
+    zygote, files, end = Zygote(("torch",)), Path("/proc/self/fd"), time.monotonic() + 60
+    before = len(list(files.iterdir()))
     try:
         zygote.warm()
+        assert len(list(files.iterdir())) == before + 3, "two pipes and a log"
     finally:
         zygote.stop()
+    while len(list(files.iterdir())) > before:  # a thread closes the pipe of the replies
+        assert time.monotonic() < end
+        time.sleep(0.02)

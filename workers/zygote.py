@@ -16,7 +16,7 @@ import ctypes
 import importlib
 import json
 import os
-import selectors
+import select
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,17 +47,16 @@ def serve(preload: list[str]) -> None:
     _reply(replies, {"ready": True})
     children: set[int] = set()
     unread = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(STANDARD_INPUT, selectors.EVENT_READ)
-        while True:
-            if selector.select(POLL_SECONDS if children else None):
-                # unbuffered: a line that waits in a buffer wakes no selector
-                received = os.read(STANDARD_INPUT, READ_BYTES)
-                if not received:
-                    break
-                *lines, unread = (unread + received).split(b"\n")
-                children.update(_start(json.loads(line), child.main, replies) for line in lines)
-            _reap(children, replies)
+    while True:
+        # no selector object: the ranks would inherit it
+        if select.select([STANDARD_INPUT], [], [], POLL_SECONDS if children else None)[0]:
+            # unbuffered: a line that waits in a buffer is not selected
+            received = os.read(STANDARD_INPUT, READ_BYTES)
+            if not received:
+                break
+            *lines, unread = (unread + received).split(b"\n")
+            children.update(_start(json.loads(line), child.main, replies) for line in lines)
+        _reap(children, replies)
     for pid in children:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -99,6 +98,7 @@ def _die_with(parent: int) -> None:
 def _become_child(request: Mapping[str, Any], main: Any, replies: int) -> NoReturn:  # noqa: ANN401
     try:
         os.close(replies)
+        _read_nothing()
         os.setpgid(0, 0)
         main(request)
     except BaseException:  # noqa: BLE001  whatever it was, the zygote's loop must not go on in the child
@@ -108,6 +108,13 @@ def _become_child(request: Mapping[str, Any], main: Any, replies: int) -> NoRetu
         sys.stderr.flush()  # os._exit does not
         os._exit(1)
     os._exit(0)
+
+
+def _read_nothing() -> None:
+    """Gives this process an empty standard input: a rank that reads must not take the zygote's requests."""
+    empty = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, STANDARD_INPUT)
+    os.close(empty)
 
 
 def _reap(children: set[int], replies: int) -> None:

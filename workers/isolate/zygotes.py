@@ -65,7 +65,7 @@ class Zygote:
             assert process is not None and process.stdin is not None  # noqa: S101, PT018  opened before
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: another run has closed the pipe
             self.kill()
             msg = f"the process that forks workers is gone: {error}"
             raise InfrastructureError(msg) from error
@@ -77,13 +77,19 @@ class Zygote:
                 self._process.stdin.close()  # type: ignore[union-attr]
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_SECONDS)
-            self._process.kill()
+            self.kill()
 
     def kill(self) -> None:
-        """Kills a process that does not answer or is about to die; its ranks die with it."""
+        """Kills a process that does not answer or is about to die, and closes its files.
+
+        Its ranks die with it. What listens to its replies closes their pipe.
+        """
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+            with contextlib.suppress(OSError):  # a request that was not passed on
+                self._process.stdin.close()  # type: ignore[union-attr]
+            self._log.close()
 
     def _start(self) -> None:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
@@ -99,9 +105,9 @@ class Zygote:
         self._replies = _Replies()
         threading.Thread(target=self._replies.listen, args=(self._process,), daemon=True).start()
         if not self._replies.ready.wait(START_SECONDS) or self._process.poll() is not None:
-            self._process.kill()
             self._log.seek(0)
             reason = (self._log.read().strip().splitlines() or ["no reason given"])[-1]
+            self.kill()
             msg = (
                 f"the process that forks workers did not start: {reason} "
                 "(`difftest doctor` says what is missing)"
@@ -142,8 +148,10 @@ class _Replies:
             self._runs.pop(run, None)
 
     def listen(self, process: "subprocess.Popen[str]") -> None:
-        for line in process.stdout or ():
-            self._deliver(json.loads(line))
+        assert process.stdout is not None  # noqa: S101  a pipe
+        with process.stdout as replies:
+            for line in replies:
+                self._deliver(json.loads(line))
         with self._lock:
             self.gone = True
             for waiting in self._runs.values():

@@ -163,6 +163,7 @@ def session(
     from workers.training.session import Session
     from workers.xla import collectives
 
+    devices.multiply_precisely()  # for all threads, and before the environment is described
     yield Session(
         dtype=process_groups.dtype_of(case),
         place=lambda module: place(here(), module),
@@ -223,7 +224,6 @@ def _join(case: Case) -> Replica:
         raise ValueError(msg)
     # A backward's collectives are then called by the replica's own thread.
     torch.autograd.set_multithreading_enabled(False)
-    devices.multiply_precisely()
     rank = gate.ordinal()
     reader = lazy.Reader(fetch=lambda tensor, _placements: {rank: _values(tensor)})
     return Replica(case=case, rank=rank, device=torch_xla.device(), reader=reader)
