@@ -218,9 +218,8 @@ def test_no_rank_inherits_the_request_pipe_or_another_file_of_its_zygote(hanging
 
 def opened(pid: int) -> dict[int, str]:
     """The open files of a process, by their numbers."""
-    return {
-        int(file.name): os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir() if file.is_symlink()
-    }
+    files = Path(f"/proc/{pid}/fd").iterdir()
+    return {int(file.name): str(file.readlink()) for file in files if file.is_symlink()}
 
 
 def test_no_rank_inherits_a_secret_or_imports_a_module_named_by_a_cases_path(
