@@ -4,12 +4,14 @@ Exit status: 0 nothing to report, 1 a result on which a command fails, 2 wrong u
 """
 
 import sys
-from typing import NoReturn
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, NoReturn, TextIO, cast
 
 import click
 
 from difftest import __version__, commands, plugins
 from difftest.errors import InfrastructureError, UsageError
+from difftest.printable import printable
 
 COMMANDS = "difftest.commands"
 WRONG_USAGE = 2
@@ -40,8 +42,28 @@ def difftest() -> None:
     """Differential testing of distributed PyTorch: the same training on CUDA and on XLA, compared."""
 
 
+class _Printable:
+    """A text stream on which nothing that is written can command the terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Writes `text` with its control characters spelled out."""
+        return self._stream.write(printable(text))
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  what the stream has
+        return getattr(self._stream, name)
+
+
 def main() -> NoReturn:
     """Runs the command line. Errors of the user or the machine become one line and an exit status."""
+    out, err = (cast("TextIO", _Printable(stream)) for stream in (sys.stdout, sys.stderr))
+    with redirect_stdout(out), redirect_stderr(err):
+        _main()
+
+
+def _main() -> NoReturn:
     try:
         sys.exit(difftest.main(standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:

@@ -15,6 +15,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
             "difftest.installed",
             "difftest.own_folder",
             "difftest.plugins",
+            "difftest.printable",
             "difftest.variables",
         )
     },

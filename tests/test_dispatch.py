@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
@@ -45,14 +46,32 @@ print(sum(file.read_text().count("open_telemetry") for file in logs.glob("python
 """
 
 
+PLANTED = "open({!r}, 'w').close()\nraise ImportError('planted')\n"
+"""A module that leaves a file where it is imported."""
+
+
 @pytest.fixture(scope="module")
-def pool() -> Iterator[dispatch.Pool]:
-    with start.cluster(None, 1) as workers:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder, as a corpus from elsewhere, with modules that leave the file `imported` there."""
+    folder = tmp_path_factory.mktemp("planted")
+    for name in ("msgspec", "numpy", "torch", "workers"):
+        (folder / f"{name}.py").write_text(PLANTED.format(str(folder / "imported")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pool(planted: Path) -> Iterator[dispatch.Pool]:
+    with contextlib.chdir(planted), start.cluster(None, 1) as workers:
         yield dispatch.Pool(workers, deadline=DEADLINE_SECONDS)
 
 
 def test_a_worker_returns_the_trace_of_a_run(pool: dispatch.Pool) -> None:
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
+
+
+def test_workers_import_no_module_of_the_working_directory(pool: dispatch.Pool, planted: Path) -> None:
+    assert isinstance(pool.execute(small_case(), "oracle"), Trace)
+    assert not (planted / "imported").exists()
 
 
 def test_a_crash_in_a_run_is_an_outcome_and_the_worker_survives(pool: dispatch.Pool) -> None:

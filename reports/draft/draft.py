@@ -18,6 +18,7 @@ from difftest.cases.case import Case
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Symptom
+from difftest.printable import printable
 from difftest.records.evidence import DECIDED_BY, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from reports.draft import private
@@ -151,7 +152,7 @@ def trackers() -> tuple[str, ...]:
 def render(draft: Draft, tracker: str) -> str:
     """The draft in the form of `tracker`, one of `trackers()`."""
     text = _environment().get_template(f"{FOLDER}/{tracker}{SUFFIX}").render(it=draft)
-    return text.strip() + "\n"
+    return printable(text.strip()) + "\n"
 
 
 @cache

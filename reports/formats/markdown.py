@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import pandas as pd
 
+from difftest.printable import printable
 from difftest.records.finding import Finding
 from reports import cells, tables
 from reports.report import Report
@@ -53,7 +54,7 @@ def render(report: Report, file: BinaryIO) -> None:
         ),
         *_block("Details", "details", [_detail(finding) for finding in report.findings]),
     )
-    file.write("\n\n".join(blocks).encode() + b"\n")
+    file.write(printable("\n\n".join(blocks)).encode() + b"\n")
 
 
 def cell(value: object) -> str:

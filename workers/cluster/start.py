@@ -9,9 +9,10 @@ from typing import Any
 import ray
 from ray._private import ray_constants
 from ray._private import worker as ray_worker
+from ray.job_config import JobConfig
 
 from difftest.errors import InfrastructureError
-from workers.isolate import environment_variables
+from workers.isolate import environment_variables, zygotes
 
 WITHOUT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_enable_open_telemetry": "0"}
 """Environment variables that difftest sets for Ray unless the user has set them.
@@ -29,6 +30,18 @@ Otherwise it listens on every interface.
 """
 
 
+class _InstalledModules(JobConfig):  # type: ignore[misc]
+    """A job whose workers import what is installed, and a checkout of difftest that is run without it.
+
+    Ray would have them look in the driver's working directory first. That may be a corpus from elsewhere,
+    with a file `numpy.py`.
+    """
+
+    def _runtime_env_has_working_dir(self) -> bool:
+        """Where this holds, Ray adds no folder of the driver to the workers' path."""
+        return True
+
+
 @contextmanager
 def cluster(address: str | None, workers: int | None) -> Iterator[int]:
     """Joins the cluster at `address`, or the one whose job this process is, or starts one on this machine.
@@ -44,7 +57,13 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
     try:
         with contextlib.nullcontext() if address else _local_only():
             own = {} if address else {"num_cpus": workers, "include_dashboard": False}
-            ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+            ray.init(
+                address=address or "local",
+                log_to_driver=False,
+                logging_level="ERROR",
+                job_config=_InstalledModules(_py_driver_sys_path=zygotes.checkout()),
+                **own,
+            )
     except Exception as error:  # Ray raises a bare Exception when a node is late to start
         msg = f"cannot join the Ray cluster at {address or 'this machine'}: {error}"
         raise InfrastructureError(msg) from error

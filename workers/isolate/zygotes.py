@@ -122,8 +122,12 @@ def environment() -> dict[str, str]:
     checkout.
     """
     kept = without_secrets(os.environ.items())
-    checkout = [str(ROOT)] if (ROOT / "pyproject.toml").is_file() else []
-    return kept | {PATH_VARIABLE: os.pathsep.join(filter(None, (*checkout, kept.get(PATH_VARIABLE))))}
+    return kept | {PATH_VARIABLE: os.pathsep.join(filter(None, (*checkout(), kept.get(PATH_VARIABLE))))}
+
+
+def checkout() -> list[str]:
+    """The checkout that this is run from; none of an installed package."""
+    return [str(ROOT)] if (ROOT / "pyproject.toml").is_file() else []
 
 
 class _Replies:
