@@ -349,7 +349,7 @@ def test_an_array_header_larger_than_its_data_is_refused_before_allocation(tmp_p
         {"misplaced": 3},
         {"misplaced": {"0.weight": [[1]]}},
         {"native": "x"},
-        {"fallbacks": [1]},
+        {"host_operators": {"a": [-1]}},
     ],
 )
 def test_events_of_wrong_types_are_refused(tmp_path: Path, events: dict[str, object]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from samples import a_case, candidate, oracle
 
 from difftest.judge.comparator import Comparison, compare
-from difftest.judge.events import Client, Events, Misplaced
+from difftest.judge.events import Client, Events, HostOperator, Misplaced
 from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
 from difftest.records import traces
@@ -91,9 +91,26 @@ def test_clients_that_several_threads_report_are_kept_once() -> None:
 
 
 def test_merged_events_keep_the_other_fields_of_both() -> None:
-    one = Events(in_range=False, greatest=1.0, native=5.0, fallbacks=("a", "c"), jax_backends=("cpu",))
+    one = Events(
+        in_range=False,
+        greatest=1.0,
+        native=5.0,
+        jax_backends=("cpu",),
+        device="xla",
+        elsewhere={"MmBackward0 on cpu": 2},
+        host_operators={"aten::a": HostOperator(1), "aten::c": HostOperator(3, "a reason")},
+        executed=(2, 4),
+    )
     other = Events(
-        greatest=2.0, native=3.0, fallbacks=("b", "c"), misplaced={"w": Misplaced((1,), (2,))}, graphs=(1,)
+        greatest=2.0,
+        native=3.0,
+        misplaced={"w": Misplaced((1,), (2,))},
+        graphs=(1,),
+        device="xla",
+        elsewhere={"MmBackward0 on cpu": 1, "AddBackward0 on cpu": 1},
+        host_operators={"aten::b": HostOperator(1), "aten::c": HostOperator(2, "a reason")},
+        requested=(2, 4),
+        fetched=(0, 1),
     )
     expected = Events(
         in_range=False,
@@ -101,20 +118,41 @@ def test_merged_events_keep_the_other_fields_of_both() -> None:
         native=5.0,
         graphs=(1,),
         misplaced={"w": Misplaced((1,), (2,))},
-        fallbacks=("a", "b", "c"),
         jax_backends=("cpu",),
+        device="xla",
+        elsewhere={"AddBackward0 on cpu": 1, "MmBackward0 on cpu": 2},
+        host_operators={
+            "aten::a": HostOperator(1),
+            "aten::b": HostOperator(1),
+            "aten::c": HostOperator(3, "a reason"),
+        },
+        executed=(2, 4),
+        requested=(2, 4),
+        fetched=(0, 1),
     )
     assert one.merged(other) == other.merged(one) == expected
 
 
 def test_events_are_read_back_from_files_and_from_older_ones(tmp_path: Path) -> None:
-    events = Events(graphs=(1, 2), clients=(own(1),), misplaced={"0.weight": Misplaced((1, 1), (2, 1))})
+    events = Events(
+        graphs=(1, 2),
+        clients=(own(1),),
+        misplaced={"0.weight": Misplaced((1, 1), (2, 1))},
+        device="xla",
+        host_operators={"aten::nonzero": HostOperator(1, "a reason")},
+        fetched=(0, 2),
+    )
     traces.save(tmp_path / "run", dataclasses.replace(candidate(CASE), events=events))
     assert loaded(tmp_path).events == events
     file = tmp_path / "run.json"
     content = json.loads(file.read_text())
     older = {"library": "jax", "platform": "cpu", "stage": "build", "step": 0, "guarded": False, "caller": ""}
-    content["events"] = {"clients": [older], "misplaced": {"w": [[1], [2]]}, "gone": {"since": "then"}}
+    content["events"] = {
+        "clients": [older],
+        "misplaced": {"w": [[1], [2]]},
+        "gone": {"since": "then"},
+        "fallbacks": ["aten::nonzero"],  # names without counts, as older files have them
+    }
     file.write_text(json.dumps(content))
     read = loaded(tmp_path).events
     assert read.clients[0].process == 0

@@ -89,7 +89,9 @@ def test_events_and_environment_of_a_run_are_recorded() -> None:
     outcome = sandbox.run(CASES["data_parallel"], "xla_spmd")
     assert isinstance(outcome, Trace)
     assert outcome.events.graphs[0] >= 1
-    assert outcome.events.fallbacks == ()
+    assert outcome.events.host_operators == {}
+    assert outcome.events.device == "xla"
+    assert outcome.events.executed == outcome.events.requested
     assert outcome.events.jax_backends == ()
     assert outcome.environment["devices"] == "4"
     assert outcome.environment["matmul_precision"] == "highest"

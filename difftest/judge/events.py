@@ -1,11 +1,12 @@
-"""What a run reports besides tensors: range of values, compiled graphs, PJRT clients, annotations, fallbacks.
+"""What a run reports besides tensors: range of values, graphs, PJRT clients, annotations, where it worked.
 
 The judge reads these fields, so a bundle from elsewhere is checked against their types before a check sees
 them.
 """
 
+from collections.abc import Callable
 from itertools import accumulate, pairwise, zip_longest
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
@@ -13,6 +14,14 @@ from difftest.judge.stage import Stage
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 """A number of things, of a rank or of a step."""
+
+Word: TypeAlias = Annotated[str, msgspec.Meta(max_length=200)]
+"""The name of a device or of an operator, or a reason in one sentence."""
+
+Counts: TypeAlias = tuple[Count, ...]
+"""A counter's number at the end of each step."""
+
+T = TypeVar("T")
 
 SETTLED_STEP = 3
 """The first step, from 0, that finds all its graphs compiled."""
@@ -43,6 +52,16 @@ class Misplaced(msgspec.Struct, frozen=True, array_like=True):
     requested: tuple[Count, ...]
 
 
+class HostOperator(msgspec.Struct, frozen=True, array_like=True):
+    """An operator that the framework ran on the host for want of one on the device: how often.
+
+    `reason` says why that is legitimate; empty where it is not.
+    """
+
+    times: Count
+    reason: Word = ""
+
+
 class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run reports besides tensors. A backend fills in what applies to it.
 
@@ -54,52 +73,86 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       run.
     * `clients`: the PJRT clients, in the order in which their processes created them.
     * `misplaced` (XLA): by parameter name, the annotations that differ from the layout.
-    * `fallbacks` (XLA): the operators that ran on the CPU instead, by torch_xla's counter names.
     * `jax_backends` (XLA): the platforms that JAX holds clients of.
+    * `device`: the type of the device that the run's tensors belong on, as its framework calls it; empty
+      where that was not recorded.
+    * `elsewhere`: how often an operator of the forward gave a result on another device than that, by
+      autograd's name of the operator and the device, as `MmBackward0 on cpu`.
+    * `host_operators` (XLA): the operators for which torch_xla used the CPU, by its counters' names.
+    * `executed`, `requested` (XLA): how many graphs had run by the end of each step, and how many of them the
+      backend's own program runs. The others ran because a value was needed on the host.
+    * `fetched` (XLA): how many tensors the program itself had sent to the host by the end of each step,
+      beside those that the training loop reads.
+
+    In a process whose replicas are threads, the counts of graphs and tensors are those of all of them.
     """
 
     in_range: bool = True
     greatest: float = 0.0
     native: float = 0.0
-    graphs: tuple[Count, ...] = ()
+    graphs: Counts = ()
     clients: tuple[Client, ...] = ()
     misplaced: dict[str, Misplaced] = {}
-    fallbacks: tuple[str, ...] = ()
     jax_backends: tuple[str, ...] = ()
+    device: Word = ""
+    elsewhere: dict[Word, Count] = {}
+    host_operators: dict[Word, HostOperator] = {}
+    executed: Counts = ()
+    requested: Counts = ()
+    fetched: Counts = ()
 
     def merged(self, other: "Events") -> "Events":
         """The events of two processes of one run as one.
 
-        Each process has its own runtime and its own counter of graphs. A step has as many new graphs as the
-        process with the most, so that a process that compiles is noticed whatever the counters of the others
-        are.
+        Each process has its own runtime and its own counters. A step has as many new graphs as the process
+        with the most, so that a process that compiles is noticed whatever the counters of the others are.
         """
-        new = zip_longest(_increases(self.graphs), _increases(other.graphs), fillvalue=0)
-        return self._merged(other, graphs=tuple(accumulate(max(pair) for pair in new)))
+        return self._merged(other, _greatest_increases)
 
     def merged_with_thread(self, other: "Events") -> "Events":
-        """The events of two threads of one process as one: they share the runtime and its counter of graphs.
+        """The events of two threads of one process as one: they share the runtime and its counters.
 
-        A thread may read the counter before another thread compiles the same step; the greater number is then
+        A thread may read a counter before another thread finishes the same step; the greater number is then
         the step's.
         """
-        pairs = zip_longest(self.graphs, other.graphs, fillvalue=0)
-        return self._merged(other, graphs=tuple(max(pair) for pair in pairs))
+        return self._merged(other, _greatest)
 
-    def _merged(self, other: "Events", graphs: tuple[int, ...]) -> "Events":
+    def _merged(self, other: "Events", counts: Callable[[Counts, Counts], Counts]) -> "Events":
         return Events(
             in_range=self.in_range and other.in_range,
             greatest=max(self.greatest, other.greatest),
             native=max(self.native, other.native),
-            graphs=graphs,
+            graphs=counts(self.graphs, other.graphs),
             clients=_clients(self.clients, other.clients),
             misplaced={**self.misplaced, **other.misplaced, **self.misplaced},  # in this one's order first
-            fallbacks=tuple(sorted({*self.fallbacks, *other.fallbacks})),
             jax_backends=tuple(sorted({*self.jax_backends, *other.jax_backends})),
+            device=self.device or other.device,
+            elsewhere=_most(self.elsewhere, other.elsewhere, int),
+            host_operators=_most(self.host_operators, other.host_operators, lambda operator: operator.times),
+            executed=counts(self.executed, other.executed),
+            requested=counts(self.requested, other.requested),
+            fetched=counts(self.fetched, other.fetched),
         )
 
 
-def _increases(counts: tuple[int, ...]) -> list[int]:
+def _greatest(one: Counts, other: Counts) -> Counts:
+    """The greater of two readings of one counter, step by step."""
+    return tuple(max(pair) for pair in zip_longest(one, other, fillvalue=0))
+
+
+def _greatest_increases(one: Counts, other: Counts) -> Counts:
+    """A counter that rises in each step as much as the one of two that rises most."""
+    rises = zip_longest(increases(one), increases(other), fillvalue=0)
+    return tuple(accumulate(max(pair) for pair in rises))
+
+
+def _most(one: dict[str, T], other: dict[str, T], size: Callable[[T], int]) -> dict[str, T]:
+    """The entries of both by name, sorted; of two with one name the greater."""
+    names = sorted({*one, *other})
+    return {name: max((held[name] for held in (one, other) if name in held), key=size) for name in names}
+
+
+def increases(counts: Counts) -> list[int]:
     """By how much a counter rose in each step; the first step's are those before it too."""
     return [after - before for before, after in pairwise((0, *counts))]
 

@@ -41,13 +41,15 @@ class Sharded:
 
     `shape` is the global shape, `dtype` torch's name of the type observed, `placements` those observed.
     `pieces` maps a rank to its local part, in float64, float32, float16 or an integer type (numpy has no
-    bfloat16: those values come as float32, losslessly).
+    bfloat16: those values come as float32, losslessly). `devices` are the types of the devices on which the
+    ranks held it before it was read; empty where that was not recorded.
     """
 
     shape: tuple[int, ...]
     dtype: str
     placements: Placements
     pieces: Mapping[int, Array]
+    devices: tuple[str, ...] = ()
 
     def misfits(self, mesh: Mesh) -> list[str]:
         """One message for each rank whose piece is missing or has another shape than the placements give it.
@@ -86,7 +88,8 @@ class Sharded:
 
     def merged(self, other: "Sharded") -> "Sharded":
         """The same tensor with the pieces of further ranks."""
-        return dataclasses.replace(self, pieces={**self.pieces, **other.pieces})
+        devices = tuple(sorted({*self.devices, *other.devices}))
+        return dataclasses.replace(self, pieces={**self.pieces, **other.pieces}, devices=devices)
 
 
 Tensors: TypeAlias = Mapping[tuple[Stage, str], Sharded]

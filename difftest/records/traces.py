@@ -17,7 +17,7 @@ import numpy as np
 
 from difftest.cases.layout import Placements
 from difftest.errors import UsageError
-from difftest.judge.events import Count, Events
+from difftest.judge.events import Count, Events, Word
 from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Symptom, Tensors, Trace
 from difftest.judge.stage import Stage
 from difftest.records import read_limits
@@ -60,7 +60,7 @@ DAMAGE = (
 Arrays: TypeAlias = Mapping[str, Array]
 
 
-class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
+class _Tensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One tensor as JSON; its arrays are in the other file, under the names in `pieces` (by rank)."""
 
     stage: Stage
@@ -69,6 +69,7 @@ class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     placements: Placements
     pieces: dict[str, str]
+    devices: tuple[Word, ...] = ()
 
 
 class _Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +159,7 @@ def _tensors(tensors: Tensors, prefix: str, arrays: dict[str, Array]) -> tuple[_
                 dtype=tensor.dtype,
                 placements=tensor.placements,
                 pieces=pieces,
+                devices=tensor.devices,
             )
         )
     return tuple(described)
@@ -221,6 +223,7 @@ def _restored(described: Sequence[_Tensor], arrays: Arrays) -> Tensors:
             dtype=d.dtype,
             placements=d.placements,
             pieces={int(rank): arrays[key] for rank, key in d.pieces.items()},
+            devices=d.devices,
         )
         for d in described
     }

@@ -57,6 +57,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         place=lambda module: module,
         feed=lambda tensor: tensor,
         read=read,
+        device="cpu",
         replay=lambda train, joined: _with_noise(case, train, joined),
         environment=_environment(),
     )

@@ -51,6 +51,7 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
             place=partial(_place, member),
             feed=lambda tensor: _distributed(member, tensor, case.layout.batch),
             read=partial(process_groups.read, member),
+            device=member.device.type,
             total=_total,
             operators=replace(flash.operators(member.case, facts), move=redistribution.mover(member.mesh)),
             environment=facts,

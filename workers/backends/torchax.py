@@ -139,6 +139,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
             place=partial(_place, world),
             feed=lambda tensor: world.put(tensor, case.layout.batch),
             read=partial(_read, world),
+            device=_on(chips.flat[0].platform),
             accumulate=partial(_differentiate, world),
             operators=Operators(attend=_attend),
             environment=_describe(),
@@ -209,7 +210,13 @@ def _read(world: _World, tensor: "Tensor", placements: Placements) -> Sharded:
     }
     shards = [held[device.id] for device in world.mesh.devices.flat]
     pieces = sharding.cut(array.shape, shards, placements, world.case.layout.mesh)
-    return sharded(tensor, placements, pieces, tuple(array.shape))
+    platforms = sorted({device.platform for device in array.devices()})
+    return sharded(tensor, placements, pieces, tuple(array.shape), _on("+".join(platforms)))
+
+
+def _on(platform: str) -> str:
+    """The type of a device of JAX's, which is another than torch's device of that name."""
+    return f"jax {platform}"
 
 
 def _describe() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from workers import sides
 from workers.backends import torch_ddp
-from workers.xla import devices, replicas
+from workers.xla import devices, legitimate, replicas
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,6 +59,7 @@ def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
     if processes(replica.case) == 1:  # groups are registered by name, which is a count, for the whole process
         distributed.distributed_c10d._world.group_count = replica.rank  # noqa: SLF001
     distributed.init_process_group("xla", init_method="xla://")
+    replica.reader.further_tensors = replica.case.world_size * legitimate.TENSORS_OF_BUCKETS
     return torch_ddp.wrap(
         replica.case.replication, replica.move(torch_ddp.start(replica.case, replica.rank, module))
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from workers import sides
-from workers.xla import flash, scan, sharding, spmd, start
+from workers.xla import flash, legitimate, scan, sharding, spmd, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,8 +49,9 @@ def with_kernels(
     """
     world = sharding.join(case)
     operators, kernels = operators_of(world)
-    session = spmd.session(world, partial(_place, world), operators=operators)
     scans = case.start.accumulation == "scan" and case.training.accumulation > 1
+    further = legitimate.GRAPHS_OF_A_SCAN if scans else 0
+    session = spmd.session(world, partial(_place, world), operators=operators, further_graphs=further)
     return replace(
         session,
         environment={**session.environment, **kernels},

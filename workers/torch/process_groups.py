@@ -112,6 +112,7 @@ def local_session(
         place=place,
         feed=partial(_feed, member),
         read=partial(read, member),
+        device=member.device.type,
         scale=float(member.case.layout.data_ranks),
         total=partial(_total, member),
         quiet=quiet,

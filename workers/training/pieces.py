@@ -20,11 +20,19 @@ def sharded(
     placements: Placements,
     pieces: Mapping[int, Array],
     shape: tuple[int, ...] | None = None,
+    device: str = "",
 ) -> Sharded:
-    """The pieces of `tensor` by rank. `shape` is the global shape, by default the tensor's own."""
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    shape = tuple(tensor.shape) if shape is None else shape
-    return Sharded(shape=shape, dtype=dtype, placements=placements, pieces=pieces)
+    """The pieces of `tensor` by rank. `shape` is the global shape, by default the tensor's own.
+
+    `device` is the type of the device that holds it, by default what the tensor says.
+    """
+    return Sharded(
+        shape=tuple(tensor.shape) if shape is None else shape,
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        placements=placements,
+        pieces=pieces,
+        devices=(device or tensor.device.type,),
+    )
 
 
 def values(host: "Tensor") -> Array:

@@ -3,12 +3,14 @@
 A backend only joins, places, feeds and reads, so a difference between two backends can only come from them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias, cast
 
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,6 +21,7 @@ from difftest.cases.numbers import IGNORE_INDEX, Batch
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.training.build import build
+from workers.training.elsewhere import operators_elsewhere
 from workers.training.module_traces import Watch
 from workers.training.session import Session
 
@@ -41,7 +44,8 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     run = _Run(case, session, module, make_optimizer(case, module), report, Watch(module))
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": numbers.digest(case)}
-    return Trace(steps=steps, environment=environment, events=session.events())
+    reported = structs.replace(session.events(), device=session.device, elsewhere=dict(run.elsewhere))
+    return Trace(steps=steps, environment=environment, events=reported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class _Run:
     optimizer: torch.optim.Optimizer
     report: Report
     watch: Watch
+    elsewhere: Counter[str] = field(default_factory=Counter)
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         """One update from all parts of the step's batch: its outputs, loss, gradients and parameters."""
@@ -113,7 +118,9 @@ class _Run:
     ) -> tuple[Tensor, Tensor]:
         """Output and loss; `part` has the batch's number of targets and the names of the extras."""
         output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
-        return output, loss_of(self.case, output, targets, part.count)
+        loss = loss_of(self.case, output, targets, part.count)
+        self.elsewhere.update(operators_elsewhere(loss, self.session.device))
+        return output, loss
 
     def _hosts(self, part: Batch) -> list[Tensor]:
         """Inputs, targets and extras on the host, floating-point ones in the session's dtype."""

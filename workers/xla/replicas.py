@@ -169,6 +169,7 @@ def session(
         place=lambda module: place(here(), module),
         feed=lambda tensor: here().feed(tensor),
         read=lambda tensor, placements: here().read(tensor, placements),
+        device="xla",
         scale=float(case.layout.data_ranks),
         total=lambda loss: here().total(loss),
         sync=lambda: here().sync(),
@@ -225,5 +226,9 @@ def _join(case: Case) -> Replica:
     # A backward's collectives are then called by the replica's own thread.
     torch.autograd.set_multithreading_enabled(False)
     rank = gate.ordinal()
-    reader = lazy.Reader(fetch=lambda tensor, _placements: {rank: _values(tensor)})
+    reader = lazy.Reader(
+        fetch=lambda tensor, _placements: {rank: _values(tensor)},
+        # Without the gate, `DistributedDataParallel` runs graphs of its own when it reads what it broadcast.
+        further_graphs=0 if processes(case) == 1 else None,
+    )
     return Replica(case=case, rank=rank, device=torch_xla.device(), reader=reader)

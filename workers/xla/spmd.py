@@ -5,6 +5,7 @@ place, feed)`.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -35,10 +36,12 @@ def session(
     place: "Callable[[nn.Module], nn.Module]",
     feed: "Callable[[Tensor], Tensor] | None" = None,
     operators: "Operators | None" = None,
+    further_graphs: int = 0,
 ) -> "Session":
     """A session over all ranks. Batches are fed whole, so that losses and gradients are global already.
 
-    `feed` is by default `world.feed`, which annotates the batch. The session's events name the parameters
+    `feed` is by default `world.feed`, which annotates the batch. `further_graphs` is how many graphs the
+    program runs in a step without `torch_xla.sync`. The session's events name the parameters
     that `place` left with another annotation than the layout's.
     """
     import torch
@@ -46,7 +49,8 @@ def session(
     from workers.training.operators import Operators
     from workers.training.session import Session
 
-    reader = lazy.Reader(fetch=lambda tensor, placements: sharding.pieces(world, tensor, placements))
+    fetch = partial(sharding.pieces, world)
+    reader = lazy.Reader(fetch=fetch, further_graphs=further_graphs)
     misplaced: dict[str, Misplaced] = {}
     steps = world.case.training.steps
 
@@ -60,6 +64,7 @@ def session(
         place=placed,
         feed=feed or world.feed,
         read=lambda tensor, placements: reader.read(getattr(tensor, "global_tensor", tensor), placements),
+        device="xla",
         sync=reader.sync,
         operators=replace(operators or Operators(), recompute=lazy.recompute),
         environment=devices.describe(),

@@ -1,0 +1,105 @@
+"""The work was done on the run's device: every tensor, every operator, and no graph beside the program's own.
+
+Numbers that the host computed agree too, and prove nothing about the device. A run reports where it worked
+(`difftest.judge.events.Events`); a run that does not say what its device is, as in older bundles, is not
+judged.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from difftest.judge.checks import ScriptKind
+from difftest.judge.divergence import Divergence
+from difftest.judge.events import Events, increases
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.stage import Stage
+
+ORDER = 5
+"""Last: wrong numbers are reported as such, wherever they were computed."""
+
+USES_NUMBERS = False
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+
+COPIES = "Copy"
+"""In the names of autograd's nodes that move a tensor: the operators around them come first."""
+
+
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence for each way in which work was done elsewhere; none for a run that failed."""
+    if isinstance(run.actual, Failure) or not run.actual.events.device:
+        return
+    events = run.actual.events
+    yield from _tensors(run, events.device)
+    yield from _operators(run, events)
+    yield from _host_operators(run, events)
+    yield from _graphs(run, events)
+    yield from _transfers(run, events)
+
+
+def _tensors(run: MeasuredRun, device: str) -> Iterator[Divergence]:
+    """The first tensor that a rank held elsewhere."""
+    for (step, stage, name), tensor in run.tensors():
+        if elsewhere := sorted({*tensor.devices} - {device}):
+            place = elsewhere[0]
+            detail = f"step {step}, {stage}, {name}: is on {place}, expected {device}"
+            yield _divergence(run, (step, stage), f"a tensor is on {place} and not on {device}", detail)
+            return
+
+
+def _operators(run: MeasuredRun, events: Events) -> Iterator[Divergence]:
+    """The operator that gave most results elsewhere."""
+    if not events.elsewhere:
+        return
+    ranked = sorted(events.elsewhere.items(), key=lambda item: (COPIES in item[0], -item[1], item[0]))
+    name, times = ranked[0]
+    detail = f"forward: {name}, {times} times, expected {events.device}; all: {dict(ranked)}"
+    yield _divergence(run, (_last(run), Stage.UPDATE), "an operator's result is on another device", detail)
+
+
+def _host_operators(run: MeasuredRun, events: Events) -> Iterator[Divergence]:
+    """Every operator that ran on the host without a reason."""
+    for name, operator in events.host_operators.items():
+        if not operator.reason:
+            times = f"{name} ran on the host {operator.times} times"
+            detail = f"{times}: the framework has none for {events.device}"
+            yield _divergence(run, (_last(run), Stage.UPDATE), f"{name} falls back to the host", detail)
+
+
+def _graphs(run: MeasuredRun, events: Events) -> Iterator[Divergence]:
+    """The first step that ran more graphs than the backend's own program has, or a run without any."""
+    if events.requested and not (events.executed and events.executed[-1]):
+        detail = f"no graph ran on {events.device} in {len(events.requested)} steps"
+        yield _divergence(run, (_last(run), Stage.UPDATE), "no graph runs", detail)
+    pairs = zip(increases(events.executed), increases(events.requested), strict=False)
+    for step, (executed, requested) in enumerate(pairs):
+        if executed > requested:
+            cause = "a step runs more graphs than the program has"
+            detail = (
+                f"step {step}: {executed} graphs ran, the program has {requested}: values left the device"
+            )
+            yield _divergence(run, (step, Stage.UPDATE), cause, detail)
+            return
+
+
+def _transfers(run: MeasuredRun, events: Events) -> Iterator[Divergence]:
+    """The first step in which the program itself sent tensors to the host."""
+    for step, fetched in enumerate(increases(events.fetched)):
+        if fetched > 0:
+            detail = f"step {step}: the program sent {fetched} tensors to the host, expected none"
+            yield _divergence(run, (step, Stage.UPDATE), "tensors leave the device within a step", detail)
+            return
+
+
+def _last(run: MeasuredRun) -> int:
+    """The last step, where what is counted over the whole run is reported."""
+    return run.case.training.steps - 1
+
+
+def _divergence(run: MeasuredRun, at: tuple[int, Stage], cause: str, detail: str) -> Divergence:
+    step, stage = at
+    return run.divergence(
+        check="on_device", symptom=Symptom.MISMATCH, stage=stage, step=step, cause=cause, detail=detail
+    )
