@@ -1,6 +1,7 @@
 """A green result means that enough was compared: exit statuses of campaigns on fake backends."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from pathlib import Path
@@ -11,17 +12,22 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from machines import CASES_A_NIGHT, FakeCluster, Machine, backend, never, nightly_run, sharded
-from samples import a_failure
+from sample_findings import an_observation
+from samples import a_case, a_failure
 
 from difftest import cli
 from difftest.cases.case import Case
 from difftest.commands import nightly
 from difftest.commands import run as run_command
-from difftest.commands.service import generated_cases
+from difftest.commands.service import conclusion, generated_cases
+from difftest.commands.service.night_before import Before, absent
+from difftest.commands.service.request import CampaignRequest
+from difftest.commands.service.tally import Tally
 from difftest.errors import InfrastructureError, UnsupportedError, UsageError
 from difftest.judge.outcome import Outcome
 from difftest.records import announced
 from difftest.records.corpus import Corpus
+from reports.report import build
 
 XLA = CASES_A_NIGHT
 """The comparisons of the XLA side in a campaign of the fake cluster."""
@@ -58,6 +64,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     for command in (run_command, nightly):
         monkeypatch.setattr(command, "campaign_on_cluster", cluster.campaign)
     monkeypatch.setattr(generated_cases, "generated_cases", cluster.cases)
+    monkeypatch.setattr(conclusion, "_write_reports", lambda *_: [])  # they take most of the time
     return cluster
 
 
@@ -251,8 +258,7 @@ def test_setting_the_clock_back_makes_no_new_finding_known(
         done = campaign(tmp_path, "--json")
         assert status(done) == 1
         assert len(json.loads(done.stdout)["new"]) == 1
-        summary = json.loads((tmp_path / "summary.json").read_text())
-        assert [finding["new"] for finding in summary["findings"]] == [True]
+        assert build(tmp_path).new == set(Corpus(tmp_path / "corpus").fingerprints()), "nor in reports"
     today(1)
     assert status(campaign(tmp_path)) == 0
     assert cluster.machine.requests
@@ -312,11 +318,68 @@ def test_never_stands_alone_and_other_words_are_refused(tmp_path: Path, words: s
     assert isinstance(difftest("run", "--out", tmp_path, "--fail-on", words).exception, click.BadParameter)
 
 
-def summary_of(out: Path, *words: str, day: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(nightly_run(out, "--json", *words, date=day).stdout)
-    return result
-
-
 def test_a_night_that_compared_nothing_ends_in_status_3(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.machine = Broken(InfrastructureError, "spmd", ddp=never)
     assert status(nightly_run(tmp_path)) == 3
+
+
+def test_a_night_reports_a_backend_that_was_compared_the_night_before_and_is_missing(
+    cluster: FakeCluster, tmp_path: Path
+) -> None:
+    cluster.machine.wrong = {}
+    backends = {"ddp": backend("torch"), "spmd": backend("xla"), "fsdp": backend("xla")}
+    with_backends(cluster, **backends)
+    assert status(nightly_run(tmp_path, date="2026-11-20")) == 0
+    cluster.machine = Broken(UnsupportedError, "fsdp")
+    words = ("--least-compared", "0.5")
+    done = nightly_run(tmp_path, *words, date="2026-11-21")
+    assert status(done) == 3
+    missing = "backend fsdp: compared 3 times on 20261120, and not once now; 3 refused (rank # of case"
+    assert f"  missing {missing}" in done.stdout
+    assert missing in str(done.exception)
+    again = nightly_run(tmp_path, *words, "--json", date="2026-11-21")
+    assert (status(again), len(json.loads(again.stdout)["absent"])) == (3, 1), (
+        "the same night, the same status"
+    )
+    assert status(nightly_run(tmp_path, *words, date="2026-11-22")) == 0, (
+        "it was missing the night before too"
+    )
+
+
+def test_a_night_misses_a_path_only_where_that_is_no_accident(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.machine.wrong = {}
+    assert status(nightly_run(tmp_path, date="2026-11-20")) == 0
+    numbers = {"2026-11-21": 3, "2026-11-22": 6}
+    for night, cases in numbers.items():
+        draw = [(index, a_case(seed=index)) for index in range(cases)]
+        monkeypatch.setattr(generated_cases, "generated_cases", lambda _, draw=draw: iter(draw))
+        nights = tmp_path / night
+        shutil.copytree(tmp_path / "corpus", nights / "corpus")
+        absent = json.loads(nightly_run(nights, "--json", date=night).stdout)["absent"]
+        expected = cases == 6
+        assert ["tensor_parallel: compared 6 times on 20261120" in line for line in absent] == [
+            True
+        ] * expected
+
+
+def test_what_a_night_was_told_to_leave_out_is_not_missed() -> None:
+    before, now = Before(seed=20261120, cases=40), Tally(cases=40)
+    for index in range(40):
+        before.comparisons.add(an_observation(index))
+        before.comparisons.add(an_observation(index, "xla_spmd"))
+        now.comparisons.add(an_observation(index))
+    for chosen, number in ((), 1), (("torch_ddp",), 0):
+        request = a_request(backends=chosen)
+        assert len(absent(before, now, request)) == number
+
+
+def a_request(**changes: Any) -> CampaignRequest:  # noqa: ANN401  fields of the request
+    fields: dict[str, Any] = {
+        "out": Path("runs"),
+        "ledger": Path("ledger.toml"),
+        "fail_on": ("new",),
+        "as_json": False,
+    }
+    return CampaignRequest(**fields, seed=20261121, max_world_size=2, twice_every=0, **changes)

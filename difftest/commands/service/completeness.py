@@ -50,8 +50,10 @@ def _shortfall(side: str, counts: Counts, backends: Mapping[str, Counts], reques
         if not request.least_compared:
             return ""
         unsupported = counts.unsupported.total()
-        why = f"no backend supports any of them: {_reasons(counts)}" if unsupported else "no case was run"
-        return f"side {side}: nothing was compared, {why} (`difftest support` shows which path is supported)"
+        reason = f"no backend supports any of them: {why(counts)}" if unsupported else "no case was run"
+        return (
+            f"side {side}: nothing was compared, {reason} (`difftest support` shows which path is supported)"
+        )
     if counts.compared_share < request.least_compared:
         done = f"{counts.judged} of {counts.requested} comparisons were made"
         none = "" if counts.completed else ", none with a result"
@@ -68,27 +70,27 @@ def _blamed(backends: Mapping[str, Counts]) -> str:
     """The backends that lack most comparisons, each with its reasons."""
     lacking = {name: own for name, own in backends.items() if own.completed < own.requested}
     worst = sorted(lacking, key=lambda name: lacking[name].completed - lacking[name].requested)
-    named = [f"{name}: {_reasons(lacking[name])}" for name in worst[:MOST_BACKENDS]]
+    named = [f"{name}: {why(lacking[name])}" for name in worst[:MOST_BACKENDS]]
     others = len(worst) - len(named)
     return "; ".join(named + ([f"{others} more backends"] if others else []))
 
 
 def _in_words(counts: Counts) -> str:
     head = f"{counts.completed} of {counts.requested} comparisons completed"
-    reasons = f", {_reasons(counts)}" if counts.completed < counts.requested else ""
+    reasons = f", {why(counts)}" if counts.completed < counts.requested else ""
     unsupported = counts.unsupported.total()
     return f"{head}{reasons}" + (f"; {unsupported} more are not supported" if unsupported else "")
 
 
-def _reasons(counts: Counts) -> str:
+def why(counts: Counts) -> str:
     """What is missing by how it ended and why, as `4 lost (a node was lost)`; the most frequent first.
 
-    What is not supported only counts where nothing was requested.
+    What is not supported only counts where nothing was requested. `none requested` where there is nothing.
     """
     each = missing(counts) or [("unsupported", *one) for one in counts.unsupported.most_common()]
     words = [f"{number} {ended} ({reason})" for ended, reason, number in each[:MOST_REASONS]]
     left = sum(number for *_, number in each[MOST_REASONS:])
-    return ", ".join(words + ([f"{left} for other reasons"] if left else []))
+    return ", ".join(words + ([f"{left} for other reasons"] if left else [])) or "none requested"
 
 
 def _described(counts: Counts) -> dict[str, Any]:

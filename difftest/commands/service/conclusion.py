@@ -92,6 +92,7 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
         "cases": tally.cases,
         "resumed": tally.resumed,
         "runs": tally.runs,
+        "absent": tally.absent,
         "comparisons": described(tally.comparisons),
         "new": sorted(tally.new),
         "known": sorted(tally.recurring),
@@ -109,6 +110,8 @@ def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) ->
     click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
     for line in lines(tally.comparisons):
         click.echo(f"  {line}")
+    for absent in tally.absent:
+        click.echo(f"  missing {absent}")
     for mark, findings in (("new", tally.new), ("known", tally.recurring)):
         for name, finding in sorted(findings.items()):
             issue = f"known upstream: {upstream[name].upstream}; " if name in upstream else ""

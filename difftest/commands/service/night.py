@@ -11,6 +11,7 @@ import click
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.generated_cases import run_cases
+from difftest.commands.service.night_before import absent, night_before
 from difftest.commands.service.ranks import most_ranks
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
@@ -81,6 +82,8 @@ def run_night(
         night.tally.new[one.finding.fingerprint] = one.finding
         click.echo(_line("new", one), err=request.as_json)
     again = (*night.rechecked, *night.triaged)
+    if before := night_before(campaign.corpus, request.seed):
+        night.tally.absent = absent(before, night.tally, request)
     night.tally.trouble += [one.trouble for one in again if one.finding.status == Status.ERROR]
     return night
 

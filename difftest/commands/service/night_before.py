@@ -1,0 +1,87 @@
+"""What the night before compared and this one does not: a backend or a path that has gone missing."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from difftest.commands.service.completeness import why
+from difftest.commands.service.request import CampaignRequest
+from difftest.commands.service.tally import Tally
+from difftest.records.comparisons import COUNTED, Comparisons, Counts
+from difftest.records.corpus import Corpus
+from difftest.records.definition import named_seed
+from difftest.records.index import parts
+
+LEAST_EXPECTED = 5.0
+"""How many cases must be expected for none to be no accident: of 5, chance leaves out all once in 150 nights.
+
+This only counts where no generated case asked for any.
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Before:
+    """What an earlier night compared: its day as a seed, the number of its cases, and the counts."""
+
+    seed: int
+    cases: int = 0
+    comparisons: Comparisons = field(default_factory=Comparisons)
+
+
+def night_before(corpus: Corpus, seed: int) -> Before | None:
+    """The last night in the corpus before that of `seed`; None where there is none."""
+    files = {file: named_seed(file.stem) for file in corpus.files_of_lines()}
+    nights = {file: night for file, night in files.items() if night is not None and _is_day(night)}
+    earlier = [night for night in nights.values() if night < seed]
+    if not earlier:
+        return None
+    before = Before(seed=max(earlier))
+    for file in (file for file, night in nights.items() if night == before.seed):
+        _add(before, file)
+    return before
+
+
+def absent(before: Before, tally: Tally, request: CampaignRequest) -> list[str]:
+    """Every backend and path that `before` compared and this night did not, with the reason.
+
+    What the command was told to leave out is not missed, and neither is what chance may have left out.
+    """
+    growth = (tally.cases + tally.resumed) / max(before.cases, 1)
+    then, now = before.comparisons, tally.comparisons
+    kinds = (
+        ("backend", then.backends(), now.backends(), request.backends),
+        ("path", then.paths, now.paths, request.paths),
+    )
+    return [
+        f"{kind} {name}: compared {count.completed} times on {before.seed}, and not once now; {why(found)}"
+        for kind, counted, counts, chosen in kinds
+        for name, count in counted.items()
+        if (not chosen or name in chosen) and count.completed
+        if not (found := counts.get(name, Counts())).completed
+        if found.requested or growth * _cases(then, name) >= LEAST_EXPECTED
+    ]
+
+
+def _cases(comparisons: Comparisons, name: str) -> int:
+    """In how many cases a backend, or any one backend on a path, was compared."""
+    of_backend = comparisons.backends().get(name, Counts()).completed
+    on_path = (counts.completed for place, counts in comparisons.places.items() if place.path == name)
+    return of_backend or max(on_path, default=0)
+
+
+def _add(before: Before, file: Path) -> None:
+    for part in parts(file):
+        columns = part.columns({"index", *COUNTED})
+        index = columns.numbers("index")
+        before.cases += len(np.unique(index))
+        before.comparisons.add_columns(columns, np.ones(len(index), dtype=np.bool_))
+
+
+def _is_day(seed: int) -> bool:
+    try:
+        datetime.strptime(str(seed), "%Y%m%d")  # noqa: DTZ007  only whether it is a day
+    except ValueError:
+        return False
+    return True
