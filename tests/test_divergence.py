@@ -13,7 +13,7 @@ from samples import a_failure
 from difftest.errors import UsageError
 from difftest.judge.divergence import Divergence, identity, without_numbers
 from difftest.judge.fingerprint import Fingerprint
-from difftest.judge.outcome import Symptom
+from difftest.judge.outcome import NO_MESSAGE, Symptom
 from difftest.judge.stage import Stage
 from difftest.records.finding import SCHEMA, Finding
 
@@ -163,6 +163,16 @@ def test_failures_differ_by_kind_message_and_frame(changes: dict[str, Any]) -> N
 )
 def test_failures_do_not_differ_by_folder_rank_log_or_step(changes: dict[str, Any]) -> None:
     assert identity(a_failure(**changes)) == identity(a_failure())
+
+
+def test_the_source_line_that_stands_for_a_missing_message_identifies_nothing() -> None:
+    one, without = (a_failure(message=text) for text in (f"{NO_MESSAGE}assert mesh is not None", ""))
+    assert identity(one) == identity(without)
+
+
+def test_the_cause_behind_dtensor_s_message_identifies_nothing() -> None:
+    text = "Sharding propagation failed on op Op(op=aten.view.default, args_schema=Spec(S(0) on (3, 1)))."
+    assert identity(a_failure(message=f"{text} IndexError: tuple")) == identity(a_failure(message=text))
 
 
 def test_a_hang_is_the_same_whichever_ranks_had_ended() -> None:

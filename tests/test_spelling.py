@@ -16,7 +16,7 @@ from difftest.cases.layers.residual import Residual
 from difftest.cases.options import Replication
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
 from reports.reproducer.fault import Fault
@@ -103,6 +103,7 @@ def test_a_needle_holds_no_number_folder_or_address() -> None:
         == "ShapeUtil::IsScalar(value.shape())"
     )
     assert needle("0x7f 12") == ""
+    assert needle(f"{NO_MESSAGE}assert output_sharding is not None") == ""
 
 
 def test_the_tolerance_lies_between_rounding_and_the_error() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from workers.gpus import ON_GPUS, PLATFORMS
 
@@ -60,13 +60,21 @@ It shows at whatever call comes next, so the place of that call says nothing abo
 CAPABILITY_TYPES = (NotImplementedError,)
 CAPABILITY_WORDS = (
     "does not have a sharding strategy registered",
-    "Sharding propagation failed",
     "is not supported",
     "not implemented for",
     "not support",
     "does not have a deterministic implementation",
 )
 """What marks an exception as a missing capability of the framework: its type, or words in its message."""
+
+PROPAGATION = "Sharding propagation failed"
+"""How DTensor's message begins where the rule of an operator raised, or had no answer.
+
+It wraps whatever was raised: a refusal, which is a missing capability, or a mistake of the rule.
+"""
+
+MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, TypeError)
+"""The exceptions by which Python reports a mistake; nobody raises them to refuse something."""
 
 
 def raise_if_of_the_machine(error: Exception) -> None:
@@ -103,20 +111,47 @@ def _others_hold_the_gpu() -> bool:
 def explain(error: Exception, stage: Stage, step: int, rank: int) -> Failure:
     """An exception as data: its type, its message's first line, and the framework's innermost frame."""
     late = str(error).startswith(ASYNCHRONOUS)
-    lines = str(error).strip().splitlines() or [""]
-    capability = isinstance(error, CAPABILITY_TYPES) or (
-        not late and any(words in str(error) for words in CAPABILITY_WORDS)
-    )
+    frames = traceback.extract_tb(error.__traceback__)
     return Failure(
-        symptom=Symptom.CAPABILITY if capability else Symptom.EXCEPTION,
+        symptom=Symptom.CAPABILITY if not late and _lacks_capability(error) else Symptom.EXCEPTION,
         stage=stage,
         step=step,
         kind=type(error).__name__,
-        message=lines[0][:MESSAGE_CHARACTERS],
-        frame="" if late else _frame(traceback.extract_tb(error.__traceback__)),
+        message=_message(error, frames)[:MESSAGE_CHARACTERS],
+        frame="" if late else _frame(frames),
         log="".join(traceback.format_exception(error))[-LOG_CHARACTERS:],
         rank=rank,
     )
+
+
+def _lacks_capability(error: Exception) -> bool:
+    """Whether the framework refuses what it cannot do, rather than fails at it."""
+    text = str(error)
+    if isinstance(error, CAPABILITY_TYPES) or any(words in text for words in CAPABILITY_WORDS):
+        return True
+    return text.startswith(PROPAGATION) and not isinstance(_root(error), MISTAKES)
+
+
+def _root(error: BaseException) -> BaseException:
+    """The first exception in the chain of those that `error` was raised from."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _message(error: Exception, frames: traceback.StackSummary) -> str:
+    """The first line of an exception's message.
+
+    Where DTensor wraps what was raised, that follows on the same line. Where there is no message, the source
+    line that raised takes its place.
+    """
+    text = str(error).strip()
+    if not text:
+        return f"{NO_MESSAGE}{frames[-1].line}" if frames and frames[-1].line else ""
+    line, root = text.splitlines()[0], _root(error)
+    if text.startswith(PROPAGATION) and root is not error:
+        return f"{line} {type(root).__name__}: {(str(root).strip().splitlines() or [''])[0]}"
+    return line
 
 
 def _frame(frames: traceback.StackSummary) -> str:

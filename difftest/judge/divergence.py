@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from difftest.judge.fingerprint import Fingerprint
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -84,10 +84,12 @@ def identity(failure: Failure) -> str:
     """What identifies a failure: kind, message and frame, without numbers, folders or addresses.
 
     The stage of a crash identifies it too. The message of a hang is left out, because which ranks had ended
-    when time was up is chance.
+    when time was up is chance. So is the source line that stands in for a missing message: the frame names
+    its function.
     """
     where = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
-    message = "" if failure.symptom is Symptom.HANG else without_numbers(failure.message)
+    chance = failure.symptom is Symptom.HANG or failure.message.startswith(NO_MESSAGE)
+    message = "" if chance else without_numbers(failure.message)
     return "\n".join((failure.kind, message, failure.frame.rpartition("/")[2], *where))
 
 

@@ -23,6 +23,9 @@ Environment: TypeAlias = Mapping[str, str]
 PARTLY_DETERMINISTIC = "where it can be"
 """The value of `deterministic` in the environment of a run that had to use a nondeterministic kernel."""
 
+NO_MESSAGE = "no message; raised by: "
+"""How the `message` of an exception without one begins. The source line that raised it follows."""
+
 
 class Symptom(StrEnum):
     """What went wrong, from the mildest to the most severe."""

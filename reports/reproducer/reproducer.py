@@ -15,7 +15,7 @@ from difftest.cases.case import Case
 from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Failure, Outcome
+from difftest.judge.outcome import NO_MESSAGE, Failure, Outcome
 from difftest.judge.stage import Stage
 from difftest.plugins import IN
 from reports.reproducer import spelling
@@ -92,6 +92,8 @@ def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
 
 def needle(message: str) -> str:
     """The longest piece of a message that does not change from case to case; empty if none is long enough."""
+    if message.startswith(NO_MESSAGE):
+        return ""  # a source line is no part of what a script sees
     text = message.partition("Check failed:")[2] or message  # a log's line begins with time and place
     pieces = [piece.strip() for piece in _VARYING.sub("\n", text).split("\n")]
     longest = max(pieces, key=len, default="")
