@@ -20,6 +20,7 @@ from machines import NUMBERED_CASES, a_campaign, machine_with_two_faults, run_to
 from sample_findings import FINDING
 from samples import tensor_parallel_case
 
+from difftest.campaign import run as loop
 from difftest.campaign.campaign import TRIES
 from difftest.campaign.recording import Progress
 from difftest.campaign.run import run
@@ -85,7 +86,11 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
     return lambda: bool(struck)
 
 
-def test_a_campaign_killed_at_any_write_resumes_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
+def test_a_campaign_killed_at_any_write_resumes_to_the_same_tables(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cases are recorded one by one here; in the test below, those that are complete go together."""
+    monkeypatch.setattr(loop, "MOST_AT_ONCE", 1)
     for step in range(10**6):
         root = tmp_path / str(step)
         with pytest.MonkeyPatch.context() as patch:

@@ -1,9 +1,10 @@
 """What stays the same from case to case: the backends, how a case is executed, and where results are kept."""
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 from difftest.cases.case import Case
 from difftest.clock import utc_now
@@ -49,7 +50,7 @@ class Campaign:
     """What stays the same from case to case.
 
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
-    `workers` is the number of cases, or of a finding's runs, that are in progress at a time.
+    `workers` is the number of runs at a time, and of cases.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
@@ -76,6 +77,12 @@ class BackendRun:
     outcome: Outcome
     started: str
     seconds: float
+
+    def without_tensors(self) -> Self:
+        """The run as it is recorded: whoever keeps it keeps no tensors."""
+        if isinstance(self.outcome, Failure):
+            return self
+        return dataclasses.replace(self, outcome=dataclasses.replace(self.outcome, steps=(), noise=()))
 
 
 def run_backend(

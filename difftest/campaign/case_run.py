@@ -1,7 +1,7 @@
 """One case, run on every side and compared."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -9,6 +9,7 @@ from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare, with_arbiter
+from difftest.judge.divergence import Divergence
 from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
 from difftest.judge.outcome import Outcome
 from difftest.records.observation import LOST, REFUSED, UNSUPPORTED
@@ -38,8 +39,8 @@ class Missing:
 class CaseResult:
     """One case after it ran on the oracle and on every backend that supports it, and was compared.
 
-    `runs`, `comparisons` and `missing` are by backend: every backend of the campaign is in one of the last
-    two. `trouble` is what the infrastructure failed at, in words.
+    `runs`, without their tensors, `comparisons` and `missing` are by backend: every backend of the campaign
+    is in one of the last two. `trouble` is what the infrastructure failed at, in words.
     """
 
     index: int
@@ -53,6 +54,11 @@ class CaseResult:
     def lost(self) -> int:
         """How many comparisons the infrastructure lost."""
         return sum(one.status == LOST for one in self.missing.values())
+
+    def first_divergences(self) -> Iterator[Divergence]:
+        """What each run showed first, which is what becomes a finding."""
+        for comparison in self.comparisons.values():
+            yield from comparison.divergences[:1]
 
 
 def run_case(campaign: Campaign, index: int, case: Case) -> CaseResult:
@@ -103,7 +109,7 @@ def _result(
     lost = (one.reason for one in result.missing.values() if one.status == LOST)
     return dataclasses.replace(
         result,
-        runs={name: runs[name] for name in kept},
+        runs={name: runs[name].without_tensors() for name in kept},
         comparisons=with_arbiter(comparisons, sides),
         trouble="; ".join(dict.fromkeys(lost)),
     )

@@ -1,16 +1,20 @@
-"""Recording a case: its divergences become findings or are counted with them, its runs become observations.
+"""Recording cases: divergences become findings or are counted with them, runs become observations.
 
-A case's findings are written before its runs, and may be written again: a campaign that was killed anywhere
-in between runs the case once more, and nothing is counted twice.
+Cases that are complete at the same time are recorded together, as a write takes milliseconds to reach the
+disk. Their findings are written before their runs, and may be written again: a campaign that was killed
+anywhere in between runs the cases once more, and nothing is counted twice.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
 from difftest.campaign.case_run import CaseResult, Missing
 from difftest.campaign.new_finding import new_finding
+from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.clock import utc_now
 from difftest.judge.comparator import Comparison
@@ -19,6 +23,9 @@ from difftest.judge.outcome import Failure, Outcome
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation, in_short
 from difftest.records.resume import CampaignRecord
+
+Complete: TypeAlias = tuple[CaseResult, Mapping[str, Finding]]
+"""A case that ran, and by fingerprint the findings that it may be the first to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +37,35 @@ class Progress:
     recurring: tuple[Finding, ...] = ()
 
 
-def record(campaign: Campaign, result: CaseResult, recorded: CampaignRecord) -> Progress:
-    """Writes a case's divergences to their findings, then its runs to the corpus; adds both to `recorded`."""
-    new: list[Finding] = []
-    recurring: list[Finding] = []
-    for comparison in result.comparisons.values():
-        if comparison.divergences:
-            finding = _record_divergence(campaign, result, comparison.divergences[0], recorded)
-            (new if finding.new_in == (campaign.name, result.index) else recurring).append(finding)
-    observations = [observation(campaign, result, run) for run in result.runs.values()]
-    observations += [_unmade(campaign, result, name, one) for name, one in result.missing.items()]
+def record(campaign: Campaign, complete: Sequence[Complete], recorded: CampaignRecord) -> list[Progress]:
+    """Writes divergences to their findings, then the cases' runs to the corpus; adds both to `recorded`."""
+    progress = _record_findings(campaign, complete, recorded)
+    observations = list[Observation]()
+    for result, _ in complete:
+        observations += [observation(campaign, result, run) for run in result.runs.values()]
+        observations += [_unmade(campaign, result, name, one) for name, one in result.missing.items()]
     if observations:
         campaign.corpus.observe(*observations)
     for one in observations:
         recorded.add(one)
-    return Progress(result=result, new=tuple(new), recurring=tuple(recurring))
+    return progress
+
+
+def _record_findings(
+    campaign: Campaign, complete: Sequence[Complete], recorded: CampaignRecord
+) -> list[Progress]:
+    """Writes each finding once, however many of the cases showed it."""
+    progress = list[Progress]()
+    with campaign.corpus.locked():
+        findings = _Findings(campaign, recorded)
+        for result, evidence in complete:
+            shown = [findings.count(result, one, evidence) for one in result.first_divergences()]
+            here = (campaign.name, result.index)
+            new = tuple(finding for finding in shown if finding.new_in == here)
+            recurring = tuple(finding for finding in shown if finding.new_in != here)
+            progress.append(Progress(result=result, new=new, recurring=recurring))
+        findings.write()
+    return progress
 
 
 def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Observation:
@@ -109,49 +130,57 @@ def _ending(outcome: Outcome) -> Ending:
     return Ending(status="finished")
 
 
-def _record_divergence(
-    campaign: Campaign, result: CaseResult, divergence: Divergence, recorded: CampaignRecord
-) -> Finding:
-    """The finding of a divergence: a new one, or the one that is there with this case counted."""
-    indices = recorded.sightings.setdefault(divergence.fingerprint, set())
-    indices.add(result.index)
-    run = result.runs[divergence.backend]
-    with campaign.corpus.locked():
-        if counted := _count_case(campaign, divergence, run, len(indices)):
-            return counted
-    finding = new_finding(campaign, result, divergence)
-    with campaign.corpus.locked():
-        # Another campaign may have written it while this one gathered evidence.
-        if counted := _count_case(campaign, divergence, run, len(indices)):
-            return counted
-        new = msgspec.structs.replace(
-            finding,
-            hits=len(indices),
-            cases_by_campaign={campaign.name: len(indices)},
-            new_in=(campaign.name, result.index),
-        )
-        campaign.corpus.save(new, result.case)
-    return new
+class _Findings:
+    """The findings that some cases showed, changed in memory until they are written.
 
-
-def _count_case(campaign: Campaign, divergence: Divergence, run: BackendRun, cases: int) -> Finding | None:
-    """The finding of a divergence in the corpus, now shown by `cases` cases of the campaign.
-
-    None where it is new.
-
-    The number is set and not raised, so that a case which runs again is not counted again.
+    The caller holds the corpus's lock.
     """
-    if divergence.fingerprint not in campaign.corpus.fingerprints():
-        return None
-    finding = campaign.corpus.finding(divergence.fingerprint)
-    counts = {**(finding.cases_by_campaign or {"": finding.hits})}
-    counts[campaign.name] = max(cases, counts.get(campaign.name, 0))
-    counted = msgspec.structs.replace(
-        finding,
-        hits=sum(counts.values()),
-        cases_by_campaign=counts,
-        paths=tuple(sorted({*finding.paths, divergence.path})),
-        last_seen=max(finding.last_seen, run.started),
-    )
-    campaign.corpus.put(counted)
-    return counted
+
+    def __init__(self, campaign: Campaign, recorded: CampaignRecord) -> None:
+        self._campaign, self._recorded = campaign, recorded
+        self._changed, self._cases = dict[str, Finding](), dict[str, Case]()
+
+    def count(self, result: CaseResult, divergence: Divergence, evidence: Mapping[str, Finding]) -> Finding:
+        """The finding of a divergence: a new one, or the one that is there with this case counted.
+
+        The number of cases is set and not raised, so that a case which runs again is not counted again.
+        """
+        name, corpus = divergence.fingerprint, self._campaign.corpus
+        indices = self._recorded.sightings.setdefault(name, set())
+        indices.add(result.index)
+        if name in self._changed or corpus.holds(name):
+            # Another campaign may have written it while this one gathered evidence.
+            there = self._changed.get(name) or corpus.finding(name)
+            finding = self._counted(there, divergence, result.runs[divergence.backend].started, len(indices))
+        else:
+            # There is no evidence if somebody removed the finding after the case was examined.
+            found = evidence.get(name) or new_finding(self._campaign, result, divergence)
+            finding = msgspec.structs.replace(
+                found,
+                hits=len(indices),
+                cases_by_campaign={self._campaign.name: len(indices)},
+                new_in=(self._campaign.name, result.index),
+            )
+            self._cases[name] = result.case
+        self._changed[name] = finding
+        return finding
+
+    def _counted(self, finding: Finding, divergence: Divergence, started: str, cases: int) -> Finding:
+        """The finding, now shown by `cases` cases of the campaign."""
+        counts = {**(finding.cases_by_campaign or {"": finding.hits})}
+        counts[self._campaign.name] = max(cases, counts.get(self._campaign.name, 0))
+        return msgspec.structs.replace(
+            finding,
+            hits=sum(counts.values()),
+            cases_by_campaign=counts,
+            paths=tuple(sorted({*finding.paths, divergence.path})),
+            last_seen=max(finding.last_seen, started),
+        )
+
+    def write(self) -> None:
+        """Writes the findings that were changed, each once, and the cases of the new ones."""
+        for name, finding in self._changed.items():
+            if name in self._cases:
+                self._campaign.corpus.save(finding, self._cases[name])
+            else:
+                self._campaign.corpus.put(finding)

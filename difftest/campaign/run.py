@@ -1,38 +1,113 @@
 """The loop of a campaign: run cases, compare, record.
 
 Search and execution come in as callables, so that tests run all of this on fakes in milliseconds. Cases run
-concurrently. They are recorded in the order of their indices, so that a campaign's findings do not depend on
-timing.
+concurrently, and so does what their findings need. They are examined and recorded in the order of their
+indices, so that what a campaign records does not depend on timing.
 """
 
+import dataclasses
+import itertools
+import queue
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult, run_case
-from difftest.campaign.recording import Progress, record
+from difftest.campaign.gathering import Gathering
+from difftest.campaign.recording import Complete, Progress, record
+from difftest.campaign.turns import Turns
 from difftest.cases.case import Case
+from difftest.records.finding import Finding
 from difftest.records.resume import CampaignRecord
+
+UNRECORDED_PER_WORKER = 8
+"""How many cases may be between drawn and recorded for each worker.
+
+A case waits until the evidence for every finding of an earlier case is there, which takes several times as
+long as a case does.
+"""
+
+MOST_AT_ONCE = 100
+"""How many cases are recorded in one write at most."""
 
 
 def run(
     campaign: Campaign, cases: Iterable[tuple[int, Case]], recorded: CampaignRecord | None = None
 ) -> Iterator[Progress]:
-    """Runs `cases`, pairs of index and case, a few at a time, drawn as they are needed.
+    """Runs `cases`, pairs of index and case, which are drawn as they are needed.
 
-    Yields each, recorded, in order.
+    As many run at a time as there are workers. Yields each, recorded, in order.
 
     Cases that are `recorded` already are skipped.
     """
     before = recorded or CampaignRecord()
-    with ThreadPoolExecutor(campaign.workers) as pool:
-        waiting: deque[Future[CaseResult]] = deque()
-        for index, case in cases:
-            if (index, case.id) in before.cases:
+    loop = _Loop(campaign, (one for one in cases if (one[0], one[1].id) not in before.cases))
+    try:
+        while results := loop.next_complete():
+            yield from record(campaign, results, before)
+    finally:
+        loop.close()
+
+
+class _Loop:
+    """The cases between drawn and recorded, in the order of their indices.
+
+    Only the thread that calls `next_complete` changes them. The others put a number into `_ended`: 1 for a
+    case that ran, 0 for a finding whose evidence they gathered.
+    """
+
+    def __init__(self, campaign: Campaign, cases: Iterator[tuple[int, Case]]) -> None:
+        turns = Turns(campaign.execute, campaign.workers)
+        self._campaign, self._cases = dataclasses.replace(campaign, execute=turns.execute), cases
+        self._ended = queue.SimpleQueue[int]()
+        self._threads = ThreadPoolExecutor(campaign.workers)
+        gathers = dataclasses.replace(campaign, execute=turns.execute_first)
+        self._gathering = Gathering(gathers, lambda: self._ended.put(0))
+        self._started = deque[Future[CaseResult]]()
+        self._examined = deque[tuple[CaseResult, Mapping[str, Future[Finding]]]]()
+        self._running = 0
+
+    def next_complete(self) -> list[Complete]:
+        """The next cases to record; empty at the end."""
+        while True:
+            while not self._ended.empty():
+                self._running -= self._ended.get()
+            self._examine()
+            if complete := list(itertools.islice(self._take_complete(), MOST_AT_ONCE)):
+                return complete
+            if self._draw():
                 continue
-            waiting.append(pool.submit(run_case, campaign, index, case))
-            if len(waiting) > campaign.workers:
-                yield record(campaign, waiting.popleft().result(), before)
-        while waiting:
-            yield record(campaign, waiting.popleft().result(), before)
+            if not (self._started or self._examined):
+                return []
+            self._running -= self._ended.get()
+
+    def close(self) -> None:
+        """Waits for the runs that go on, and starts no others."""
+        self._threads.shutdown(cancel_futures=True)
+        self._gathering.close()
+
+    def _draw(self) -> bool:
+        """Starts the next case; False where there is none, or no place for it."""
+        unrecorded = len(self._started) + len(self._examined)
+        most = UNRECORDED_PER_WORKER * self._campaign.workers
+        if self._running > self._campaign.workers or unrecorded >= most:
+            return False
+        for index, case in self._cases:
+            self._started.append(self._threads.submit(run_case, self._campaign, index, case))
+            self._started[-1].add_done_callback(lambda _: self._ended.put(1))
+            self._running += 1
+            return True
+        return False
+
+    def _examine(self) -> None:
+        """Starts gathering evidence for the findings that cases are the first to show."""
+        while self._started and self._started[0].done():
+            result = self._started.popleft().result()
+            self._examined.append((result, self._gathering.start(result)))
+
+    def _take_complete(self) -> Iterator[Complete]:
+        """The first cases of which nothing is missing, which leave the loop."""
+        while self._examined and all(finding.done() for finding in self._examined[0][1].values()):
+            result, evidence = self._examined.popleft()
+            yield result, {name: finding.result() for name, finding in evidence.items()}

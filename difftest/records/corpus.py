@@ -89,6 +89,10 @@ class Corpus:
             )
         )
 
+    def holds(self, fingerprint: str) -> bool:
+        """Whether the finding with this fingerprint is here."""
+        return (self.root / fingerprint / FINDING).is_file()
+
     def finding(self, fingerprint: str) -> Finding:
         """The finding with this fingerprint.
 

@@ -1,0 +1,52 @@
+"""Who runs next: as many runs at a time as there are workers, those for evidence before all others."""
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from difftest.campaign.campaign import Execute
+from difftest.cases.case import Case
+from difftest.judge.outcome import Outcome
+
+
+class Turns:
+    """Executes at most `workers` runs at a time.
+
+    A worker goes to the run that has waited longest, of those for evidence if there are any: every later case
+    waits for that evidence until it is recorded.
+    """
+
+    def __init__(self, execute: Execute, workers: int) -> None:
+        self._execute, self._free, self._lock = execute, workers, threading.Lock()
+        self._first, self._others = deque[threading.Event](), deque[threading.Event]()
+
+    def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """A run of a case, when it is its turn."""
+        with self._turn(self._others):
+            return self._execute(case, backend, options)
+
+    def execute_first(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """A run for evidence, when it is its turn."""
+        with self._turn(self._first):
+            return self._execute(case, backend, options)
+
+    @contextmanager
+    def _turn(self, waiting: deque[threading.Event]) -> Iterator[None]:
+        turn = threading.Event()
+        with self._lock:
+            waiting.append(turn)
+            self._give()
+        turn.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._free += 1
+                self._give()
+
+    def _give(self) -> None:
+        """Gives free workers to those who wait. The caller holds the lock."""
+        while self._free and (waiting := self._first or self._others):
+            self._free -= 1
+            waiting.popleft().set()
