@@ -1,0 +1,1 @@
+"""Benchmarks: programs that measure, each with one command in its docstring."""
