@@ -62,8 +62,17 @@ def test_a_case_that_failed_for_infrastructure_is_reported_and_not_counted(
     tmp_path: Path, machine: Machine
 ) -> None:
     machine.spoiled = {"torch_ddp": 3}
-    output = output_of(record(tmp_path, "--json"))
+    done = record(tmp_path, "--json")
+    output = output_of(done)
     assert (output["cases"], output["trouble"]) == (1, [f"case {a_case(seed=0).id}: a node was lost"])
+    assert output["comparisons"]["torch"]["lost"] == {"a node was lost": 1}
+    assert isinstance(done.exception, InfrastructureError)
+    assert str(done.exception).startswith(
+        "side torch: 1 of 2 comparisons were made, --least-compared is 0.95"
+    )
+    (tmp_path / "enough").mkdir()
+    machine.spoiled = {"torch_ddp": 3}
+    assert record(tmp_path / "enough", "--least-compared", "0.5").exit_code == 0
 
 
 def test_recording_no_case_at_all_is_an_infrastructure_error(tmp_path: Path, machine: Machine) -> None:

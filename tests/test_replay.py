@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from machines import Machine, a_campaign, backend, examined, the_finding
-from samples import NOISE, a_case, candidate, oracle, wrong_at
+from samples import NOISE, a_case, a_failure, candidate, oracle, tensor_parallel_case, wrong_at
 
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
@@ -20,6 +20,7 @@ from difftest.cases.case import Case
 from difftest.commands.replay import command
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.repeats import rates
+from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.outcome import Outcome
 from difftest.judge.stage import Stage
 from workers.isolate import sandbox
@@ -118,3 +119,33 @@ def test_a_mismatch_is_reported_only_if_an_oracle_with_more_samples_agrees_and_t
     )
     assert done.return_value == status, done.output
     assert requests == [(ORACLE, None), ("torch_ddp", None), (ORACLE, MORE_SAMPLES), ("torch_ddp", None)]
+
+
+def replayed(tmp_path: Path, case: Case, *words: str) -> Result:
+    file = tmp_path / "case.json"
+    file.write_bytes(case.to_json())
+    return CliRunner().invoke(command, [str(file), "--backends", "torch_ddp", *words], standalone_mode=False)
+
+
+def test_a_replay_that_compares_nothing_is_an_infrastructure_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def execute(case: Case, backend: str, **_rest: object) -> Outcome:
+        return a_failure(message="no memory") if backend == ORACLE else candidate(case)
+
+    monkeypatch.setattr(sandbox, "run", execute)
+    done = replayed(tmp_path, a_case(), "--json")
+    assert isinstance(done.exception, InfrastructureError)
+    assert str(done.exception).startswith(
+        "nothing was compared: torch_ddp is inconclusive: the oracle failed"
+    )
+    assert json.loads(done.stdout)["rates"] == {"torch_ddp": {"inconclusive": 1}}
+
+
+def test_a_replay_that_no_backend_supports_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sandbox, "run", lambda case, _backend, **_rest: oracle(case))
+    done = replayed(tmp_path, tensor_parallel_case())
+    assert isinstance(done.exception, UsageError)
+    assert "no backend supports the case: torch_ddp: " in str(done.exception)

@@ -11,10 +11,13 @@ from typing import Any
 import click
 
 from difftest.cases.case import Case
+from difftest.commands.service.completeness import described, lines, shortfalls
 from difftest.commands.service.options import (
     Backends,
     json_option,
+    least_compared_option,
     max_world_size_option,
+    most_inconclusive_option,
     paths_option,
     seed_option,
 )
@@ -38,6 +41,8 @@ class Request:
     backends: tuple[str, ...]
     max_world_size: int
     workers: int
+    least_compared: float
+    most_inconclusive: float
     out: Path
     as_json: bool
 
@@ -71,6 +76,8 @@ class Request:
     required=True,
     help="The folder of the bundle, new or empty.",
 )
+@least_compared_option
+@most_inconclusive_option
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
@@ -84,7 +91,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     if recording.trouble and not recording.cases:
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)
-    _print(request, recording)
+    incomplete = shortfalls(recording.comparisons, request)
+    _print(request, recording, incomplete)
+    if incomplete:
+        raise InfrastructureError("; ".join(incomplete))
     return 0
 
 
@@ -97,12 +107,16 @@ def _cases(request: Request) -> Iterator[tuple[int, Case]]:
     return ((index, case_at(request.seed, index, **options)) for index in range(request.cases))
 
 
-def _print(request: Request, recording: Recording) -> None:
+def _print(request: Request, recording: Recording, incomplete: list[str]) -> None:
     """Prints what the bundle holds, and what it lacks."""
     cases, runs = recording.cases, recording.runs
     if request.as_json:
-        print_json({"cases": cases, "runs": runs, "trouble": recording.trouble, "out": str(request.out)})
+        counts = {"cases": cases, "runs": runs, "comparisons": described(recording.comparisons)}
+        trouble = {"trouble": recording.trouble, "incomplete": incomplete}
+        print_json(counts | trouble | {"out": str(request.out)})
         return
     click.echo(f"{cases} cases, {runs} runs recorded in {request.out}")
+    for line in lines(recording.comparisons):
+        click.echo(f"  {line}")
     for problem in recording.trouble:
         click.echo(f"  infrastructure: {problem}")

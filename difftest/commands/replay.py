@@ -14,6 +14,8 @@ from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_ranks
 from difftest.commands.service.repeats import rates, repeats
 from difftest.commands.service.targets import read_target
+from difftest.errors import InfrastructureError, UsageError
+from difftest.records.comparisons import COMPLETED
 
 
 @click.command("replay")
@@ -29,8 +31,8 @@ from difftest.commands.service.targets import read_target
 def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, as_json: bool) -> int:
     """Run a case file, or the case of a finding's folder, again.
 
-    Exit status 1 when it diverges. With --times, the rate of every outcome is printed. --load makes races
-    more likely.
+    Exit status 1 when it diverges, 3 when no run could be compared. With --times, the rate of every outcome
+    is printed. --load makes races more likely.
     """
     subject = read_target(target)
     check_ranks(subject.case)
@@ -50,7 +52,21 @@ def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, a
         print_json(summary)
     else:
         _print(summary)
+    _require_compared(results)
     return int(any(r["verdict"] == "diverge" for r in results))
+
+
+def _require_compared(results: list[dict[str, Any]]) -> None:
+    """`InfrastructureError` when no run decides anything, `UsageError` when no backend supports the case."""
+    doubts = [r for r in results if r["verdict"] == "inconclusive"]
+    if any(r["verdict"] in COMPLETED for r in results):
+        return
+    if doubts:
+        msg = f"nothing was compared: {doubts[0]['backend']} is inconclusive: {doubts[0]['reason']}"
+        raise InfrastructureError(msg)
+    refusals = "; ".join(f"{r['backend']}: {r['reason']}" for r in results)
+    msg = f"nothing was compared, as no backend supports the case: {refusals}"
+    raise UsageError(msg)
 
 
 def _print(summary: dict[str, Any]) -> None:

@@ -1,9 +1,8 @@
 """Whether a campaign compared enough for its result to mean something, and what it says about that."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from difftest.commands.service.request import Request
 from difftest.records.comparisons import Comparisons, Counts, missing
 
 MOST_REASONS = 3
@@ -14,6 +13,18 @@ MOST_BACKENDS = 3
 
 ADVICE = "Run the same command again once the cause is removed: it runs lost cases again"
 DOUBTS = "`inconclusive` in the table gives each reason in full; raise the limit if it is as it should be"
+
+
+class Limits(Protocol):
+    """How much of a side must have been compared, as shares from 0 to 1."""
+
+    @property
+    def least_compared(self) -> float:
+        """The least share of the requested comparisons that must have been made."""
+
+    @property
+    def most_inconclusive(self) -> float:
+        """The largest share of those made that may be inconclusive."""
 
 
 def lines(comparisons: Comparisons) -> Iterator[str]:
@@ -35,33 +46,33 @@ def described(comparisons: Comparisons) -> dict[str, Any]:
     }
 
 
-def shortfalls(comparisons: Comparisons, request: Request) -> list[str]:
+def shortfalls(comparisons: Comparisons, limits: Limits) -> list[str]:
     """For each side of which too little was compared, what is missing, why, and what to do."""
     return [
         message
         for side, counts in comparisons.sides.items()
-        if (message := _shortfall(side, counts, comparisons.backends(side), request))
+        if (message := _shortfall(side, counts, comparisons.backends(side), limits))
     ]
 
 
-def _shortfall(side: str, counts: Counts, backends: Mapping[str, Counts], request: Request) -> str:
+def _shortfall(side: str, counts: Counts, backends: Mapping[str, Counts], limits: Limits) -> str:
     """Why a side's result means too little; empty where it does not."""
     if not counts.requested:
-        if not request.least_compared:
+        if not limits.least_compared:
             return ""
         unsupported = counts.unsupported.total()
         reason = f"no backend supports any of them: {why(counts)}" if unsupported else "no case was run"
         return (
             f"side {side}: nothing was compared, {reason} (`difftest support` shows which path is supported)"
         )
-    if counts.compared_share < request.least_compared:
+    if counts.compared_share < limits.least_compared:
         done = f"{counts.judged} of {counts.requested} comparisons were made"
         none = "" if counts.completed else ", none with a result"
-        limit = f"--least-compared is {request.least_compared:g}"
+        limit = f"--least-compared is {limits.least_compared:g}"
         return f"side {side}: {done}{none}, {limit}; {_blamed(backends)}. {ADVICE}"
-    if counts.inconclusive_share > request.most_inconclusive:
+    if counts.inconclusive_share > limits.most_inconclusive:
         share = f"{counts.inconclusive.total()} of {counts.judged} comparisons are inconclusive"
-        limit = f"--most-inconclusive is {request.most_inconclusive:g}"
+        limit = f"--most-inconclusive is {limits.most_inconclusive:g}"
         return f"side {side}: {share}, {limit}; {_blamed(backends)}. {DOUBTS}"
     return ""
 

@@ -12,14 +12,16 @@ from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 from difftest.own_folder import own_folder
 from difftest.records.bundle import EVIDENCE, Recorder, Who
+from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
+from difftest.records.resume import CampaignRecord
 
 
 class Recording:
     """Runs cases in child processes of this one, and keeps every outcome.
 
     At most `workers` runs go on at a time, in all threads together. `cases` and `runs` count what was
-    recorded; `trouble` says which runs infrastructure failed.
+    recorded; `trouble` says which runs infrastructure failed. `comparisons` are those with the oracle.
     """
 
     def __init__(self, recorder: Recorder, backends: Mapping[str, BackendTraits], workers: int) -> None:
@@ -30,6 +32,7 @@ class Recording:
         self._done: list[tuple[Case, str]] = []
         self.trouble: list[str] = []
         self.cases = self.runs = 0
+        self.comparisons = Comparisons()
 
     def record(self, cases: Iterable[tuple[int, Case]]) -> None:
         """Runs all cases beside the oracle, as a campaign does, and then each of them on one device."""
@@ -43,7 +46,10 @@ class Recording:
                 corpus=corpus,
                 workers=self._workers,
             )
-            for progress in run(campaign, self._numbered(cases)):
+            for name, traits in self._backends.items():
+                self.comparisons.expect(traits.SIDE, name)
+            recorded = CampaignRecord(comparisons=self.comparisons)
+            for progress in run(campaign, self._numbered(cases), recorded):
                 self._count(progress.result)
         with ThreadPoolExecutor(self._workers) as threads:
             list(threads.map(self._run_unsharded, self._done))
