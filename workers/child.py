@@ -21,7 +21,7 @@ import torch
 
 from difftest import installed
 from difftest.cases.case import Case
-from difftest.judge.outcome import Failure, Trace
+from difftest.judge.outcome import Failure, Origin, Trace
 from difftest.judge.stage import Stage
 from workers import backends, exceptions, faults
 from workers.isolate import native_frames, run_folder
@@ -47,8 +47,8 @@ the package's, because it says for which CUDA torch was built.
 def main(request: Mapping[str, Any]) -> None:
     """Runs `request` and leaves the result in its folder.
 
-    Its keys are `case` (JSON), `backend`, `rank`, `folder` and `environment`; `rendezvous` and `local` too
-    where other ranks run on other nodes. Exits with `MACHINE_STATUS` if the machine fails.
+    Its keys are `case` (JSON), `backend`, `number`, `rank`, `folder` and `environment`; `rendezvous` and
+    `local` too where other ranks run on other nodes. Exits with `MACHINE_STATUS` if the machine fails.
     """
     try:
         _run(request, Path(request["folder"]), int(request["rank"]))
@@ -95,6 +95,7 @@ def _use_loopback() -> None:
 
 def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | Failure:
     case = Case.from_json(request["case"])
+    origin = Origin(case=case.id, backend=request["backend"], number=request["number"])
     backend = backends.load(request["backend"])
     rendezvous = request.get("rendezvous", f"file://{request['folder']}/rendezvous")
     clients = Clients(rank, lambda: stages.last)
@@ -108,10 +109,10 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | F
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
             trace: Trace = session.replay(lambda joined: train(case, joined, report), spoiled)
             events = msgspec.structs.replace(trace.events, clients=tuple(clients.created))
-            return dataclasses.replace(trace, events=events)
+            return dataclasses.replace(trace, events=events, origin=origin)
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
         exceptions.raise_if_of_the_machine(error)
-        return exceptions.explain(error, *stages.last, rank)
+        return dataclasses.replace(exceptions.explain(error, *stages.last, rank), origin=origin)
 
 
 def _redirect(file: Path) -> None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replica_groups
-from difftest.judge.events import Events
+from difftest.judge.events import Events, Word
 from difftest.judge.stage import Stage
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -95,6 +96,14 @@ class Sharded:
         return dataclasses.replace(self, pieces={**self.pieces, **other.pieces}, devices=devices)
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """The request that an outcome answers: the case's id, the backend, and a number of this request alone."""
+
+    case: Word
+    backend: Word
+    number: Word
+
+
 Tensors: TypeAlias = Mapping[tuple[Stage, str], Sharded]
 
 
@@ -104,13 +113,15 @@ class Trace:
 
     Forward: `loss`, and `output` of each accumulation part (`output`, `output.1`, ...). Backward: gradients
     by parameter name, before clipping. Update: parameters by name. `noise` is the oracle's: the deviation
-    that rounding causes in each tensor, in the same order as `steps`.
+    that rounding causes in each tensor, in the same order as `steps`. `origin` is the request that the run
+    answers; None where that was not recorded.
     """
 
     steps: tuple[Tensors, ...]
     noise: tuple[Tensors, ...] = ()
     environment: Environment = field(default_factory=dict)
     events: Events = field(default_factory=Events)
+    origin: Origin | None = None
 
     def merged(self, other: "Trace") -> "Trace":
         """The traces of two processes of one run as one; tensors that only one of them has are kept."""
@@ -123,7 +134,8 @@ class Trace:
             }
             for mine, theirs in zip(self.steps, other.steps, strict=True)
         )
-        return Trace(steps=steps, environment=self.environment, events=self.events.merged(other.events))
+        events = self.events.merged(other.events)
+        return Trace(steps=steps, environment=self.environment, events=events, origin=self.origin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +145,7 @@ class Failure:
     `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status
     N`. `message` is the last line that the failure gave, `log` the tail of standard error, `frame` the
     innermost frame of the framework as `file:function`; empty where the innermost is this project's own.
+    `origin` is as in a `Trace`.
     """
 
     symptom: Symptom
@@ -144,6 +157,7 @@ class Failure:
     log: str = ""
     rank: int = 0
     environment: Environment = field(default_factory=dict)
+    origin: Origin | None = None
 
 
 Outcome: TypeAlias = Trace | Failure

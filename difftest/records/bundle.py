@@ -156,9 +156,12 @@ class Joined:
                 raise InfrastructureError(msg)
             again = backend == self._oracle or (len(left) == 1 and left[0][1].index == EVIDENCE)
             root, run = left[0] if again else left.pop(0)
-        return _fitting(
-            _outcome(root, run), case, f"run {run.number} of {root}", whole=backend == self._oracle
-        )
+        what, outcome = f"run {run.number} of {root}", _outcome(root, run)
+        origin = outcome.origin
+        if origin and (origin.case, origin.backend) != (case.id, backend):
+            msg = f"{what} is of case {origin.case} on {origin.backend}, not of {case.id} on {backend}"
+            raise UsageError(msg)
+        return _fitting(outcome, case, what, whole=backend == self._oracle)
 
     def _add(self, root: Path) -> None:
         for run in _lines(root):

@@ -18,7 +18,7 @@ import numpy as np
 from difftest.cases.layout import Placements
 from difftest.errors import UsageError
 from difftest.judge.events import Count, Events, Word
-from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Symptom, Tensors, Trace
+from difftest.judge.outcome import Array, Failure, Origin, Outcome, Sharded, Symptom, Tensors, Trace
 from difftest.judge.stage import Stage
 from difftest.records import read_limits
 
@@ -92,6 +92,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     noise: tuple[tuple[_Tensor, ...], ...] = ()
     environment: dict[str, str] = {}
     events: Events = Events()
+    origin: Origin | None = None
 
 
 def save(stem: Path, outcome: Outcome) -> None:
@@ -115,7 +116,7 @@ def load(stem: Path) -> Outcome | None:
     try:
         saved = msgspec.json.decode(read_limits.read(file, read_limits.MOST_RUN_BYTES), type=_Saved)
         if saved.failure is not None:
-            return Failure(**msgspec.structs.asdict(saved.failure))
+            return Failure(**msgspec.structs.asdict(saved.failure), origin=saved.origin)
         _check_sizes(saved)
         arrays = _arrays(stem.with_name(f"{stem.name}.npz")) if saved.steps else {}
         steps, noise = (
@@ -124,19 +125,30 @@ def load(stem: Path) -> Outcome | None:
     except DAMAGE as error:
         msg = f"{file} cannot be read: {type(error).__name__}: {error}"
         raise UsageError(msg) from error
-    return Trace(steps=steps, noise=noise, environment=saved.environment, events=saved.events)
+    return Trace(
+        steps=steps,
+        noise=noise,
+        environment=saved.environment,
+        events=saved.events,
+        origin=saved.origin,
+    )
 
 
 def _described(outcome: Outcome) -> tuple[_Saved, dict[str, Array]]:
     arrays: dict[str, Array] = {}
     if isinstance(outcome, Failure):
         fields = {name: _clean(getattr(outcome, name)) for name in _Failure.__struct_fields__}
-        return _Saved(failure=_Failure(**fields)), arrays
+        return _Saved(failure=_Failure(**fields), origin=outcome.origin), arrays
     steps = tuple(_tensors(tensors, f"{index}", arrays) for index, tensors in enumerate(outcome.steps))
     noise = tuple(_tensors(tensors, f"noise{index}", arrays) for index, tensors in enumerate(outcome.noise))
-    return _Saved(
-        steps=steps, noise=noise, environment=dict(outcome.environment), events=outcome.events
-    ), arrays
+    saved = _Saved(
+        steps=steps,
+        noise=noise,
+        environment=dict(outcome.environment),
+        events=outcome.events,
+        origin=outcome.origin,
+    )
+    return saved, arrays
 
 
 def _clean(value: Any) -> Any:  # noqa: ANN401  a field of a failure

@@ -53,17 +53,25 @@ class Runner:
             free.bind(("", 0))
             return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
 
-    def run(
-        self, case: bytes, backend: str, deadline: float, options: dict[str, str], share: Share | None = None
+    def run(  # noqa: PLR0913, PLR0917  what a run is made of
+        self,
+        case: bytes,
+        backend: str,
+        deadline: float,
+        options: dict[str, str],
+        number: str,
+        share: Share | None = None,
     ) -> Outcome:
         """One run, or one node's share of it; `case` is canonical JSON, `deadline` is in seconds.
+
+        `number` is the request's, which the outcome's origin repeats.
 
         Raises `UnsupportedError` where this node's packages cannot run it.
         """
         parsed = Case.from_json(case)
         if reason := backends.load(backend).unsupported(parsed):
             raise UnsupportedError(reason)
-        return sandbox.run(parsed, backend, deadline=deadline, options=options, share=share)
+        return sandbox.run(parsed, backend, deadline=deadline, options=options, share=share, number=number)
 
 
 @ray.remote(max_restarts=0, max_task_retries=0)
@@ -100,7 +108,9 @@ class Crew:
         answers = _results([member.missing_modules.remote(modules) for member in self._members])
         return sorted({name for names in answers for name in names})
 
-    def run(self, case: bytes, backend: str, deadline: float, options: dict[str, str]) -> Outcome:
+    def run(
+        self, case: bytes, backend: str, deadline: float, options: dict[str, str], number: str
+    ) -> Outcome:
         """One run whose ranks the members share; `case` is canonical JSON, `deadline` is in seconds.
 
         Raises `InfrastructureError` where the members do not meet.
@@ -108,14 +118,15 @@ class Crew:
         module = backends.load(backend)
         shares = _shares(module.processes(Case.from_json(case)), len(self._members))
         if len(shares) == 1:
-            outcome: Outcome = _results([self._members[0].run.remote(case, backend, deadline, options)])[0]
+            alone = self._members[0].run.remote(case, backend, deadline, options, number)
+            outcome: Outcome = _results([alone])[0]
             return outcome
         address = _results([member.rendezvous.remote(module.PRELOAD) for member in self._members])[0]
         return merged(
             _results(
                 [
                     member.run.remote(
-                        case, backend, deadline, options, Share(ranks=ranks, rendezvous=address)
+                        case, backend, deadline, options, number, Share(ranks=ranks, rendezvous=address)
                     )
                     for member, ranks in zip(self._members, shares, strict=False)
                 ]

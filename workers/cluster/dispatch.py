@@ -20,8 +20,10 @@ from workers import backends
 from workers.cluster import environments
 from workers.cluster.environments import Environment
 from workers.cluster.team import Team, nodes_resources
+from workers.cluster.versions import require_versions
 from workers.deadlines import DEADLINE_SECONDS, longest_seconds
 from workers.isolate import limits, zygotes
+from workers.isolate.answers import new_request, require_answer
 
 OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
 """How much longer than its run a call may take: a zygote's start and the transfer."""
@@ -75,11 +77,15 @@ class Pool:
     def execute(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
         """Runs `case` on the next free actor.
 
-        Raises `InfrastructureError` when the actor, its node or Ray fails.
+        Raises `InfrastructureError` when the actor, its node or Ray fails, when the outcome is of another
+        request, and when it was computed by other packages than those that define the campaign.
         """
-        arguments = (case.to_json(), backend, self._deadline, dict(options or {}))
+        request = new_request(case, backend)
+        arguments = (case.to_json(), backend, self._deadline, dict(options or {}), request.number)
         longest = longest_seconds(self._deadline * limits.work_factor(options or {}))
         outcome: Outcome = self._call(backend, f"ran case {case.id} on", longest, "run", *arguments)
+        require_answer(outcome, request)
+        require_versions(outcome, backend, environments.of(backend, self._places))
         return outcome
 
     def _call(self, backend: str, doing: str, seconds: float, method: str, *args: Any) -> Any:  # noqa: ANN401

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.judge.outcome import Failure, Outcome, Trace
+from difftest.judge.outcome import Failure, Origin, Outcome, Trace
 from difftest.own_folder import own_folder
 from workers import backends
 from workers.deadlines import DEADLINE_SECONDS
 from workers.isolate import limits, run_folder
+from workers.isolate.answers import new_request, require_answer
 from workers.isolate.failures import failure_of
 from workers.isolate.limits import Limits
 from workers.isolate.ranks import Ranks, Share, run_ranks
@@ -32,6 +33,7 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
     options: Mapping[str, str] | None = None,
     allowed: Limits | None = None,
     share: Share | None = None,
+    number: str = "",
 ) -> Outcome:
     """Runs `case` on `backend` in fresh processes and returns the outcome.
 
@@ -40,40 +42,49 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
     * `options`: further environment variables of the processes (a variant, an ablation, a planted fault).
     * `allowed`: all limits, in place of `deadline` and the default ones.
     * `share`: only these ranks run here, the others on other nodes.
+    * `number`: what the outcome's origin says of this request, by default a new number.
 
     Raises `InfrastructureError` where the machine, not the backend, is to blame.
     """
     allowed = allowed or Limits(seconds=deadline * limits.work_factor(options or {}))
     try:
-        return _run(case, backend, options or {}, allowed, share)
+        return _run(case, new_request(case, backend, number), options or {}, allowed, share)
     except OSError as error:
         msg = f"the machine failed case {case.id} on {backend}: {error}"
         raise InfrastructureError(msg) from error
 
 
 def _run(
-    case: Case, backend: str, options: Mapping[str, str], allowed: Limits, share: Share | None
+    case: Case, origin: Origin, options: Mapping[str, str], allowed: Limits, share: Share | None
 ) -> Outcome:
+    backend = origin.backend
     module = backends.load(backend)
     zygote = zygote_with(module.PRELOAD)
     with own_folder("run") as folder:
         request = {
             "case": case.to_json().decode(),
             "backend": backend,
+            "number": origin.number,
             "folder": str(folder),
             "environment": {**module.environment(case), **options},
         }
         ranks = run_ranks(zygote, request, share or range(module.processes(case)), folder, allowed)
-        outcome = _outcome(folder, ranks)
+        outcome = _outcome(folder, ranks, origin)
         if isinstance(outcome, Failure) and (reason := limits.full_disk(folder)):
             msg = f"case {case.id} failed on {backend} while {reason}"
             raise InfrastructureError(msg)
         return outcome
 
 
-def _outcome(folder: Path, ranks: Ranks) -> Outcome:
+def _outcome(folder: Path, ranks: Ranks, origin: Origin) -> Outcome:
     ranks.require_ended_by_itself(folder)
     if failure := failure_of(folder, ranks):
-        return dataclasses.replace(failure, environment=run_folder.versions(folder, failure.rank))
+        if failure.origin:
+            require_answer(failure, origin)
+        versions = run_folder.versions(folder, failure.rank)
+        return dataclasses.replace(failure, environment=versions, origin=origin)
     outcomes = [run_folder.read(folder, rank) for rank in ranks.expected]
-    return reduce(Trace.merged, [outcome for outcome in outcomes if isinstance(outcome, Trace)])
+    traces = [outcome for outcome in outcomes if isinstance(outcome, Trace)]
+    for trace in traces:
+        require_answer(trace, origin)
+    return reduce(Trace.merged, traces)
