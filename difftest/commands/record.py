@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from difftest.cases.case import Case
-from difftest.commands.service.completeness import described, lines, shortfalls
 from difftest.commands.service.options import (
     Backends,
     json_option,
@@ -28,6 +27,7 @@ from difftest.commands.service.request import CASES
 from difftest.errors import InfrastructureError
 from difftest.records.bundle import Recorder
 from difftest.records.case_files import read_case
+from difftest.records.completeness import described, lines, shortfalls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

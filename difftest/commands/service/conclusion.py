@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from difftest.clock import utc_today
-from difftest.commands.service.completeness import described, lines, shortfalls
 from difftest.commands.service.output import print_json
 from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
@@ -15,6 +14,7 @@ from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.outcome import Symptom
 from difftest.records import announced
+from difftest.records.completeness import described, lines, shortfalls
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 

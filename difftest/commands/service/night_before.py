@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from difftest.commands.service.completeness import why
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
 from difftest.records.comparisons import COUNTED, Comparisons, Counts
+from difftest.records.completeness import why
 from difftest.records.corpus import Corpus
 from difftest.records.definition import named_seed
 from difftest.records.index import parts

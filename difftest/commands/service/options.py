@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from difftest import plugins
-from difftest.commands.service.request import LEAST_COMPARED, MOST_INCONCLUSIVE
 from difftest.errors import UsageError
 from difftest.findings.ledger import LEDGER_FILE
+from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 

@@ -8,17 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
+
 CASES = 40
 """How many cases a campaign has when neither a number nor a budget is given."""
 
 TWICE_EVERY = 8
 """How often a case is run twice: a second run shows nondeterminism, and costs as much as the first."""
-
-LEAST_COMPARED = 0.95
-"""The least share of a side's comparisons that must have been made for the result to mean something."""
-
-MOST_INCONCLUSIVE = 0.2
-"""The largest share of a side's comparisons that may be inconclusive."""
 
 FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 
@@ -28,7 +24,7 @@ class Request:
     """A campaign with reports: where they go, which faults are known, and what makes the exit status 1 or 3.
 
     `fail_on` is what makes it 1. `least_compared` and `most_inconclusive` are shares of each side's
-    comparisons; beyond them it is 3 (`difftest.commands.service.completeness`). `out` is a folder or an
+    comparisons; beyond them it is 3 (`difftest.records.completeness`). `out` is a folder or an
     address (`difftest.commands.service.storage`). `formats` are written in addition to the usual ones. `seed`
     is None for runs that were not generated here.
     """

@@ -15,6 +15,13 @@ ADVICE = "Run the same command again once the cause is removed: it runs lost cas
 DOUBTS = "`inconclusive` in the table gives each reason in full; raise the limit if it is as it should be"
 
 
+LEAST_COMPARED = 0.95
+"""The least share of a side's comparisons that must have been made for the result to mean something."""
+
+MOST_INCONCLUSIVE = 0.2
+"""The largest share of a side's comparisons that may be inconclusive."""
+
+
 class Limits(Protocol):
     """How much of a side must have been compared, as shares from 0 to 1."""
 
