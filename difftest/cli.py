@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 
 from difftest import __version__, commands, plugins
-from difftest.errors import InfrastructureError, UsageError
+from difftest.errors import InfrastructureError, StoppedError, UsageError
 from difftest.printable import printable
 
 COMMANDS = "difftest.commands"
@@ -75,6 +75,8 @@ def _main() -> NoReturn:
         sys.exit(130)
     except UsageError as error:
         _exit_with(error, WRONG_USAGE)
+    except StoppedError as error:
+        _exit_with(error, error.status)
     except InfrastructureError as error:
         _exit_with(error, INFRASTRUCTURE)
     except ModuleNotFoundError as error:

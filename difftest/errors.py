@@ -18,6 +18,18 @@ class InfrastructureError(RuntimeError):
     """The machine or the cluster failed, which is no evidence about a backend."""
 
 
+class StoppedError(RuntimeError):
+    """The command ends before its work is complete; the same command continues it.
+
+    It was interrupted, or its cluster is gone. `status` is its exit status. No run is tried again or recorded
+    for it, so it is no `InfrastructureError`.
+    """
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class UnsupportedError(InfrastructureError):
     """A worker's packages do not support a case that the driver's do: the run is left out, not an error."""
 

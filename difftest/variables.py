@@ -86,6 +86,17 @@ VARIABLES = (
         read_by=("workers.child",),
     ),
     Variable(
+        name="DIFFTEST_OPEN_CLUSTER",
+        default="0",
+        values="0 or 1",
+        meaning=(
+            "At 1, a Ray cluster without token authentication may be joined: whoever reaches its "
+            "ports runs code on it. Otherwise it is refused."
+        ),
+        set_by="user",
+        read_by=("workers.cluster.token",),
+    ),
+    Variable(
         name="DIFFTEST_OTHER_PYTHON",
         default="none",
         values="a Python interpreter",

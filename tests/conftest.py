@@ -5,12 +5,16 @@ The fast tier reads no file of slow tests. Also the cases that tests share.
 
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from generated_cases import GeneratedCases
 from hypothesis import settings
+
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+"""Ray's clusters of the tests require a token, as all that are joined must."""
 
 settings.register_profile("difftest", deadline=None)  # machines and their loads differ
 settings.load_profile("difftest")

@@ -14,6 +14,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
             "difftest.errors",
             "difftest.installed",
             "difftest.own_folder",
+            "difftest.processes",
             "difftest.plugins",
             "difftest.printable",
             "difftest.variables",

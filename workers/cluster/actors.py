@@ -18,6 +18,7 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.judge.stage import Stage
+from difftest.own_folder import remove_abandoned
 from workers import backends
 from workers.cluster.environments import Environment
 from workers.isolate import sandbox
@@ -34,6 +35,9 @@ Where a rank crashes, the others lose their connection to it; where a rank raise
 @ray.remote(max_restarts=0, max_task_retries=0)
 class Runner:
     """Runs isolated cases on one node, one after another."""
+
+    def __init__(self) -> None:
+        remove_abandoned()
 
     def ready(self) -> tuple[str, str]:
         """Answers once the actor is alive: the node's id in Ray and the prefix of the actor's Python."""

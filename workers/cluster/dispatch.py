@@ -3,23 +3,24 @@
 Every actor has its own warm zygotes. An actor never touches a device, so a crash in a run never reaches Ray,
 which could not tell a segmentation fault from an exit and would run the case again. When an actor dies all
 the same, that is infrastructure: another actor is requested, which joins once the cluster has placed it, and
-the run ends with an error.
+the run ends with an error. When its node dies, the run may be why.
 """
 
+import copy
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import ray
 
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError
+from difftest.errors import NODE_LOST, InfrastructureError, LethalError
 from difftest.judge.outcome import Outcome
 from workers import backends
-from workers.cluster import environments
+from workers.cluster import connection, environments, nodes
 from workers.cluster.environments import Environment
-from workers.cluster.team import Team, nodes_resources
+from workers.cluster.team import Team
 from workers.cluster.versions import require_versions
 from workers.deadlines import DEADLINE_SECONDS, longest_seconds
 from workers.isolate import limits, zygotes
@@ -32,12 +33,16 @@ INSTALL = "pip install 'difftest[{extras},cluster]'"
 EXTRAS = "xla"
 """What the usual backends need."""
 
+ON_ITS_NODE = "its node died while the case ran on it"
+"""The message of a `LethalError`, without the node's name: it is part of a finding's identity."""
+
 
 class Pool:
     """Teams of up to `workers` actors, one team for each environment that is used.
 
-    `execute` is called from as many threads as there are workers. `places` says which backends run where; the
-    default is the file in `DIFFTEST_ENVIRONMENTS`, or without one what the nodes' accelerators imply.
+    A pool that `grows` has more where the cluster has more CPUs than that, as when nodes join. `execute` is
+    called from as many threads as there are workers. `places` says which backends run where; the default is
+    the file in `DIFFTEST_ENVIRONMENTS`, or without one what the nodes' accelerators imply.
     """
 
     def __init__(
@@ -46,21 +51,28 @@ class Pool:
         *,
         deadline: float = DEADLINE_SECONDS,
         places: Sequence[Environment] | None = None,
+        grows: bool = False,
     ) -> None:
-        self._deadline, self._workers = deadline, workers
+        self._deadline, self.capacity = deadline, nodes.Capacity(workers, grows=grows)
         configured = environments.configured() if places is None else tuple(places)
-        self._places = environments.by_accelerators(nodes_resources()) if configured is None else configured
+        self._places = environments.by_accelerators(nodes.resources()) if configured is None else configured
         self._teams: dict[str, Team] = {}
         self._lock = threading.Lock()
         _require_cpus(workers)
         self.team(ORACLE)
+
+    def within(self, deadline: float) -> "Pool":
+        """The same workers, which end each run after `deadline` seconds."""
+        pool = copy.copy(self)
+        pool._deadline = deadline  # noqa: SLF001  another of the same class
+        return pool
 
     def team(self, backend: str) -> Team:
         """The workers that run `backend`, requested at the first call."""
         environment = environments.of(backend, self._places)
         with self._lock:
             if environment.backends not in self._teams:
-                self._teams[environment.backends] = Team(environment, self._workers)
+                self._teams[environment.backends] = Team(environment, self.capacity)
             return self._teams[environment.backends]
 
     def require(self, backend: str) -> None:
@@ -77,8 +89,9 @@ class Pool:
     def execute(self, case: Case, backend: str, options: Mapping[str, str] | None = None) -> Outcome:
         """Runs `case` on the next free actor.
 
-        Raises `InfrastructureError` when the actor, its node or Ray fails, when the outcome is of another
-        request, and when it was computed by other packages than those that define the campaign.
+        Raises `InfrastructureError` when the actor or Ray fails, when the outcome is of another request, and
+        when it was computed by other packages than those that define the campaign; `LethalError` when the
+        actor's node dies, and `StoppedError` when the connection to Ray ends.
         """
         request = new_request(case, backend)
         arguments = (case.to_json(), backend, self._deadline, dict(options or {}), request.number)
@@ -93,12 +106,15 @@ class Pool:
         team = self.team(backend)
         actor = team.take()
         try:
-            result = ray.get(getattr(actor, method).remote(*args), timeout=seconds + OVERHEAD_SECONDS)
+            reference = getattr(actor, method).remote(*args)
+            result = connection.current().result(reference, seconds + OVERHEAD_SECONDS)
         except ray.exceptions.RayTaskError as error:
             team.give_back(actor)
             raise _cause(error) from error
         except ray.exceptions.RayError as error:
-            team.lose(actor)
+            lethal = _node_died(error, team.lose(actor))
+            if lethal:
+                raise LethalError(ON_ITS_NODE, kind=NODE_LOST) from error
             msg = f"a worker was lost while it {doing} {backend}: {error}"
             raise InfrastructureError(msg) from error
         team.give_back(actor)
@@ -106,11 +122,20 @@ class Pool:
 
 
 def _require_cpus(workers: int) -> None:
-    cpus = int(ray.cluster_resources().get("CPU", 0))
-    if cpus < workers:
+    """Raises `InfrastructureError` where workers could never have a CPU each: other clusters may grow."""
+    if connection.current().local and (cpus := nodes.cpus()) < workers:
         need = f"{workers} workers need {workers} CPUs; the cluster has {cpus}"
         msg = f"{need}: ask for fewer workers or add nodes"
         raise InfrastructureError(msg)
+
+
+def _node_died(error: Exception, places: Collection[str]) -> bool:
+    """Whether an actor was lost with one of its nodes, and not alone.
+
+    Where the only node is this machine's, its death is that of Ray.
+    """
+    died = isinstance(error, ray.exceptions.RayActorError | ray.exceptions.NodeDiedError)
+    return died and not connection.current().local and nodes.any_lost(places)
 
 
 def _cause(error: Any) -> Exception:  # noqa: ANN401

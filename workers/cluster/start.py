@@ -1,17 +1,21 @@
 """Joins a Ray cluster, or starts one on this machine, without the defaults of Ray that disturb a campaign."""
 
-import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 from ray.job_config import JobConfig
 
+from difftest import processes
 from difftest.errors import InfrastructureError
+from workers.cluster import connection, health, instance, token
 from workers.isolate import environment_variables, zygotes
 
 WITHOUT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_enable_open_telemetry": "0"}
@@ -27,6 +31,13 @@ LOCAL_ONLY = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
 """Makes Ray use the loopback address for its node, as it does on systems where it supports no clusters.
 
 Otherwise it listens on every interface.
+"""
+
+
+START_TRIES = 3
+"""How often Ray is started here.
+
+On a busy machine its raylet ends itself because another of its processes is late (Ray 2.60).
 """
 
 
@@ -47,29 +58,78 @@ def cluster(address: str | None, workers: int | None) -> Iterator[int]:
     """Joins the cluster at `address`, or the one whose job this process is, or starts one on this machine.
 
     Yields the number of workers to use: `workers`, or as many as the cluster has CPUs. A cluster that is
-    started here listens on the loopback interface only. Raises `InfrastructureError` when there is no cluster
-    at the address.
+    started here listens on the loopback interface only, requires a token, and leaves no process and no file
+    behind. Raises `InfrastructureError` when there is no cluster at the address, or it requires no token.
     """
     for name, value in WITHOUT.items():
         os.environ.setdefault(name, value)
     ray_worker.print_to_stdstream = _print_to_stderr
+    instance.remove_what_is_left()
     address = address or os.environ.get(ray_constants.RAY_ADDRESS_ENVIRONMENT_VARIABLE)
-    try:
-        with contextlib.nullcontext() if address else _local_only():
-            own = {} if address else {"num_cpus": workers, "include_dashboard": False}
-            ray.init(
-                address=address or "local",
-                log_to_driver=False,
-                logging_level="ERROR",
-                job_config=_InstalledModules(_py_driver_sys_path=zygotes.checkout()),
-                **own,
-            )
-    except Exception as error:  # Ray raises a bare Exception when a node is late to start
-        msg = f"cannot join the Ray cluster at {address or 'this machine'}: {error}"
-        raise InfrastructureError(msg) from error
-    try:
+    with _joined(address) if address else _own_instance(workers), health.watched(connection.current()):
         yield workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-    finally:
+
+
+@contextmanager
+def _joined(address: str) -> Iterator[None]:
+    with token.of_joined_cluster():
+        try:
+            _init(address)
+            token.require_authentication(ray.get_runtime_context().gcs_address)
+            connection.begin(local=False)
+            yield
+        finally:
+            _leave()
+
+
+@contextmanager
+def _own_instance(workers: int | None) -> Iterator[None]:
+    with token.of_own_instance(), _local_only(), instance.folder() as folder:
+        try:
+            _start(folder, workers)
+            connection.begin(local=True)
+            yield
+        finally:
+            running = instance.running(folder)
+            if connection.current().ended.is_set():
+                processes.end(running, patience=0.0)
+            _leave()
+            processes.end(running, instance.END_SECONDS)
+
+
+def _start(folder: Path, workers: int | None) -> None:
+    for left in reversed(range(START_TRIES)):
+        try:
+            _init("local", num_cpus=workers, include_dashboard=False, _temp_dir=str(folder))
+        except InfrastructureError:
+            ray.shutdown()
+            processes.end(instance.running(folder), patience=0.0)
+            if not left:
+                raise
+        else:
+            return
+
+
+def _init(address: str, **own: object) -> None:
+    try:
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level="ERROR",
+            job_config=_InstalledModules(_py_driver_sys_path=zygotes.checkout()),
+            **own,
+        )
+    except Exception as error:  # Ray raises a bare Exception when a node is late to start
+        where = "start Ray on this machine" if address == "local" else f"join the Ray cluster at {address}"
+        msg = f"cannot {where}: {error}"
+        raise InfrastructureError(msg) from error
+
+
+def _leave() -> None:
+    """Disconnects from Ray; beside the rest of the command where Ray is gone, and would take its time."""
+    if connection.current().lost:
+        threading.Thread(target=ray.shutdown, name="leave Ray", daemon=True).start()
+    else:
         ray.shutdown()
 
 
@@ -86,14 +146,18 @@ def _print_to_stderr(data: dict[str, Any], ignore_prefix: bool) -> None:  # noqa
 
 @contextmanager
 def _local_only() -> Iterator[None]:
-    """Makes Ray start for this machine alone.
+    """Makes Ray start for this machine alone, and without its dashboard's parts.
 
     Ray reads the switch when it is imported, so its constant is set here; the processes that it starts read
-    the environment variable.
+    the environment variable. Where the dashboard is installed, its agent would take seconds of CPU to start,
+    and the raylet ends itself when these take longer than 15 s.
     """
-    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    clusters, dependencies = ray_constants.ENABLE_RAY_CLUSTER, ray_utils.get_dashboard_dependency_error
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    ray_utils.get_dashboard_dependency_error = lambda: ImportError("not used here")
     try:
         with environment_variables.set_to(LOCAL_ONLY):
             yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+        ray_constants.ENABLE_RAY_CLUSTER = clusters
+        ray_utils.get_dashboard_dependency_error = dependencies

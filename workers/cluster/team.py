@@ -4,13 +4,14 @@ import contextlib
 import queue
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
 
 from difftest.errors import InfrastructureError
-from workers.cluster import environments
+from workers.cluster import connection, environments
 from workers.cluster.actors import Crew, Runner
 from workers.cluster.environments import Environment
 
@@ -21,16 +22,17 @@ POLL_SECONDS = 0.5
 
 
 class Team:
-    """The workers of one environment.
+    """The workers of one environment, as many as `size` says, which may grow.
 
     A lost worker is replaced. Its replacement joins when the cluster has placed it, however late that is.
     """
 
-    def __init__(self, environment: Environment, size: int) -> None:
-        self._environment = environment
+    def __init__(self, environment: Environment, size: Callable[[], int]) -> None:
+        self._environment, self._size = environment, size
         self._free: queue.Queue[Any] = queue.Queue()
         self._lock = threading.Lock()
-        self._standing, self._missing = 0, min(size, environment.workers or size)
+        self._standing = self._missing = self._wanted = 0
+        self._nodes = dict[Any, tuple[str, ...]]()
         self._last_error = ""
         self.give_back(self.take())  # raises unless the cluster can place at least one
 
@@ -38,11 +40,12 @@ class Team:
         """Waits for a free worker and returns it.
 
         Raises `InfrastructureError` when no worker has been alive for the time that the cluster may take to
-        place one.
+        place one, `StoppedError` when the connection to Ray ends.
         """
         patience = self._environment.seconds_to_place
         end = time.monotonic() + patience
         while True:
+            connection.current().require()
             self._hire()
             with contextlib.suppress(queue.Empty):
                 actor = self._free.get(timeout=POLL_SECONDS)
@@ -58,33 +61,39 @@ class Team:
         """The worker is free again."""
         self._free.put(actor)
 
-    def lose(self, actor: Any) -> None:  # noqa: ANN401
-        """The worker is dead or cannot be used any more; requests another."""
+    def lose(self, actor: Any) -> tuple[str, ...]:  # noqa: ANN401
+        """The worker is dead or cannot be used any more; requests another. Returns the ids of its nodes."""
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(actor)
         with self._lock:
             self._standing -= 1
             self._missing += 1
+            places = self._nodes.pop(actor, ())
         self._hire()
+        return places
 
     def _hire(self) -> None:
         """Requests the missing workers.
 
         A worker that dies before it is ready, as on a node that is shutting down, counts as missing again.
         """
+        wanted = self._size()
+        wanted = min(wanted, self._environment.workers or wanted)
         with self._lock:
-            count, self._missing = self._missing, 0
+            more, self._wanted = max(0, wanted - self._wanted), max(wanted, self._wanted)
+            count, self._missing = self._missing + more, 0
         for _ in range(count):
             actor = _hired(self._environment)
             actor.ready.remote().future().add_done_callback(partial(self._joined, actor))
 
-    def _joined(self, actor: Any, placed: "Future[tuple[str, str]]") -> None:  # noqa: ANN401
+    def _joined(self, actor: Any, placed: "Future[Any]") -> None:  # noqa: ANN401
         error = placed.exception()
         with self._lock:
             if error:
                 self._missing, self._last_error = self._missing + 1, str(error)
                 return
             self._standing += 1
+            self._nodes[actor] = _nodes_of(placed.result())
         self._free.put(actor)
 
     def _why_none_is_placed(self) -> str:
@@ -97,15 +106,15 @@ class Team:
         )
 
 
-def nodes_resources() -> list[environments.Resources]:
-    """The resources of every node that is alive."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+def _nodes_of(places: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """The nodes in the answer of a `Runner`, a pair of node and Python, or of a `Crew`, a list of them."""
+    return tuple(node for node, _ in (places if isinstance(places, list) else [places]))
 
 
 def _answers(actor: Any) -> bool:  # noqa: ANN401
     """Whether an idle worker is still alive. Checked before a run, so that a dead worker costs no run."""
     try:
-        ray.get(actor.ready.remote(), timeout=environments.PLACEMENT_SECONDS)
+        connection.current().result(actor.ready.remote(), environments.PLACEMENT_SECONDS)
     except ray.exceptions.RayError:
         return False
     return True
@@ -121,10 +130,10 @@ def _hired(environment: Environment) -> Any:  # noqa: ANN401
 def _options(environment: Environment) -> dict[str, Any]:
     """What a worker's `.options` are in Ray.
 
-    A plain worker holds a CPU where there are several nodes, so that the workers of a lost node do not all
-    move to the others.
+    A plain worker holds a CPU of a cluster that was joined, so that the workers of a lost node do not all
+    move to the others, and an autoscaler starts nodes for them.
     """
     spread: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
     if environment.plain:
-        return spread | environments.runtime() | ({"num_cpus": 1} if len(nodes_resources()) > 1 else {})
+        return spread | environments.runtime() | ({} if connection.current().local else {"num_cpus": 1})
     return spread | environment.options()

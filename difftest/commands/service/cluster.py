@@ -10,6 +10,7 @@ from difftest.records.corpus import Corpus
 
 if TYPE_CHECKING:
     from workers.backends import Backend
+    from workers.cluster.dispatch import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +18,13 @@ class Cluster:
     """A cluster that has been joined. `execute` may be called from up to `workers` threads at a time."""
 
     backends: "Mapping[str, Backend]"
-    execute: Execute
+    pool: "Pool"
     workers: int
+
+    @property
+    def execute(self) -> Execute:
+        """Runs a case on the next free worker."""
+        return self.pool.execute
 
     def campaign(
         self,
@@ -39,10 +45,8 @@ class Cluster:
         )
 
     def execute_within(self, deadline: float) -> Execute:
-        """As `execute`, in a second pool of workers that ends each run after `deadline` seconds."""
-        from workers.cluster import dispatch
-
-        return dispatch.Pool(self.workers, deadline=deadline).execute
+        """As `execute`, but each run ends after `deadline` seconds."""
+        return self.pool.within(deadline).execute
 
 
 @contextmanager
@@ -65,7 +69,9 @@ def on_cluster(
     from workers.deadlines import DEADLINE_SECONDS
 
     with start.cluster(address, workers) as count:
-        pool = dispatch.Pool(count, deadline=DEADLINE_SECONDS if deadline is None else deadline)
+        pool = dispatch.Pool(
+            count, deadline=DEADLINE_SECONDS if deadline is None else deadline, grows=workers is None
+        )
         for name in (ORACLE, *backends) if required is None else required:
             pool.require(name)
-        yield Cluster(backends=backends, execute=pool.execute, workers=count)
+        yield Cluster(backends=backends, pool=pool, workers=count)
