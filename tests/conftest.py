@@ -52,6 +52,17 @@ def state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """No test loses power, and the thousands of files that they write would wait seconds for the disk.
+
+    That records are on disk before a campaign goes on has a test of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _descriptor: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def generated_cases(tmp_path_factory: pytest.TempPathFactory) -> GeneratedCases:
     """The generated cases that all processes of a test run share."""
