@@ -78,6 +78,17 @@ VARIABLES = (
         read_by=("workers.xla.devices", "workers.backends.torchax"),
     ),
     Variable(
+        name="DIFFTEST_MEMORY",
+        default="half of the machine's memory",
+        values="GiB, above 0 and up to 1048576",
+        meaning=(
+            "How much memory all processes of a run may hold together. It must be set on every node of a "
+            "cluster."
+        ),
+        set_by="user",
+        read_by=("workers.isolate.limits",),
+    ),
+    Variable(
         name="DIFFTEST_MKLDNN",
         default="1",
         values="0 or 1",

@@ -1,9 +1,9 @@
-"""The limits of a run: how much time, memory and output it may use of its machine.
+"""The limits of a run: how long it may make no progress, and how much memory and output it may use.
 
 The process that waits for the ranks watches them, and ends a run that uses more. The kernel's own limits do
 not fit. RLIMIT_AS and RLIMIT_DATA count what XLA and CUDA reserve and never touch, Linux does not enforce
 RLIMIT_RSS, RLIMIT_FSIZE also counts segments of shared memory, and control groups need rights that a worker
-in a cluster lacks. Between two checks a rank can still grow: the limits keep a machine alive, they do not
+in a cluster lacks. Between two checks a run can still grow: the limits keep a machine alive, they do not
 account for every byte.
 
 A run that exceeds a limit is an outcome: cases are small, so the framework is to blame. A machine that lacks
@@ -17,9 +17,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from difftest.errors import UsageError
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE
 from difftest.records import traces
 from workers.deadlines import DEADLINE_SECONDS
+from workers.isolate import processes
 
 GIBIBYTE = 2**30
 WATCH_SECONDS = 0.25
@@ -28,20 +30,49 @@ WATCH_SECONDS = 0.25
 ROOM_BYTES = 2**20
 """With less free space than this, a failure may be due to the disk."""
 
-_RESIDENT = 1
-"""The index of the field of `/proc/N/statm` that counts the resident pages."""
+MEMORY_VARIABLE = "DIFFTEST_MEMORY"
+MOST_GIBIBYTES = 2**20
+
+SHARE_OF_MACHINE = 0.5
+"""How much of the machine's memory a run may hold.
+
+Not divided by the number of runs at a time: healthy ones hold 1 or 2 GiB, and a run must not be wrong on a
+machine with many CPUs. Two runs that grow without bounds at the same time meet the kernel's own limit.
+"""
+
+
+def memory_limit() -> int:
+    """How many bytes of memory a run may hold: what `DIFFTEST_MEMORY` says in GiB, or half of the machine's.
+
+    Raises `UsageError` for anything but a number above 0 and up to 1048576.
+    """
+    given = os.environ.get(MEMORY_VARIABLE)
+    if given is None:
+        return int(SHARE_OF_MACHINE * processes.machine_memory())
+    try:
+        gibibytes = float(given)
+    except ValueError:
+        gibibytes = 0.0
+    if not 0 < gibibytes <= MOST_GIBIBYTES:
+        allowed = f"a number of GiB above 0 and up to {MOST_GIBIBYTES}"
+        msg = f"{MEMORY_VARIABLE} is {given!r}; allowed: {allowed}"
+        raise UsageError(msg)
+    return int(gibibytes * GIBIBYTE)
+
+
+MEMORY_BYTES = memory_limit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The limits of one run.
 
-    `seconds` for the whole run, `memory` in resident bytes of each rank, `output` in bytes of all files of
-    all ranks.
+    `seconds` without progress (`workers.isolate.progress`), `memory` in resident bytes of all processes
+    together, `output` in bytes of all files of all ranks.
     """
 
     seconds: float = DEADLINE_SECONDS
-    memory: int = 8 * GIBIBYTE
+    memory: int = MEMORY_BYTES
     output: int = traces.MOST_BYTES
 
 
@@ -65,31 +96,49 @@ def work_factor(options: Mapping[str, str]) -> float:
     return max(1.0, int(options.get(SAMPLES_VARIABLE, SAMPLES)) / SAMPLES)
 
 
-def excess(limits: Limits, folder: Path, pids: Mapping[int, int]) -> Excess | None:
-    """The first limit that a run exceeds now, or None; `pids` are its processes with their ranks."""
-    for pid, rank in pids.items():
-        held = resident(pid)
-        if held > limits.memory:
-            allowed = _in_gibibytes(limits.memory)
-            message = f"the rank held {_in_gibibytes(held)} of memory; allowed: {allowed}"
-            return Excess(rank=rank, kind="memory limit", message=message)
-    sizes = _sizes(folder)
-    total = sum(sizes.values())
-    if total > limits.output:
+class Watch:
+    """Looks whether a run exceeds its limits; `folder` is the run's own."""
+
+    def __init__(self, limits: Limits, folder: Path) -> None:
+        self._limits, self._folder = limits, folder
+        self._shared = 0
+        """How many bytes the processes shared, with each other or their zygote, when that was measured."""
+
+    def excess(self, pids: Mapping[int, int]) -> Excess | None:
+        """The first limit that the run exceeds now, or None; `pids` are its processes with their ranks."""
+        return self._memory(pids) or self._output()
+
+    def _memory(self, pids: Mapping[int, int]) -> Excess | None:
+        """The memory limit, if it is exceeded.
+
+        What processes share counts once, which takes long to measure, so it is measured only where the sum
+        over the processes may be beyond the limit.
+        """
+        families = {pid: processes.with_children([pid]) for pid in pids}
+        most = sum(processes.resident(pid) for family in families.values() for pid in family)
+        if most - self._shared <= self._limits.memory:
+            return None
+        held = {rank: sum(map(processes.proportional, families[pid])) for pid, rank in pids.items()}
+        total = sum(held.values())
+        self._shared = most - total
+        if total <= self._limits.memory:
+            return None
+        rank, alone = max(held.items(), key=lambda each: each[1])
+        by_itself = alone > self._limits.memory
+        who, much = ("rank", alone) if by_itself else ("ranks", total)
+        allowed = _in_gibibytes(self._limits.memory)
+        message = f"the {who} held {_in_gibibytes(much)} of memory; allowed: {allowed}"
+        return Excess(rank=rank, kind="memory limit", message=message)
+
+    def _output(self) -> Excess | None:
+        sizes = _sizes(self._folder)
+        total = sum(sizes.values())
+        if total <= self._limits.output:
+            return None
         largest = max(sizes, key=lambda name: sizes[name])
-        left, allowed = _in_gibibytes(total), _in_gibibytes(limits.output)
+        left, allowed = _in_gibibytes(total), _in_gibibytes(self._limits.output)
         message = f"the run left {left} of output, most of it in {largest}; allowed: {allowed}"
         return Excess(rank=_rank(largest), kind="output limit", message=message)
-    return None
-
-
-def resident(pid: int) -> int:
-    """The resident memory of a process in bytes, pages shared with its zygote included; 0 when it is gone."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[_RESIDENT]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def full_disk(folder: Path) -> str | None:

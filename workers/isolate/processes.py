@@ -23,6 +23,12 @@ _USER, _SYSTEM = 13 - _STATE, 14 - _STATE
 _WAITED = 1
 """The index of the field of `schedstat` that counts the nanoseconds in a run queue."""
 
+_CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""The memory limit of a container, by control groups of version 2 and 1; `max` for none."""
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -79,6 +85,12 @@ def killed_for_memory() -> int:
         if line.startswith("oom_kill "):
             return int(line.split()[1])
     return 0
+
+
+def machine_memory() -> int:
+    """How many bytes of memory this machine has, or the container that this process is in."""
+    limits = (_text(file).strip() for file in _CONTAINER_LIMITS)
+    return min([os.sysconf("SC_PHYS_PAGES") * _PAGE, *(int(limit) for limit in limits if limit.isdecimal())])
 
 
 def _threads(pid: int) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from difftest.errors import InfrastructureError
+from difftest.errors import OUT_OF_MEMORY, InfrastructureError, LethalError
 from workers.isolate import limits, native_frames, processes, run_folder
 from workers.isolate.limits import Excess, Limits
 from workers.isolate.progress import Progress, Sample
@@ -58,7 +58,7 @@ class Ranks:
 
     `expected` are the ranks that this machine has, `pids` gives the rank of a process, `statuses` the exit
     status of a rank that has ended (negative for a signal), `first_failed` the first rank whose failure was
-    reported, `hang` why the run hangs.
+    reported, `hang` why the run hangs. `killed_before` is `processes.killed_for_memory()` as the run began.
     """
 
     expected: range
@@ -67,6 +67,7 @@ class Ranks:
     first_failed: int | None = None
     excess: Excess | None = None
     hang: str | None = None
+    killed_before: int = field(default_factory=processes.killed_for_memory)
 
     @property
     def done(self) -> bool:
@@ -81,6 +82,7 @@ class Ranks:
         """Takes one reply of the zygote into account. Raises `InfrastructureError` when the zygote died."""
         if "gone" in reply:
             msg = "the process that forks workers died during a run"
+            self._raise_if_short_of_memory(msg)
             raise InfrastructureError(msg)
         if "status" not in reply:
             self.pids[reply["pid"]] = reply["rank"]
@@ -91,16 +93,26 @@ class Ranks:
             self.first_failed = rank
 
     def require_ended_by_itself(self, folder: Path) -> None:
-        """Raises `InfrastructureError` when a rank was ended by something else than its own framework."""
+        """Raises `InfrastructureError` when a rank was ended by something else than its own framework.
+
+        A `LethalError` where the kernel did because memory was short.
+        """
         for rank, status in self.statuses.items():
             if -status in FROM_OUTSIDE:
-                name = signal.Signals(-status).name
-                msg = f"rank {rank} was killed from outside by {name}; was the machine out of memory?"
+                msg = f"rank {rank} was killed from outside by {signal.Signals(-status).name}"
+                if -status == signal.SIGKILL:
+                    self._raise_if_short_of_memory(msg)
                 raise InfrastructureError(msg)
             if status == run_folder.MACHINE_STATUS:
                 lines = run_folder.log(folder, rank).strip().splitlines()
                 msg = f"the machine failed rank {rank}: {(lines or ['no reason given'])[-1]}"
                 raise InfrastructureError(msg)
+
+    def _raise_if_short_of_memory(self, what: str) -> None:
+        """Raises `LethalError` when the kernel has killed a process for memory since the run began."""
+        if processes.killed_for_memory() > self.killed_before:
+            msg = f"{what}: the machine was out of memory"
+            raise LethalError(msg, kind=OUT_OF_MEMORY)
 
     def request_frames(self, folder: Path) -> None:
         """Makes ranks that hang write their Python frames to their logs."""
@@ -164,11 +176,11 @@ def _watch(
     """
     progress = Progress(allowed.seconds, _sample(ranks, folder, zygote))
     every, sampled = max(limits.WATCH_SECONDS, allowed.seconds / SAMPLES_A_DEADLINE), time.monotonic()
-    failed_at = None
+    watch, failed_at = limits.Watch(allowed, folder), None
     while not ranks.done and not ranks.excess and not ranks.hang:
         with contextlib.suppress(queue.Empty):
             ranks.record(replies.get(timeout=limits.WATCH_SECONDS), folder)
-        ranks.excess = limits.excess(allowed, folder, ranks.running())
+        ranks.excess = watch.excess(ranks.running())
         failed = ranks.first_failed is not None
         if time.monotonic() - sampled >= (limits.WATCH_SECONDS if failed else every):
             progress.take(_sample(ranks, folder, zygote))
