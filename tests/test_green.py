@@ -194,7 +194,7 @@ def test_unsupported_comparisons_are_shown_apart_and_lower_no_share(
     cluster.machine.wrong = {}
     done = campaign(tmp_path)
     assert status(done) == 0
-    assert "  torch: 3 of 3 comparisons completed; 3 more are not supported\n" in done.stdout
+    assert "  torch: 3 of 3 comparisons completed; 3 more not supported\n" in done.stdout
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("0.95", 3), ("0.5", 0)])

@@ -97,7 +97,7 @@ def _in_words(counts: Counts) -> str:
     head = f"{counts.completed} of {counts.requested} comparisons completed"
     reasons = f", {why(counts)}" if counts.completed < counts.requested else ""
     unsupported = counts.unsupported.total()
-    return f"{head}{reasons}" + (f"; {unsupported} more are not supported" if unsupported else "")
+    return f"{head}{reasons}" + (f"; {unsupported} more not supported" if unsupported else "")
 
 
 def why(counts: Counts) -> str:
