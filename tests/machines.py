@@ -170,7 +170,7 @@ class FakeCluster:
             raise KeyboardInterrupt
 
     @staticmethod
-    def cases(request: CampaignRequest) -> Iterator[tuple[int, Case]]:
+    def cases(request: CampaignRequest, _recorded: object) -> Iterator[tuple[int, Case]]:
         """The cases of a nightly run."""
         return (
             (index, tensor_parallel_case(seed=request.seed % 10**4 * 100 + index))

@@ -40,6 +40,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"training"}),
         frozenset({"paths"}),
         frozenset({"cases"}),
+        frozenset({"ahead"}),
     ),
     "workers": (
         frozenset({"deadlines", "gpus", "pjrt_clients", "sides", "training"}),

@@ -1,8 +1,9 @@
 """A campaign of generated cases: its definition, its machine and backends, and the loop over its cases."""
 
+import heapq
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -21,6 +22,9 @@ from difftest.findings.quarantine import with_quarantine
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.resume import CampaignRecord
+
+SAMPLED = 3
+"""How many recorded cases are compared with those of the seed."""
 
 
 def define(request: CampaignRequest) -> Definition:
@@ -70,24 +74,42 @@ def run_cases(
     most = request.most_cases
     left = None if most is None else most - sum(index < most for index, _ in recorded.cases)
     with Meter(left, request.budget, ledger) as meter:
-        for progress in run(campaign, generated_cases(request), recorded):
+        for progress in run(campaign, generated_cases(request, recorded), recorded):
             tally.count(progress)
             meter.count(progress)
     tally.seconds = time.monotonic() - began
     return tally
 
 
-def generated_cases(request: CampaignRequest) -> Iterator[tuple[int, Case]]:
+def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Iterator[tuple[int, Case]]:
     """The requested cases with their indices, until their number or the budget is reached.
 
-    Each is drawn when it is needed.
+    Each is drawn when it is needed, or a little before. Those that are `recorded` are not even drawn, unless
+    they are no longer the cases of the seed.
     """
-    from generators.cases import case_at
+    from generators.ahead import cases_ahead
 
     end = time.monotonic() + request.budget if request.budget else float("inf")
-    most = request.most_cases
-    paths = request.paths or None
-    for index in itertools.count() if most is None else range(most):
-        if time.monotonic() > end:
-            return
-        yield index, case_at(request.seed, index, paths=paths, max_world_size=request.max_world_size)
+    indices: Iterable[int] = itertools.count() if request.most_cases is None else range(request.most_cases)
+    if _are_of_seed(request, recorded):
+        done = {index for index, _ in recorded.cases}
+        indices = (index for index in indices if index not in done)
+    paths, most_ranks = request.paths or None, request.max_world_size
+    drawn = cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
+    return itertools.takewhile(lambda _: time.monotonic() <= end, drawn)
+
+
+def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:
+    """Whether a few of the recorded cases are drawn again as they were; not after the generators changed.
+
+    The chosen ones come early in their blocks, and therefore need few others to be drawn.
+    """
+    from generators.cases import case_at
+    from generators.explore import BLOCK
+
+    sample = heapq.nsmallest(SAMPLED, recorded.cases, key=lambda one: (one[0] % BLOCK, one[0]))
+    paths, most_ranks = request.paths or None, request.max_world_size
+    return all(
+        case_at(request.seed, index, paths=paths, max_world_size=most_ranks).id == name
+        for index, name in sample
+    )
