@@ -28,6 +28,7 @@ from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, read_ledger
 from difftest.findings.quarantine import with_quarantine
 from difftest.judge.comparator import Comparison
 from difftest.judge.outcome import Symptom
+from difftest.records.announced import new_findings
 from difftest.records.corpus import Corpus
 from difftest.records.observation import Ending
 
@@ -217,9 +218,9 @@ def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shard
     assert entries[1].upstream.endswith("162692")
 
 
-def concluded(out: Path, tally: Tally, ledger: Ledger | None = None, fail_on: FailOn = "new") -> int:
+def concluded(out: Path, tally: Tally, fail_on: FailOn = "new") -> int:
     request = Request(out=out, ledger=LEDGER_FILE, fail_on=(fail_on,), as_json=False)
-    return conclude(request, Output(out, str(out)), tally, ledger or Ledger())
+    return conclude(request, Output(out, str(out)), tally)
 
 
 def test_a_fault_like_a_recorded_one_is_new_if_the_ledger_does_not_cover_its_case(
@@ -239,10 +240,17 @@ def test_a_fault_like_a_recorded_one_is_new_if_the_ledger_does_not_cover_its_cas
                 },
             )
         )
-        tally = Tally(recurring={FINDING.fingerprint: corpus.finding(FINDING.fingerprint)})
+        tally = Tally(ledger=Ledger(entries=(entry,)))
+        tally.recurring = {FINDING.fingerprint: corpus.finding(FINDING.fingerprint)}
         tally.count(progress)
-        assert concluded(tmp_path, tally, Ledger(entries=(entry,))) == status
+        assert concluded(tmp_path, tally) == status
         assert ("known upstream" in capsys.readouterr().out) == (status == 0)
+    for covers, status in (({"cuts": "uneven"}, 1), ({}, 0)):
+        again = Tally(ledger=Ledger(entries=(msgspec.structs.replace(entry, where=covers),)))
+        again.count_as_new(new_findings(corpus, ""))
+        assert concluded(tmp_path, again) == status, (
+            "the same command again shows nothing, and ends as before"
+        )
 
 
 @pytest.mark.parametrize(("back", "status"), [(0, 0), (1, 1)])
@@ -276,7 +284,7 @@ def test_a_new_finding_with_a_ledger_entry_is_marked_and_does_not_fail(
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(FINDING, EVEN)
-    tally = Tally(cases=1, runs=2, new={FINDING.fingerprint: FINDING})
     ledger = Ledger(entries=(msgspec.structs.replace(ENTRY, expires=date.max),) if in_ledger else ())
-    assert concluded(tmp_path, tally, ledger, fail_on) == status
+    tally = Tally(ledger=ledger, cases=1, runs=2, new={FINDING.fingerprint: FINDING})
+    assert concluded(tmp_path, tally, fail_on) == status
     assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == in_ledger

@@ -63,7 +63,7 @@ def _compare(request: CompareRequest, output: Output) -> int:
     corpus = output.prepared_corpus()
     name = _name(request.bundles)
     campaign = Campaign(name=name, backends=joined.backends, execute=joined.execute, corpus=corpus)
-    tally, began = Tally(campaign=name), time.monotonic()
+    tally, began = Tally(campaign=name, ledger=ledger), time.monotonic()
     # The same bundles compared again are the same campaign and must not count as more runs, hence fresh.
     with resumed(corpus, name, fresh=True) as recorded:
         announced.expire(corpus, utc_today())
@@ -73,7 +73,7 @@ def _compare(request: CompareRequest, output: Output) -> int:
         for progress in run(campaign, joined.cases, recorded):
             tally.count(progress)
     tally.seconds = time.monotonic() - began
-    return conclude(request, output, tally, ledger)
+    return conclude(request, output, tally)
 
 
 def _name(bundles: Sequence[Path]) -> str:

@@ -98,4 +98,4 @@ def _run(request: CampaignRequest, output: Output) -> int:
         night.tally.count_as_new(announced.new_findings(corpus, definition.name))
         if not request.as_json:
             click.echo(night.summary())
-        return conclude(request, output, night.tally, ledger, night.entries())
+        return conclude(request, output, night.tally, night.entries())

@@ -90,4 +90,4 @@ def _run(request: CampaignRequest, output: Output) -> int:
         with campaign_on_cluster(request, corpus, ledger) as campaign:
             tally = run_cases(campaign, request, recorded, ledger)
         tally.count_as_new(announced.new_findings(corpus, definition.name))
-        return conclude(request, output, tally, ledger)
+        return conclude(request, output, tally)

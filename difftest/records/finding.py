@@ -36,8 +36,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     `cases_by_campaign` counts the cases of each campaign that showed it, and `hits` is their sum.
     `new_in` (`unannounced` in files) is the campaign that the finding is new to and the index of the case,
     None where it is known; `announced` is the day on which that campaign first announced it, empty before
-    (`difftest.records.announced`). `upstream` is the ledger's issue or script, as of the
-    last time that the finding was announced; empty for none.
+    (`difftest.records.announced`). `uncovered` is the detail of a divergence that showed it, and its case as
+    JSON, where the ledger knows the finding but not this; it counts while the finding is new. `upstream` is
+    the ledger's issue or script, as of the last time that the finding was announced; empty for none.
     """
 
     fingerprint: str
@@ -61,6 +62,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cases_by_campaign: Mapping[str, Count] = {}
     new_in: tuple[str, Whole] | None = msgspec.field(default=None, name="unannounced")
     announced: str = ""
+    uncovered: tuple[str, str] | None = None
     upstream: str = ""
     schema: int = SCHEMA
 

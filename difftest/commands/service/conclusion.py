@@ -11,7 +11,7 @@ from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
 from difftest.commands.service.tally import Tally, known_upstream
 from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.ledger import Entry, Ledger
+from difftest.findings.ledger import Entry
 from difftest.judge.outcome import Symptom
 from difftest.records import announced
 from difftest.records.completeness import described, lines, shortfalls
@@ -19,16 +19,14 @@ from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 
 
-def conclude(
-    request: Request, output: Output, tally: Tally, ledger: Ledger, entries: Mapping[str, Any] | None = None
-) -> int:
+def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[str, Any] | None = None) -> int:
     """Writes the reports, prints the result and returns the exit status.
 
-    What `ledger` knows counts as not new. The JSON object has `entries` too. The new findings are announced
+    What the ledger knows counts as not new. The JSON object has `entries` too. The new findings are announced
     hereby. `InfrastructureError` when too little was compared, `UsageError` when no backend supports any
     case; the findings then remain to be announced.
     """
-    upstream = known_upstream(output.corpus, ledger, tally)
+    upstream = known_upstream(output.corpus, tally)
     unknown = _keep_upstream(output.corpus, tally, upstream)
     incomplete = shortfalls(tally.comparisons, request) + tally.absent
     files = _write_reports(request, output, tally.campaign)

@@ -67,7 +67,8 @@ def run_cases(
         recorded.comparisons.expect(backend.SIDE, name)
     present = set(campaign.corpus.fingerprints())
     recurring = {name: campaign.corpus.finding(name) for name in recorded.sightings if name in present}
-    tally, began = Tally(campaign=campaign.name, comparisons=recorded.comparisons), time.monotonic()
+    tally, began = Tally(campaign=campaign.name, ledger=ledger), time.monotonic()
+    tally.comparisons = recorded.comparisons
     tally.resumed, tally.recurring = len(recorded.cases), recurring
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)

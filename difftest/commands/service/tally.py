@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.clock import utc_today
+from difftest.errors import UsageError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
@@ -19,12 +21,13 @@ class Tally:
     `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's.
     `campaign` is the campaign's name. `comparisons` are all of its comparisons, also those that were recorded
     earlier. `new` and `recurring` are the findings by fingerprint; the latter were in the corpus before.
-    `sightings` are by fingerprint the details of the divergences that showed it, with their cases: an unknown
-    fault may have the fingerprint of a known one. `absent` says what was compared before and is no longer.
-    `seconds` is wall time.
+    `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`, as its
+    detail and case: an unknown fault may have the fingerprint of a known one. `absent` says what was compared
+    before and is no longer. `seconds` is wall time.
     """
 
     campaign: str = ""
+    ledger: Ledger = field(default_factory=Ledger)
     comparisons: Comparisons = field(default_factory=Comparisons)
     cases: int = 0
     runs: int = 0
@@ -34,7 +37,7 @@ class Tally:
     absent: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    sightings: dict[str, list[tuple[str, Case]]] = field(default_factory=dict)
+    uncovered: dict[str, tuple[str, Case]] = field(default_factory=dict)
 
     @property
     def findings(self) -> dict[str, Finding]:
@@ -53,9 +56,11 @@ class Tally:
         }
         if progress.result.trouble:
             self.trouble.append(progress.result.trouble)
-        comparisons = progress.result.comparisons.values()
-        for first in (comparison.divergences[0] for comparison in comparisons if comparison.divergences):
-            self.sightings.setdefault(first.fingerprint, []).append((first.detail, progress.result.case))
+        case, today = progress.result.case, utc_today()
+        for first in progress.result.first_divergences():
+            name = first.fingerprint
+            if name not in self.uncovered and not self.ledger.entry(name, first.detail, case, today):
+                self.uncovered[name] = (first.detail, case)
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
         """Counts findings as new, whichever command made them."""
@@ -63,16 +68,31 @@ class Tally:
         self.recurring = {name: finding for name, finding in self.recurring.items() if name not in self.new}
 
 
-def known_upstream(corpus: Corpus, ledger: Ledger, tally: Tally) -> dict[str, Entry]:
+def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
     """The ledger's entries by fingerprint, for the findings that it knows.
 
     It knows a finding when it has an entry for the finding's own case and for each divergence that this
-    campaign showed of it.
+    campaign showed of it. One without is kept with the finding, for when the command runs again and shows
+    nothing.
     """
     today, entries = utc_today(), dict[str, Entry]()
     for name, finding in tally.findings.items():
-        own = ledger.entry(name, finding.divergence.detail, corpus.case(name), today)
-        others = [ledger.entry(name, detail, case, today) for detail, case in tally.sightings.get(name, ())]
-        if own and all(others):
+        own = tally.ledger.entry(name, finding.divergence.detail, corpus.case(name), today)
+        if own and name in tally.uncovered:
+            detail, case = tally.uncovered[name]
+            corpus.amend(name, uncovered=(detail, case.to_json().decode()))
+        elif own and not _still_uncovered(finding, tally, today):
             entries[name] = own
     return entries
+
+
+def _still_uncovered(finding: Finding, tally: Tally, today: date) -> bool:
+    """Whether an earlier command of this campaign showed it in a way that the ledger still does not know."""
+    if finding.uncovered is None or finding.new_in is None or finding.new_in[0] != tally.campaign:
+        return False
+    detail, text = finding.uncovered
+    try:
+        case = Case.from_json(text)
+    except UsageError:
+        return True
+    return tally.ledger.entry(finding.fingerprint, detail, case, today) is None
