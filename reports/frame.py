@@ -73,6 +73,14 @@ class Table:
         return pd.concat(self.slices(), ignore_index=True)
 
     @cached_property
+    def all_comparisons(self) -> Comparisons:
+        """How the comparisons of all campaigns ended."""
+        total = Comparisons()
+        for comparisons in self.comparisons.values():
+            total.include(comparisons)
+        return total
+
+    @cached_property
     def compared(self) -> pd.DataFrame:
         """One row a comparison: a case on a backend, with its worst verdict."""
         ran = self.runs[self.runs["purpose"] == "campaign"]

@@ -10,6 +10,8 @@ from pathlib import Path
 from difftest.clock import utc_now
 from difftest.errors import UsageError
 from difftest.judge.outcome import Symptom
+from difftest.records import completeness
+from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.finding import Finding
 from reports import tables
@@ -23,7 +25,8 @@ class Report:
     """An output folder at one moment.
 
     New `findings` come first, then the hardest symptom, then the most cases. `campaign` is the one that the
-    report is about; empty for the one that began last.
+    report is about; empty for the one that began last. `shortfalls` are what it did not compare enough of, in
+    words; None where the usual limits decide that.
 
     It has no slots, so that its cached properties are computed once.
     """
@@ -33,6 +36,7 @@ class Report:
     frame: Table
     findings: tuple[Finding, ...]
     campaign: str = ""
+    shortfalls: tuple[str, ...] | None = None
 
     @cached_property
     def last_campaign(self) -> str:
@@ -44,6 +48,18 @@ class Report:
     def new(self) -> frozenset[str]:
         """The fingerprints that are new to the last campaign, or that no campaign has announced yet."""
         return frozenset(f.fingerprint for f in self.findings if f.new_to(self.last_campaign))
+
+    @cached_property
+    def comparisons(self) -> Comparisons:
+        """How the comparisons of the last campaign ended."""
+        return self.frame.comparisons.get(self.last_campaign, Comparisons())
+
+    @cached_property
+    def incomplete(self) -> tuple[str, ...]:
+        """What the last campaign did not compare enough of, as `subject: why`; empty for a whole result."""
+        if self.shortfalls is None:
+            return tuple(completeness.shortfalls(self.comparisons, completeness.UsualLimits()))
+        return self.shortfalls
 
     @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:
@@ -62,14 +78,17 @@ class Report:
     def verdict(self) -> str:
         """The whole report in one sentence."""
         compared, head = self.frame.compared, self._findings_in_words()
+        lost = sum(side.lost.total() + side.refused.total() for side in self.comparisons.sides.values())
+        if self.incomplete:
+            head = f"Too little was compared. {head}"
         if compared.empty:
-            return f"{head}; nothing was compared yet."
+            return f"{head}; nothing was compared{f', {lost:,} were lost' if lost else ' yet'}."
         cases, backends = compared["case"].nunique(), compared["backend"].nunique()
         counts = {v: int((compared["verdict"] == v).sum()) for v in tables.VERDICTS}
         where = f"in {_count(cases, 'case')} on {_count(backends, 'backend')}"
         verdicts = f"{counts['agree']:,} agree, {counts['diverge']:,} diverge"
-        inconclusive = f"{counts['inconclusive']:,} are inconclusive"
-        return f"{head} {where}: of {_count(len(compared), 'comparison')} {verdicts}, {inconclusive}."
+        rest = f"{counts['inconclusive']:,} are inconclusive" + (f"; {lost:,} more were lost" if lost else "")
+        return f"{head} {where}: of {_count(len(compared), 'comparison')} {verdicts}, {rest}."
 
     def _findings_in_words(self) -> str:
         """The number of findings, of new ones and of those known upstream; a finding may be both."""
@@ -81,8 +100,10 @@ class Report:
         return _count(len(self.findings), "finding") + (f" ({details})" if details else "")
 
 
-def build(out: Path, campaign: str = "") -> Report:
+def build(out: Path, campaign: str = "", shortfalls: tuple[str, ...] | None = None) -> Report:
     """The report of the output folder `out` about `campaign`, by default the one that began last.
+
+    `shortfalls` are as in `Report`.
 
     `UsageError` when it holds no corpus or one that cannot be read.
     """
@@ -99,6 +120,7 @@ def build(out: Path, campaign: str = "") -> Report:
         frame=load(corpus),
         findings=findings,
         campaign=campaign,
+        shortfalls=shortfalls,
     )
     return _ordered(report)
 

@@ -14,12 +14,17 @@ import pandas as pd
 
 from difftest.judge.blame import LAYER
 from difftest.judge.stage import STAGES
+from difftest.records.comparisons import Comparisons, Counts
+from difftest.records.completeness import why
 from difftest.records.finding import Finding
 from reports.frame import Table
 
 VERDICTS = ("agree", "diverge", "inconclusive")
 GREATEST_ERROR = "Greatest error in units of the rounding noise"
 """The title of `greatest_ratios`."""
+
+COMPARED = "What was compared"
+"""The title of `completeness`."""
 
 VARIED = ("dtype", "optimizer", "regime")
 _PERCENTILES = {50: "median", 100: "greatest"}
@@ -61,8 +66,40 @@ def verdict_counts(t: Table, by: Sequence[str]) -> pd.DataFrame:
 
 
 def agreement(t: Table) -> pd.DataFrame:
-    """Cases run, agree, diverge and inconclusive by path and backend."""
-    return verdict_counts(t, ("path", "backend"))
+    """Cases run, agree, diverge, inconclusive and lost by path and backend.
+
+    Those that a worker refused count as lost. What was only lost is there too.
+    """
+    by = ["path", "backend"]
+    places = t.all_comparisons.places.items()
+    lost = [
+        (place.path, place.backend, counts.lost.total() + counts.refused.total()) for place, counts in places
+    ]
+    lost_by = pd.DataFrame(lost, columns=[*by, "lost"]).groupby(by)["lost"].sum()
+    table = verdict_counts(t, by).astype(dict.fromkeys(by, "str")).set_index(by)
+    whole = table.join(lost_by[lost_by > 0], how="outer").fillna(0).astype("int64")
+    return whole.sort_index().reset_index()
+
+
+def completeness(comparisons: Comparisons) -> pd.DataFrame:
+    """How comparisons ended by side and backend, and why; the row of a whole side has the backend `all`."""
+    rows = [
+        {"side": side, "backend": backend, **ended(counts), "reasons": _reasons(counts)}
+        for side, total in comparisons.sides.items()
+        for backend, counts in (("all", total), *comparisons.backends(side).items())
+    ]
+    return pd.DataFrame(rows, columns=["side", "backend", *ended(Counts()), "reasons"])
+
+
+def ended(counts: Counts) -> dict[str, int]:
+    """How some comparisons ended, as numbers by name."""
+    reasons = ("inconclusive", "lost", "refused", "unsupported")
+    numbers = {name: getattr(counts, name).total() for name in reasons}
+    return {"requested": counts.requested, "completed": counts.completed, **numbers}
+
+
+def _reasons(counts: Counts) -> str:
+    return why(counts) if counts.completed < counts.requested or not counts.requested else ""
 
 
 def diverging(t: Table) -> pd.DataFrame:
@@ -131,6 +168,12 @@ def row(finding: Finding) -> dict[str, Any]:
 def paths(finding: Finding) -> tuple[str, ...]:
     """Every path on which a case showed the finding, sorted."""
     return tuple(sorted({finding.divergence.path, *finding.paths}))
+
+
+def compared(comparisons: Comparisons) -> Section:
+    """What was compared, with its title, as pages show it."""
+    note = "of the last campaign, a case on a backend; what a backend does not support was not requested"
+    return Section(COMPARED, note, completeness(comparisons))
 
 
 def sections(t: Table) -> tuple[Section, ...]:

@@ -12,16 +12,22 @@ FORMATS = "reports.formats"
 DEFAULT_FORMATS = ("parquet", "summary", "markdown", "html")
 
 
-def write(out: Path, formats: Iterable[str] = DEFAULT_FORMATS, campaign: str = "") -> list[Path]:
+def write(
+    out: Path,
+    formats: Iterable[str] = DEFAULT_FORMATS,
+    campaign: str = "",
+    shortfalls: tuple[str, ...] | None = None,
+) -> list[Path]:
     """Writes the report of the output folder `out` in each of `formats`; returns the files, in that order.
 
-    It is about `campaign`, by default the one that began last.
+    It is about `campaign`, by default the one that began last. `shortfalls` are what that did not compare
+    enough of, in words; None where the usual limits decide it.
 
     `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder
     that cannot be written.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
-    report = build(out, campaign)
+    report = build(out, campaign, shortfalls)
     return [_write(out / kind.FILENAME, kind, report) for kind in chosen]
 
 

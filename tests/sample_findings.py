@@ -155,7 +155,7 @@ def several_observations() -> tuple[Observation, ...]:
 
 
 def a_report(t: Table, *findings: Finding, title: str = "difftest: first") -> Report:
-    return Report(title=title, generated=BEGAN, frame=t, findings=findings)
+    return Report(title=title, generated=BEGAN, frame=t, findings=findings, shortfalls=())
 
 
 def rendered(kind: Format, report: Report) -> bytes:

@@ -136,12 +136,19 @@ def test_every_format_satisfies_the_protocol() -> None:
 def test_the_tables_count_the_rows_of_the_long_table(tmp_path: Path) -> None:
     t = frame.load(a_corpus(tmp_path, *several_observations()))
     agreement = tables.agreement(t).set_index(["path", "backend"]).to_dict("index")
-    assert agreement["data_parallel", "xla_spmd"] == {"cases": 1, "agree": 0, "diverge": 1, "inconclusive": 0}
+    assert agreement["data_parallel", "xla_spmd"] == {
+        "cases": 1,
+        "agree": 0,
+        "diverge": 1,
+        "inconclusive": 0,
+        "lost": 0,
+    }
     assert agreement["tensor_parallel", "torch_ddp"] == {
         "cases": 1,
         "agree": 0,
         "diverge": 0,
         "inconclusive": 1,
+        "lost": 0,
     }
     assert tables.diverging(t)[["world_size", "cases", "diverge"]].to_numpy().tolist() == [
         [2, 1, 1],

@@ -113,6 +113,11 @@ class Comparisons:
                 counts = self.places.setdefault(Place(side, backend, path), Counts())
                 counts.add(verdict, status, kind or in_short(reason), lines)
 
+    def include(self, other: "Comparisons") -> None:
+        """Adds the counts of other comparisons."""
+        for place, counts in other.places.items():
+            self.places.setdefault(place, Counts()).include(counts)
+
     @property
     def sides(self) -> dict[str, Counts]:
         """The counts by side."""

@@ -1,6 +1,7 @@
 """Whether a campaign compared enough for its result to mean something, and what it says about that."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from difftest.records.comparisons import Comparisons, Counts, missing
@@ -34,14 +35,22 @@ class Limits(Protocol):
         """The largest share of those made that may be inconclusive."""
 
 
+@dataclass(frozen=True, slots=True)
+class UsualLimits:
+    """The limits where nobody gave others."""
+
+    least_compared: float = LEAST_COMPARED
+    most_inconclusive: float = MOST_INCONCLUSIVE
+
+
 def lines(comparisons: Comparisons) -> Iterator[str]:
     """A line for each side, and one for each backend that lacks a comparison."""
     width = max(map(len, comparisons.sides), default=0) + 1
     for side, counts in comparisons.sides.items():
-        yield f"{side + ':':<{width}} {_in_words(counts)}"
+        yield f"{side + ':':<{width}} {in_words(counts)}"
         for backend, own in comparisons.backends(side).items():
             if own.completed < own.requested:
-                yield f"  {backend}: {_in_words(own)}"
+                yield f"  {backend}: {in_words(own)}"
 
 
 def described(comparisons: Comparisons) -> dict[str, Any]:
@@ -93,7 +102,8 @@ def _blamed(backends: Mapping[str, Counts]) -> str:
     return "; ".join(named + ([f"{others} more backends"] if others else []))
 
 
-def _in_words(counts: Counts) -> str:
+def in_words(counts: Counts) -> str:
+    """How some comparisons ended, in one line."""
     head = f"{counts.completed} of {counts.requested} comparisons completed"
     reasons = f", {why(counts)}" if counts.completed < counts.requested else ""
     unsupported = counts.unsupported.total()

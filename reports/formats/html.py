@@ -5,6 +5,8 @@ The markup is in `reports/templates/report.html`; here is only what it shows.
 
 from typing import Any, BinaryIO
 
+from difftest.records.comparisons import Counts
+from difftest.records.completeness import why
 from reports import cells, tables
 from reports.frame import Table
 from reports.page.arbiter import arbitrated
@@ -28,32 +30,42 @@ def render(report: Report, file: BinaryIO) -> None:
             for f in report.findings
         ],
         matrix=_matrix(report.frame),
-        sections=[
-            (s.title, s.note, cells.headings(s.table), cells.rows(s.table))
-            for s in tables.sections(report.frame)
-        ],
+        compared=_section(tables.compared(report.comparisons)),
+        sections=[_section(section) for section in tables.sections(report.frame)],
     )
     file.write(page.encode())
+
+
+def _section(section: tables.Section) -> tuple[Any, ...]:
+    return section.title, section.note, cells.headings(section.table), cells.rows(section.table)
 
 
 def _matrix(t: Table) -> dict[str, Any]:
     """Agreement as paths by backends: the counts in words, and the class that colours the cell."""
     counts = {(str(r.path), str(r.backend)): r for r in tables.agreement(t).itertuples()}
-    backends = sorted({backend for _, backend in counts})
-    paths = sorted({path for path, _ in counts})
+    ended = {(place.path, place.backend): counts for place, counts in t.all_comparisons.places.items()}
+    places = {*counts, *(place for place in ended if all(place))}
+    backends, paths = sorted({backend for _, backend in places}), sorted({path for path, _ in places})
     return {
         "backends": backends,
-        "rows": [(path, [_cell(counts.get((path, backend))) for backend in backends]) for path in paths],
+        "rows": [
+            (path, [_cell(counts.get((path, one)), ended.get((path, one), Counts())) for one in backends])
+            for path in paths
+        ],
     }
 
 
-def _cell(count: Any) -> tuple[str, str, str]:  # noqa: ANN401 - a row of itertuples
+def _cell(count: Any, ended: Counts) -> tuple[str, str, str]:  # noqa: ANN401 - a row of itertuples
     """The class, the text and the tooltip of one cell.
 
-    `count` is None where the backend ran no case of the path.
+    `count` is None where the backend compared and lost no case of the path; `ended` then says why.
     """
     if count is None:
-        return "none", cells.NOTHING, "not run"
-    kind = "diverge" if count.diverge else "inconclusive" if count.inconclusive else "agree"
+        return "none", cells.NOTHING, why(ended) if ended.unsupported else "not run"
+    if not count.cases:
+        return "lost", f"{count.lost:,} lost", f"nothing compared: {why(ended)}"
+    doubtful = count.inconclusive or count.lost
+    kind = "diverge" if count.diverge else "inconclusive" if doubtful else "agree"
     verdicts = f"{count.agree:,} agree, {count.diverge:,} diverge, {count.inconclusive:,} inconclusive"
-    return kind, f"{count.diverge:,} / {count.cases:,}", f"{count.cases:,} cases: {verdicts}"
+    lost = f", {count.lost:,} lost" if count.lost else ""
+    return kind, f"{count.diverge:,} / {count.cases:,}", f"{count.cases:,} cases: {verdicts}{lost}"

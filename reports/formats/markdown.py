@@ -19,7 +19,7 @@ FILENAME = "summary.md"
 GREATEST_BYTES = 2**20
 GREATEST_CELL = 200
 GREATEST_DETAIL = 2000
-_SHARES = {"head": 0.1, "findings": 0.4, "agreement": 0.1, "ratios": 0.1, "details": 0.25}
+_SHARES = {"head": 0.1, "comparisons": 0.05, "findings": 0.4, "agreement": 0.1, "ratios": 0.1, "details": 0.2}
 _FINDING = (
     "fingerprint",
     "symptom",
@@ -42,9 +42,12 @@ def render(report: Report, file: BinaryIO) -> None:
     shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
     generated = f"{campaign}Generated {report.generated:%Y-%m-%d %H:%M} UTC."
-    head = [f"# {cell(report.title)}", "", cell(report.verdict), "", generated]
+    head = [f"# {cell(report.title)}", "", cell(report.verdict), ""]
+    head += [f"* {cell(shortfall)}" for shortfall in report.incomplete] + [""] * bool(report.incomplete)
+    head += [generated]
     blocks = (
         _fitting("head", head),
+        *_block(tables.COMPARED, "comparisons", _lines(tables.completeness(report.comparisons))),
         *_block("Findings", "findings", _lines(shown)),
         *_block("Agreement by path and backend", "agreement", _lines(tables.agreement(report.frame))),
         *_block(

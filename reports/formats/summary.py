@@ -4,8 +4,8 @@ from typing import Any, BinaryIO
 from urllib.parse import quote
 
 import msgspec
-import pandas as pd
 
+from difftest.records.completeness import described
 from difftest.records.corpus import CORPUS
 from difftest.records.definition import named_seed
 from difftest.records.finding import Finding
@@ -21,7 +21,8 @@ def render(report: Report, file: BinaryIO) -> None:
     """Writes campaigns, cases and runs, comparisons by verdict, backend and path, findings and versions.
 
     `seeds` are those in the names of its campaigns. `runs` counts every run, the other numbers only
-    comparisons of campaigns.
+    comparisons of campaigns. `sides` tells how those of the last campaign ended, and `incomplete` of what
+    it did not compare enough.
     """
     t = report.frame
     compared = t.compared
@@ -30,6 +31,8 @@ def render(report: Report, file: BinaryIO) -> None:
         "title": report.title,
         "generated": report.generated.isoformat(timespec="seconds"),
         "verdict": report.verdict,
+        "incomplete": report.incomplete,
+        "sides": described(report.comparisons),
         "campaigns": _campaigns(t),
         "seeds": sorted({seed for name in t.comparisons if (seed := named_seed(name)) is not None}),
         "cases": int(compared["case"].nunique()),
@@ -45,16 +48,16 @@ def render(report: Report, file: BinaryIO) -> None:
 
 
 def _campaigns(t: Table) -> list[dict[str, Any]]:
-    table = (
-        t.runs.groupby("campaign", observed=True)
-        .agg(started=("started", "min"), runs=("run", "size"))
-        .reset_index()
-    )
-    began = [None if pd.isna(started) else started.isoformat() for started in table["started"]]
-    names, counts = table["campaign"].astype("str").tolist(), table["runs"].tolist()
+    """Every campaign by name, also one without a single run."""
+    by = t.runs.groupby("campaign", observed=True)
+    started, counts = by["started"].min().dropna(), by.size()
     return [
-        {"campaign": name, "started": at, "runs": count}
-        for name, at, count in zip(names, began, counts, strict=True)
+        {
+            "campaign": name,
+            "started": None if (at := started.get(name, t.began.get(name))) is None else at.isoformat(),
+            "runs": int(counts.get(name, 0)),
+        }
+        for name in sorted(t.comparisons)
     ]
 
 

@@ -29,7 +29,7 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
     upstream = known_upstream(output.corpus, tally)
     unknown = _keep_upstream(output.corpus, tally, upstream)
     incomplete = shortfalls(tally.comparisons, request) + tally.absent
-    files = _write_reports(request, output, tally.campaign)
+    files = _write_reports(request, output, tally.campaign, incomplete)
     if request.as_json:
         summary = _summary(request, output, tally, upstream) | dict(entries or {})
         print_json(summary | {"incomplete": incomplete})
@@ -65,11 +65,11 @@ def _hung_once(finding: Finding) -> bool:
     return finding.divergence.symptom is Symptom.HANG and not finding.stable[0]
 
 
-def _write_reports(request: Request, output: Output, campaign: str) -> list[str]:
+def _write_reports(request: Request, output: Output, campaign: str, incomplete: Iterable[str]) -> list[str]:
     """Writes the reports; returns their names for the user."""
     from reports.write import DEFAULT_FORMATS, write
 
-    files = write(output.folder, (*DEFAULT_FORMATS, *request.formats), campaign)
+    files = write(output.folder, (*DEFAULT_FORMATS, *request.formats), campaign, tuple(incomplete))
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 
 
