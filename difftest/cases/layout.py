@@ -8,6 +8,7 @@ A sharded dim is cut as `torch.chunk` cuts it, which is DTensor's rule: pieces o
 last ones smaller or empty. If several axes shard one dim, the cuts are nested in mesh axis order.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ import msgspec
 AXIS_NAMES = ("dp", "dp_replicate", "dp_shard", "tp", "cp", "pp", "ep")
 MOST_AXES = 3
 MOST_RANKS = 64
+MOST_REMEMBERED = 1 << 14
+"""For how many placements it is remembered which rank holds what: a comparison asks for few, but often."""
 
 
 class Shard(msgspec.Struct, frozen=True, array_like=True, tag="S", forbid_unknown_fields=True):
@@ -135,6 +138,11 @@ def chunk(size: int, parts: int, index: int) -> slice:
 
 def local_slices(shape: Sequence[int], placements: Placements, mesh: Mesh, rank: int) -> Slices:
     """What `rank` holds of a tensor of `shape`: one slice per tensor dim, in global indices."""
+    return _local_slices(tuple(shape), placements, mesh, rank)
+
+
+@functools.lru_cache(MOST_REMEMBERED)
+def _local_slices(shape: tuple[int, ...], placements: Placements, mesh: Mesh, rank: int) -> Slices:
     held = [range(size) for size in shape]
     coordinate = mesh.coordinate(rank)
     for placement, parts, index in zip(placements, mesh.shape, coordinate, strict=True):
@@ -146,12 +154,17 @@ def local_slices(shape: Sequence[int], placements: Placements, mesh: Mesh, rank:
 
 def replica_groups(placements: Placements, mesh: Mesh) -> Iterator[tuple[int, ...]]:
     """Groups of ranks that hold the same piece: ranks that differ only along replicated axes."""
+    return iter(_replica_groups(placements, mesh))
+
+
+@functools.lru_cache(MOST_REMEMBERED)
+def _replica_groups(placements: Placements, mesh: Mesh) -> tuple[tuple[int, ...], ...]:
     groups: dict[tuple[int, ...], list[int]] = {}
     for rank in range(mesh.world_size):
         coordinate = mesh.coordinate(rank)
         key = tuple(itertools.compress(coordinate, (isinstance(p, Shard) for p in placements)))
         groups.setdefault(key, []).append(rank)
-    return (tuple(ranks) for ranks in groups.values())
+    return tuple(tuple(ranks) for ranks in groups.values())
 
 
 def ways(dim: int, placements: Placements, mesh: Mesh) -> int:

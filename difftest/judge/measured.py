@@ -220,7 +220,7 @@ def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: 
         error = np.where(value == truth, 0.0, value - truth)
     floors = noise.floor(deviation)
     ratios = noise.in_floors(error, floors)
-    ratio = float(np.nan_to_num(ratios, nan=FLOORS_MOST, posinf=FLOORS_MOST).max(initial=0.0))
+    ratio = float(_bounded(ratios).max(initial=0.0))
     return Measurement(
         stage=stage,
         tensor=name,
@@ -230,7 +230,7 @@ def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: 
             np.count_nonzero(error) if exact else (~(np.abs(error) <= noise.THRESHOLD * floors)).sum()
         ),
         error=_rms(error),
-        greatest=float(np.nan_to_num(np.abs(error), nan=FLOORS_MOST, posinf=FLOORS_MOST).max(initial=0.0)),
+        greatest=float(_bounded(np.abs(error)).max(initial=0.0)),
         scale=_rms(truth),
         floor=_rms(floors),
         ratio=ratio,
@@ -238,7 +238,14 @@ def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: 
     )
 
 
+def _bounded(values: Floats) -> Floats:
+    """The values, with `FLOORS_MOST` for what is not finite; looking first is much faster than replacing."""
+    if np.isfinite(values).all():
+        return values
+    return np.nan_to_num(values, nan=FLOORS_MOST, posinf=FLOORS_MOST, neginf=-FLOORS_MOST)
+
+
 def _rms(values: Floats) -> float:
-    finite = np.nan_to_num(values, nan=FLOORS_MOST, posinf=FLOORS_MOST, neginf=-FLOORS_MOST)
+    finite = _bounded(values)
     greatest = float(np.abs(finite).max(initial=0.0))
     return greatest * float(np.sqrt(np.mean((finite / greatest) ** 2))) if greatest else 0.0
