@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks import driver
 from machines import Machine, a_campaign, examined, machine_with_two_faults, sharded, timeless_tables
 from samples import tensor_parallel_case
 
@@ -127,6 +128,10 @@ def test_no_tensor_is_kept_once_a_case_was_compared(tmp_path: Path) -> None:
         assert isinstance(one.outcome, Trace)
         assert (one.outcome.steps, one.outcome.noise) == ((), ())
         assert one.outcome.environment
+
+
+def test_a_recorded_case_leaves_less_than_a_kilobyte_in_the_driver() -> None:
+    assert driver.bytes_kept(100) < 1024.0
 
 
 def test_no_more_runs_go_on_than_there_are_workers_and_those_for_evidence_come_first() -> None:
