@@ -352,6 +352,18 @@ def test_a_damaged_line_is_counted_with_what_the_command_prints(out: Path) -> No
     assert all(msgspec.json.decode(line) for line in corpus.lines("one").read_bytes().splitlines())
 
 
+@pytest.mark.parametrize("json", [False, True])
+def test_triage_counts_damaged_records(out: Path, *, json: bool) -> None:
+    corpus = Corpus(out / CORPUS)
+    for name in corpus.fingerprints():
+        (corpus.root / name / FINDING).write_bytes(b"{")
+    result = command("triage", out, *["--json"] * json)
+    assert result.output.count("damaged record:") == 2
+    assert ('"damaged": 2' if json else "0 findings: nothing to run; 2 damaged records\n") in result.output
+    again = command("triage", out, *["--json"] * json).output
+    assert ('"damaged": 0' in again) if json else ("damaged" not in again)
+
+
 def test_a_campaign_runs_the_cases_of_damaged_lines_again(out: Path) -> None:
     corpus = Corpus(out / CORPUS)
     before = sorted(corpus.observations(), key=lambda run: (run.index, run.backend, run.started))

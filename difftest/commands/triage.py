@@ -53,7 +53,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     Exit status 1 when the ledger is out of date: an entry has expired, or the fault of an entry is gone.
     """
-    known_faults, corpus = read_ledger(ledger), read_corpus(folder)
+    known_faults, (corpus, damaged) = read_ledger(ledger), read_corpus(folder)
     chosen = [corpus.finding(name) for name in fingerprints or corpus.fingerprints()]
     if acknowledge:
         return _acknowledge(corpus, chosen, as_json=as_json)
@@ -66,9 +66,9 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
         raise InfrastructureError(msg)
     passing = [one for one in triaged if one.passes]
     if as_json:
-        _print_json(triaged, passing, expired)
+        _print_json(triaged, passing, expired, damaged)
     else:
-        _print(triaged, passing, expired)
+        _print(triaged, passing, expired, damaged)
     return int(bool(passing or expired))
 
 
@@ -105,20 +105,24 @@ def _backends(chosen: list[Finding]) -> tuple[str, ...]:
     return tuple(sorted(backend for backend in backends if plugins.plain(backend) in existing))
 
 
-def _print_json(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...]) -> None:
+def _print_json(
+    triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...], damaged: int
+) -> None:
     print_json(
         {
             "findings": [_described(one) for one in triaged],
             "expired": [_described_entry(entry) for entry in expired],
             "passing": [one.finding.fingerprint for one in passing],
+            "damaged": damaged,
         }
     )
 
 
-def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...]) -> None:
+def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry, ...], damaged: int) -> None:
     counts = Counter(one.finding.status for one in triaged)
     statuses = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"
-    click.echo(f"{len(triaged)} findings: {statuses}")
+    unread = f"; {damaged} damaged records" if damaged else ""
+    click.echo(f"{len(triaged)} findings: {statuses}{unread}")
     for one in passing:
         reason = _reason(one.entry)
         name = one.finding.fingerprint

@@ -66,8 +66,10 @@ def read_finding(target: Path) -> FindingTarget:
     return FindingTarget(finding=finding, case=Corpus(folder.parent).simplest(folder.name), folder=folder)
 
 
-def read_corpus(folder: Path) -> Corpus:
-    """The corpus in a campaign's folder, or the corpus folder itself; its damaged records are set aside.
+def read_corpus(folder: Path) -> tuple[Corpus, int]:
+    """The corpus in a campaign's folder, or the corpus folder itself, and how many records were damaged.
+
+    These are set aside and reported.
 
     `UsageError` when there is none, or when a record in it is too new.
     """
@@ -76,8 +78,7 @@ def read_corpus(folder: Path) -> Corpus:
     if not corpus.root.is_dir():
         msg = f"{str(folder)!r} holds no findings; give the folder of a campaign, such as runs/first"
         raise UsageError(msg)
-    set_aside_and_report(corpus)
-    return corpus
+    return corpus, set_aside_and_report(corpus)
 
 
 def campaign_corpus(folder: Path) -> Corpus:
