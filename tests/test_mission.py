@@ -29,7 +29,7 @@ ISSUES = ("#8396", "#8334", "#9735", "#8812", "#8534", "#9472")
 OTHER_SIDE = "torch_dtensor"
 
 TAKE_MINUTES = ("flash_ids_not_sharded", "flash_backward_ids_not_sharded", "flash_keys_cut_like_queries")
-"""The nightly job runs these; `tests/test_flash_attention.py` plants them in a small case."""
+"""The nightly job runs these; `tests/test_flash_attention_runs.py` plants them in a small case."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
