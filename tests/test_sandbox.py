@@ -1,5 +1,6 @@
 """Runs in fresh processes: whatever the ranks do is returned as data, and no process outlives its run."""
 
+import contextlib
 import os
 import re
 import signal
@@ -218,8 +219,11 @@ def test_no_rank_inherits_the_request_pipe_or_another_file_of_its_zygote(hanging
 
 def opened(pid: int) -> dict[int, str]:
     """The open files of a process, by their numbers."""
-    files = Path(f"/proc/{pid}/fd").iterdir()
-    return {int(file.name): str(file.readlink()) for file in files if file.is_symlink()}
+    names = {}
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            names[int(file.name)] = str(file.readlink())
+    return names
 
 
 def test_no_rank_inherits_a_secret_or_imports_a_module_named_by_a_cases_path(

@@ -3,8 +3,8 @@
 The process that waits for the ranks watches them, and ends a run that uses more. The kernel's own limits do
 not fit. RLIMIT_AS and RLIMIT_DATA count what XLA and CUDA reserve and never touch, Linux does not enforce
 RLIMIT_RSS, RLIMIT_FSIZE also counts segments of shared memory, and control groups need rights that a worker
-in a cluster lacks. Between two checks a run can still grow: the limits keep a machine alive, they do not
-account for every byte.
+in a cluster lacks. Between two checks a run can still grow, by what the kernel clears in that time, some half
+a GiB for each CPU: the limits keep a machine alive, they do not account for every byte.
 
 A run that exceeds a limit is an outcome: cases are small, so the framework is to blame. A machine that lacks
 something is not an outcome; see `full_disk`.

@@ -32,6 +32,9 @@ SAMPLES_A_DEADLINE = 30
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 """No framework ends itself by these: the kernel did for lack of memory, or a scheduler or a person did."""
 
+MEMORY_WAS_SHORT = "the kernel killed a process of the run because memory was short"
+"""The message of a `LethalError`, the same whichever process it was: it is part of a finding's identity."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
@@ -81,8 +84,8 @@ class Ranks:
     def record(self, reply: Mapping[str, Any], folder: Path) -> None:
         """Takes one reply of the zygote into account. Raises `InfrastructureError` when the zygote died."""
         if "gone" in reply:
+            self._raise_if_short_of_memory()
             msg = "the process that forks workers died during a run"
-            self._raise_if_short_of_memory(msg)
             raise InfrastructureError(msg)
         if "status" not in reply:
             self.pids[reply["pid"]] = reply["rank"]
@@ -99,20 +102,19 @@ class Ranks:
         """
         for rank, status in self.statuses.items():
             if -status in FROM_OUTSIDE:
-                msg = f"rank {rank} was killed from outside by {signal.Signals(-status).name}"
                 if -status == signal.SIGKILL:
-                    self._raise_if_short_of_memory(msg)
+                    self._raise_if_short_of_memory()
+                msg = f"rank {rank} was killed from outside by {signal.Signals(-status).name}"
                 raise InfrastructureError(msg)
             if status == run_folder.MACHINE_STATUS:
                 lines = run_folder.log(folder, rank).strip().splitlines()
                 msg = f"the machine failed rank {rank}: {(lines or ['no reason given'])[-1]}"
                 raise InfrastructureError(msg)
 
-    def _raise_if_short_of_memory(self, what: str) -> None:
+    def _raise_if_short_of_memory(self) -> None:
         """Raises `LethalError` when the kernel has killed a process for memory since the run began."""
         if processes.killed_for_memory() > self.killed_before:
-            msg = f"{what}: the machine was out of memory"
-            raise LethalError(msg, kind=OUT_OF_MEMORY)
+            raise LethalError(MEMORY_WAS_SHORT, kind=OUT_OF_MEMORY)
 
     def request_frames(self, folder: Path) -> None:
         """Makes ranks that hang write their Python frames to their logs."""
