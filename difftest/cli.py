@@ -1,6 +1,7 @@
 """The command line: a command is a file in `difftest.commands`, found by its name.
 
-Exit status: 0 nothing to report, 1 a result on which a command fails, 2 wrong usage, 3 infrastructure failed.
+Exit status: 0 nothing to report, 1 a result on which a command fails, 2 wrong usage, 3 infrastructure failed
+or too little was compared.
 """
 
 import sys
