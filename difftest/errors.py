@@ -31,7 +31,7 @@ class StoppedError(RuntimeError):
 
 
 class UnsupportedError(InfrastructureError):
-    """A worker's packages do not support a case that the driver's do, which is counted and not tried again."""
+    """A worker's packages do not support a case that the driver's do; it is counted, not tried again."""
 
 
 NODE_LOST = "node lost"
