@@ -1,9 +1,10 @@
 """The command line: a command is a file in `difftest.commands`, found by its name.
 
 Exit status: 0 nothing to report, 1 a result on which a command fails, 2 wrong usage, 3 infrastructure failed
-or too little was compared.
+or too little was compared, 130 interrupted.
 """
 
+import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NoReturn, TextIO, cast
@@ -11,12 +12,14 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 
 from difftest import __version__, commands, plugins
+from difftest.commands.service.interruption import STATUS, interrupt
 from difftest.errors import InfrastructureError, StoppedError, UsageError
 from difftest.printable import printable
 
 COMMANDS = "difftest.commands"
 WRONG_USAGE = 2
 INFRASTRUCTURE = 3
+CONTINUES = "the same command continues"
 EXTRAS = {"ray": "cluster", "torch": "xla", "torch_xla": "xla"}
 """By package, the extra of this package that installs it."""
 
@@ -65,6 +68,7 @@ def main() -> NoReturn:
 
 
 def _main() -> NoReturn:
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         sys.exit(difftest.main(standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
@@ -73,11 +77,11 @@ def _main() -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
-        sys.exit(130)
+        _exit_with(f"interrupted; {CONTINUES}", STATUS)
     except UsageError as error:
         _exit_with(error, WRONG_USAGE)
     except StoppedError as error:
-        _exit_with(error, error.status)
+        _exit_with(f"{error}; {CONTINUES}", error.status)
     except InfrastructureError as error:
         _exit_with(error, INFRASTRUCTURE)
     except ModuleNotFoundError as error:
@@ -96,6 +100,6 @@ def _missing(error: ModuleNotFoundError) -> Exception:
     )
 
 
-def _exit_with(error: Exception, status: int) -> NoReturn:
+def _exit_with(error: Exception | str, status: int) -> NoReturn:
     click.echo(f"difftest: {error}", err=True)
     sys.exit(status)

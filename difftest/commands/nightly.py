@@ -27,6 +27,7 @@ from difftest.commands.service.options import (
     paths_option,
     workers_option,
 )
+from difftest.commands.service.progress import announce
 from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
@@ -77,6 +78,7 @@ def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see d
     seed = seed_of(day or utc_today())
     request = CampaignRequest(seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)
     check_world_size(request.max_world_size)
+    announce(request)
     with opened(request.out) as output:
         return _run(request, output)
 

@@ -10,7 +10,13 @@ import click
 
 from difftest.clock import utc_today
 from difftest.commands.service.conclusion import conclude
-from difftest.commands.service.generated_cases import campaign_on_cluster, define, run_cases
+from difftest.commands.service.generated_cases import (
+    campaign_on_cluster,
+    define,
+    is_complete,
+    recorded_tally,
+    run_cases,
+)
 from difftest.commands.service.options import (
     Duration,
     address_option,
@@ -25,6 +31,7 @@ from difftest.commands.service.options import (
     seed_option,
     workers_option,
 )
+from difftest.commands.service.progress import announce
 from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import CASES, TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
@@ -77,17 +84,24 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     """
     request = CampaignRequest(**options)
     check_world_size(request.max_world_size)
+    announce(request)
     with opened(request.out) as output:
         return _run(request, output)
 
 
 def _run(request: CampaignRequest, output: Output) -> int:
+    from workers.backends import candidates
+
     corpus, ledger = output.prepared_corpus(), read_ledger(request.ledger)
     definition = define(request)
     with resume.resumed(corpus, definition.name, fresh=request.fresh) as recorded:
         definition.keep(corpus)
         announced.expire(corpus, utc_today())
-        with campaign_on_cluster(request, corpus, ledger) as campaign:
-            tally = run_cases(campaign, request, recorded, ledger)
+        if is_complete(request, recorded):
+            click.echo(f"campaign {definition.name}: every case is recorded already", err=True)
+            tally = recorded_tally(definition.name, candidates(request.backends), corpus, recorded, ledger)
+        else:
+            with campaign_on_cluster(request, corpus, ledger) as campaign:
+                tally = run_cases(campaign, request, recorded, ledger)
         tally.count_as_new(announced.new_findings(corpus, definition.name))
         return conclude(request, output, tally)

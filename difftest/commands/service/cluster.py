@@ -5,7 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import click
+
 from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute
+from difftest.commands.service.interruption import interruptible
 from difftest.records.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -63,12 +66,15 @@ def on_cluster(
     `workers` is the number of runs at a time; None means the cluster's CPUs.
     `required` are the backends whose packages the workers must have: by default the oracle and all
     `backends`. A run ends after `deadline` seconds, by default the workers' own. `InfrastructureError` when
-    there is no cluster, or a required package is missing.
+    there is no cluster, or a required package is missing. A signal that interrupts the command ends all runs
+    with a `StoppedError`, and so does the end of Ray.
     """
-    from workers.cluster import dispatch, start
+    from workers.cluster import connection, dispatch, start
     from workers.deadlines import DEADLINE_SECONDS
 
-    with start.cluster(address, workers) as count:
+    place = f"joins the Ray cluster at {address}" if address else "starts or joins Ray"
+    click.echo(f"{place} ...", err=True)
+    with start.cluster(address, workers) as count, interruptible(connection.current().end):
         pool = dispatch.Pool(
             count, deadline=DEADLINE_SECONDS if deadline is None else deadline, grows=workers is None
         )

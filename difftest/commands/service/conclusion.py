@@ -24,7 +24,7 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
 
     What the ledger knows counts as not new. The JSON object has `entries` too. The new findings are announced
     hereby. `InfrastructureError` when too little was compared, `UsageError` when no backend supports any
-    case; the findings then remain to be announced.
+    case, and `StoppedError` when the command was stopped; the findings then remain to be announced.
     """
     upstream = known_upstream(output.corpus, tally)
     unknown = _keep_upstream(output.corpus, tally, upstream)
@@ -35,6 +35,8 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
         print_json(summary | {"incomplete": incomplete})
     else:
         _print(tally, files, upstream)
+    if tally.stopped:
+        raise tally.stopped
     _require_support(tally)
     if incomplete:
         raise InfrastructureError("; ".join(incomplete))
@@ -96,6 +98,7 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
         "known": sorted(tally.recurring),
         "trouble": tally.trouble,
         "damaged": sum(output.damaged),
+        "stopped": str(tally.stopped or ""),
         "seconds": round(tally.seconds, 1),
         "out": output.name,
         "upstream": {name: entry.upstream for name, entry in sorted(upstream.items())},

@@ -1,22 +1,24 @@
 """A campaign of generated cases: its definition, its machine and backends, and the loop over its cases."""
 
+import dataclasses
 import heapq
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import click
 
 from difftest import plugins
-from difftest.campaign.campaign import Campaign
+from difftest.campaign.campaign import BackendTraits, Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.commands.service.cluster import on_cluster
-from difftest.commands.service.progress import Meter
+from difftest.commands.service.progress import FirstComparison, Meter
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
+from difftest.errors import StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
 from difftest.records.corpus import Corpus
@@ -51,35 +53,61 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
 
     backends = candidates(request.backends)
     with on_cluster(backends, workers=request.workers, address=request.address) as cluster:
-        yield cluster.campaign(
+        campaign = cluster.campaign(
             define(request).name,
             corpus,
             backends=with_quarantine(backends, ledger, utc_today()),
             twice_every=request.twice_every,
         )
+        yield dataclasses.replace(campaign, execute=FirstComparison(campaign.execute, campaign.backends))
 
 
 def run_cases(
     campaign: Campaign, request: CampaignRequest, recorded: CampaignRecord, ledger: Ledger
 ) -> Tally:
-    """Runs the requested cases that are not `recorded`, and shows the progress on standard error."""
-    for name, backend in campaign.backends.items():
-        recorded.comparisons.expect(backend.SIDE, name)
-    present = set(campaign.corpus.fingerprints())
-    recurring = {name: campaign.corpus.finding(name) for name in recorded.sightings if name in present}
-    tally, began = Tally(campaign=campaign.name, ledger=ledger), time.monotonic()
-    tally.comparisons = recorded.comparisons
-    tally.resumed, tally.recurring = len(recorded.cases), recurring
+    """Runs the requested cases that are not `recorded`, and shows the progress on standard error.
+
+    Where the command is stopped, the tally says so.
+    """
+    tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
+    began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
     most = request.most_cases
     left = None if most is None else most - sum(index < most for index, _ in recorded.cases)
     with Meter(left, request.budget, ledger) as meter:
-        for progress in run(campaign, generated_cases(request, recorded), recorded):
-            tally.count(progress)
-            meter.count(progress)
+        try:
+            for progress in run(campaign, generated_cases(request, recorded), recorded):
+                tally.count(progress)
+                meter.count(progress)
+        except StoppedError as stop:
+            tally.stopped = stop
     tally.seconds = time.monotonic() - began
     return tally
+
+
+def recorded_tally(
+    name: str,
+    backends: Mapping[str, BackendTraits],
+    corpus: Corpus,
+    recorded: CampaignRecord,
+    ledger: Ledger,
+) -> Tally:
+    """What the campaign called `name` came to before this command."""
+    for backend, traits in backends.items():
+        recorded.comparisons.expect(traits.SIDE, backend)
+    tally, present = Tally(campaign=name, ledger=ledger), set(corpus.fingerprints())
+    tally.comparisons, tally.resumed = recorded.comparisons, len(recorded.cases)
+    tally.recurring = {one: corpus.finding(one) for one in recorded.sightings if one in present}
+    return tally
+
+
+def is_complete(request: CampaignRequest, recorded: CampaignRecord) -> bool:
+    """Whether every requested case is recorded, as it is drawn now, so that nothing is left to run."""
+    most = request.most_cases
+    if most is None or len({index for index, _ in recorded.cases if index < most}) < most:
+        return False
+    return _are_of_seed(request, recorded)
 
 
 def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Iterator[tuple[int, Case]]:

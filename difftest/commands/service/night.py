@@ -10,12 +10,12 @@ import click
 
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
-from difftest.commands.service.generated_cases import run_cases
+from difftest.commands.service.generated_cases import recorded_tally, run_cases
 from difftest.commands.service.night_before import absent, night_before
 from difftest.commands.service.ranks import most_ranks
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
-from difftest.errors import NODE_LOST
+from difftest.errors import NODE_LOST, StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status, Triaged, triage
 from difftest.records.evidence import SET_ASIDE
@@ -64,9 +64,27 @@ class Night:
 def run_night(
     campaign: Campaign, ledger: Ledger, request: CampaignRequest, recorded: CampaignRecord
 ) -> Night:
-    """One night on the campaign's machine and corpus, within the request's budget."""
-    budget = request.budget or 0.0
-    began, night = time.monotonic(), Night()
+    """One night on the campaign's machine and corpus, within the request's budget.
+
+    Where the command is stopped, the night's tally says so.
+    """
+    night = Night()
+    try:
+        _run(night, campaign, ledger, request, recorded)
+    except StoppedError as stop:
+        night.tally.stopped = stop
+    again = (*night.rechecked, *night.triaged)
+    if (before := night_before(campaign.corpus, request.seed)) and not night.tally.stopped:
+        night.tally.absent = absent(before, night.tally, request)
+    night.tally.trouble += [one.trouble for one in again if one.finding.status == Status.ERROR]
+    return night
+
+
+def _run(
+    night: Night, campaign: Campaign, ledger: Ledger, request: CampaignRequest, recorded: CampaignRecord
+) -> None:
+    budget, began = request.budget or 0.0, time.monotonic()
+    night.tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
     due = _due(campaign)
     for one in triage(campaign, ledger, utc_today(), RECHECKS, due, most_ranks=most_ranks()):
         night.rechecked.append(one)
@@ -76,16 +94,13 @@ def run_night(
     night.left = len(due) - len(night.rechecked)
     rest = max(1.0, budget - (time.monotonic() - began))
     night.tally = run_cases(campaign, replace(request, budget=rest), recorded, ledger)
+    if night.tally.stopped:
+        return
     new = night.tally.new.values()
     for one in triage(campaign, ledger, utc_today(), findings=new, most_ranks=most_ranks()):
         night.triaged.append(one)
         night.tally.new[one.finding.fingerprint] = one.finding
         click.echo(_line("new", one), err=request.as_json)
-    again = (*night.rechecked, *night.triaged)
-    if before := night_before(campaign.corpus, request.seed):
-        night.tally.absent = absent(before, night.tally, request)
-    night.tally.trouble += [one.trouble for one in again if one.finding.status == Status.ERROR]
-    return night
 
 
 def _due(campaign: Campaign) -> list[Finding]:

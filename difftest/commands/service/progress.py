@@ -1,20 +1,74 @@
 """The progress of a campaign on standard error: a bar on a terminal, a plain line now and then elsewhere."""
 
 import sys
+import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
 import click
 from tqdm import tqdm
 
+from difftest.campaign.campaign import ORACLE, BackendTraits, Execute
 from difftest.campaign.recording import Progress
+from difftest.cases.case import Case
 from difftest.clock import utc_today
+from difftest.commands.service.request import CampaignRequest
 from difftest.findings.ledger import Entry, Ledger
+from difftest.judge.comparator import compare
+from difftest.judge.outcome import Outcome
 from difftest.records.finding import Finding
+
+VERDICTS = {
+    "agree": "agrees with the float64 reference",
+    "diverge": "differs from the float64 reference, which is to be confirmed",
+    "inconclusive": "cannot be compared with the float64 reference",
+}
 
 EVERY_SECONDS = 10.0
 """How often a plain line is printed."""
+
+
+def announce(request: CampaignRequest) -> None:
+    """Says at once what will run and where its results go."""
+    most, budget = request.most_cases, request.budget
+    cases = "cases" if most is None else f"{most} cases"
+    limit = f" within {budget:g} s" if budget else ""
+    click.echo(f"{cases} of seed {request.seed}{limit}; results in {request.out}", err=True)
+
+
+class FirstComparison:
+    """Executes runs, and shows the first comparison with the oracle as soon as both of its runs are there.
+
+    A case is compared when all of its backends ran, which takes longer.
+    """
+
+    def __init__(self, execute: Execute, backends: Mapping[str, BackendTraits]) -> None:
+        self._execute, self._backends, self._start = execute, backends, time.monotonic()
+        self._truths: dict[str, Outcome] | None = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """The outcome of `execute`."""
+        outcome = self._execute(case, backend, options)
+        if self._truths is not None and (truth := self._truth(case, backend, outcome)):
+            verdict = compare(case, backend, self._backends[backend].SIDE, truth, outcome).verdict
+            seconds = time.monotonic() - self._start
+            click.echo(f"first comparison after {seconds:.0f} s: {backend} {VERDICTS[verdict]}", err=True)
+        return outcome
+
+    def _truth(self, case: Case, backend: str, outcome: Outcome) -> Outcome | None:
+        """The oracle's outcome to compare the first candidate's with; None for all other runs."""
+        with self._lock:
+            if self._truths is None:
+                return None
+            if backend == ORACLE:
+                self._truths[case.id] = outcome
+                return None
+            if truth := self._truths.get(case.id):
+                self._truths = None
+            return truth
 
 
 class Meter:

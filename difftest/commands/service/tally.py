@@ -7,7 +7,7 @@ from datetime import date
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.clock import utc_today
-from difftest.errors import UsageError
+from difftest.errors import StoppedError, UsageError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
@@ -23,7 +23,8 @@ class Tally:
     earlier. `new` and `recurring` are the findings by fingerprint; the latter were in the corpus before.
     `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`, as its
     detail and case: an unknown fault may have the fingerprint of a known one. `absent` says what was compared
-    before and is no longer. `seconds` is wall time.
+    before and is no longer. `seconds` is wall time. `stopped` says why the command ended before its work was
+    complete.
     """
 
     campaign: str = ""
@@ -38,6 +39,7 @@ class Tally:
     trouble: list[str] = field(default_factory=list)
     seconds: float = 0.0
     uncovered: dict[str, tuple[str, Case]] = field(default_factory=dict)
+    stopped: StoppedError | None = None
 
     @property
     def findings(self) -> dict[str, Finding]:
