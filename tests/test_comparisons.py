@@ -1,5 +1,6 @@
 """The counts of comparisons: requested, completed, inconclusive, lost, refused and unsupported."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Outcome
-from difftest.records.comparisons import Comparisons
+from difftest.records.comparisons import MOST_COUNTED, OTHER_REASONS, Comparisons
 from difftest.records.observation import Ending, Observation, read_observations
 from difftest.records.resume import resumed
 
@@ -81,6 +82,13 @@ def test_counts_are_kept_by_backend_and_by_path() -> None:
 def test_reasons_that_differ_in_numbers_only_are_one_reason() -> None:
     lines = [missing("xla_spmd", "lost", f"rank {rank} of 8 was lost\nlog {rank}") for rank in range(3)]
     assert counted(*lines).sides["xla"].lost == {"rank # of # was lost": 3}
+
+
+def test_reasons_without_end_are_counted_together_from_some_number_on() -> None:
+    words = ["".join(letters) for letters in itertools.product("ghij", repeat=4)]
+    lost = counted(*(missing("xla_spmd", "lost", word) for word in words)).sides["xla"].lost
+    assert (len(lost), lost.total()) == (MOST_COUNTED + 1, len(words))
+    assert lost[OTHER_REASONS] == len(words) - MOST_COUNTED
 
 
 def test_a_line_of_schema_1_is_counted_by_its_reason_without_numbers() -> None:

@@ -18,6 +18,10 @@ from difftest.records.observation import LOST, REFUSED, UNSUPPORTED, Observation
 
 COMPLETED = ("agree", "diverge")
 INCONCLUSIVE = "inconclusive"
+MOST_COUNTED = 50
+"""How many reasons are counted apart; a long campaign must not grow by an error message for each case."""
+
+OTHER_REASONS = "other reasons"
 ORACLE = "oracle"
 COUNTED = ("side", "backend", "path", "verdict", "outcome.status", "reason", "reason_kind")
 """The columns of lines that `Comparisons.add_columns` needs."""
@@ -72,7 +76,8 @@ class Counts:
             return
         kind = status if verdict == UNSUPPORTED else verdict
         reasons = {INCONCLUSIVE: self.inconclusive, REFUSED: self.refused, UNSUPPORTED: self.unsupported}
-        reasons.get(kind, self.lost)[reason] += lines
+        counter = reasons.get(kind, self.lost)
+        counter[reason if reason in counter or len(counter) < MOST_COUNTED else OTHER_REASONS] += lines
 
     def include(self, other: "Counts") -> None:
         """Adds the counts of other comparisons."""

@@ -27,8 +27,8 @@ REFUSED = "refused"
 MOST_REASON = 120
 """Characters of a reason in short."""
 
-_NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(e[+-]?\d+)?(?!\w)|\b[0-9a-f]{8,}\b")
-"""A number or an id, but not the digits of a name such as `float32`."""
+_NUMBER = re.compile(r"(?<![\w.])\d[\d.]*(e[+-]?\d+)?(?!\w)|\b[0-9a-f]{8,}\b|(?<=difftest-)\w+")
+"""A number, an id or the rest of a temporary name, but not the digits of a name such as `float32`."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
