@@ -27,6 +27,7 @@ from workers import backends, exceptions, faults
 from workers.isolate import native_frames, run_folder
 from workers.isolate.run_folder import Stages
 from workers.pjrt_clients import Clients
+from workers.torch.rendezvous import interface
 from workers.training.train import train
 
 LOOPBACK = "lo"
@@ -60,8 +61,7 @@ def main(request: Mapping[str, Any]) -> None:
 
 
 def _run(request: Mapping[str, Any], folder: Path, rank: int) -> None:
-    if "rendezvous" not in request:
-        _use_loopback()
+    _listen_on(interface(request["rendezvous"]) if "rendezvous" in request else LOOPBACK)
     os.environ.update(request["environment"] | request.get("local", {}))
     _redirect(run_folder.log_file(folder, rank))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -83,14 +83,14 @@ def _remake_autograd() -> None:
     torch.autograd._is_checkpoint_valid()  # noqa: SLF001  queries the engine, and starts no thread of it
 
 
-def _use_loopback() -> None:
-    """Makes the transports listen on the loopback interface, unless the user names another.
+def _listen_on(name: str | None) -> None:
+    """Makes the transports listen on one interface, unless the user names another or there is none.
 
-    For a run whose ranks are all on one machine.
+    It is the loopback interface for a run whose ranks are all on one machine.
     """
-    if LOOPBACK in {name for _, name in socket.if_nameindex()}:
+    if name in {there for _, there in socket.if_nameindex()}:
         for transport in ("GLOO", "NCCL"):
-            os.environ.setdefault(f"{transport}_SOCKET_IFNAME", LOOPBACK)
+            os.environ.setdefault(f"{transport}_SOCKET_IFNAME", name)
 
 
 def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | Failure:

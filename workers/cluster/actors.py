@@ -4,7 +4,6 @@ Neither touches a device.
 """
 
 import importlib.util
-import socket
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -24,6 +23,7 @@ from workers.cluster.environments import Environment
 from workers.isolate import sandbox
 from workers.isolate.ranks import Share
 from workers.isolate.zygotes import zygote_with
+from workers.torch import rendezvous
 
 CONSEQUENCES = (Symptom.CRASH, Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.HANG)
 """The symptoms of several nodes, causes before their consequences.
@@ -48,14 +48,14 @@ class Runner:
         return [name for name in modules if importlib.util.find_spec(name.partition(".")[0]) is None]
 
     def rendezvous(self, modules: tuple[str, ...]) -> str:
-        """A free address of this node, as a `tcp://` URL, where ranks of several nodes can meet.
+        """An address of this node with a secret, as a `tcp://` URL, where ranks of several nodes can meet.
 
-        Warms the zygote for `modules` first, so that the ranks of this node do not come late.
+        Its port is reserved until the next call. Warms the zygote for `modules` first, so that the ranks of
+        this node do not come late.
         """
         zygote_with(modules).warm()
-        with socket.socket() as free:
-            free.bind(("", 0))
-            return f"tcp://{ray.util.get_node_ip_address()}:{free.getsockname()[1]}"
+        self._reserved = rendezvous.reserved(ray.util.get_node_ip_address())
+        return rendezvous.url(self._reserved)
 
     def run(  # noqa: PLR0913, PLR0917  what a run is made of
         self,

@@ -40,7 +40,7 @@ MEMORY_WAS_SHORT = "the kernel killed a process of the run because memory was sh
 class Share:
     """One node's share of a run that several nodes make together.
 
-    `ranks` run on this node; those of all nodes meet at `rendezvous`, a `tcp://` URL.
+    `ranks` run on this node; those of all nodes meet at `rendezvous` (`workers.torch.rendezvous`).
     """
 
     ranks: range

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from difftest.cases.layout import Mesh, Placements, Replicate, Shard, chunk, loc
 from difftest.judge.outcome import Array, Sharded
 from workers.deadlines import MOST_SECONDS
 from workers.torch import devices
+from workers.torch import rendezvous as meeting
 from workers.training.pieces import global_shape, own_rows, sharded, values
 
 if TYPE_CHECKING:
@@ -83,9 +84,15 @@ def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> 
 
     device, mesh = devices.find(case, rank), mesh or case.layout.mesh
     transport, timeout = devices.transport(case, device), timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
-    distributed.init_process_group(
-        transport, init_method=rendezvous, rank=rank, world_size=case.world_size, timeout=timeout
-    )
+    with meeting.of_the_machine(rendezvous):
+        place: dict[str, Any] = (
+            {"store": meeting.store(rendezvous, rank, timeout)}
+            if rendezvous.startswith(meeting.SCHEME)
+            else {"init_method": rendezvous}
+        )
+        distributed.init_process_group(
+            transport, **place, rank=rank, world_size=case.world_size, timeout=timeout
+        )
     groups = devices.groups(device, transport, mesh.names)
     yield Member(
         case=case,
