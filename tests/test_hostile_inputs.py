@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import hostile_corpora
@@ -78,15 +79,17 @@ def machine() -> Iterator[Machine]:
     """Stand-ins for what runs cases and scripts, and for what starts other programs."""
     machine = Machine(torch_dtensor=sharded, xla_spmd=sharded_with_odd_seed)
 
+    pool: Any = SimpleNamespace(execute=machine.execute)
+
     @contextmanager
     def on_cluster(backends: Any, **_: object) -> Iterator[Cluster]:  # noqa: ANN401
-        yield Cluster(backends=backends, execute=machine.execute, workers=1)
+        yield Cluster(backends=backends, pool=pool, workers=1)
 
     service = "difftest.commands.service"
     with pytest.MonkeyPatch.context() as patch:
         for module in ("ablate", "minimize", "triage", "service.generated_cases"):
             patch.setattr(f"difftest.commands.{module}.on_cluster", on_cluster)
-        patch.setattr(f"{service}.generated_cases.generated_cases", lambda _request: iter(NUMBERED_CASES[:2]))
+        patch.setattr(f"{service}.generated_cases.generated_cases", lambda *_: iter(NUMBERED_CASES[:2]))
         patch.setattr(sandbox, "run", lambda case, name, **_: machine.execute(case, name, {}))
         shown = ScriptRun(text="pass", shown=True, output="shown\n")
         patch.setattr(f"{service}.reproduction.run_script", lambda *_: shown)

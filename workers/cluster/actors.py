@@ -4,6 +4,7 @@ Neither touches a device.
 """
 
 import importlib.util
+import socket
 import sys
 from collections.abc import Sequence
 from functools import reduce
@@ -36,6 +37,8 @@ Where a rank crashes, the others lose their connection to it; where a rank raise
 class Runner:
     """Runs isolated cases on one node, one after another."""
 
+    _reserved: socket.socket | None = None
+
     def __init__(self) -> None:
         remove_abandoned()
 
@@ -54,6 +57,8 @@ class Runner:
         this node do not come late.
         """
         zygote_with(modules).warm()
+        if self._reserved:
+            self._reserved.close()
         self._reserved = rendezvous.reserved(ray.util.get_node_ip_address())
         return rendezvous.url(self._reserved)
 
