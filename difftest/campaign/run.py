@@ -28,6 +28,9 @@ A case waits until the evidence for every finding of an earlier case is there, w
 long as a case does.
 """
 
+WORKERS_PER_SPARE_CASE = 4
+"""For so many workers one case more is in progress, and one besides, to run while others are compared."""
+
 MOST_AT_ONCE = 100
 """How many cases are recorded in one write at most."""
 
@@ -37,7 +40,7 @@ def run(
 ) -> Iterator[Progress]:
     """Runs `cases`, pairs of index and case, which are drawn as they are needed.
 
-    As many run at a time as there are workers. Yields each, recorded, in order.
+    As many runs go on at a time as there are workers. Yields each case, recorded, in order.
 
     Cases that are `recorded` already are skipped.
     """
@@ -61,7 +64,8 @@ class _Loop:
         turns = Turns(campaign.execute, campaign.workers)
         self._campaign, self._cases = dataclasses.replace(campaign, execute=turns.execute), cases
         self._ended = queue.SimpleQueue[int]()
-        self._threads = ThreadPoolExecutor(campaign.workers)
+        self._most_running = campaign.workers + campaign.workers // WORKERS_PER_SPARE_CASE + 1
+        self._threads = ThreadPoolExecutor(self._most_running)
         gathers = dataclasses.replace(campaign, execute=turns.execute_first)
         self._gathering = Gathering(gathers, lambda: self._ended.put(0))
         self._started = deque[Future[CaseResult]]()
@@ -91,7 +95,7 @@ class _Loop:
         """Starts the next case; False where there is none, or no place for it."""
         unrecorded = len(self._started) + len(self._examined)
         most = UNRECORDED_PER_WORKER * self._campaign.workers
-        if self._running > self._campaign.workers or unrecorded >= most:
+        if self._running >= self._most_running or unrecorded >= most:
             return False
         for index, case in self._cases:
             self._started.append(self._threads.submit(run_case, self._campaign, index, case))
