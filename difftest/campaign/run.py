@@ -45,6 +45,8 @@ def run(
     Cases that are `recorded` already are skipped.
     """
     before = recorded or CampaignRecord()
+    for name, backend in campaign.backends.items():
+        before.comparisons.expect(backend.SIDE, name)
     loop = _Loop(campaign, (one for one in cases if (one[0], one[1].id) not in before.cases))
     try:
         while results := loop.next_complete():

@@ -68,10 +68,9 @@ def _compare(request: CompareRequest, output: Output) -> int:
     with resumed(corpus, name, fresh=True) as recorded:
         announced.expire(corpus, utc_today())
         tally.comparisons = recorded.comparisons
-        for backend, traits in joined.backends.items():
-            tally.comparisons.expect(traits.SIDE, backend)
         for progress in run(campaign, joined.cases, recorded):
             tally.count(progress)
+        tally.count_as_new(announced.new_findings(corpus, name))
     tally.seconds = time.monotonic() - began
     return conclude(request, output, tally)
 

@@ -46,8 +46,6 @@ class Recording:
                 corpus=corpus,
                 workers=self._workers,
             )
-            for name, traits in self._backends.items():
-                self.comparisons.expect(traits.SIDE, name)
             recorded = CampaignRecord(comparisons=self.comparisons)
             for progress in run(campaign, self._numbered(cases), recorded):
                 self._count(progress.result)
