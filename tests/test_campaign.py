@@ -1,6 +1,7 @@
 """Whole campaigns on made-up backends: their findings, counts, blame and records, in milliseconds."""
 
 import dataclasses
+import threading
 import time
 from pathlib import Path
 
@@ -283,3 +284,21 @@ def test_no_case_runs_twice_by_default(tmp_path: Path) -> None:
     machine = Machine()
     examined(a_campaign(tmp_path, machine), a_case())
     assert machine.requests[a_case().id, "spmd"] == 1
+
+
+def test_workers_that_join_during_a_campaign_are_used(tmp_path: Path) -> None:
+    together = threading.Barrier(3, timeout=60)
+
+    class Waiting(Machine):
+        """A machine on which, once three workers are there, no candidate ends before three run."""
+
+        def answer(self, case: Case, backend: str) -> Outcome:
+            if case.seed and backend == "spmd":
+                together.wait()
+            return super().answer(case, backend)
+
+    campaign = a_campaign(tmp_path, Waiting())
+    grown = dataclasses.replace(campaign, capacity=lambda: 3 if campaign.corpus.lines("one").exists() else 1)
+    progress = examined(grown, *(tensor_parallel_case(seed=seed) for seed in range(4)))
+    assert [one.result.trouble for one in progress] == [""] * 4
+    assert together.n_waiting == 0

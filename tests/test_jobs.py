@@ -19,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip(
-    "ray.dashboard.modules.job.cli", reason="needs ray[default]: pip install 'difftest[cluster]'"
+    "ray.dashboard.modules.job.cli", reason="needs ray[default]: pip install 'difftest[jobs]'"
 )
 
 ROOT = Path(__file__).parent.parent

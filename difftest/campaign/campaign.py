@@ -51,6 +51,7 @@ class Campaign:
 
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
     `workers` is the number of runs at a time, and of cases.
+    Where `capacity` is given, it returns that number as it is now, which may grow.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
@@ -59,6 +60,7 @@ class Campaign:
     execute: Execute
     corpus: Corpus
     workers: int = 1
+    capacity: Callable[[], int] | None = None
     purpose: str = "campaign"
     twice_every: int = 0
     set_aside: "dict[RunKey, BackendRun]" = field(default_factory=dict)

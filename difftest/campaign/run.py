@@ -31,6 +31,9 @@ long as a case does.
 WORKERS_PER_SPARE_CASE = 4
 """For so many workers one case more is in progress, and one besides, to run while others are compared."""
 
+MOST_WORKERS = 1024
+"""How many workers are used at most where their number grows."""
+
 MOST_AT_ONCE = 100
 """How many cases are recorded in one write at most."""
 
@@ -63,11 +66,13 @@ class _Loop:
     """
 
     def __init__(self, campaign: Campaign, cases: Iterator[tuple[int, Case]]) -> None:
-        turns = Turns(campaign.execute, campaign.workers)
+        self._turns = turns = Turns(campaign.execute, campaign.workers)
+        self._workers = campaign.workers
         self._campaign, self._cases = dataclasses.replace(campaign, execute=turns.execute), cases
         self._ended = queue.SimpleQueue[int]()
-        self._most_running = campaign.workers + campaign.workers // WORKERS_PER_SPARE_CASE + 1
-        self._threads = ThreadPoolExecutor(self._most_running)
+        self._threads = ThreadPoolExecutor(
+            _most_running(MOST_WORKERS if campaign.capacity else self._workers)
+        )
         gathers = dataclasses.replace(campaign, execute=turns.execute_first)
         self._gathering = Gathering(gathers, lambda: self._ended.put(0))
         self._started = deque[Future[CaseResult]]()
@@ -95,9 +100,10 @@ class _Loop:
 
     def _draw(self) -> bool:
         """Starts the next case; False where there is none, or no place for it."""
+        self._grow()
         unrecorded = len(self._started) + len(self._examined)
-        most = UNRECORDED_PER_WORKER * self._campaign.workers
-        if self._running >= self._most_running or unrecorded >= most:
+        most = UNRECORDED_PER_WORKER * self._workers
+        if self._running >= _most_running(self._workers) or unrecorded >= most:
             return False
         for index, case in self._cases:
             self._started.append(self._threads.submit(run_case, self._campaign, index, case))
@@ -105,6 +111,13 @@ class _Loop:
             self._running += 1
             return True
         return False
+
+    def _grow(self) -> None:
+        """Uses the workers that joined since the last case was drawn."""
+        now = min(MOST_WORKERS, self._campaign.capacity() if self._campaign.capacity else 0)
+        if now > self._workers:
+            self._turns.add(now - self._workers)
+            self._workers = now
 
     def _examine(self) -> None:
         """Starts gathering evidence for the findings that cases are the first to show."""
@@ -117,3 +130,8 @@ class _Loop:
         while self._examined and all(finding.done() for finding in self._examined[0][1].values()):
             result, evidence = self._examined.popleft()
             yield result, {name: finding.result() for name, finding in evidence.items()}
+
+
+def _most_running(workers: int) -> int:
+    """How many cases are in progress for so many workers; each has a thread, which starts with the case."""
+    return workers + workers // WORKERS_PER_SPARE_CASE + 1

@@ -31,6 +31,12 @@ class Turns:
         with self._turn(self._first):
             return self._execute(case, backend, options)
 
+    def add(self, workers: int) -> None:
+        """There are so many workers more."""
+        with self._lock:
+            self._free += workers
+            self._give()
+
     @contextmanager
     def _turn(self, waiting: deque[threading.Event]) -> Iterator[None]:
         turn = threading.Event()

@@ -53,7 +53,10 @@ class Pool:
         places: Sequence[Environment] | None = None,
         grows: bool = False,
     ) -> None:
-        self._deadline, self.capacity = deadline, nodes.Capacity(workers, grows=grows)
+        self._deadline, self.capacity = (
+            deadline,
+            nodes.Capacity(workers, grows=grows and not connection.current().local),
+        )
         configured = environments.configured() if places is None else tuple(places)
         self._places = environments.by_accelerators(nodes.resources()) if configured is None else configured
         self._teams: dict[str, Team] = {}

@@ -1,11 +1,13 @@
 """The nodes of the cluster that this process is connected to: what they have, and which of them are alive."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Collection
 
 import ray
 
+from difftest.errors import StoppedError
 from workers.cluster import connection
 from workers.cluster.environments import Resources
 
@@ -34,7 +36,8 @@ def any_lost(nodes: Collection[str]) -> bool:
 class Capacity:
     """How many workers a cluster may have: at least `least`, and as many as it has CPUs if it `grows`.
 
-    It never gets smaller: workers of nodes that left wait for others.
+    It never gets smaller: workers of nodes that left wait for others. The nodes are looked up in a thread of
+    their own, since a cluster that is gone never answers.
     """
 
     def __init__(self, least: int, *, grows: bool) -> None:
@@ -46,5 +49,9 @@ class Capacity:
         with self._lock:
             if self._grows and time.monotonic() - self._checked > FRESH_SECONDS:
                 self._checked = time.monotonic()
-                self._most = max(self._most, cpus())
+                threading.Thread(target=self._look, name="nodes of Ray", daemon=True).start()
             return self._most
+
+    def _look(self) -> None:
+        with contextlib.suppress(StoppedError, ray.exceptions.RayError):
+            self._most = max(self._most, cpus())

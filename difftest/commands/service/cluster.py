@@ -44,6 +44,7 @@ class Cluster:
             execute=self.execute,
             corpus=corpus,
             workers=self.workers,
+            capacity=self.pool.capacity,
             twice_every=twice_every,
         )
 
