@@ -74,7 +74,7 @@ def _place(rng: Random, root: Path) -> Path:
         ARTIFACTS,
         f"reduction-{finding.name}.jsonl",
     )
-    runs = (f"one.jsonl.{DAMAGED}", ".one.lock", "two.jsonl", "one.json", "one.index")
+    runs = (f"one.jsonl.{DAMAGED}", ".one.lock", "two.jsonl", "one.json", "announced.json")
     own = (
         corpus,
         corpus / LOCK,
@@ -233,6 +233,15 @@ def odd_names(rng: Random, root: Path, away: Path) -> None:
             (folder / name).write_bytes(rng.choice((b"", b"{}\n", b"{", b"\x1b[2J\n")))
 
 
+def foreign_index(rng: Random, root: Path, away: Path) -> None:
+    """Files that look like the index of a campaign's lines, made elsewhere."""
+    for lines in (root / CORPUS / OBSERVATIONS).glob("*.jsonl"):
+        size, key = lines.stat().st_size, f"{rng.getrandbits(128):032x}"
+        index = f".{lines.stem}.index.{key}"
+        lines.with_name(f"{index}.0-{size}.3.{key}.npz").write_bytes(_files(rng, root).read_bytes())
+        lines.with_name(f"{index}.checked").write_bytes(rng.choice((b"", ESCAPES.encode(errors="replace"))))
+
+
 def huge_folder(rng: Random, root: Path, away: Path) -> None:
     folder = rng.choice((root / CORPUS, root / CORPUS / OBSERVATIONS, _finding(rng, root)))
     folder.mkdir(parents=True, exist_ok=True)
@@ -269,6 +278,7 @@ ATTACKS: tuple[Attack, ...] = (
         nesting,
         surrogates,
         odd_names,
+        foreign_index,
     ),
     *(huge_folder, bomb, made_of_parts_of_others),
 )

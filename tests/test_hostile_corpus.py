@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 import pytest
+import sample_bundles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines import NUMBERED_CASES, a_campaign, machine_with_two_faults, run_to_the_end
@@ -26,7 +27,7 @@ from difftest.campaign.run import run
 from difftest.cli import main
 from difftest.commands.service import storage
 from difftest.errors import UsageError
-from difftest.records import disk, resume, traces
+from difftest.records import disk, index, resume, traces
 from difftest.records.corpus import CORPUS, DAMAGED, FINDING, LOCK, OBSERVATIONS, REDUCED, Corpus
 from difftest.records.damaged import set_aside
 from difftest.reduce.journal import Journal
@@ -194,6 +195,44 @@ def test_commands_refuse_a_linked_finding_a_linked_corpus_and_a_pipe(out: Path, 
             result = command("triage", out)
     assert result.exit_code == 2
     assert "is a link or a special file" in result.output
+
+
+@pytest.mark.parametrize("place", ["cases", "runs"])
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_bundle_with_a_link_or_a_pipe_is_refused_and_not_waited_for(
+    tmp_path: Path, place: str, kind: str
+) -> None:
+    root = sample_bundles.recorded(tmp_path / "bundle", "ddp", repeats=1)
+    file = min((root / place).iterdir())
+    file.unlink()
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+    result = command("compare", root, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert f"{str(file)!r} is a link or a special file" in result.output
+
+
+def test_a_script_that_is_too_large_is_not_read(out: Path) -> None:
+    folder = out / CORPUS / Corpus(out / CORPUS).fingerprints()[0]
+    (folder / "reproducer.py").touch()
+    os.truncate(folder / "reproducer.py", 2**33)
+    for arguments in (("draft", folder), ("bisect", folder, "--versions", "1,2")):
+        result = command(*arguments)
+        assert result.exit_code == 2
+        assert "is larger than 1048576 bytes" in result.output
+
+
+def test_an_index_of_another_user_is_not_read(out: Path) -> None:
+    """Only where the tests run as root, as in containers, can they make a file of another user."""
+    if os.geteuid():
+        pytest.skip("needs root")
+    lines = Corpus(out / CORPUS).lines("one")
+    assert [part.index for part in index.parts(lines)] == [None]
+    key, size = index._key(lines), lines.stat().st_size  # noqa: SLF001
+    forged = lines.with_name(f".one.index.{key}.0-{size}.3.{'0' * 32}.npz")
+    forged.write_bytes(b"")
+    assert index._Index(lines).parts  # noqa: SLF001
+    os.chown(forged, 12345, 12345)
+    assert not index._Index(lines).parts  # noqa: SLF001
 
 
 def test_a_draft_quotes_no_linked_file(out: Path) -> None:

@@ -9,7 +9,7 @@ from difftest.commands.service.drafting import DRAFT, MOST_A_DAY
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
 from difftest.commands.service.targets import FindingTarget, read_finding
-from difftest.records import own_scripts
+from difftest.records import own_scripts, read_limits
 from difftest.records.corpus import OUTPUT, SCRIPT
 from difftest.records.finding import Finding
 
@@ -98,4 +98,6 @@ def _require(tracker: str, allowed: tuple[str, ...]) -> None:
 
 
 def _read(file: Path) -> str:
-    return file.read_text(errors="replace") if file.is_file() else ""
+    if not file.is_file():
+        return ""
+    return read_limits.read(file, read_limits.MOST_SCRIPT_BYTES).decode(errors="replace")

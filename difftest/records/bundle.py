@@ -24,7 +24,7 @@ from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.plugins import ENVIRONMENT, IN
 from difftest.records import traces
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import append, sync_file, sync_folder, whole_lines
+from difftest.records.disk import append, refuse_links_below, sync_file, sync_folder, whole_lines
 
 SCHEMA = 1
 RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"
@@ -200,6 +200,7 @@ def _lines(root: Path) -> Iterator[Run]:
     if not file.is_file():
         msg = f"{str(root)!r} is no bundle; expected {LINES} as `difftest record --out {root}` makes it"
         raise UsageError(msg)
+    refuse_links_below(root)
     for number, line in enumerate(whole_lines(file), start=1):
         yield _run(line, f"{file}, line {number}")
 

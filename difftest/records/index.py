@@ -5,7 +5,8 @@ little more; the lines after the last part are always read. A file's name says w
 what their digest is. Where they have another, or the file is missing or damaged, the lines are read instead.
 
 A corpus from elsewhere may have brought its own index, which nobody should open. Therefore a name also has a
-key of when this machine made the lock file of the campaign, which no other machine can know.
+key of when this machine made the lock file of the campaign, which no other machine can know. Other users of
+this machine can, so that only this user's own index is read.
 """
 
 import hashlib
@@ -142,7 +143,7 @@ class _Index:
         self.key = _key(self.file)
         for name in self._names() if self.key else ():
             matched = _NAME.fullmatch(name.removeprefix(f"{self._prefix}{self.key}."))
-            if matched:
+            if matched and self.file.with_name(name).lstat().st_uid == os.geteuid():
                 start, end, count = (int(text) for text in matched.groups()[:3])
                 self.parts[start] = Part(self.file, start, end, count, index=self.file.with_name(name))
 

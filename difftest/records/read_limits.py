@@ -10,6 +10,9 @@ MOST_CASE_BYTES = 2**20
 MOST_FINDING_BYTES = 2**24
 """The most of a finding, whose log is the longest part."""
 
+MOST_SCRIPT_BYTES = 2**20
+"""The most of a finding's script, and of what it printed."""
+
 MOST_LINE_BYTES = 2**24
 """The most of one line in a file of lines: one run with its measurements."""
 

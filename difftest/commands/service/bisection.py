@@ -11,7 +11,7 @@ from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import read_finding
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.bisect import VersionResult
-from difftest.records import own_scripts
+from difftest.records import own_scripts, read_limits
 from difftest.records.corpus import FINDING, SCRIPT
 
 
@@ -39,7 +39,7 @@ def read_script(target: Path, *, trust: bool = False) -> tuple[str, tuple[str, .
 def _text(file: Path) -> str:
     """The content of a script; `UsageError` where it cannot be read."""
     try:
-        return file.read_text()
+        return read_limits.read(file, read_limits.MOST_SCRIPT_BYTES).decode()
     except (OSError, UnicodeError) as error:
         msg = f"cannot read {str(file)!r}: {error}"
         raise UsageError(msg) from error
