@@ -69,6 +69,18 @@ def test_a_worker_returns_the_trace_of_a_run(pool: dispatch.Pool) -> None:
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
 
 
+def test_workers_have_the_niceness_of_the_driver(pool: dispatch.Pool) -> None:
+    """Ray's default of 15 more is a thirtieth of the CPU time beside other programs."""
+
+    def niceness(_actor: object) -> int:
+        return os.nice(0)
+
+    team = pool.team("oracle")
+    actor = team.take()
+    team.give_back(actor)
+    assert ray.get(actor.__ray_call__.remote(niceness)) == os.nice(0)
+
+
 def test_workers_import_no_module_of_the_working_directory(pool: dispatch.Pool, planted: Path) -> None:
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
     assert not (planted / "imported").exists()

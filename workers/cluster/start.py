@@ -18,13 +18,19 @@ from difftest.errors import InfrastructureError
 from workers.cluster import connection, health, instance, token
 from workers.isolate import environment_variables, zygotes
 
-WITHOUT = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_enable_open_telemetry": "0"}
+WITHOUT = {
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_enable_open_telemetry": "0",
+    "RAY_worker_niceness": "0",
+}
 """Environment variables that difftest sets for Ray unless the user has set them.
 
 The first keeps Ray from hiding the GPUs from workers that request none. The second turns off its
 OpenTelemetry exporters, which outlive `ray.shutdown` (Ray 2.60), fail every ten seconds and log each failure,
 even while the process ends, when the logger is already destroyed. Two whole test runs ended in a segmentation
-fault that way, one of them with `OpenTelemetryMetricExporter::Export` in its core.
+fault that way, one of them with `OpenTelemetryMetricExporter::Export` in its core. The third keeps Ray from
+running workers, and with them every rank, at niceness 15: beside other programs they would get a thirtieth of
+their share of the CPU.
 """
 
 LOCAL_ONLY = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
