@@ -1,9 +1,8 @@
-"""Runs in real processes: a small case, the error of a run, and the processes that belong to one rank."""
+"""Runs in real processes: a small case, its oracle, and the error of a run."""
 
 import functools
 
 import numpy as np
-import psutil
 
 from difftest import plugins
 from difftest.cases.case import Case, Data, Training
@@ -69,15 +68,3 @@ def relative_errors(case: Case, outcome: Outcome) -> dict[tuple[int, Stage, str]
 def greatest_relative_error(case: Case, outcome: Outcome) -> float:
     """The greatest of `relative_errors`."""
     return max(relative_errors(case, outcome).values())
-
-
-def lineage(process: psutil.Process) -> dict[str, psutil.Process] | None:
-    """A rank with its zygote and its worker; None if the process is not a rank."""
-    try:
-        zygote = process.parent()
-        if zygote is None or not all("workers.zygote" in each.cmdline() for each in (process, zygote)):
-            return None
-        worker = zygote.parent()
-    except psutil.NoSuchProcess:
-        return None
-    return {"rank": process, "zygote": zygote, "worker": worker} if worker else None

@@ -1,118 +1,61 @@
-"""A campaign of 200 cases under random kills leaves the same tables as an undisturbed one.
+"""A campaign under random kills has the tables of an undisturbed one, and leaves nothing behind.
 
-Its driver, nodes, workers and child processes are killed.
+Its driver, Ray's raylet and GCS, workers, zygotes and ranks are killed by SIGKILL once its first case is
+recorded. When the driver ends, the same command is started again.
 """
 
-import contextlib
-import json
-import random
-import subprocess
-import sys
-import time
-from collections import Counter
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
-import psutil
 import pytest
+from chaos import VICTIMS, Chaos, Place, soon_empty
 from machines import timeless_tables
-from real_runs import lineage
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
-pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+pytestmark = [pytest.mark.slow, pytest.mark.xla]
+pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
-from ray.cluster_utils import Cluster  # noqa: E402
-
-CASES = 200
-BETWEEN_SECONDS = (4.0, 16.0)
-SEEN_WITHIN_SECONDS = 10.0
-VICTIMS = ("driver", "node", "worker", "zygote", "rank")
-WHAT = (
-    "--backends",
-    "torch_dtensor",
-    "--paths",
-    "data_parallel,tensor_parallel",
-    "--max-world-size",
-    "2",
-    "--workers",
-    "2",
-)
-RUN = (
-    sys.executable,
-    "-m",
-    "difftest",
-    "run",
-    "--seed",
-    "7",
-    "--cases",
-    str(CASES),
-    "--fail-on",
-    "never",
-    "--json",
-    *WHAT,
-)
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where Ray and torch share memory
 TIMES = ["seconds", "started"]
+TIME_OF_A_LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+")
+"""XLA puts it into the message of a crash."""
+
+COMMAND = ("run", "--seed", "5", "--max-world-size", "2", "--workers", "2", "--fail-on", "never")
+QUICK = (*COMMAND, "--cases", "6", "--backends", "torch_ddp,xla_spmd", "--paths", "data_parallel")
+THOROUGH = (
+    *COMMAND,
+    *("--cases", "40", "--backends", "torch_dtensor,xla_dtensor,xla_spmd"),
+    *("--paths", "data_parallel,tensor_parallel"),
+)
 
 
-class Chaos:
-    """Kills the kind of process that was killed least, every few seconds while a driver runs.
-
-    It works in the main thread, where Ray starts its nodes.
-    """
-
-    def __init__(self, cluster: Cluster, seed: int) -> None:
-        self._cluster, self._random = cluster, random.Random(seed)  # noqa: S311  moments, no secrets
-        self._nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
-        self.killed: Counter[str] = Counter()
-
-    def summary_of(self, driver: psutil.Popen) -> dict[str, Any] | None:
-        """The result of a driver that is disturbed until it ends; None if it failed or left out runs."""
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                return summary_of(driver, self._random.uniform(*BETWEEN_SECONDS))
-            victim = min(VICTIMS, key=lambda name: (self.killed[name], self._random.random()))
-            self.killed[victim] += self._strike(victim, driver)
-
-    def _strike(self, victim: str, driver: psutil.Popen) -> bool:
-        """Kills a victim; False if there was none."""
-        if victim == "node":
-            self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
-            self._nodes.append(self._cluster.add_node(num_cpus=1))
-            return True
-        process = driver if victim == "driver" else _running(victim)
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process is not None:
-                process.kill()
-                return True
-        return False
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """A folder with a short name: the path of a socket of Ray has at most 107 characters."""
+    folder = Path(tempfile.mkdtemp(prefix="c-", dir="/tmp"))
+    yield folder
+    for name in folder.iterdir():
+        Place(name, folder).kill()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _running(victim: str) -> psutil.Process | None:
-    """A rank, or its zygote or worker, once one runs; None if none does in time."""
-    end = time.monotonic() + SEEN_WITHIN_SECONDS
-    while time.monotonic() < end:
-        for process in psutil.Process().children(recursive=True):
-            if processes := lineage(process):
-                return processes[victim]
-        time.sleep(0.01)
-    return None
+def place(root: Path, name: str) -> Place:
+    """Where a campaign writes; Ray's temporary folder is in `temporary`, as its name is short enough."""
+    temporary = root / name
+    temporary.mkdir()
+    return Place(root / f"{name}-out", temporary)
 
 
-def summary_of(process: psutil.Popen, timeout: float | None = None) -> dict[str, Any] | None:
-    """The result that a campaign printed; None if it failed or left out runs."""
-    output, _ = process.communicate(timeout=timeout)
-    if process.returncode:
-        return None
-    result: dict[str, Any] = json.loads(output)
-    return None if result["trouble"] else result
-
-
-def results(out: Path) -> tuple[Any, ...]:
+def results(out: Path) -> list[str]:
     """Every run, and the parts of every finding that do not depend on which case or rank ended first."""
     runs, findings = timeless_tables(out / "corpus")
-    return runs, [
+    parts: list[Any] = [
         (
             one.fingerprint,
             one.blame,
@@ -125,29 +68,34 @@ def results(out: Path) -> tuple[Any, ...]:
         )
         for one in findings
     ]
+    return [TIME_OF_A_LOG.sub("", msgspec.json.encode(one).decode()) for one in (*runs, *parts)]
 
 
-def start(cluster: Cluster, out: Path) -> psutil.Popen:
-    return psutil.Popen(
-        [*RUN, "--address", cluster.address, "--out", str(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
+def table(out: Path) -> pd.DataFrame:
+    return pd.read_parquet(out / "table.parquet").drop(columns=TIMES).replace(TIME_OF_A_LOG, "", regex=True)
 
 
-def test_random_kills_change_no_table(tmp_path: Path) -> None:
-    whole, disturbed = tmp_path / "whole", tmp_path / "disturbed"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    try:
-        chaos = Chaos(cluster, seed=5)
-        assert summary_of(start(cluster, whole))
-        while not chaos.summary_of(start(cluster, disturbed)):
-            pass
-    finally:
-        cluster.shutdown()
-    print("killed:", dict(chaos.killed))  # noqa: T201  the figure in docs/campaigns.md
-    assert min(chaos.killed[victim] for victim in VICTIMS) > 1, chaos.killed
-    assert results(disturbed) == results(whole)
-    one, other = (pd.read_parquet(out / "table.parquet").drop(columns=TIMES) for out in (disturbed, whole))
-    assert len(one.groupby("case")) == CASES
-    pd.testing.assert_frame_equal(one, other)
+@pytest.mark.parametrize(
+    ("command", "kills", "most_seconds"),
+    [(QUICK, 5, 2.0), pytest.param(THOROUGH, 100, 8.0, marks=pytest.mark.nightly)],
+    ids=["quick", "thorough"],
+)
+def test_random_kills_change_no_table_and_leave_nothing(
+    root: Path, command: tuple[str, ...], kills: int, most_seconds: float
+) -> None:
+    chaos, memory = Chaos(command, most_seconds, seed=5), set(SHARED_MEMORY.iterdir())
+    whole, rounds = place(root, "w"), 0
+    chaos.complete(whole)
+    assert (chaos.starts, whole.left()) == (1, [])
+    chaos.left = kills
+    while chaos.left:
+        rounds += 1
+        disturbed = place(root, f"r{rounds}")
+        chaos.complete(disturbed)
+        assert disturbed.left() == []
+        assert results(disturbed.out) == results(whole.out)
+        pd.testing.assert_frame_equal(table(disturbed.out), table(whole.out))
+    print(f"{rounds} campaigns, {chaos.starts} starts, killed: {dict(chaos.killed)}")  # noqa: T201  for docs
+    assert chaos.killed.total() == kills
+    assert len(chaos.killed) == min(kills, len(VICTIMS))
+    soon_empty(lambda: set(SHARED_MEMORY.iterdir()) - memory, "shared memory after all campaigns")
