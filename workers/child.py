@@ -107,7 +107,7 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | F
     try:
         with backend.session(case, rank, rendezvous) as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
-            trace: Trace = session.replay(lambda joined: train(case, joined, report), spoiled)
+            trace: Trace = spoiled.replay(lambda joined: train(case, joined, report), spoiled)
             events = msgspec.structs.replace(trace.events, clients=tuple(clients.created))
             return dataclasses.replace(trace, events=events, origin=origin)
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here

@@ -3,11 +3,14 @@
 The same command continues a campaign, or finds that it is complete.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
+from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.generated_cases import (
@@ -35,8 +38,12 @@ from difftest.commands.service.progress import announce
 from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import CASES, TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
-from difftest.findings.ledger import read_ledger
+from difftest.findings.ledger import Ledger, read_ledger
 from difftest.records import announced, resume
+from difftest.records.corpus import Corpus
+
+Joined: TypeAlias = Callable[[CampaignRequest, Corpus, Ledger], AbstractContextManager[Campaign]]
+"""Gives a campaign on a cluster."""
 
 
 @click.command("run")
@@ -86,10 +93,14 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     check_world_size(request.max_world_size)
     announce(request)
     with opened(request.out) as output:
-        return _run(request, output)
+        return run_campaign(request, output)
 
 
-def _run(request: CampaignRequest, output: Output) -> int:
+def run_campaign(request: CampaignRequest, output: Output, joined: Joined | None = None) -> int:
+    """Runs the requested campaign, or continues it, and returns the exit status.
+
+    `joined` gives the campaign on a cluster that has been joined already; by default one is joined.
+    """
     from workers.backends import candidates
 
     corpus, ledger = output.prepared_corpus(), read_ledger(request.ledger)
@@ -101,7 +112,7 @@ def _run(request: CampaignRequest, output: Output) -> int:
             click.echo(f"campaign {definition.name}: every case is recorded already", err=True)
             tally = recorded_tally(definition.name, candidates(request.backends), corpus, recorded, ledger)
         else:
-            with campaign_on_cluster(request, corpus, ledger) as campaign:
+            with (joined or campaign_on_cluster)(request, corpus, ledger) as campaign:
                 tally = run_cases(campaign, request, recorded, ledger)
         tally.count_as_new(announced.new_findings(corpus, definition.name))
         return conclude(request, output, tally)

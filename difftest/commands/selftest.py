@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
@@ -19,6 +19,7 @@ from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
 from difftest.commands.service.cluster import Cluster, on_cluster
 from difftest.commands.service.cpu_load import busy
+from difftest.commands.service.green import GreenCampaigns, chosen_vacuous
 from difftest.commands.service.null_campaign import CaseCheck, NullCampaign
 from difftest.commands.service.options import json_option, load_option, seed_option, workers_option
 from difftest.commands.service.output import print_json
@@ -26,9 +27,13 @@ from difftest.commands.service.planting import Planting, chosen_defects
 from difftest.findings.ledger import read_ledger
 from difftest.records.disk import replace_file, writing
 from difftest.selftest.correct_runs import null_summary
+from difftest.selftest.green import green_summary
 from difftest.selftest.planted import Planted, planted_summary
 from difftest.selftest.rates import passed
 from difftest.selftest.sweep import detection_curve
+
+if TYPE_CHECKING:
+    from workers.faults import VacuousFault
 
 NULL_CASES = 20
 PLANTED_CASES = 100
@@ -40,6 +45,9 @@ PLANTED_DEADLINES = 0.5
 until the deadline.
 """
 
+GREEN_DEADLINE_SECONDS = 10.0
+"""The deadline of runs with a fault of `--green`, which are of one small case."""
+
 NULL_DEADLINES = 4.0
 """The deadline of correct runs, in usual deadlines: they never hang, and being slow on a busy machine must
 not look as if they did.
@@ -48,9 +56,12 @@ not look as if they did.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What the command was given; `part` is None for both, `defects` are comma-separated, empty for all."""
+    """What the command was given; `defects` are comma-separated, empty for all.
 
-    part: Literal["planted", "null"] | None
+    `part` is None for the planted defects and the null campaign.
+    """
+
+    part: Literal["planted", "null", "green"] | None
     cases: int | None
     seed: int
     defects: str
@@ -63,6 +74,12 @@ class Request:
 @click.command("selftest")
 @click.option("--planted", "part", flag_value="planted", help="Only the planted defects.")
 @click.option("--null", "part", flag_value="null", help="Only the null campaign.")
+@click.option(
+    "--green",
+    "part",
+    flag_value="green",
+    help="Only campaigns with a defect after which a green result would prove nothing.",
+)
 @click.option(
     "--cases",
     type=click.IntRange(min=1),
@@ -80,9 +97,9 @@ class Request:
 )
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
-    """Measure detection, blame and false findings.
+    """Measure detection, blame and false findings, or with --green whether a green result can be trusted.
 
-    Exit status 1 when a rate misses its bar.
+    Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not.
     """
     request = Request(**options)
     with busy(request.load):
@@ -102,18 +119,33 @@ def _measure(request: Request) -> dict[str, Any]:
     from workers.deadlines import DEADLINE_SECONDS
 
     result: dict[str, Any] = {"seed": request.seed, "load": request.load}
-    chosen = chosen_defects(request.defects)
+    green = request.part == "green"
+    chosen = [] if green else chosen_defects(request.defects)
+    vacuous = chosen_vacuous(request.defects) if green else []
     deadline = NULL_DEADLINES * DEADLINE_SECONDS
     with on_cluster(candidates(), workers=request.workers, required=(), deadline=deadline) as cluster:
-        if request.part != "null":
+        if green:
+            result["green"] = _green(cluster, vacuous)
+        if request.part in {None, "planted"}:
             planting = _planting(request, cluster, PLANTED_DEADLINES * DEADLINE_SECONDS)
             with ThreadPoolExecutor(cluster.workers) as threads:
                 result["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
-        if request.part != "planted":
+        if request.part in {None, "null"}:
             result |= _null(request, cluster)
         first = next(_cases(request.seed, 1))
         result["environment"] = dict(cluster.execute(first, ORACLE, {}).environment)
     return result
+
+
+def _green(cluster: Cluster, faults: list["VacuousFault"]) -> dict[str, Any]:
+    """The entry of the campaigns with `faults`; each is printed on standard error when it ends."""
+    execute = cluster.execute_within(GREEN_DEADLINE_SECONDS)
+    campaigns = GreenCampaigns(cluster=cluster, execute=execute, correct=Memo(cluster.execute))
+    endings = []
+    for ending in campaigns.endings(faults):
+        endings.append(ending)
+        click.echo(f"{ending.fault or 'no fault'}: status {ending.status}, {ending.reason}", err=True)
+    return green_summary(endings)
 
 
 def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
@@ -181,6 +213,10 @@ def _write(out: Path, result: Mapping[str, Any]) -> None:
 
 
 def _print(result: Mapping[str, Any]) -> None:
+    if green := result.get("green"):
+        click.echo(f"green: {green['noticed']} of {green['faults']} faults end in another status than 0")
+        for row in green["by_fault"]:
+            click.echo(f"  {row['fault'] or 'no fault':<20} {row['status']}  {row['reason']}")
     if planted := result.get("planted"):
         rates = f"detection {planted['detection_rate']:.1%}, blame {planted['blame_rate']:.1%}"
         click.echo(f"planted: {planted['detected']} of {planted['defects']} found; {rates}")

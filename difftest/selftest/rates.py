@@ -19,9 +19,11 @@ MANY = 20
 def passed(result: Mapping[str, Any]) -> bool:
     """Whether every rate in the JSON object of `difftest selftest` reaches its bar.
 
-    Parts that were not run pass.
+    A campaign with a vacuous fault that ends in status 0 misses it. Parts that were not run pass.
     """
-    planted, null = result.get("planted"), result.get("null")
+    planted, null, green = (result.get(part) for part in ("planted", "null", "green"))
+    if green is not None and green["wrong"]:
+        return False
     return (planted is None or _reached(planted)) and (null is None or _without_alarm(null))
 
 

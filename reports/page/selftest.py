@@ -16,7 +16,7 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 def render(result: Mapping[str, Any]) -> bytes:
     """The page of the JSON object that `difftest selftest --json` prints."""
     environment = ", ".join(f"{key} {value}" for key, value in result.get("environment", {}).items())
-    parts = {"planted": result.get("planted"), "null": result.get("null"), "seed": result["seed"]}
+    parts = {part: result.get(part) for part in ("planted", "null", "green")} | {"seed": result["seed"]}
     page = template(FILENAME).render(
         result=parts, environment=environment, verdict=_verdict(parts), plot=_plot(result)
     )
@@ -36,6 +36,9 @@ def _verdict(result: Mapping[str, Any]) -> str:
     if null := result["null"]:
         false = null["false_findings"] or "No"
         sentences.append(f"{false} false findings in {null['cases']:,} cases ({null['runs']:,} runs).")
+    if green := result["green"]:
+        noticed = f"{green['noticed']} of {green['faults']} campaigns in which nothing was proved"
+        sentences.append(f"{noticed} end in another status than 0.")
     return " ".join(sentences)
 
 

@@ -7,7 +7,7 @@ import importlib.util
 import socket
 import sys
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import ray
@@ -19,7 +19,7 @@ from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.judge.stage import Stage
 from difftest.own_folder import remove_abandoned
-from workers import backends
+from workers import backends, faults
 from workers.cluster.environments import Environment
 from workers.isolate import sandbox
 from workers.isolate.ranks import Share
@@ -80,7 +80,8 @@ class Runner:
         parsed = Case.from_json(case)
         if reason := backends.load(backend).unsupported(parsed):
             raise UnsupportedError(reason)
-        return sandbox.run(parsed, backend, deadline=deadline, options=options, share=share, number=number)
+        run = partial(sandbox.run, deadline=deadline, options=options, share=share, number=number)
+        return faults.worked(run, parsed, backend, options.get(faults.VARIABLE))
 
 
 @ray.remote(max_restarts=0, max_task_retries=0)

@@ -4,18 +4,23 @@ The service measures itself by them. Each file here holds planted faults: functi
 session` that spoil a joined session, decorated with `@planted(...)`. A planted fault is called by the name of
 its function. The environment variable `DIFFTEST_FAULT` names it to a child process; no case and no file from
 elsewhere can name one.
+
+A *vacuous* fault is of another kind: where it goes unnoticed, a green result proves nothing, because nothing
+was compared, or not what should have been. It spoils a session too, or the work of a worker, and is decorated
+with `@vacuous(...)`. No campaign with one of them may end in status 0.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from difftest import plugins
 from difftest.cases.case import Case
 from workers.gpus import gpu_count
 
 if TYPE_CHECKING:
+    from difftest.judge.outcome import Outcome
     from workers.training.session import Session
 
 VARIABLE = "DIFFTEST_FAULT"
@@ -28,6 +33,16 @@ EVERYWHERE = ("torch_ddp", "torch_dtensor", "xla_spmd")
 
 Plant: TypeAlias = "Callable[[Session, Case, int], Session]"
 """Spoils the session of one rank."""
+
+
+Run: TypeAlias = "Callable[[Case, str], Outcome]"
+"""A worker's work: runs a case on a backend, with everything else as it was requested."""
+
+Work: TypeAlias = "Callable[[Run, Case, str], Outcome]"
+"""What a spoiled worker does instead, which may call the right `Run`."""
+
+EVERY_SIDE = "*"
+"""For a fault that is planted into every side, and into the oracle."""
 
 
 def any_case(_case: Case) -> bool:
@@ -82,24 +97,85 @@ def planted(
     return decorate
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VacuousFault:
+    """A planted fault with which a green result would prove nothing.
+
+    `sides` are those that it is planted into; the oracle is a side too. `plant` spoils the session of one
+    rank, `work` what a worker does with a request; a fault has one of them.
+    """
+
+    name: str
+    about: str
+    sides: tuple[str, ...]
+    plant: "Plant | None" = None
+    work: "Work | None" = None
+
+    def planted_into(self, side: str) -> bool:
+        """Whether the backends of `side` have it."""
+        return side in self.sides or EVERY_SIDE in self.sides
+
+
+def vacuous(*, about: str, sides: tuple[str, ...]) -> Callable[[Plant], VacuousFault]:
+    """Decorates a function that spoils a session so that a green result proves nothing."""
+    return lambda plant: VacuousFault(name=plant.__name__, about=about, sides=sides, plant=plant)
+
+
+def vacuous_work(*, about: str, sides: tuple[str, ...]) -> Callable[[Work], VacuousFault]:
+    """Decorates a function that does a worker's work so that a green result proves nothing."""
+    return lambda work: VacuousFault(name=work.__name__, about=about, sides=sides, work=work)
+
+
 @cache
 def all_faults() -> Mapping[str, PlantedFault]:
     """The planted faults of this machine by name, in the order of the files and in them.
 
     `ValueError` where two have the same name.
     """
-    faults: dict[str, PlantedFault] = {}
+    faults = _named(PlantedFault)
+    return {name: fault for name, fault in faults.items() if not fault.least_gpus or gpu_count()}
+
+
+@cache
+def vacuous_faults() -> Mapping[str, VacuousFault]:
+    """The vacuous faults by name, in the order of the files and in them.
+
+    `ValueError` where two have the same name, or one has that of a planted fault.
+    """
+    faults = _named(VacuousFault)
+    _require_new(faults, all_faults())
+    return faults
+
+
+F = TypeVar("F", PlantedFault, VacuousFault)
+
+
+def _named(kind: type[F]) -> dict[str, F]:
+    faults: dict[str, F] = {}
     for module in plugins.names(__name__):
         for fault in vars(plugins.load(__name__, module)).values():
-            if not isinstance(fault, PlantedFault) or (fault.least_gpus and not gpu_count()):
-                continue
-            if fault.name in faults:
-                msg = f"two planted faults are called {fault.name!r}; a name must be given once"
-                raise ValueError(msg)
-            faults[fault.name] = fault
+            if isinstance(fault, kind):
+                _require_new([fault.name], faults)
+                faults[fault.name] = fault
     return faults
+
+
+def _require_new(names: Iterable[str], taken: Container[str]) -> None:
+    for name in names:
+        if name in taken:
+            msg = f"two planted faults are called {name!r}; a name must be given once"
+            raise ValueError(msg)
 
 
 def spoil(session: "Session", case: Case, rank: int, name: str | None) -> "Session":
     """The session with the planted fault called `name`; the same session without a name."""
-    return all_faults()[name].plant(session, case, rank) if name else session
+    if not name:
+        return session
+    plant = vacuous_faults()[name].plant if name in vacuous_faults() else all_faults()[name].plant
+    return plant(session, case, rank) if plant else session
+
+
+def worked(run: Run, case: Case, backend: str, name: str | None) -> "Outcome":
+    """What a worker with the planted fault called `name` makes of a request; `run` does the right work."""
+    work = vacuous_faults()[name].work if name and name in vacuous_faults() else None
+    return work(run, case, backend) if work else run(case, backend)

@@ -116,7 +116,7 @@ class Reader:
             self.sync()
         syncs = syncs_a_step(len(self.counts))
         jax = sys.modules.get("jax._src.xla_bridge")
-        counts = self.counts[syncs - 1 :: syncs]
+        counts = self.counts[syncs - 1 :: syncs] if syncs else []
         events = Events(
             graphs=tuple(count.compiled for count in counts),
             host_operators=_host_operators(),

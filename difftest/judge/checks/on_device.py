@@ -23,8 +23,8 @@ TAKES_TWO_RUNS = False
 RUN_FAILED = False
 SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
-COPIES = "Copy"
-"""In the names of autograd's nodes that move a tensor: the operators around them come first."""
+MOVES = ("Copy", "TBackward", "View", "AccumulateGrad")
+"""In the names of autograd's nodes that compute nothing: the operators beside them come first."""
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
@@ -53,7 +53,12 @@ def _operators(run: MeasuredRun, events: Events) -> Iterator[Divergence]:
     """The operator that gave most results elsewhere."""
     if not events.elsewhere:
         return
-    ranked = sorted(events.elsewhere.items(), key=lambda item: (COPIES in item[0], -item[1], item[0]))
+
+    def rank(item: tuple[str, int]) -> tuple[bool, int, str]:
+        name, times = item
+        return any(word in name for word in MOVES), -times, name
+
+    ranked = sorted(events.elsewhere.items(), key=rank)
     name, times = ranked[0]
     detail = f"forward: {name}, {times} times, expected {events.device}; all: {dict(ranked)}"
     yield _divergence(run, (_last(run), Stage.UPDATE), "an operator's result is on another device", detail)
