@@ -4,7 +4,7 @@
 
 The workers are stand-ins: threads that sleep as long as a run takes. All else is real: cases are compared,
 each 20th shows a fault of its own for which evidence is gathered, and a corpus is written to disk. Cases are
-not generated (`generation.py`). It prints a line for each figure, and takes 5 minutes.
+not generated (`generation.py`). It prints a line for each figure, and takes 7 minutes.
 """
 
 import gc
@@ -42,7 +42,7 @@ CASES_PER_FINDING = 20
 WORKERS = ((64, 0.05), (256, 0.05), (64, 2.0), (256, 2.0), (1000, 2.0))
 """Numbers of workers, and how many seconds a run takes."""
 
-WARM_UP_RUNS = 12
+WARM_UP_RUNS = 30
 """After so many runs in a row, evidence is gathered and cases are recorded as fast as cases are drawn."""
 
 STEADY_SECONDS = 20.0
