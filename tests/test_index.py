@@ -182,14 +182,18 @@ def made_a_link(file: Path) -> None:
     "damage", [Path.unlink, emptied, cut_off, flipped, without_a_column, made_a_folder, made_a_link]
 )
 @pytest.mark.parametrize("checked", [False, True])
-def test_a_damaged_index_costs_nothing_but_time(
-    corpus: Corpus, damage: Callable[[Path], None], *, checked: bool
+def test_a_damaged_index_costs_nothing_but_time_and_is_made_again(
+    corpus: Corpus, damage: Callable[[Path], None], decoded: list[str], *, checked: bool
 ) -> None:
     if checked:
         recorded(corpus)
     for file in files(corpus)[1:3]:
         damage(file)
     assert recorded(corpus) == from_lines(corpus)
+    last = sum(part.count for part in index.parts(corpus.lines("first")) if not part.index)
+    decoded.clear()
+    recorded(corpus)
+    assert damage is made_a_folder or len(decoded) == last
 
 
 def test_the_index_of_a_corpus_from_elsewhere_is_never_opened(

@@ -62,6 +62,8 @@ class Part:
         if self.index:
             with suppress(*_DAMAGED), os.fdopen(open_plain(self.index, os.O_RDONLY), "rb") as opened:
                 return Columns.from_file(opened, names)
+            with suppress(OSError):
+                self.index.unlink(missing_ok=True)  # it is made again by whoever reads the lines next
         return _columns(self.lines or _read(self.file, self.start, 1, self.end), self.start)
 
 
