@@ -36,8 +36,9 @@ MOST_GIBIBYTES = 2**20
 SHARE_OF_MACHINE = 0.5
 """How much of the machine's memory a run may hold.
 
-Not divided by the number of runs at a time: healthy ones hold 1 or 2 GiB, and a run must not be wrong on a
-machine with many CPUs. Two runs that grow without bounds at the same time meet the kernel's own limit.
+Not divided by the number of runs at a time: a healthy one held less than half a GiB on the CPU, and a run
+must not be wrong where there are many CPUs. Two runs that grow without bounds at the same time meet the
+kernel's own limit.
 """
 
 
