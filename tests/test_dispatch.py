@@ -144,8 +144,9 @@ def test_a_worker_lost_in_a_run_is_an_infrastructure_error_and_is_replaced(pool:
             InfrastructureError, match=f"a worker was lost while it ran case {small_case().id} on {DDP}"
         ):
             running.result()
-    left = psutil.wait_procs(ranks, timeout=10)[1]  # zombies, where whoever adopts them is late
-    assert all(rank.status() == psutil.STATUS_ZOMBIE for rank in left), "the ranks end with their worker"
+    for rank in psutil.wait_procs(ranks, timeout=10)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            assert rank.status() == psutil.STATUS_ZOMBIE, "the ranks end with their worker, reaped or not yet"
     assert isinstance(pool.execute(small_case(), DDP), Trace)
 
 
