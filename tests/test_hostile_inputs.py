@@ -79,7 +79,7 @@ def machine() -> Iterator[Machine]:
     """Stand-ins for what runs cases and scripts, and for what starts other programs."""
     machine = Machine(torch_dtensor=sharded, xla_spmd=sharded_with_odd_seed)
 
-    pool: Any = SimpleNamespace(execute=machine.execute)
+    pool: Any = SimpleNamespace(execute=machine.execute, capacity=None)
 
     @contextmanager
     def on_cluster(backends: Any, **_: object) -> Iterator[Cluster]:  # noqa: ANN401
@@ -150,7 +150,9 @@ class Watch:
             self.wrong.append(f"{event} {arguments}")
         writing = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         if writing and isinstance(arguments[0], str | bytes):
-            place = os.path.realpath(os.fsdecode(arguments[0]))
+            folder, name = os.path.split(os.fsdecode(arguments[0]))
+            itself = arguments[2] & os.O_NOFOLLOW  # a link is refused, and not followed
+            place = os.path.realpath(folder if itself else f"{folder}/{name}")
             if not place.startswith(self.allowed) and "__pycache__" not in place:
                 self.wrong.append(f"{event} {place}")
         if event == "exec" and getattr(arguments[0], "co_filename", "").startswith(self.allowed[:2]):
