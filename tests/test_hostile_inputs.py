@@ -150,9 +150,9 @@ class Watch:
             self.wrong.append(f"{event} {arguments}")
         writing = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
         if writing and isinstance(arguments[0], str | bytes):
-            folder, name = os.path.split(os.fsdecode(arguments[0]))
+            given = os.fsdecode(arguments[0])
             itself = arguments[2] & os.O_NOFOLLOW  # a link is refused, and not followed
-            place = os.path.realpath(folder if itself else f"{folder}/{name}")
+            place = os.path.realpath(os.path.dirname(given) if itself else given)  # noqa: PTH120
             if not place.startswith(self.allowed) and "__pycache__" not in place:
                 self.wrong.append(f"{event} {place}")
         if event == "exec" and getattr(arguments[0], "co_filename", "").startswith(self.allowed[:2]):
