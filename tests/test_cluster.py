@@ -17,7 +17,7 @@ import psutil
 import pytest
 from real_runs import DDP, DEADLINE_SECONDS, small_case
 
-from difftest.errors import InfrastructureError
+from difftest.errors import NODE_LOST, InfrastructureError, LethalError, UsageError
 from difftest.judge.outcome import Failure, Symptom, Trace
 from difftest.selftest.correct_runs import same_bits
 
@@ -27,7 +27,8 @@ ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluste
 
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from workers.cluster import dispatch, start  # noqa: E402
+from workers.cluster import dispatch, start, token  # noqa: E402
+from workers.cluster import nodes as of_cluster  # noqa: E402
 from workers.cluster.environments import Environment  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 from workers.isolate import sandbox  # noqa: E402
@@ -124,6 +125,41 @@ def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
     ]
 
 
+def test_a_pool_without_a_number_of_workers_grows_with_the_cluster(
+    nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_cluster, "FRESH_SECONDS", 0.2)
+    pool, fixed = dispatch.Pool(1, grows=True, places=[]), of_cluster.Capacity(1, grows=False)
+    before = of_cluster.cpus()
+    joined = nodes["cluster"].add_node(num_cpus=2)
+    try:
+        end = time.monotonic() + DEADLINE_SECONDS
+        while pool.capacity() < before + 2 and time.monotonic() < end:
+            time.sleep(0.1)
+        assert (pool.capacity(), fixed()) == (before + 2, 1)
+    finally:
+        nodes["cluster"].remove_node(joined)
+
+
+def test_a_cluster_that_answers_strangers_is_refused(
+    nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = nodes["cluster"].address
+    token.require_authentication(address)
+    with monkeypatch.context() as with_the_token:
+        with_the_token.setattr(token, "STRANGER", 'print("open")')  # as the script ends where it is let in
+        with pytest.raises(InfrastructureError, match="takes work from anybody who reaches its port"):
+            token.require_authentication(address)
+        with_the_token.setenv(token.OPEN_VARIABLE, "1")
+        token.require_authentication(address)
+    monkeypatch.setenv(token.MODE, "disabled")
+    with (
+        pytest.raises(UsageError, match="RAY_AUTH_MODE is 'disabled'; allowed: token"),
+        token.of_joined_cluster(),
+    ):
+        pass
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nodes")
 def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Path) -> None:
@@ -145,7 +181,7 @@ def test_a_backend_runs_under_the_python_that_its_environment_names(tmp_path: Pa
 
 
 @pytest.mark.nightly
-def test_a_node_lost_in_a_run_is_an_infrastructure_error_and_other_nodes_continue(
+def test_a_node_lost_in_a_run_is_a_lethal_error_and_other_nodes_continue(
     nodes: dict[str, Any],
 ) -> None:
     cluster = nodes["cluster"]
@@ -157,8 +193,9 @@ def test_a_node_lost_in_a_run_is_an_infrastructure_error_and_other_nodes_continu
         running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
         ranks = _ranks()
         cluster.remove_node(node, allow_graceful=False)
-        with pytest.raises(InfrastructureError, match="a worker was lost while it ran case"):
+        with pytest.raises(LethalError, match="its node died while the case ran on it") as lost:
             running.result()
+    assert lost.value.kind == NODE_LOST
     assert not psutil.wait_procs(ranks, timeout=10)[1], "the ranks end with their node"
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
     cluster.add_node(num_cpus=1, resources={"brief": 1})

@@ -8,6 +8,7 @@ the run ends with an error. When its node dies, the run may be why.
 
 import copy
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,9 @@ OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
 INSTALL = "pip install 'difftest[{extras},cluster]'"
 EXTRAS = "xla"
 """What the usual backends need."""
+
+REASON_SECONDS = 30.0
+"""How long Ray may take to notice that the node of an actor died which does not answer."""
 
 ON_ITS_NODE = "its node died while the case ran on it"
 """The message of a `LethalError`, without the node's name: it is part of a finding's identity."""
@@ -115,8 +119,7 @@ class Pool:
             team.give_back(actor)
             raise _cause(error) from error
         except ray.exceptions.RayError as error:
-            lethal = _node_died(error, team.lose(actor))
-            if lethal:
+            if _node_died(error, team.lose(actor)):
                 raise LethalError(ON_ITS_NODE, kind=NODE_LOST) from error
             msg = f"a worker was lost while it {doing} {backend}: {error}"
             raise InfrastructureError(msg) from error
@@ -138,7 +141,13 @@ def _node_died(error: Exception, places: Collection[str]) -> bool:
     Where the only node is this machine's, its death is that of Ray.
     """
     died = isinstance(error, ray.exceptions.RayActorError | ray.exceptions.NodeDiedError)
-    return died and not connection.current().local and nodes.any_lost(places)
+    if not died or connection.current().local:
+        return False
+    unknown = isinstance(error, ray.exceptions.ActorUnavailableError)
+    end = time.monotonic() + (REASON_SECONDS if unknown else 0.0)
+    while not (lost := nodes.any_lost(places)) and time.monotonic() < end:
+        time.sleep(1.0)
+    return lost
 
 
 def _cause(error: Any) -> Exception:  # noqa: ANN401

@@ -145,9 +145,11 @@ _PRINT = ray_worker.print_to_stdstream
 def _print_to_stderr(data: dict[str, Any], ignore_prefix: bool) -> None:  # noqa: FBT001  Ray's own signature
     """Replaces Ray's function, which reports lost workers on standard output whatever `log_to_driver` is.
 
-    Standard output belongs to the commands, which print JSON there.
+    Standard output belongs to the commands, which print JSON there. Of the node's own messages the first line
+    is kept: the others are the end of a log that says nothing to a user.
     """
-    _PRINT({**data, "is_err": True}, ignore_prefix=ignore_prefix)
+    lines = data["lines"] if data["pid"] != "raylet" else [one.partition("\n")[0] for one in data["lines"]]
+    _PRINT({**data, "lines": lines, "is_err": True}, ignore_prefix=ignore_prefix)
 
 
 @contextmanager

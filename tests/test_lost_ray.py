@@ -1,0 +1,48 @@
+"""The end of Ray itself: every run ends at once, and no process and no file stays behind."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from real_runs import DDP, small_case
+
+from difftest.errors import StoppedError
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
+
+from ray._private import worker as ray_worker  # noqa: E402
+
+from workers.cluster import dispatch, health, start  # noqa: E402
+from workers.cluster.connection import Connection  # noqa: E402
+from workers.faults import VARIABLE  # noqa: E402
+
+
+@pytest.mark.parametrize("kind", ["raylet", pytest.param("gcs_server", marks=pytest.mark.nightly)])
+def test_when_ray_ends_every_run_ends_at_once_and_nothing_stays(kind: str) -> None:
+    with (  # noqa: PT012  what ends is the run inside
+        pytest.raises(StoppedError, match=f"Ray is gone: its {kind} ended") as stopped,
+        start.cluster(None, 1) as workers,
+    ):
+        folder = Path(ray_worker._global_node.get_temp_dir_path())  # noqa: SLF001  Ray tells it nobody else
+        pool = dispatch.Pool(workers)
+        with ThreadPoolExecutor(2) as threads:
+            running = [threads.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"}) for _ in range(2)]
+            health.own_processes()[kind].kill()
+            for run in running:
+                run.result()
+    assert stopped.value.status == 3
+    assert not folder.exists()
+    assert not [one for one in psutil.Process().children(recursive=True) if folder.name in str(one.cmdline())]
+
+
+def test_the_first_reason_for_the_end_of_a_connection_counts() -> None:
+    connection = Connection(local=True)
+    connection.require()
+    connection.end("interrupted", 130)
+    connection.end("Ray is gone", 3, lost=True)
+    with pytest.raises(StoppedError, match="interrupted") as stopped:
+        connection.require()
+    assert (stopped.value.status, connection.lost) == (130, True)
