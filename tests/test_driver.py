@@ -17,6 +17,7 @@ from difftest.campaign.new_finding import REPEATS
 from difftest.campaign.run import UNRECORDED_PER_WORKER, run
 from difftest.campaign.turns import Turns
 from difftest.cases.case import Case
+from difftest.errors import StoppedError
 from difftest.judge.outcome import Outcome, Trace
 from difftest.records.corpus import Corpus
 
@@ -120,6 +121,21 @@ def test_a_campaign_with_many_workers_records_what_a_serial_one_does(
         return progress, lines, timeless_tables(tmp_path / folder), machine.requests
 
     assert outcome("many", 8, 0.01) == outcome("one", 1, 0.0)
+
+
+def test_cases_before_one_that_ends_the_campaign_are_recorded(tmp_path: Path) -> None:
+    class Ending(Gated):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            if case.id == CASES[3].id:
+                self.gate.set()  # the evidence for the first case is still gathered
+                raise StoppedError("interrupted", status=130)  # noqa: EM101  a made-up stop
+            return super().answer(case, backend)
+
+    campaign = a_campaign(tmp_path, Ending(), workers=4)
+    with pytest.raises(StoppedError, match="interrupted"):
+        examined(campaign, *CASES)
+    assert {one.index for one in campaign.corpus.observations()} == {0, 1, 2}
+    assert [finding.hits for finding in campaign.corpus.findings()] == [3]
 
 
 def test_no_tensor_is_kept_once_a_case_was_compared(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ indices, so that what a campaign records does not depend on timing.
 """
 
 import dataclasses
-import itertools
 import queue
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +28,7 @@ long as a case does.
 """
 
 WORKERS_PER_SPARE_CASE = 4
-"""For so many workers one case more is in progress, and one besides, to run while others are compared."""
+"""For so many workers one case more is in progress, to run while others are compared."""
 
 MOST_WORKERS = 1024
 """How many workers are used at most where their number grows."""
@@ -85,7 +84,7 @@ class _Loop:
             while not self._ended.empty():
                 self._running -= self._ended.get()
             self._examine()
-            if complete := list(itertools.islice(self._take_complete(), MOST_AT_ONCE)):
+            if complete := self._take_complete():
                 return complete
             if self._draw():
                 continue
@@ -103,7 +102,8 @@ class _Loop:
         self._grow()
         unrecorded = len(self._started) + len(self._examined)
         most = UNRECORDED_PER_WORKER * self._workers
-        if self._running >= _most_running(self._workers) or unrecorded >= most:
+        ends = bool(self._started) and self._started[0].done()
+        if ends or self._running >= _most_running(self._workers) or unrecorded >= most:
             return False
         for index, case in self._cases:
             self._started.append(self._threads.submit(run_case, self._campaign, index, case))
@@ -122,16 +122,28 @@ class _Loop:
     def _examine(self) -> None:
         """Starts gathering evidence for the findings that cases are the first to show."""
         while self._started and self._started[0].done():
+            if self._examined and self._started[0].exception():
+                return  # what ends the campaign does so after the cases before it are recorded
             result = self._started.popleft().result()
             self._examined.append((result, self._gathering.start(result)))
 
-    def _take_complete(self) -> Iterator[Complete]:
+    def _take_complete(self) -> list[Complete]:
         """The first cases of which nothing is missing, which leave the loop."""
-        while self._examined and all(finding.done() for finding in self._examined[0][1].values()):
-            result, evidence = self._examined.popleft()
-            yield result, {name: finding.result() for name, finding in evidence.items()}
+        taken = list[Complete]()
+        while (
+            self._examined
+            and len(taken) < MOST_AT_ONCE
+            and all(finding.done() for finding in self._examined[0][1].values())
+        ):
+            result, evidence = self._examined[0]
+            if taken and any(finding.exception() for finding in evidence.values()):
+                return taken
+            found = {name: finding.result() for name, finding in evidence.items()}
+            taken.append((result, found))
+            self._examined.popleft()
+        return taken
 
 
 def _most_running(workers: int) -> int:
     """How many cases are in progress for so many workers; each has a thread, which starts with the case."""
-    return workers + workers // WORKERS_PER_SPARE_CASE + 1
+    return workers + workers // WORKERS_PER_SPARE_CASE
