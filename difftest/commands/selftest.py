@@ -6,7 +6,7 @@ It must find planted defects, and must find nothing in correct runs.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -139,8 +139,7 @@ def _measure(request: Request) -> dict[str, Any]:
 
 def _green(cluster: Cluster, faults: list["VacuousFault"]) -> dict[str, Any]:
     """The entry of the campaigns with `faults`; each is printed on standard error when it ends."""
-    # One worker, so that the one which returns an earlier run's results is the one which has them.
-    execute = replace(cluster, workers=1).execute_within(GREEN_DEADLINE_SECONDS)
+    execute = cluster.execute_within(GREEN_DEADLINE_SECONDS)
     campaigns = GreenCampaigns(cluster=cluster, execute=execute, correct=Memo(cluster.execute))
     endings = []
     for ending in campaigns.endings(faults):

@@ -20,7 +20,7 @@ from torch.nn import functional
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, local_slices
 from difftest.errors import UnsupportedError
-from difftest.judge.outcome import Array, Outcome, Sharded, Trace
+from difftest.judge.outcome import Array, Origin, Outcome, Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.deadlines import MOST_SECONDS
 from workers.faults import EVERY_SIDE, Run, vacuous, vacuous_work
@@ -187,16 +187,15 @@ def other_backend(run: Run, case: Case, _backend: str) -> Outcome:
     return run(case, ORACLE)
 
 
-_earlier: dict[tuple[str, str], Outcome] = {}
-
-
 @vacuous_work(about="a worker returns the results of an earlier run", sides=(TORCH, XLA))
 def stale_results(run: Run, case: Case, backend: str) -> Outcome:
-    """Of the same case, so that running it twice shows no difference."""
-    key = (case.id, backend)
-    if key not in _earlier:
-        _earlier[key] = run(case, backend)
-    return _earlier[key]
+    """Of the same case, so that running it twice would show no difference.
+
+    Another worker may get the second request, so the earlier run is made here, for a request of its own.
+    """
+    earlier = run(case, backend)
+    origin = Origin(case=case.id, backend=backend, number="of an earlier request")
+    return replace(earlier, origin=origin)
 
 
 @vacuous_work(about="a side returns the first step only", sides=(XLA,))
