@@ -22,6 +22,7 @@ WITHOUT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_enable_open_telemetry": "0",
     "RAY_worker_niceness": "0",
+    "RAY_prestart_worker_first_driver": "0",
 }
 """Environment variables that difftest sets for Ray unless the user has set them.
 
@@ -30,7 +31,8 @@ OpenTelemetry exporters, which outlive `ray.shutdown` (Ray 2.60), fail every ten
 even while the process ends, when the logger is already destroyed. Two whole test runs ended in a segmentation
 fault that way, one of them with `OpenTelemetryMetricExporter::Export` in its core. The third keeps Ray from
 running workers, and with them every rank, at niceness 15: beside other programs they would get a thirtieth of
-their share of the CPU.
+their share of the CPU. With the fourth the raylet answers a driver at once, not only when the workers that it
+starts ahead of need have registered: one that is killed before that makes `ray.init` wait forever (2.60).
 """
 
 LOCAL_ONLY = {ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR: "0"}
