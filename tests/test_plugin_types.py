@@ -86,7 +86,7 @@ def assignments(package: str, protocol: str, name: str, module: str) -> Iterator
     planted = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
     assert planted or name.startswith("_"), f"{name} plants nothing"
     for fault in planted:
-        yield f"{name}_{fault}: {package}.PlantedFault = {module}.{fault}"
+        yield f"{name}_{fault}: {package}.PlantedFault | {package}.VacuousFault = {module}.{fault}"
 
 
 def printed(*files: Path) -> list[str]:
