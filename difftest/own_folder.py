@@ -13,9 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal, TypeAlias, get_args
 
-KINDS = ("corpus", "graphs", "out", "ray", "reproducer", "run")
+Kind: TypeAlias = Literal["corpus", "graphs", "green", "out", "ray", "reproducer", "run"]
 """What the folders are for: the word in their names."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 REMOVAL_SECONDS = 2.0
 """How long a folder is removed again, while processes that are about to end still write to it."""
@@ -24,7 +27,7 @@ _NAME = re.compile(rf"difftest-({'|'.join(KINDS)})_[a-z0-9_]{{8}}")
 
 
 @contextmanager
-def own_folder(kind: str, parent: Path | None = None) -> Iterator[Path]:
+def own_folder(kind: Kind, parent: Path | None = None) -> Iterator[Path]:
     """A new folder for one of `KINDS` below `parent`, by default the temporary folder; removed at the end."""
     folder, lock = _locked_folder(kind, parent)
     try:
@@ -68,7 +71,7 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _locked_folder(kind: str, parent: Path | None) -> tuple[Path, int]:
+def _locked_folder(kind: Kind, parent: Path | None) -> tuple[Path, int]:
     """A new folder and the descriptor that locks it; another one where it was taken for abandoned before."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f"difftest-{kind}_", dir=parent))

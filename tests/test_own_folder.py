@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from difftest.own_folder import KINDS, own_folder, remove_abandoned
+from difftest.own_folder import KINDS, Kind, own_folder, remove_abandoned
 
 HOLDER = """
 import sys, time
@@ -25,7 +25,7 @@ def left(parent: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_is_private_while_it_is_used_and_then_gone(tmp_path: Path, kind: str) -> None:
+def test_a_folder_is_private_while_it_is_used_and_then_gone(tmp_path: Path, kind: Kind) -> None:
     with own_folder(kind, tmp_path) as folder:
         (folder / "a" / "b").mkdir(parents=True)
         assert folder.stat().st_mode & 0o077 == 0
