@@ -17,8 +17,6 @@ from difftest.errors import InfrastructureError, StoppedError, UsageError
 from difftest.printable import printable
 
 COMMANDS = "difftest.commands"
-WRONG_USAGE = 2
-INFRASTRUCTURE = 3
 CONTINUES = "the same command continues"
 EXTRAS = {"ray": "cluster", "torch": "xla", "torch_xla": "xla"}
 """By package, the extra of this package that installs it."""
@@ -78,16 +76,14 @@ def _main() -> NoReturn:
         sys.exit(error.exit_code)
     except click.Abort:
         _exit_with(f"interrupted; {CONTINUES}", STATUS)
-    except UsageError as error:
-        _exit_with(error, WRONG_USAGE)
     except StoppedError as error:
         _exit_with(f"{error}; {CONTINUES}", error.status)
-    except InfrastructureError as error:
-        _exit_with(error, INFRASTRUCTURE)
+    except (UsageError, InfrastructureError) as error:
+        _exit_with(error, error.status)
     except ModuleNotFoundError as error:
-        _exit_with(_missing(error), INFRASTRUCTURE)
+        _exit_with(_missing(error), InfrastructureError.status)
     except OSError as error:  # a full disk, a folder that may not be written
-        _exit_with(error, INFRASTRUCTURE)
+        _exit_with(error, InfrastructureError.status)
 
 
 def _missing(error: ModuleNotFoundError) -> Exception:

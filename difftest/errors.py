@@ -1,13 +1,16 @@
 """The errors that a user can cause, and those that the machine causes.
 
-`difftest.cli` turns the first kind into exit status 2 and the second into 3.
+`difftest.cli` ends with the `status` of an error.
 """
 
 from functools import partial
+from typing import ClassVar
 
 
 class UsageError(ValueError):
     """Something that the user gave is wrong; the message says what, the value and what is allowed."""
+
+    status: ClassVar[int] = 2
 
 
 class DamagedError(UsageError):
@@ -16,6 +19,8 @@ class DamagedError(UsageError):
 
 class InfrastructureError(RuntimeError):
     """The machine or the cluster failed, which is no evidence about a backend."""
+
+    status: ClassVar[int] = 3
 
 
 class StoppedError(RuntimeError):

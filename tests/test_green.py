@@ -95,9 +95,9 @@ def campaign(out: Path, *words: object) -> Result:
 def status(done: Result) -> int:
     """The exit status that `difftest.cli.main` makes of a command's end."""
     if isinstance(done.exception, InfrastructureError):
-        return cli.INFRASTRUCTURE
+        return InfrastructureError.status
     if isinstance(done.exception, UsageError):
-        return cli.WRONG_USAGE
+        return UsageError.status
     assert done.exception is None, done.exception
     return int(done.return_value or 0)
 

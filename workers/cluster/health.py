@@ -10,6 +10,7 @@ import ray
 from ray._private import ray_constants
 from ray._private import worker as ray_worker
 
+from difftest.errors import InfrastructureError
 from workers.cluster.connection import Connection
 
 EVERY_SECONDS = 1.0
@@ -20,9 +21,6 @@ ANSWER_SECONDS = 3.0
 
 LOST_AFTER_SECONDS = 20.0
 """How long a cluster that was joined may leave all questions without an answer, as while it is busy."""
-
-LOST_STATUS = 3
-"""The exit status of a command whose cluster is gone: infrastructure failed."""
 
 NEEDED = (ray_constants.PROCESS_TYPE_GCS_SERVER, ray_constants.PROCESS_TYPE_RAYLET)
 """The processes of an own instance without which no work goes on."""
@@ -55,7 +53,11 @@ def _watch_own_instance(connection: Connection, done: threading.Event) -> None:
         for kind in NEEDED:
             if kind in processes and processes[kind].poll() is not None:
                 status = processes[kind].returncode
-                connection.end(f"Ray is gone: its {kind} ended with status {status}", LOST_STATUS, lost=True)
+                connection.end(
+                    f"Ray is gone: its {kind} ended with status {status}",
+                    InfrastructureError.status,
+                    lost=True,
+                )
                 return
 
 
@@ -73,9 +75,11 @@ def _watch_joined_cluster(connection: Connection, done: threading.Event) -> None
         if alive is not None:
             answered = time.monotonic()
         if alive == [False]:
-            connection.end("Ray's node on this machine is gone", LOST_STATUS, lost=True)
+            connection.end("Ray's node on this machine is gone", InfrastructureError.status, lost=True)
             return
         if time.monotonic() - answered > LOST_AFTER_SECONDS:
             seconds = time.monotonic() - answered
-            connection.end(f"the Ray cluster has not answered for {seconds:.0f} s", LOST_STATUS, lost=True)
+            connection.end(
+                f"the Ray cluster has not answered for {seconds:.0f} s", InfrastructureError.status, lost=True
+            )
             return

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 SEED, PATH, RANKS = 439, "data_parallel", 2
 """Their first case has linear layers and an activation, three steps, and no fault of a framework."""
 
-STATUSES: Mapping[type[Exception], int] = {UsageError: 2, InfrastructureError: 3}
-"""As `difftest.cli` ends."""
-
 
 def chosen_vacuous(names: str) -> list["VacuousFault"]:
     """The vacuous faults named in the comma-separated `names`, or all; `UsageError` for an unknown name."""
@@ -88,7 +85,7 @@ class GreenCampaigns:
             with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
                 status = run_campaign(self._request(output), output, joined)
         except (UsageError, InfrastructureError) as error:
-            return next(code for kind, code in STATUSES.items() if isinstance(error, kind)), str(error)
+            return error.status, str(error)
         findings = list(output.corpus.findings())
         return status, "; ".join(f"{one.blame}: {one.divergence.detail}" for one in findings[:1])
 
