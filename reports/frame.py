@@ -236,7 +236,7 @@ def load(corpus: Corpus) -> Table:
     comparisons = dict[str, Comparisons]()
     for part in (part for file in corpus.files_of_lines() for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
-        ran = ~_among(columns.texts("verdict"), {LOST, UNSUPPORTED})
+        ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
         gathered.add(columns, ran)
         beginning.add(columns, np.ones_like(ran))
         sources.add(part, columns, ran)
@@ -250,17 +250,11 @@ def load(corpus: Corpus) -> Table:
     return Table(runs=runs, tensors=sources.tensors(order), comparisons=comparisons, began=began)
 
 
-def _among(texts: Texts, values: Iterable[str]) -> Mask:
-    """Which lines have one of some values."""
-    matches: Mask = np.array([value in values for value in texts.distinct], dtype=np.bool_)[texts.codes]
-    return matches
-
-
 def _count(comparisons: dict[str, Comparisons], columns: recorded.Columns) -> None:
     """Counts how the comparisons of each campaign in a part ended."""
-    own = _among(columns.texts("purpose"), {"campaign"})
+    own = columns.texts("purpose").among({"campaign"})
     for name in columns.texts("campaign").distinct:
-        chosen = own & _among(columns.texts("campaign"), {name})
+        chosen = own & columns.texts("campaign").among({name})
         comparisons.setdefault(name, Comparisons()).add_columns(columns, chosen)
 
 

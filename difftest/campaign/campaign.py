@@ -87,6 +87,11 @@ class BackendRun:
         return dataclasses.replace(self, outcome=dataclasses.replace(self.outcome, steps=(), noise=()))
 
 
+def run_key(case: Case, backend: str, options: Mapping[str, str]) -> RunKey:
+    """What is equal for equal runs."""
+    return case.id, backend, tuple(sorted(options.items()))
+
+
 def run_backend(
     campaign: Campaign, case: Case, backend: str, options: Mapping[str, str] | None = None
 ) -> BackendRun:
@@ -97,7 +102,7 @@ def run_backend(
     has a crash as its outcome, and is set aside: later calls return it without running anything.
     """
     options = options or {}
-    key = (case.id, backend, tuple(sorted(options.items())))
+    key = run_key(case, backend, options)
     if key in campaign.set_aside:
         return campaign.set_aside[key]
     deaths = 0

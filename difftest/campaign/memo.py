@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 
-from difftest.campaign.campaign import Execute, RunKey
+from difftest.campaign.campaign import Execute, RunKey, run_key
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Outcome
 
@@ -28,7 +28,7 @@ class Memo:
         """
         if self._only not in {"", backend}:
             return self._execute(case, backend, options or {})
-        key = (case.id, backend, tuple(sorted((options or {}).items())))
+        key = run_key(case, backend, options or {})
         with self._lock:
             first = key not in self._outcomes
             result = self._outcomes.setdefault(key, Future())

@@ -34,6 +34,11 @@ class Texts(NamedTuple):
     codes: npt.NDArray[np.int32]
     distinct: Sequence[str]
 
+    def among(self, values: Collection[str]) -> npt.NDArray[np.bool_]:
+        """Which lines have one of some values."""
+        matches: npt.NDArray[np.bool_] = np.array([value in values for value in self.distinct], np.bool_)
+        return matches[self.codes]
+
 
 Column: TypeAlias = npt.NDArray[Any] | Texts
 

@@ -110,8 +110,7 @@ def _complete(columns: Columns) -> npt.NDArray[np.bool_]:
     begins = np.flatnonzero((np.diff(index) != 0) | (np.diff(case) != 0)) + 1
     starts = np.concatenate([[0], begins])
     sizes = np.diff(np.append(starts, len(index)))
-    verdicts = columns.texts("verdict")
-    lost = np.array([verdict == LOST for verdict in verdicts.distinct])[verdicts.codes]
+    lost = columns.texts("verdict").among({LOST})
     whole = (sizes >= np.maximum.reduceat(runs, starts)) & ~np.logical_or.reduceat(lost, starts)
     complete: npt.NDArray[np.bool_] = np.repeat(whole, sizes)
     return complete

@@ -11,7 +11,7 @@ import msgspec
 
 from difftest.errors import DamagedError
 from difftest.records.corpus import DAMAGED
-from difftest.records.disk import append, lines_that_fit, move_aside, too_long
+from difftest.records.disk import append, move_aside, whole_lines
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +58,7 @@ class Journal:
 def _read(file: Path) -> Iterator[tuple[str, bool]]:
     """All complete lines, none if there is no file; a killed process may leave an incomplete last one."""
     try:
-        for line, fits, _ in lines_that_fit(file):
-            if not fits:
-                raise too_long(str(file))
+        for line in whole_lines(file):
             entry = msgspec.json.decode(line, type=Entry)
             yield entry.case, entry.shows
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
