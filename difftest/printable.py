@@ -11,4 +11,4 @@ Tabs and the ends of lines are kept.
 
 def printable(text: str) -> str:
     """`text` with its control characters as Python spells them."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

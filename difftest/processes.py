@@ -18,12 +18,12 @@ def with_argument(word: str, *, own: bool) -> list[Process]:
 
     Where `own`, only the children of this process are looked at.
     """
-    found = list[Process]()
+    matching = list[Process]()
     for process in Process().children() if own else psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.uids().real == os.getuid() and any(word in argument for argument in process.cmdline()):
-                found += [*process.children(recursive=True), process]
-    return found
+                matching += [*process.children(recursive=True), process]
+    return matching
 
 
 def end(processes: Iterable[Process], patience: float) -> None:

@@ -154,9 +154,9 @@ class _Findings:
             finding = self._counted(there, divergence, result.runs[divergence.backend].started, len(indices))
         else:
             # There is no evidence if somebody removed the finding after the case was examined.
-            found = evidence.get(name) or new_finding(self._campaign, result, divergence)
+            made = evidence.get(name) or new_finding(self._campaign, result, divergence)
             finding = msgspec.structs.replace(
-                found,
+                made,
                 hits=len(indices),
                 cases_by_campaign={self._campaign.name: len(indices)},
                 new_in=(self._campaign.name, result.index),

@@ -129,19 +129,19 @@ class _Loop:
 
     def _take_complete(self) -> list[Complete]:
         """The first cases of which nothing is missing, which leave the loop."""
-        taken = list[Complete]()
+        complete = list[Complete]()
         while (
             self._examined
-            and len(taken) < MOST_AT_ONCE
+            and len(complete) < MOST_AT_ONCE
             and all(finding.done() for finding in self._examined[0][1].values())
         ):
             result, evidence = self._examined[0]
-            if taken and any(finding.exception() for finding in evidence.values()):
-                return taken
-            found = {name: finding.result() for name, finding in evidence.items()}
-            taken.append((result, found))
+            if complete and any(finding.exception() for finding in evidence.values()):
+                return complete
+            findings = {name: finding.result() for name, finding in evidence.items()}
+            complete.append((result, findings))
             self._examined.popleft()
-        return taken
+        return complete
 
 
 def _most_running(workers: int) -> int:

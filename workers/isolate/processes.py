@@ -35,14 +35,14 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def with_children(pids: Iterable[int]) -> list[int]:
     """The processes and all that they started, directly or not, each once."""
-    found: dict[int, None] = {}
+    family: dict[int, None] = {}
     queue = list(pids)
     while queue:
         pid = queue.pop()
-        if pid not in found:
-            found[pid] = None
+        if pid not in family:
+            family[pid] = None
             queue += [int(child) for thread in _threads(pid) for child in _words(thread / "children")]
-    return list(found)
+    return list(family)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -55,12 +55,12 @@ def absent(before: Before, tally: Tally, request: CampaignRequest) -> list[str]:
         ("path", then.paths, now.paths, request.paths),
     )
     return [
-        f"{kind} {name}: compared {count.completed} times on {before.seed}, and not once now; {why(found)}"
+        f"{kind} {name}: compared {count.completed} times on {before.seed}, and not once now; {why(own)}"
         for kind, counted, counts, chosen in kinds
         for name, count in counted.items()
         if (not chosen or name in chosen) and count.completed
-        if not (found := counts.get(name, Counts())).completed
-        if found.requested or growth * _cases(then, name) >= LEAST_EXPECTED
+        if not (own := counts.get(name, Counts())).completed
+        if own.requested or growth * _cases(then, name) >= LEAST_EXPECTED
     ]
 
 
