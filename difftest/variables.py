@@ -4,7 +4,12 @@ The code that reads a variable keeps its name and its default, beside what it do
 compares this table with the names in the source.
 """
 
+import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
+
+from difftest.errors import UsageError
 
 PREFIX = "DIFFTEST_"
 COLUMNS = ("Variable", "Default", "Values", "Meaning", "Set by", "Read by")
@@ -182,3 +187,21 @@ def as_markdown() -> str:
     ]
     lines = [COLUMNS, ("---",) * len(COLUMNS), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def number(name: str, allowed: str, valid: Callable[[float], bool]) -> float | None:
+    """The number in an environment variable; None where it is not set.
+
+    `UsageError` unless it is `valid`, which `allowed` says in words.
+    """
+    given = os.environ.get(name)
+    if given is None:
+        return None
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not valid(value):
+        msg = f"{name} is {given!r}; allowed: {allowed}"
+        raise UsageError(msg)
+    return value

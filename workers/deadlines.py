@@ -3,11 +3,9 @@
 `workers.isolate.progress` says what progress is.
 """
 
-import os
+from difftest.variables import number
 
-from difftest.errors import UsageError
-
-MOST_SECONDS = 24 * 3600.0
+USUAL_SECONDS, MOST_SECONDS = 60.0, 24 * 3600.0
 DEADLINE_VARIABLE = "DIFFTEST_DEADLINE"
 
 LONGEST_DEADLINES, LONGEST_AT_LEAST = 30.0, 600.0
@@ -20,15 +18,9 @@ def deadline() -> float:
 
     Raises `UsageError` for anything but a number from 1 to 86400.
     """
-    given = os.environ.get(DEADLINE_VARIABLE, "60")
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= MOST_SECONDS:
-        msg = f"{DEADLINE_VARIABLE} is {given!r}; allowed: a number of seconds from 1 to {MOST_SECONDS:g}"
-        raise UsageError(msg)
-    return seconds
+    allowed = f"a number of seconds from 1 to {MOST_SECONDS:g}"
+    seconds = number(DEADLINE_VARIABLE, allowed, lambda value: 1 <= value <= MOST_SECONDS)
+    return USUAL_SECONDS if seconds is None else seconds
 
 
 def longest_seconds(deadline: float) -> float:

@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from difftest.errors import UsageError
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE
 from difftest.records import traces
+from difftest.variables import number
 from workers.deadlines import DEADLINE_SECONDS
 from workers.isolate import processes
 
@@ -47,17 +47,10 @@ def memory_limit() -> int:
 
     Raises `UsageError` for anything but a number above 0 and up to 1048576.
     """
-    given = os.environ.get(MEMORY_VARIABLE)
-    if given is None:
+    allowed = f"a number of GiB above 0 and up to {MOST_GIBIBYTES}"
+    gibibytes = number(MEMORY_VARIABLE, allowed, lambda value: 0 < value <= MOST_GIBIBYTES)
+    if gibibytes is None:
         return int(SHARE_OF_MACHINE * processes.machine_memory())
-    try:
-        gibibytes = float(given)
-    except ValueError:
-        gibibytes = 0.0
-    if not 0 < gibibytes <= MOST_GIBIBYTES:
-        allowed = f"a number of GiB above 0 and up to {MOST_GIBIBYTES}"
-        msg = f"{MEMORY_VARIABLE} is {given!r}; allowed: {allowed}"
-        raise UsageError(msg)
     return int(gibibytes * GIBIBYTE)
 
 
