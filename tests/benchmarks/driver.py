@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
+import click
 import msgspec
 
 ROOT = Path(__file__).parents[2]
@@ -52,12 +53,14 @@ COMPARISONS = 300
 
 def main() -> None:
     """Prints each figure as soon as it is there."""
-    show(f"driver: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before; targets: 1000 workers with")
-    show("runs of 2 s at least 80 % busy, less than 1024 B kept for a case")
+    click.echo(
+        f"driver: {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before; targets: 1000 workers with"
+    )
+    click.echo("runs of 2 s at least 80 % busy, less than 1024 B kept for a case")
     for count, seconds in WORKERS:
-        show(busy(count, seconds))
-    show(f"a case that diverged leaves {bytes_kept(MEMORY_CASES):.0f} B in the driver's memory")
-    show(comparison())
+        click.echo(busy(count, seconds))
+    click.echo(f"a case that diverged leaves {bytes_kept(MEMORY_CASES):.0f} B in the driver's memory")
+    click.echo(comparison())
 
 
 class Workers:
@@ -175,12 +178,6 @@ def comparison() -> str:
     for _ in range(COMPARISONS):
         compare(CASE, "ddp", "torch", expected, actual)
     return f"comparing a run takes {(time.process_time() - began) / COMPARISONS * 1000:.1f} ms of a core"
-
-
-def show(line: str) -> None:
-    """Prints a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

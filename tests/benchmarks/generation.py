@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import click
+
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT)]
 
@@ -23,9 +25,9 @@ CASES = 20 * BLOCK
 def main() -> None:
     """Prints each figure as soon as it is there."""
     load = f"load {os.getloadavg()[0]:.1f} before"
-    show(f"generation: {os.cpu_count()} cores, {load}; target: 200 cases/s on 2 cores")
-    show(here())
-    show(ahead())
+    click.echo(f"generation: {os.cpu_count()} cores, {load}; target: 200 cases/s on 2 cores")
+    click.echo(here())
+    click.echo(ahead())
 
 
 def here() -> str:
@@ -46,12 +48,6 @@ def ahead() -> str:
     began = time.monotonic()
     count = sum(1 for _ in drawing)
     return f"{count / (time.monotonic() - began):.0f} cases/s are generated ahead of need"
-
-
-def show(line: str) -> None:
-    """Prints a line at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import numpy as np
 
@@ -167,24 +168,18 @@ def main() -> None:
         make(out, arguments.runs)
         lines = Corpus(out / CORPUS).lines(CAMPAIGN)
         size = f"{arguments.runs} runs, {lines.stat().st_size / 1e9:.2f} GB of lines"
-        show(f"{size}, {os.cpu_count()} CPUs with a load of {os.getloadavg()[0]:.1f}")
+        click.echo(f"{size}, {os.cpu_count()} CPUs with a load of {os.getloadavg()[0]:.1f}")
         steps = {"resume without an index": "resume", "resume after a kill": "resume", "resume": "resume"}
         for name, step in (steps | {"report": "report"}).items():
             if "kill" in name:
                 lines.touch()  # the parts are verified again, as if somebody had written to the lines
-            show(f"{name}: {in_words(measured(step, out), *TARGETS[step])}")
+            click.echo(f"{name}: {in_words(measured(step, out), *TARGETS[step])}")
 
 
 def in_words(figures: dict[str, float], seconds: float, megabytes: float) -> str:
     """The figures of a step beside what a million runs may take."""
     taken = f"{figures['wall']:.1f} s, {figures['cpu']:.1f} s of CPU time, {figures['megabytes']:.0f} MB"
     return f"{taken}; a million runs may take {seconds} s and {megabytes} MB"
-
-
-def show(line: str) -> None:
-    """Prints a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
