@@ -4,27 +4,25 @@ Its links lead no write out of it and no read into a draft; its damaged records 
 arrays take no more memory than its files have bytes.
 """
 
-import io
 import json
 import os
 import shutil
-import sys
 import zipfile
-from contextlib import ExitStack, redirect_stderr, redirect_stdout
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pytest
 import sample_bundles
+from command_line import Result, command
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines import NUMBERED_CASES, a_campaign, machine_with_two_faults, run_to_the_end
 from samples import a_case, oracle
 
 from difftest.campaign.run import run
-from difftest.cli import main
 from difftest.commands.service import storage
 from difftest.errors import UsageError
 from difftest.records import disk, index, resume, traces
@@ -65,25 +63,6 @@ def assert_nothing_written_elsewhere(out: Path) -> None:
         assert file.read_bytes() == TREASURE
 
 
-class Result(NamedTuple):
-    """What a command printed on both streams, and its exit status."""
-
-    exit_code: int
-    output: str
-
-
-def command(*arguments: object) -> Result:
-    """Runs a command in this process; any exception but the end of the program fails the test."""
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
-        patch.setattr(sys, "argv", ["difftest", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    status = ended.value.code
-    assert isinstance(status, int)
-    return Result(status, printed.getvalue())
-
-
 def places_of(root: Path) -> list[str]:
     """The files and folders of a corpus that could be links, as paths in it; none of them need exist."""
     name = Corpus(root).fingerprints()[0]
@@ -118,7 +97,7 @@ def test_a_link_anywhere_in_a_corpus_is_refused_and_not_followed(
             message = str(error)
         else:
             assert isinstance(result, Result)
-            assert result.exit_code == 2
+            assert result.status == 2
             message = result.output
         assert str(link) in message
         assert "is a link or a special file" in message
@@ -193,7 +172,7 @@ def test_commands_refuse_a_linked_finding_a_linked_corpus_and_a_pipe(out: Path, 
         case _:
             os.mkfifo(root / OBSERVATIONS / "two.jsonl")
             result = command("triage", out)
-    assert result.exit_code == 2
+    assert result.status == 2
     assert "is a link or a special file" in result.output
 
 
@@ -207,7 +186,7 @@ def test_a_bundle_with_a_link_or_a_pipe_is_refused_and_not_waited_for(
     file.unlink()
     os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
     result = command("compare", root, "--out", tmp_path / "out")
-    assert result.exit_code == 2
+    assert result.status == 2
     assert f"{str(file)!r} is a link or a special file" in result.output
 
 
@@ -217,7 +196,7 @@ def test_a_script_that_is_too_large_is_not_read(out: Path) -> None:
     os.truncate(folder / "reproducer.py", 2**33)
     for arguments in (("draft", folder), ("bisect", folder, "--versions", "1,2")):
         result = command(*arguments)
-        assert result.exit_code == 2
+        assert result.status == 2
         assert "is larger than 1048576 bytes" in result.output
 
 
@@ -240,7 +219,7 @@ def test_a_draft_quotes_no_linked_file(out: Path) -> None:
     folder = root / Corpus(root).fingerprints()[0]
     (folder / "reproducer.py").symlink_to(out.parent / "treasure")
     result = command("draft", folder)
-    assert result.exit_code == 2
+    assert result.status == 2
     assert not (folder / "issue.md").exists()
 
 
@@ -251,7 +230,7 @@ def test_a_damaged_finding_is_set_aside_and_costs_no_other(out: Path, name: str,
     bad, good = corpus.fingerprints()
     (corpus.root / bad / name).write_bytes(content)
     result = command("report", out, "--format", "summary")
-    assert result.exit_code == 0
+    assert result.status == 0
     assert result.output.count("damaged record") == 1
     assert str(corpus.root / bad / name) in result.output
     assert corpus.fingerprints() == (good,)
@@ -285,7 +264,7 @@ def test_a_record_of_a_newer_version_still_stops_the_command(out: Path, name: st
     newer = corpus.root / (OBSERVATIONS if name == LINES else corpus.fingerprints()[0]) / name
     newer.write_text(json.dumps({"schema": 99}) + "\n")
     result = command("report", out)
-    assert (result.exit_code, newer.exists()) == (2, True)
+    assert (result.status, newer.exists()) == (2, True)
     assert "newer version" in result.output
 
 
@@ -383,7 +362,7 @@ def test_a_damaged_line_is_counted_with_what_the_command_prints(out: Path) -> No
     with corpus.lines("one").open("ab") as lines:
         lines.write(b"{\n" + b"x" * 9 + b"\n")
     result = command("report", out, "--format", "summary")
-    assert (result.exit_code, result.output.count("damaged record")) == (0, 2)
+    assert (result.status, result.output.count("damaged record")) == (0, 2)
     assert json.loads(command("report", out, "--json").output)["damaged"] == 0
     with corpus.lines("one").open("ab") as lines:
         lines.write(b"{\n")

@@ -6,7 +6,6 @@ commands the terminal. `pytest -m nightly tests/test_hostile_inputs.py` tries 20
 
 import ast
 import contextlib
-import io
 import os
 import re
 import resource
@@ -15,20 +14,20 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import hostile_corpora
 import mutations
 import pytest
 import sample_bundles
+from command_line import command
 from machines import FIRST_NIGHT, NUMBERED_CASES, Machine, sharded, sharded_with_odd_seed
 
 from difftest import plugins
-from difftest.cli import main
 from difftest.commands.service.cluster import Cluster
 from difftest.commands.service.environments import Environments
 from difftest.commands.service.scripts import ScriptRun
@@ -46,24 +45,6 @@ LONGEST_SECONDS = 600
 
 MOST_KIB = 2**20
 """How much more memory than before the process may ever have used."""
-
-
-class Result(NamedTuple):
-    """What a command printed on both streams, and its exit status."""
-
-    status: int
-    output: str
-
-
-def command(*arguments: object) -> Result:
-    """Runs a command in this process; any exception but the end of the program fails the test."""
-    printed = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
-        patch.setattr(sys, "argv", ["difftest", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    assert isinstance(ended.value.code, int)
-    return Result(ended.value.code, printed.getvalue())
 
 
 def ours(text: str, *_: object) -> ScriptRun:
