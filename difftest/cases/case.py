@@ -27,24 +27,41 @@ _OF_ANOTHER_VERSION = re.compile(
 )
 """What msgspec reports of a field, or of a kind of layer, that this version does not have."""
 
-DType: TypeAlias = Literal["float32", "bfloat16", "float16"]
-Regime: TypeAlias = Literal["normal", "exact", "large", "tiny", "ties", "zeros", "sharp"]
+DType: TypeAlias = Literal["float32", "bfloat16", "float16", "float64"]
+Regime: TypeAlias = Literal[
+    "normal",
+    "exact",
+    "large",
+    "tiny",
+    "ties",
+    "zeros",
+    "sharp",
+    "kinks",
+    "nonfinite",
+    "offset",
+    "denormal",
+    "signed_zeros",
+    "extreme",
+    "boundary",
+]
+"""The kind of numbers. Those from `kinks` on are for programs (`difftest.cases.layers.operator`)."""
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the model is trained: `steps` updates, each from `accumulation` equal parts of the batch.
 
     `clip_norm` is the greatest global gradient norm, or None for no clipping. `checkpointing`: residual
-    blocks are computed again in the backward pass. Whole numbers become floats, so that 1 and 1.0 are one
-    case. `ValueError` if a number is out of range.
+    blocks are computed again in the backward pass. With the optimizer `none`, parameters stay as they are;
+    the loss `cotangent` is the sum of a program's results times drawn numbers. Whole numbers become floats,
+    so that 1 and 1.0 are one case. `ValueError` if a number is out of range.
     """
 
-    optimizer: Literal["sgd", "momentum", "adam", "adamw"] = "sgd"
+    optimizer: Literal["sgd", "momentum", "adam", "adamw", "none"] = "sgd"
     learning_rate: float = 0.125
     steps: int = 1
     accumulation: int = 1
     clip_norm: float | None = None
-    loss: Literal["mse", "cross_entropy"] = "mse"
+    loss: Literal["mse", "cross_entropy", "cotangent"] = "mse"
     checkpointing: bool = False
 
     def __post_init__(self) -> None:
@@ -99,7 +116,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         _within("schema", self.schema, 1, SCHEMA)
         _within("seed", self.seed, 0, 2**63 - 1)
-        shapes = self.model.parameters()
+        shapes = self.model.tensors()
         if set(shapes) != set(self.layout.parameters):
             odd = sorted(set(shapes) ^ set(self.layout.parameters))
             msg = f"layout and model disagree on the parameters {odd}; every parameter needs placements"
@@ -145,7 +162,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def placements(self) -> Iterator[tuple[tuple[int, ...], Placements]]:
         """The shape and the placements of an accumulation part, rows by positions, and of every parameter."""
         yield (self.part_rows, self.model.sequence), self.layout.batch
-        shapes = self.model.parameters()
+        shapes = self.model.tensors()
         for name, placements in self.layout.parameters.items():
             yield shapes[name], placements
 

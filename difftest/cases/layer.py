@@ -47,6 +47,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     MAGNITUDE: ClassVar[Literal["keeps", "grows", "rescales"]] = "keeps"
     """What it does to large inputs: a weight makes them grow, a norm rescales them."""
 
+    READS_RESULTS: ClassVar[bool] = False
+    """Whether it takes its own tensors and the results of earlier layers by name, instead of an activation.
+
+    A model of such layers is a program, and has no others.
+    """
+
     BUFFERS: ClassVar[int] = 0
     """How many buffers its torch module registers."""
 
@@ -120,6 +126,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def shapes(self) -> Parameters:
         """The shapes of its own parameters by torch's names; empty for a container."""
+        return {}
+
+    def buffers(self) -> Parameters:
+        """The shapes of the buffers that have placements and values of their own, by name."""
         return {}
 
     def borrows(self) -> Mapping[str, str]:

@@ -39,7 +39,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 msg = f"layer {path} {reason}"
                 raise ValueError(msg)
         _check_widths(self.layers, self.inputs)
-        if not self.parameters():
+        if len({layer.READS_RESULTS for layer in self.layers}) > 1:
+            msg = "model mixes operators with other layers; a program consists of operators alone"
+            raise ValueError(msg)
+        if not self.tensors():
             msg = "model has no parameter; at least one is needed"
             raise ValueError(msg)
 
@@ -79,6 +82,20 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return frozenset(
             f"{path}.{name}" for path, layer in walk(self.layers) for name in layer.ATTENTION_QUERIES
         )
+
+    @property
+    def is_program(self) -> bool:
+        """Whether its layers are operators that name their tensors, instead of passing activations on."""
+        return self.layers[0].READS_RESULTS
+
+    def tensors(self) -> Parameters:
+        """The shape of everything that has placements: the parameters, then the buffers that have them."""
+        buffers = {
+            f"{path}.{name}": shape
+            for path, layer in walk(self.layers)
+            for name, shape in layer.buffers().items()
+        }
+        return {**self.parameters(), **buffers}
 
     def parameters(self) -> Parameters:
         """Every parameter's shape by name, in torch's order; a tied weight appears once."""

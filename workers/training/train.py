@@ -159,6 +159,8 @@ def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:
             return torch.optim.Adam(trained, lr=training.learning_rate)
         case "adamw":
             return torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=0.125)
+        case "none":
+            return torch.optim.SGD(trained, lr=0.0)
 
 
 def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:

@@ -1,0 +1,210 @@
+"""One operator of torch, with its tensors and its other arguments as data.
+
+A model of operators is a *program*: no activation passes from layer to layer. An operator names its tensors:
+its own operands, those of an earlier layer, or an earlier layer's results. Floating-point operands are
+parameters, so they have placements, gradients and a noise floor; the others are buffers with placements. The
+batch is the cotangent: the loss is the sum of every result times numbers drawn for it
+(`difftest.cases.numbers`).
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from difftest.cases.layer import Layer, Parameters
+
+MOST_ELEMENTS = 4096
+"""The most elements of an operand: what a backend gets wrong, it gets wrong on small tensors."""
+
+MOST_OPERANDS = 64
+
+OperandType: TypeAlias = Literal[
+    "float",
+    "bfloat16",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "bool",
+]
+"""torch's names; `float` is the case's dtype."""
+
+FLOATS: tuple[OperandType, ...] = ("float", "bfloat16", "float16", "float32", "float64")
+
+Memory: TypeAlias = Literal["contiguous", "transposed", "strided", "expanded"]
+"""How an operand lies in memory when the operator gets it.
+
+Its last two dims are swapped, it has every second element of a larger tensor, or one slice of dim 0 is
+repeated.
+"""
+
+Form: TypeAlias = Literal["function", "method", "inplace", "out"]
+
+
+class Reference(msgspec.Struct, frozen=True, tag="tensor", forbid_unknown_fields=True):
+    """A tensor: an operand of this layer (`input`) or of an earlier one (`0.input`), or an earlier result.
+
+    A result is `0.output`, or `0.output.1` of an operator with several.
+    """
+
+    name: str
+
+
+class Items(msgspec.Struct, frozen=True, tag="items", forbid_unknown_fields=True):
+    """A list or a tuple of arguments."""
+
+    items: tuple["Argument", ...]
+    kind: Literal["list", "tuple"] = "list"
+
+
+class Named(msgspec.Struct, frozen=True, tag="named", forbid_unknown_fields=True):
+    """An object that JSON lacks, by its text.
+
+    `dtype` has torch's name of it, or `float` for the case's; `memory_format` and `layout` have torch's
+    names; `number` is a complex number, an infinity or NaN as Python's `complex` reads it; `slice` is
+    `start:stop:step`.
+    """
+
+    kind: Literal["dtype", "memory_format", "layout", "number", "slice", "ellipsis"]
+    text: str = ""
+
+
+Argument: TypeAlias = bool | int | float | str | Reference | Items | Named | None
+
+
+class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A tensor that an operator is given.
+
+    `low` and `high` bound the values for which the operator is defined, None where nothing does. `values` are
+    the values themselves, in row-major order, where they are no free choice (indices, positive definite
+    matrices); None where the case's seed draws them. `gradient`: whether it requires one.
+    """
+
+    shape: tuple[int, ...]
+    dtype: OperandType = "float"
+    low: float | None = None
+    high: float | None = None
+    values: tuple[float, ...] | None = None
+    memory: Memory = "contiguous"
+    gradient: bool = True
+
+    def __post_init__(self) -> None:
+        if self.values is not None:  # 1 and 1.0 are one case
+            msgspec.structs.force_setattr(self, "values", tuple(map(float, self.values)))
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a parameter; otherwise it is a buffer."""
+        return self.dtype in FLOATS
+
+    def contradiction(self) -> str:
+        """Which of its fields contradict each other, and what is allowed; empty if none do."""
+        elements = math.prod(self.shape)
+        if min(self.shape, default=0) < 0 or elements > MOST_ELEMENTS:
+            return f"an operand of shape {self.shape}; allowed: sizes from 0, up to {MOST_ELEMENTS} elements"
+        if self.values is not None and len(self.values) != elements:
+            return f"{len(self.values)} values for an operand of shape {self.shape}; needed: {elements}"
+        if self.memory == "transposed" and len(self.shape) < 2:  # noqa: PLR2004  what can be transposed
+            return f"a transposed operand of shape {self.shape}; allowed: 2 dims or more"
+        if self.memory in {"strided", "expanded"} and not self.shape:
+            return f"a {self.memory} operand without dims; allowed: 1 dim or more"
+        return ""
+
+
+class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
+    """One call of an operator.
+
+    `operator` is the name of its entry in the operator table (`generators.operators`), such as `add` or
+    `nn.functional.linear`. `call` is what is called: a dotted name below `torch`, such as
+    `torch.nn.functional.linear`, or a method of the first argument, such as `Tensor.add_`; `form` says which
+    kind of call that is. With the form `out` the result is written into the last operand, `out`.
+
+    `rejects`: the arguments are wrong, and torch raises. `undefined` says what torch's documentation leaves
+    open of the result, such as the order of ties; empty where nothing.
+    """
+
+    READS_RESULTS: ClassVar[bool] = True
+
+    operator: str
+    call: str
+    operands: Mapping[str, Operand]
+    arguments: tuple[Argument, ...] = ()
+    options: Mapping[str, Argument] = {}
+    form: Form = "function"
+    rejects: bool = False
+    undefined: str = ""
+
+    @property
+    def title(self) -> str:
+        """The operator's name."""
+        return self.operator
+
+    def shapes(self) -> Parameters:
+        """The floating-point operands."""
+        return {name: operand.shape for name, operand in self.operands.items() if operand.is_float}
+
+    def buffers(self) -> Parameters:
+        """The other operands."""
+        return {name: operand.shape for name, operand in self.operands.items() if not operand.is_float}
+
+    def sizes(self) -> Mapping[str, int]:
+        """None: its operands have shapes of their own."""
+        return {}
+
+    def contradiction(self) -> str:
+        """Operands have plain names and possible values, and references name operands."""
+        if len(self.operands) > MOST_OPERANDS:
+            return f"{len(self.operands)} operands; allowed: {MOST_OPERANDS}"
+        for name, operand in self.operands.items():
+            if not name.isidentifier() or name == "output":
+                return f"an operand called {name!r}; allowed: a name of letters and digits, except 'output'"
+            if reason := operand.contradiction():
+                return f"operand {name}: {reason}"
+        unknown = sorted({one for one in self.references() if "." not in one} - {*self.operands})
+        return f"no operand {', '.join(unknown)}; it has {', '.join(self.operands)}" if unknown else ""
+
+    def misplaced(self, path: str, sequence: int, first: Layer) -> str:
+        """It refers to earlier layers alone, and a program has no sequence."""
+        if sequence:
+            return f"is an operator; the model's sequence is {sequence}, allowed: 0"
+        late = [one for one in self.references() if "." in one and not _is_before(one, path)]
+        return f"refers to {late[0]}, which is no tensor of an earlier layer" if late else ""
+
+    def references(self) -> Iterator[str]:
+        """The names of the tensors in its arguments, in order; one that is used twice comes twice."""
+        yield from _references((*self.arguments, *self.options.values()))
+
+    def rounds(self) -> str:
+        """Nothing is known of its rounding here."""
+        return "an operator of a program may round"
+
+    @property
+    def complexity(self) -> int:
+        """As a plain layer."""
+        return 1
+
+    def features(self) -> Iterator[str]:
+        """The operator, its form, and how its operands lie in memory."""
+        yield f"operator {self.operator}"
+        yield f"form {self.form}"
+        yield from (f"memory {operand.memory}" for operand in self.operands.values())
+
+
+def _references(arguments: tuple[Argument, ...]) -> Iterator[str]:
+    for argument in arguments:
+        if isinstance(argument, Reference):
+            yield argument.name
+        elif isinstance(argument, Items):
+            yield from _references(argument.items)
+
+
+def _is_before(name: str, path: str) -> bool:
+    """Whether a dotted name begins with the index of a layer before that at `path`."""
+    index = name.partition(".")[0]
+    return index.isdigit() and path.isdigit() and int(index) < int(path)
