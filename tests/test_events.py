@@ -10,7 +10,7 @@ import pytest
 from samples import a_case, candidate, oracle
 
 from difftest.judge.comparator import Comparison, compare
-from difftest.judge.events import Client, Events, HostOperator, Misplaced
+from difftest.judge.events import Client, Events, Fact, HostOperator, Misplaced
 from difftest.judge.outcome import Trace
 from difftest.judge.stage import Stage
 from difftest.records import traces
@@ -141,6 +141,7 @@ def test_events_are_read_back_from_files_and_from_older_ones(tmp_path: Path) -> 
         device="xla",
         host_operators={"aten::nonzero": HostOperator(1, "a reason")},
         fetched=(0, 2),
+        facts={"0.output": Fact("int64", requires_grad=False)},
     )
     traces.save(tmp_path / "run", dataclasses.replace(candidate(CASE), events=events))
     assert loaded(tmp_path).events == events
@@ -163,3 +164,11 @@ def loaded(folder: Path) -> Trace:
     outcome = traces.load(folder / "run")
     assert isinstance(outcome, Trace)
     return outcome
+
+
+def test_facts_in_which_one_rank_differs_from_another_are_marked() -> None:
+    alike, other = Fact("float32", requires_grad=True), Fact("float32", requires_grad=False)
+    first, second = Events(facts={"0.output": alike, "1.output": alike}), Events(facts={"0.output": other})
+    expected = {"0.output": Fact("float32", requires_grad=True, alike=False), "1.output": alike}
+    assert first.merged(second).facts == expected
+    assert first.merged(first).merged(first).facts == first.facts

@@ -35,6 +35,17 @@ def test_a_failure_is_loaded_even_if_its_log_is_not_valid_unicode(tmp_path: Path
     assert loaded == a_failure(log="half a letter: ?")
 
 
+def test_a_failure_keeps_its_operator_and_older_files_have_none(tmp_path: Path) -> None:
+    traces.save(tmp_path / "run", a_failure(operator="add"))
+    loaded = traces.load(tmp_path / "run")
+    assert loaded == a_failure(operator="add")
+    file = tmp_path / "run.json"
+    content = json.loads(file.read_text())
+    del content["failure"]["operator"]
+    file.write_text(json.dumps(content))
+    assert traces.load(tmp_path / "run") == a_failure()
+
+
 def test_a_run_that_was_never_saved_loads_as_none(tmp_path: Path) -> None:
     assert traces.load(tmp_path / "run") is None
 

@@ -62,6 +62,18 @@ class HostOperator(msgspec.Struct, frozen=True, array_like=True):
     reason: Word = ""
 
 
+class Fact(msgspec.Struct, frozen=True, array_like=True):
+    """What a program's result was beside its values: torch's name of its dtype, such as `int64`.
+
+    `requires_grad` is read after the last operator has run. `alike`: all ranks say the same; otherwise the
+    first rank's words are kept.
+    """
+
+    dtype: Word
+    requires_grad: bool
+    alike: bool = True
+
+
 class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run reports besides tensors. A backend fills in what applies to it.
 
@@ -83,6 +95,8 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       backend's own program runs. The others ran because a value was needed on the host.
     * `fetched` (XLA): how many tensors the program itself had sent to the host by the end of each step,
       beside those that the training loop reads.
+    * `facts` (programs): dtype and `requires_grad` of every result, by its name in the trace, such as
+      `0.output`. The oracle's are those of its run in the case's dtype; empty where they were not recorded.
 
     In a process whose replicas are threads, the counts of graphs and tensors are those of all of them.
     """
@@ -100,6 +114,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     executed: Counts = ()
     requested: Counts = ()
     fetched: Counts = ()
+    facts: dict[Word, Fact] = {}
 
     def merged(self, other: "Events") -> "Events":
         """The events of two processes of one run as one.
@@ -132,6 +147,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             executed=counts(self.executed, other.executed),
             requested=counts(self.requested, other.requested),
             fetched=counts(self.fetched, other.fetched),
+            facts=_facts(self.facts, other.facts),
         )
 
 
@@ -150,6 +166,16 @@ def _most(one: dict[str, T], other: dict[str, T], size: Callable[[T], int]) -> d
     """The entries of both by name, sorted; of two with one name the greater."""
     names = sorted({*one, *other})
     return {name: max((held[name] for held in (one, other) if name in held), key=size) for name in names}
+
+
+def _facts(one: dict[str, Fact], other: dict[str, Fact]) -> dict[str, Fact]:
+    """The facts of both; of two that differ the first, marked as such."""
+    parted = {
+        name: msgspec.structs.replace(one[name], alike=False)
+        for name, fact in other.items()
+        if name in one and fact != one[name]
+    }
+    return {**other, **one, **parted}
 
 
 def increases(counts: Counts) -> list[int]:

@@ -145,6 +145,7 @@ class Failure:
     `kind` identifies the failure without its numbers: an exception's type, a signal's name, or `exit status
     N`. `message` is the last line that the failure gave, `log` the tail of standard error, `frame` the
     innermost frame of the framework as `file:function`; empty where the innermost is this project's own.
+    `operator` names the operator of a program that was running, such as `add`; empty outside of one.
     `origin` is as in a `Trace`.
     """
 
@@ -155,6 +156,7 @@ class Failure:
     message: str = ""
     frame: str = ""
     log: str = ""
+    operator: str = ""
     rank: int = 0
     environment: Environment = field(default_factory=dict)
     origin: Origin | None = None

@@ -80,6 +80,7 @@ class _Failure(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     frame: str = ""
     log: str = ""
+    operator: str = ""
     rank: Count = 0
     environment: dict[str, str] = {}
 
