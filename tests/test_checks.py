@@ -104,6 +104,11 @@ def test_completion_reports_every_symptom_with_the_place_and_the_log(symptom: Sy
     assert divergence.cause
 
 
+def test_a_failure_while_an_operator_ran_is_a_divergence_of_that_operator() -> None:
+    (divergence,) = divergences(completion.check, a_failure(operator="add"))
+    assert divergence.operator == "add"
+
+
 @pytest.mark.parametrize(
     ("check", "stage", "name"),
     [

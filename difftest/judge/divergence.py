@@ -51,8 +51,9 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
     `cause` identifies the fault beyond backend, path, check, symptom and stage: the `identity` of a failure,
     or a text without numbers. A mismatch of numbers has no cause; its `nature` (`difftest.judge.damage`)
-    identifies it where there is a word for it. `ratio` is the greatest error in units of the noise floor,
-    None where nothing was measured. `detail` is for people and is no part of the identity.
+    identifies it where there is a word for it. `operator` names the operator of a program that is at
+    fault, for grouping; the nature of a mismatch begins with it. `ratio` is the greatest error in units of
+    the noise floor, None where nothing was measured. `detail` is for people and is no part of the identity.
     """
 
     backend: str
@@ -65,6 +66,7 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     tensor: str = ""
     cause: str = ""
     nature: str = ""
+    operator: str = ""
     detail: str = ""
     log: str = ""
     ratio: float | None = None

@@ -82,7 +82,12 @@ class MeasuredRun:
         detail = f"{prefix}{place}: {failure.kind}: {failure.message}"
         where = {"stage": failure.stage, "step": failure.step, "detail": detail}
         return self.divergence(
-            check=check, symptom=failure.symptom, cause=identity(failure), log=failure.log, **where
+            check=check,
+            symptom=failure.symptom,
+            cause=identity(failure),
+            operator=failure.operator,
+            log=failure.log,
+            **where,
         )
 
     def divergence(self, **fields: Any) -> Divergence:  # noqa: ANN401  the other fields of `Divergence`
