@@ -13,7 +13,7 @@ from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
-from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Start, option_resets
+from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, option_resets
 from difftest.errors import UsageError
 from difftest.judge.outcome import Outcome
 from difftest.judge.stage import Stage
@@ -51,6 +51,23 @@ def test_only_a_case_that_names_a_kernel_contains_one() -> None:
     assert b"sdpa" not in a_case().to_json(), "cases older than the option keep their ids"
     with pytest.raises(UsageError, match="vector"):
         Case.from_json(case.to_json().replace(b"cudnn", b"vector"))
+
+
+def test_only_a_case_with_a_usual_form_contains_a_spelling() -> None:
+    case = a_case(spelling=Spelling(unequal=True, torch_loss=True))
+    assert dict(case.option_resets()) == {
+        "spelling.unequal=True": a_case(spelling=Spelling(torch_loss=True)),
+        "spelling.torch_loss=True": a_case(spelling=Spelling(unequal=True)),
+    }
+    assert Case.from_json(case.to_json()) == case
+    assert b"spelling" not in a_case().to_json(), "cases older than the option keep their ids"
+    assert b'"spelling":{"torch_loss":true,"unequal":true}' in case.to_json()
+    assert a_case(spelling=Spelling()).id == a_case().id, "the same case has one id"
+
+
+def test_ranks_with_weights_of_their_own_need_a_broadcast() -> None:
+    with pytest.raises(ValueError, match="no_broadcast and own_weights are both set"):
+        a_case(spelling=Spelling(no_broadcast=True), replication=Replication(own_weights=True))
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, 2 * MOST_BUCKET_MEGABYTES])

@@ -27,7 +27,7 @@ from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
-from difftest.cases.options import Replication, Start
+from difftest.cases.options import Replication, Spelling, Start
 from difftest.errors import InfrastructureError
 from difftest.reduce.journal import Journal
 from difftest.reduce.measure import measure
@@ -111,6 +111,7 @@ RICH = (
         mesh=TWO_AXES,
         fed=Data(batch=7, regime="large"),
         sdpa="math",
+        spelling=Spelling(torch_loss=True, optimizer_before=True),
     ),
     a_case(fed=Data(batch=4, learnable=True)),
     a_collective("all_gather", 12, form="list", factor=2.0),

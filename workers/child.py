@@ -28,6 +28,7 @@ from workers.isolate import native_frames, run_folder
 from workers.isolate.run_folder import Stages
 from workers.pjrt_clients import Clients
 from workers.torch.rendezvous import interface
+from workers.training.spelling import host_backward
 from workers.training.train import train
 
 LOOPBACK = "lo"
@@ -105,6 +106,8 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | F
         clients.look()
 
     try:
+        if case.forms.host_backward:
+            host_backward()
         with backend.session(case, rank, rendezvous) as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
             trace: Trace = spoiled.replay(lambda joined: train(case, joined, report), spoiled)

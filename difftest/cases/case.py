@@ -14,7 +14,15 @@ import msgspec
 from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
-from difftest.cases.options import TORCH_KERNELS, USUAL_KERNELS, Replication, SdpaKernel, Start, option_resets
+from difftest.cases.options import (
+    TORCH_KERNELS,
+    USUAL_KERNELS,
+    Replication,
+    SdpaKernel,
+    Spelling,
+    Start,
+    option_resets,
+)
 from difftest.errors import DamagedError, UsageError
 
 SCHEMA = 2
@@ -97,8 +105,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One training configuration. `ValueError` if its parts contradict each other.
 
     `path` names the parallelism path that it was generated for. `sdpa` is the kernel that flash attention on
-    torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `seed`
-    decides all random numbers. `schema` is the version of this structure in JSON.
+    torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `spelling`
+    is unset where every form is the workers' own. `seed` decides all random numbers. `schema` is the version
+    of this structure in JSON.
     """
 
     path: str
@@ -110,12 +119,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     replication: Replication = Replication()
     start: Start = Start()
     sdpa: SdpaKernel | msgspec.UnsetType = msgspec.UNSET
+    spelling: Spelling | msgspec.UnsetType = msgspec.UNSET
     seed: int = 0
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:
         _within("schema", self.schema, 1, SCHEMA)
         _within("seed", self.seed, 0, 2**63 - 1)
+        if self.forms == Spelling():
+            msgspec.structs.force_setattr(self, "spelling", msgspec.UNSET)
+        if self.forms.no_broadcast and self.replication.own_weights:
+            msg = "no_broadcast and own_weights are both set; nothing would make the ranks' weights equal"
+            raise ValueError(msg)
         shapes = self.model.tensors()
         if set(shapes) != set(self.layout.parameters):
             odd = sorted(set(shapes) ^ set(self.layout.parameters))
@@ -184,6 +199,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         named = () if self.sdpa is msgspec.UNSET else (self.sdpa,)
         return tuple(dict.fromkeys(TORCH_KERNELS[name] for name in (*named, *USUAL_KERNELS)))
 
+    @property
+    def forms(self) -> Spelling:
+        """`spelling`, or that of the workers where it is unset."""
+        return Spelling() if self.spelling is msgspec.UNSET else self.spelling
+
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""
         mesh = Mesh((("dp", 1),))
@@ -200,6 +220,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield f"replication.{name}", msgspec.structs.replace(self, replication=replication)
         for name, start in option_resets(self.start):
             yield f"start.{name}", msgspec.structs.replace(self, start=start)
+        for name, spelling in option_resets(self.forms):
+            yield f"spelling.{name}", msgspec.structs.replace(self, spelling=spelling)
         if self.sdpa is not msgspec.UNSET:
             yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
 

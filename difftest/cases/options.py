@@ -73,7 +73,44 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(msg)
 
 
-Options = TypeVar("Options", Replication, Start)
+class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The forms in which users write a program, where the workers by default take one that always works.
+
+    A form that has nothing to change in a case leaves it as it is. The oracle takes none: it defines what the
+    program means.
+
+    * `pin_layout`: torch_xla's collectives pin layouts, as is their default.
+    * `torch_checkpoint`: `torch.utils.checkpoint` on XLA too, which has a checkpoint function of its own.
+    * `torch_loss`: `mse_loss` and `cross_entropy`, instead of primitive operators.
+    * `unequal`: a mask by `!=`, instead of the negation of `==`.
+    * `torch_dropout`: `dropout` with the probability 0 too. Its mask is random, so others cannot be compared.
+    * `tied_before`: weights are tied when the model is built, and not again after it was placed.
+    * `optimizer_before`: the optimizer is made before the model is placed.
+    * `integers`: a collective on whole numbers is one of int32 (the regimes `WHOLE`).
+    * `host_backward`: a backward pass on the host comes before everything else.
+    * `no_broadcast`: replicas rely on equal weights from the start, and none are sent.
+    * `verified_shapes`: `DistributedDataParallel` verifies the shapes of all ranks' parameters.
+    * `changing_number`: the loss is multiplied and divided by a Python number that differs in every step.
+    """
+
+    pin_layout: bool = False
+    torch_checkpoint: bool = False
+    torch_loss: bool = False
+    unequal: bool = False
+    torch_dropout: bool = False
+    tied_before: bool = False
+    optimizer_before: bool = False
+    integers: bool = False
+    host_backward: bool = False
+    no_broadcast: bool = False
+    verified_shapes: bool = False
+    changing_number: bool = False
+
+
+WHOLE = ("exact", "ties")
+"""The regimes whose inputs are whole numbers."""
+
+Options = TypeVar("Options", Replication, Start, Spelling)
 
 
 def option_resets(options: Options) -> Iterator[tuple[str, Options]]:

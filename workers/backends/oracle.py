@@ -58,6 +58,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         feed=lambda tensor: tensor,
         read=read,
         device="cpu",
+        spelled=False,
         replay=lambda train, joined: _with_noise(case, train, joined),
         environment=_environment(),
     )

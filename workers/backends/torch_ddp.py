@@ -43,15 +43,14 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
 
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     devices = [member.device] if member.device.type == "cuda" else None
-    return wrap(member.case.replication, start(member.case, member.rank, module).to(member.device), devices)
+    return wrap(member.case, start(member.case, member.rank, module).to(member.device), devices)
 
 
-def wrap(
-    options: Replication, module: "nn.Module", devices: "list[torch.device] | None" = None
-) -> "nn.Module":
+def wrap(case: Case, module: "nn.Module", devices: "list[torch.device] | None" = None) -> "nn.Module":
     """`DistributedDataParallel` around a module that is on its device already."""
     from torch.nn.parallel import DistributedDataParallel
 
+    options = case.replication
     return DistributedDataParallel(
         module,
         device_ids=devices,
@@ -60,6 +59,7 @@ def wrap(
         find_unused_parameters=options.find_unused_parameters,
         gradient_as_bucket_view=options.gradient_as_bucket_view,
         static_graph=options.static_graph,
+        init_sync=not case.forms.no_broadcast,
     )
 
 

@@ -99,12 +99,12 @@ def _mesh(case: Case) -> Mesh:
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from workers.training.build import tie
+    from workers.training.build import tie_again
 
     case = member.case
     axis = (member.mesh.mesh_dim_names or ())[-1]
     styles = {path: style for path, style in tp_plan.styles(case).items() if path not in _convolutions(case)}
     module = parallelize_module(module.to(member.device), member.mesh[axis], styles)
-    tie(module, case.model)
+    tie_again(module, case)
     axes = tuple(name for name in member.mesh.mesh_dim_names or () if name != axis)
     return torch_fsdp.shard(case, module, member.mesh[axes]) if axes else module

@@ -159,10 +159,10 @@ def _attend(query: "Tensor", key: "Tensor", value: "Tensor", scores: "Scores") -
 
 
 def _place(world: _World, module: "nn.Module") -> "nn.Module":
-    from workers.training.build import tie
+    from workers.training.build import tie_again
 
     module = module.to("jax")
-    tie(module, world.case.model)
+    tie_again(module, world.case)
     for name, placements in world.case.layout.parameters.items():
         held: Any = module.get_parameter(name)
         held.apply_jax_(_device_put(world.sharding(held.dim(), placements)))

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.layout import replicated
 from workers import sides
 from workers.xla import sharding, spmd
 
@@ -46,7 +47,9 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     def place(module: "nn.Module") -> "nn.Module":
         module = world.move(module)
         for name, parameter in module.named_parameters():
-            sharding.distribute(parameter, mesh, case.layout.parameters[name])
+            sharding.distribute(
+                parameter, mesh, case.layout.parameters.get(name, replicated(case.layout.mesh))
+            )
         return module
 
     def feed(tensor: "Tensor") -> "Tensor":

@@ -60,6 +60,4 @@ def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
         distributed.distributed_c10d._world.group_count = replica.rank  # noqa: SLF001
     distributed.init_process_group("xla", init_method="xla://")
     replica.reader.further_tensors = replica.case.world_size * legitimate.TENSORS_OF_BUCKETS
-    return torch_ddp.wrap(
-        replica.case.replication, replica.move(torch_ddp.start(replica.case, replica.rank, module))
-    )
+    return torch_ddp.wrap(replica.case, replica.move(torch_ddp.start(replica.case, replica.rank, module)))

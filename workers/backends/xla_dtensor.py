@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.layout import replicated
 from workers import sides
 from workers.training import redistribution
 from workers.xla import sharding, spmd
@@ -40,7 +41,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Distributes parameters when they are placed and every batch as it is fed."""
     from torch import nn
 
-    from workers.training.build import tie
+    from workers.training.build import tie_again
     from workers.training.operators import Operators
 
     world = sharding.join(case)
@@ -50,9 +51,10 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         module = world.move(module)
         for name, parameter in list(module.named_parameters()):
             path, _, own = name.rpartition(".")
-            placed = nn.Parameter(sharding.distribute(parameter, mesh, case.layout.parameters[name]))
+            placements = case.layout.parameters.get(name, replicated(case.layout.mesh))
+            placed = nn.Parameter(sharding.distribute(parameter, mesh, placements))
             module.get_submodule(path).register_parameter(own, placed)
-        tie(module, case.model)
+        tie_again(module, case)
         return module
 
     def feed(tensor: "Tensor") -> "Tensor":

@@ -5,6 +5,7 @@ Rank 0's parameters are broadcast once, and then gradients are reduced as `xm.op
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
@@ -31,12 +32,12 @@ environment = replicas.environment
 @contextmanager
 def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Reduces gradients once a step, after all accumulation parts."""
-    with replicas.session(case, rank, _place, after=_after) as joined:
+    with replicas.session(case, rank, _place, after=partial(_after, case.forms.pin_layout)) as joined:
         yield joined
 
 
 def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
-    """Broadcasts as `xm.broadcast_master_param` does, but does not pin layouts.
+    """Broadcasts as `xm.broadcast_master_param` does, but does not pin layouts unless the case says so.
 
     XLA has no pinned all-reduce of bfloat16 on the CPU.
     """
@@ -44,13 +45,22 @@ def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":
     from torch_xla.core import xla_model
 
     module = replica.move(torch_ddp.start(replica.case, replica.rank, module))
-    xla_model.collective_broadcast([*module.parameters(), *module.buffers()], pin_layout=False)
+    forms = replica.case.forms
+    if not forms.no_broadcast:
+        tensors = [*module.parameters(), *module.buffers()]
+        xla_model.collective_broadcast(tensors, pin_layout=forms.pin_layout)
     torch_xla.sync()
     return module
 
 
-def _after(stage: Stage, _step: int, _module: "nn.Module", optimizer: "torch.optim.Optimizer") -> None:
+def _after(
+    pinned: bool,  # noqa: FBT001  bound before the session's own arguments
+    stage: Stage,
+    _step: int,
+    _module: "nn.Module",
+    optimizer: "torch.optim.Optimizer",
+) -> None:
     from torch_xla.core import xla_model
 
     if stage is Stage.BACKWARD:
-        xla_model.reduce_gradients(optimizer, pin_layout=False)
+        xla_model.reduce_gradients(optimizer, pin_layout=pinned)

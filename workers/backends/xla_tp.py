@@ -47,7 +47,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Parallelizes the module when it is placed and annotates every batch as it is fed."""
     from torch.distributed.tensor.parallel import parallelize_module
 
-    from workers.training.build import tie
+    from workers.training.build import tie_again
 
     world = sharding.join(case)
     mesh = sharding.device_mesh(world)
@@ -55,7 +55,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     def place(module: "nn.Module") -> "nn.Module":
         module = world.move(module)
         module = parallelize_module(module, mesh[case.layout.mesh.names[-1]], tp_plan.styles(case))
-        tie(module, case.model)
+        tie_again(module, case)
         return module
 
     yield spmd.session(world, place)

@@ -23,13 +23,15 @@ class Scores:
     """The parameters of attention's scores, beside queries and keys.
 
     `scale` multiplies them, then `ab` (heads, length, keys) is added (SDPA's order; Pallas adds first).
-    `segments` are the ids of queries (batch, length) and of keys (batch, keys).
+    `segments` are the ids of queries (batch, length) and of keys (batch, keys). `unequal`: they are compared
+    by `!=`.
     """
 
     scale: float
     causal: bool
     segments: tuple[Tensor, Tensor] | None = None
     ab: Tensor | None = None
+    unequal: bool = False
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
@@ -105,8 +107,9 @@ def forbidden(scores: Scores, query: Tensor, key: Tensor) -> Tensor | None:
     foreign = None
     if scores.segments is not None:
         queries, others = scores.segments
-        own = queries.unsqueeze(-1) == others.unsqueeze(-2)
-        foreign = own.logical_not().unsqueeze(1)  # DTensor has a rule for ==, none for !=
+        left, right = queries.unsqueeze(-1), others.unsqueeze(-2)
+        # DTensor has a rule for ==, none for !=.
+        foreign = (left != right if scores.unequal else (left == right).logical_not()).unsqueeze(1)
     if not scores.causal:
         return foreign
     # The mask must be a DTensor beside DTensors: operators do not mix them with plain tensors.

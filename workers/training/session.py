@@ -59,6 +59,7 @@ class Session:
     * `accumulate(module, parts, forward) -> (outputs, loss)`: forward and backward of all parts at once,
       where a framework has its own way of accumulating or of differentiating. A part is its tensors on the
       host; `forward` gives a part's output and loss.
+    * `spelled`: whether the program takes the forms of the case's spelling. The oracle takes none.
     * `device`: the type of the device that the placed module's tensors must be on, as the framework calls it.
     * `environment`: what the numbers depend on (versions, device), which the trace records.
     * `events()`: what the run reports beside tensors.
@@ -69,6 +70,7 @@ class Session:
     feed: Callable[[Tensor], Tensor]
     read: Callable[[Tensor, Placements], Sharded]
     device: str
+    spelled: bool = True
     scale: float = 1.0
     total: Callable[[Tensor], Tensor] = lambda loss: loss
     sync: Callable[[], None] = _nothing

@@ -18,10 +18,13 @@ from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import replicated
 from difftest.cases.numbers import IGNORE_INDEX, Batch
+from difftest.cases.options import Spelling
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
+from workers.training import spelling
 from workers.training.build import build
 from workers.training.elsewhere import operators_elsewhere
+from workers.training.layers import Plan
 from workers.training.module_traces import Watch
 from workers.training.session import Session
 
@@ -32,16 +35,18 @@ Report: TypeAlias = Callable[[Stage, int], None]
 def train(case: Case, session: Session, report: Report) -> Trace:
     """Trains `case` in a joined session and returns the trace: the pieces that this process held."""
     report(Stage.BUILD, 0)
-    module = build(
-        case.model,
-        numbers.weights(case),
-        session.dtype,
-        session.operators,
+    forms = spelling.forms_of(case, spelled=session.spelled)
+    plan = Plan(
+        sequence=case.model.sequence,
+        operators=spelling.operators(session.operators, forms),
         checkpointing=case.training.checkpointing,
+        spelling=forms,
     )
+    module = build(case.model, numbers.weights(case), session.dtype, plan)
     report(Stage.PLACE, 0)
+    early = make_optimizer(case, module) if forms.optimizer_before else None
     module = session.place(module)
-    run = _Run(case, session, module, make_optimizer(case, module), report, Watch(module))
+    run = _Run(case, session, module, early or make_optimizer(case, module), report, Watch(module), forms)
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": numbers.digest(case)}
     reported = structs.replace(session.events(), device=session.device, elsewhere=dict(run.elsewhere))
@@ -58,13 +63,14 @@ class _Run:
     optimizer: torch.optim.Optimizer
     report: Report
     watch: Watch
+    forms: Spelling
     elsewhere: Counter[str] = field(default_factory=Counter)
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         """One update from all parts of the step's batch: its outputs, loss, gradients and parameters."""
         results = self._forward_backward(step)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
-        gradients = {name: p.grad for name, p in parameters(self.module).items() if p.grad is not None}
+        gradients = {name: p.grad for name, p in self._parameters().items() if p.grad is not None}
         results |= self._read(Stage.BACKWARD, gradients)
         self.report(Stage.UPDATE, step)
         if self.case.training.clip_norm is not None:
@@ -74,15 +80,22 @@ class _Run:
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
         return results | self._read(
-            Stage.UPDATE, {name: p.detach() for name, p in parameters(self.module).items()}
+            Stage.UPDATE, {name: p.detach() for name, p in self._parameters().items()}
         )
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        """The case's parameters: where placement has broken a tie, the module has more."""
+        there = parameters(self.module)
+        return {name: there[name] for name in there if name in self.case.layout.parameters}
 
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         parts = split(numbers.batch(self.case, step), self.case.training.accumulation)
         if self.session.accumulate:
             self.report(Stage.FORWARD, step)
             hosts = [self._hosts(part) for part in parts]
-            outputs, total = self.session.accumulate(self.module, hosts, partial(self._forward, parts[0]))
+            outputs, total = self.session.accumulate(
+                self.module, hosts, partial(self._forward, step, parts[0])
+            )
             results = {
                 (Stage.FORWARD, _output(index)): self.session.read(o, self.case.layout.batch)
                 for index, o in enumerate(outputs)
@@ -100,7 +113,7 @@ class _Run:
         for index, part in enumerate(parts):
             self.report(Stage.FORWARD, step)
             with self.session.quiet(self.module, index == len(parts) - 1):
-                output, loss = self._forward(part, *map(self.session.feed, self._hosts(part)))
+                output, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
                 results[Stage.FORWARD, _output(index)] = self.session.read(
                     output.detach(), self.case.layout.batch
                 )
@@ -114,11 +127,14 @@ class _Run:
         return results, torch.stack(losses).sum() if len(losses) > 1 else losses[0]
 
     def _forward(
-        self, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
+        self, step: int, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Output and loss; `part` has the batch's number of targets and the names of the extras."""
         output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
-        loss = loss_of(self.case, output, targets, part.count)
+        loss = (spelling.loss_of if self.forms.torch_loss else loss_of)(
+            self.case, output, targets, part.count
+        )
+        loss = spelling.with_changing_number(loss, step) if self.forms.changing_number else loss
         self.elsewhere.update(operators_elsewhere(loss, self.session.device))
         return output, loss
 

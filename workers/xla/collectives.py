@@ -1,8 +1,8 @@
 """Collectives between XLA's replicas: those of `torch_xla.core.xla_model`, over groups of ordinals.
 
-Where `xla_model` has a factor, it is used. Layouts are not pinned: `all_gather` with pinned layouts is an
-all-reduce of what each rank pads by itself, a different graph for every rank. Where `xla_model` takes no
-lists (`all_to_all`, `collective_permute`) each tensor of a list has its own call.
+Where `xla_model` has a factor, it is used. Layouts are not pinned unless the case says so: `all_gather` with
+pinned layouts is an all-reduce of what each rank pads by itself, a different graph for every rank. Where
+`xla_model` takes no lists (`all_to_all`, `collective_permute`) each tensor of a list has its own call.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,9 @@ def collect(case: Case, rank: Callable[[], int]) -> Callable[[Tensor, Collective
 
     def carry_out(tensor: Tensor, spec: Collective) -> Tensor:
         with torch.no_grad():
+            within = groups(case.layout.mesh, spec.axis)
             done = unpacked(
-                _dispatch(packed(tensor, spec), spec, groups(case.layout.mesh, spec.axis), rank())
+                _dispatch(packed(tensor, spec), spec, within, rank(), pinned=case.forms.pin_layout)
             )
             return done if spec.operation in SCALED else done * spec.factor
 
@@ -49,7 +50,9 @@ def groups(mesh: Mesh, axis: int) -> Groups:
     return list(members.values())
 
 
-def _dispatch(parcels: list[Tensor], spec: Collective, within: Groups, rank: int) -> list[Tensor]:
+def _dispatch(
+    parcels: list[Tensor], spec: Collective, within: Groups, rank: int, *, pinned: bool
+) -> list[Tensor]:
     from torch_xla.core import xla_model as xm
 
     match spec.operation:
@@ -57,23 +60,23 @@ def _dispatch(parcels: list[Tensor], spec: Collective, within: Groups, rank: int
             return _each(
                 parcels,
                 spec,
-                lambda p: xm.all_reduce(spec.reduction, p, spec.factor, within, pin_layout=False),
+                lambda p: xm.all_reduce(spec.reduction, p, spec.factor, within, pin_layout=pinned),
             )
         case "broadcast":
             root = next(group[0] for group in within if rank in group)
-            xm.collective_broadcast(parcels, root, within, pin_layout=False)
+            xm.collective_broadcast(parcels, root, within, pin_layout=pinned)
             return parcels
         case "all_gather":
-            return _each(parcels, spec, lambda p: xm.all_gather(p, 0, within, pin_layout=False))
+            return _each(parcels, spec, lambda p: xm.all_gather(p, 0, within, pin_layout=pinned))
         case "reduce_scatter":
             how = spec.reduction, spec.factor, spec.ranks
             return _each(
                 parcels,
                 spec,
-                lambda p: xm.reduce_scatter(how[0], p, how[1], 0, how[2], within, pin_layout=False),
+                lambda p: xm.reduce_scatter(how[0], p, how[1], 0, how[2], within, pin_layout=pinned),
             )
         case "all_to_all":
-            return [xm.all_to_all(parcel, 0, 0, spec.ranks, within, pin_layout=False) for parcel in parcels]
+            return [xm.all_to_all(parcel, 0, 0, spec.ranks, within, pin_layout=pinned) for parcel in parcels]
         case "permute":
             pairs = [
                 [source, target]

@@ -88,10 +88,10 @@ class Replica:
 
         XLA breaks the ties between weights on the way, so they are tied again.
         """
-        from workers.training.build import tie
+        from workers.training.build import tie_again
 
         module = module.to(self.device)
-        tie(module, self.case.model)
+        tie_again(module, self.case)
         return module
 
     def feed(self, tensor: "Tensor") -> "Tensor":
@@ -186,7 +186,8 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
     """Runs the loop once a replica of this process, at the same time, as `torch_xla.launch` does."""
     from torch_xla._internal import pjrt
 
-    with gate.gated(case.world_size) if processes(case) == 1 else nullcontext() as barrier:
+    gated = gate.gated(case.world_size, verified=case.forms.verified_shapes)
+    with gated if processes(case) == 1 else nullcontext() as barrier:
         failures: list[Exception] = []
         replica = partial(_attempt, case, barrier, failures, lambda: train(joined))
         launch = pjrt._run_thread_per_device  # noqa: SLF001  `torch_xla.launch` would spawn processes

@@ -55,10 +55,10 @@ class World:
 
         XLA breaks the ties between weights on the way, so they are tied again.
         """
-        from workers.training.build import tie
+        from workers.training.build import tie_again
 
         module = module.to(self.device)
-        tie(module, self.case.model)
+        tie_again(module, self.case)
         return module
 
     def feed(self, tensor: "Tensor") -> "Tensor":

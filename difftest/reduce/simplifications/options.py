@@ -1,4 +1,4 @@
-"""Options of replication and of a run's start at their defaults, and any attention kernel."""
+"""Options of replication, of a run's start and of spelling at their defaults, and any attention kernel."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -6,18 +6,22 @@ from functools import partial
 import msgspec
 
 from difftest.cases.case import Case
-from difftest.cases.options import Replication, Start
+from difftest.cases.options import Replication, Spelling, Start
 from difftest.reduce.candidate import Candidate, Simplification, by_parts
 
 ORDER = 6
 
-_PLAIN: dict[str, msgspec.Struct] = {"replication": Replication(), "start": Start()}
+_PLAIN: dict[str, msgspec.Struct] = {
+    "replication": Replication(),
+    "start": Start(),
+    "spelling": Spelling(),
+}
 
 
 def default_options(case: Case) -> Iterator[Candidate]:
     """Without some of the options that are set."""
     parts = [
-        (f"{option} {_shown(getattr(getattr(case, part), option))}", (part, option))
+        (f"{option} {_shown(getattr(_options(case, part), option))}", (part, option))
         for part, option in _set(case)
     ]
     yield from by_parts(parts, partial(_defaulted, case))
@@ -38,8 +42,13 @@ def _set(case: Case) -> list[tuple[str, str]]:
     return [
         (part, option)
         for part, option in options
-        if getattr(getattr(case, part), option) != getattr(_PLAIN[part], option)
+        if getattr(_options(case, part), option) != getattr(_PLAIN[part], option)
     ]
+
+
+def _options(case: Case, part: str) -> msgspec.Struct:
+    options: msgspec.Struct | msgspec.UnsetType = getattr(case, part)
+    return _PLAIN[part] if options is msgspec.UNSET else options
 
 
 def _shown(value: object) -> str:
@@ -50,6 +59,6 @@ def _defaulted(case: Case, options: Sequence[tuple[str, str]]) -> Case:
     for part, option in options:
         plain = getattr(_PLAIN[part], option)
         case = msgspec.structs.replace(
-            case, **{part: msgspec.structs.replace(getattr(case, part), **{option: plain})}
+            case, **{part: msgspec.structs.replace(_options(case, part), **{option: plain})}
         )
     return case

@@ -7,6 +7,7 @@ from torch import nn
 
 from difftest import plugins
 from difftest.cases.layer import Layer
+from difftest.cases.options import Spelling
 from workers.training.operators import Operators
 
 
@@ -14,12 +15,13 @@ from workers.training.operators import Operators
 class Plan:
     """What layers are built from beside their own data.
 
-    `checkpointing`: residual blocks are computed again in the backward pass.
+    `checkpointing`: residual blocks are computed again in the backward pass. `spelling`: the forms to take.
     """
 
     sequence: int
     operators: Operators
     checkpointing: bool
+    spelling: Spelling
 
 
 class Kind(Protocol):

@@ -21,11 +21,11 @@ class Attention(Reader):
     just those.
     """
 
-    def __init__(self, spec: attention.Attention, sequence: int) -> None:
+    def __init__(self, spec: attention.Attention, sequence: int, *, unequal: bool) -> None:
         super().__init__()
         kv = spec.kv_heads * spec.head_dim
         self.head_dim, self.causal, self.segments = spec.head_dim, spec.causal, spec.segments
-        self.group = spec.heads // spec.kv_heads
+        self.group, self.unequal = spec.heads // spec.kv_heads, unequal
         self.q = nn.Linear(spec.width, spec.width, bias=False)
         self.k = nn.Linear(spec.width, kv, bias=False)
         self.v = nn.Linear(spec.width, kv, bias=False)
@@ -44,8 +44,9 @@ class Attention(Reader):
             scores = scores.masked_fill(cast("Tensor", self.future), float("-inf"))
         if self.segments:
             segments = extras["segments"]
+            queries, keys = segments.unsqueeze(-1), segments.unsqueeze(-2)
             # DTensor has a rule for ==, none for !=.
-            other = (segments.unsqueeze(-1) == segments.unsqueeze(-2)).logical_not()
+            other = queries != keys if self.unequal else (queries == keys).logical_not()
             scores = scores.masked_fill(other.unsqueeze(1), float("-inf"))
         mixed = functional.softmax(scores, dim=-1) @ value
         return cast("Tensor", self.o(mixed.transpose(1, 2).flatten(2)))
@@ -53,4 +54,4 @@ class Attention(Reader):
 
 def module(layer: attention.Attention, path: str, plan: Plan) -> nn.Module:
     """Its mask of the future is as long as the model's sequence."""
-    return Attention(layer, plan.sequence)
+    return Attention(layer, plan.sequence, unequal=plan.spelling.unequal)

@@ -1,5 +1,6 @@
 """A collective, by the backend's own operator."""
 
+import torch
 from torch import Tensor, nn
 
 from difftest.cases.layers import collective
@@ -8,17 +9,19 @@ from workers.training.operators import Operators
 
 
 class Collective(nn.Module):
-    """One collective on the model's input."""
+    """One collective on the model's input; `integers`: that input as int32."""
 
-    def __init__(self, spec: collective.Collective, operators: Operators) -> None:
+    def __init__(self, spec: collective.Collective, operators: Operators, *, integers: bool) -> None:
         super().__init__()
-        self.spec, self.collect = spec, operators.collect
+        self.spec, self.collect, self.integers = spec, operators.collect, integers
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(rows, width) to (rows, outputs)."""
+        if self.integers:
+            return self.collect(inputs.to(torch.int32), self.spec).to(inputs.dtype)
         return self.collect(inputs, self.spec)
 
 
 def module(layer: collective.Collective, path: str, plan: Plan) -> nn.Module:
     """With the backend's `collect`."""
-    return Collective(layer, plan.operators)
+    return Collective(layer, plan.operators, integers=plan.spelling.integers)

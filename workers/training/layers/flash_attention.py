@@ -15,10 +15,10 @@ class FlashAttention(Reader):
     The number of heads follows from the projections' widths, so a rank may hold some of the heads.
     """
 
-    def __init__(self, spec: flash_attention.FlashAttention, operators: Operators) -> None:
+    def __init__(self, spec: flash_attention.FlashAttention, operators: Operators, *, unequal: bool) -> None:
         super().__init__()
         inner, shared = spec.heads * spec.head_dim, spec.key_heads * spec.head_dim
-        self.spec, self.attend = spec, operators.attend
+        self.spec, self.attend, self.unequal = spec, operators.attend, unequal
         self.group = 1 if operators.grouped else spec.heads // spec.key_heads
         self.q, self.k, self.v = (
             nn.Linear(spec.width, width, bias=False) for width in (inner, shared, shared)
@@ -45,6 +45,7 @@ class FlashAttention(Reader):
             causal=spec.causal,
             segments=None if ids is None else (ids, self._with_keys(ids)),
             ab=self.ab,
+            unequal=self.unequal,
         )
 
     def _with_keys(self, sequence: Tensor) -> Tensor:
@@ -57,4 +58,4 @@ class FlashAttention(Reader):
 
 def module(layer: flash_attention.FlashAttention, path: str, plan: Plan) -> nn.Module:
     """With the backend's `attend`."""
-    return FlashAttention(layer, plan.operators)
+    return FlashAttention(layer, plan.operators, unequal=plan.spelling.unequal)
