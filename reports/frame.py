@@ -19,6 +19,8 @@ from difftest.records.columns import MEASUREMENTS, Texts
 from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.index import Part, parts
+from difftest.records.lacks import COUNTED as LACKS
+from difftest.records.lacks import SupportTable
 from difftest.records.observation import LOST, UNSUPPORTED
 from reports.columns import COLUMNS, INSTANT, RUN, TENSOR, Column
 
@@ -32,7 +34,7 @@ _ORDER = ["campaign", "index", "case", "backend", "purpose", "started"]
 _BEGINNING = tuple(column for column in RUN if column.name in {"campaign", "purpose", "started"})
 _TENSOR_TEXTS = tuple(column for column in TENSOR if column.dtype == "category")
 _TENSOR_SOURCES = frozenset(column.source for column in TENSOR)
-_FIRST_READ = frozenset(column.source for column in (*RUN, *_TENSOR_TEXTS)) | {*COUNTED, MEASUREMENTS}
+_FIRST_READ = frozenset(column.source for column in (*RUN, *_TENSOR_TEXTS)) | {*COUNTED, *LACKS, MEASUREMENTS}
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -45,13 +47,14 @@ class Table:
     It is sorted by campaign, index, case, backend, purpose and start; tensors are in the order of
     measurement. `runs` has a row and the columns of each run, and `tensors` the rest. `comparisons` tells by
     campaign how its comparisons ended, also those without a run. `began` tells when each campaign began, the
-    last one last.
+    last one last. `lacks` is what backends lack for operators of programs.
     """
 
     runs: pd.DataFrame
     tensors: "Tensors"
     comparisons: Mapping[str, Comparisons]
     began: "pd.Series[pd.Timestamp]"
+    lacks: SupportTable
 
     def slices(self, names: Iterable[str] = (), chosen: Mask | None = None) -> Iterator[pd.DataFrame]:
         """The table in slices of whole runs, and at least one; all columns, or those with some `names`.
@@ -233,7 +236,7 @@ class _Sources:
 def load(corpus: Corpus) -> Table:
     """The long table of `corpus`; `UsageError` where a line was written by a newer version."""
     gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
-    comparisons = dict[str, Comparisons]()
+    comparisons, lacks = dict[str, Comparisons](), SupportTable()
     for part in (part for file in corpus.files_of_lines() for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
         ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
@@ -241,13 +244,15 @@ def load(corpus: Corpus) -> Table:
         beginning.add(columns, np.ones_like(ran))
         sources.add(part, columns, ran)
         _count(comparisons, columns)
+        lacks.add_columns(columns, columns.texts("purpose").among({"campaign"}))
     runs = gathered.frame()
     order = runs.sort_values(_ORDER, kind="stable").index.to_numpy()
     runs = runs.iloc[order].reset_index(drop=True)
     runs["failed_step"] = runs["failed_step"].mask(runs["status"] == "finished")
     runs.insert(0, "run", np.arange(len(runs), dtype=np.int64))
     began = _began(beginning.frame())
-    return Table(runs=runs, tensors=sources.tensors(order), comparisons=comparisons, began=began)
+    tensors = sources.tensors(order)
+    return Table(runs=runs, tensors=tensors, comparisons=comparisons, began=began, lacks=lacks)
 
 
 def _count(comparisons: dict[str, Comparisons], columns: recorded.Columns) -> None:

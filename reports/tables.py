@@ -17,6 +17,7 @@ from difftest.judge.stage import STAGES
 from difftest.records.comparisons import Comparisons, Counts
 from difftest.records.completeness import why
 from difftest.records.finding import Finding
+from difftest.records.lacks import Row, SupportTable
 from reports.frame import Table
 
 VERDICTS = ("agree", "diverge", "inconclusive")
@@ -25,6 +26,9 @@ GREATEST_ERROR = "Greatest error in units of the rounding noise"
 
 COMPARED = "What was compared"
 """The title of `completeness`."""
+
+LACKING = "What backends lack for operators of programs"
+"""The title of `support`."""
 
 VARIED = ("dtype", "optimizer", "regime")
 _PERCENTILES = {50: "median", 100: "greatest"}
@@ -176,6 +180,12 @@ def compared(comparisons: Comparisons) -> Section:
     return Section(COMPARED, note, completeness(comparisons))
 
 
+def support(lacks: SupportTable) -> pd.DataFrame:
+    """What backends lack, a row for each operator, backend and reason, with the number of programs."""
+    rows = [row._asdict() | {"dtypes": ", ".join(row.dtypes)} for row in lacks.rows()]
+    return pd.DataFrame(rows, columns=list(Row._fields)).astype({"programs": "int64"})
+
+
 def sections(t: Table) -> tuple[Section, ...]:
     """Every table of the long table with its title, as pages show them; empty ones are left out."""
     counted = (
@@ -191,6 +201,7 @@ def sections(t: Table) -> tuple[Section, ...]:
         Section(
             "Diverging cases by path, backend and world size", "only where a case diverges", diverging(t)
         ),
+        Section(LACKING, "a missing capability is no finding", support(t.lacks)),
         Section("Failures by symptom", "campaign runs that did not finish", failures(t)),
         Section(
             GREATEST_ERROR,

@@ -219,9 +219,8 @@ def _gradients(
 
 def _cut(case: Case, key: Key, value: Floats, dtype: str) -> Sharded:
     mesh, (_, name) = case.layout.mesh, key
-    placements = {"loss": replicated(mesh), "output": case.layout.batch}.get(name) or case.layout.parameters[
-        name
-    ]
+    usual = {"output": case.layout.batch, **case.layout.parameters}  # a program's results are whole
+    placements = usual.get(name, replicated(mesh))
     held = "float32" if name == "loss" and dtype != "float64" else dtype
     rounded = value if dtype == "float64" else numbers.round_to(case.dtype, value)
     pieces = {

@@ -304,3 +304,31 @@ def test_a_newer_finding_is_refused(rest: dict[str, object]) -> None:
 def test_text_that_is_no_finding_is_a_usage_error(text: bytes | str) -> None:
     with pytest.raises(UsageError, match=r"finding (cannot be read|has schema)"):
         Finding.from_json(text)
+
+
+NO_STRATEGY = "Operator aten.{}.default does not have a sharding strategy registered."
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (NO_STRATEGY.format("cumsum"), NO_STRATEGY.format("sort")),
+        ("cumsum(): argument 'dim' must be int", "sort(): argument 'dim' must be int"),
+        ("\"cumsum_cpu\" not implemented for 'Half'", "\"sort_stable\" not implemented for 'Long'"),
+        ("cumsum got torch.float32, expected torch.int64", "sort got torch.bool, expected torch.int32"),
+        ("mismatch f32[4,2] and pred[4]", "mismatch s64[4,2] and bf16[4]"),
+    ],
+)
+def test_operators_of_programs_that_fail_alike_have_one_identity(one: str, other: str) -> None:
+    first, second = (
+        a_failure(message=one, operator="cumsum"),
+        a_failure(message=other, operator="sort", stage=Stage.FORWARD),
+    )
+    assert identity(first) == identity(second)
+    assert identity(a_failure(message="another", operator="sort")) != identity(second)
+    assert identity(a_failure(message=one)) != identity(a_failure(message=other))
+
+
+def test_a_program_that_hangs_nowhere_in_particular_is_identified_by_its_operator() -> None:
+    hangs = [a_failure(Symptom.HANG, frame="", message="x", operator=name) for name in ("cumsum", "sort")]
+    assert len({identity(one) for one in hangs}) == 2

@@ -4,9 +4,14 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
+from msgspec.structs import replace
 from sample_findings import HOSTILE_TEXT, ParsedPage, a_corpus, an_observation
 
+from difftest.judge.capability import Lack
+from difftest.records.columns import Columns
+from difftest.records.lacks import SupportTable
 from difftest.records.observation import Ending, Observation
 from reports.report import build
 from reports.write import write
@@ -163,3 +168,31 @@ def test_a_command_may_say_itself_what_is_missing(tmp_path: Path) -> None:
         "backend xla_ddp"
     ]
     assert root.get("errors") == "1"
+
+
+def lacking(index: int, **changes: object) -> Observation:
+    lack = Lack(operator="cumsum", overload="cumsum.default", reason="no sharding strategy")
+    run = an_observation(index, "torch_dtensor", "unsupported", reason=lack.reason, lacks=(lack,))
+    return replace(run, outcome=Ending(status="capability"), **changes)
+
+
+def test_what_a_backend_lacks_is_a_row_and_neither_missing_nor_a_finding(tmp_path: Path) -> None:
+    runs = [an_observation(0, "torch_dtensor"), lacking(1), lacking(2, dtype="float16"), lacking(3)]
+    texts = reported(tmp_path, runs)
+    row = "| cumsum | torch_dtensor | no sharding strategy | cumsum.default | float16, float32 | 3 |"
+    assert row.replace("_", r"_") in texts["summary.md"]
+    assert "cumsum.default" in texts["report.html"]
+    summary = json.loads(texts["summary.json"])
+    assert summary["incomplete"] == []
+    assert summary["sides"]["torch"]["requested"] == summary["sides"]["torch"]["completed"] == 1
+    assert summary["sides"]["torch"]["unsupported"] == {"no sharding strategy": 3}
+
+
+def test_lines_by_column_and_one_by_one_give_the_same_support_table() -> None:
+    runs = [an_observation(0), lacking(1), lacking(2, dtype="float16"), lacking(3)]
+    by_column, one_by_one = SupportTable(), SupportTable()
+    by_column.add_columns(Columns.of(runs), np.ones(len(runs), np.bool_))
+    for run in runs:
+        one_by_one.add(run)
+    assert by_column == one_by_one
+    assert [row.programs for row in by_column.rows()] == [3]

@@ -42,9 +42,9 @@ def rerun(
 def first_fingerprint(comparison: Comparison) -> str:
     """The fingerprint of what a run shows first.
 
-    `AGREES` where nothing, `UNDECIDED` where the comparison is inconclusive.
+    `AGREES` where nothing, `UNDECIDED` where the comparison decides nothing.
     """
-    if comparison.verdict == "inconclusive":
+    if not comparison.decides:
         return UNDECIDED
     return next((divergence.fingerprint for divergence in comparison.divergences), AGREES)
 

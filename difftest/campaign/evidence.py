@@ -112,7 +112,7 @@ def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool |
 
     None if undecidable: it shows another fault, or nothing could be compared.
     """
-    if comparison is None or comparison.verdict == "inconclusive":
+    if comparison is None or not comparison.decides:
         return None
     if comparison.verdict == "agree":
         return False

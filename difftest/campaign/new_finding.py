@@ -68,9 +68,7 @@ def _repeat(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[int
     A run that decides nothing counts in neither.
     """
     again = partial(rerun_or_none, campaign, case, divergence.backend, divergence)
-    decided = [
-        one for one in in_parallel(campaign, [again] * REPEATS) if one and one.verdict != "inconclusive"
-    ]
+    decided = [one for one in in_parallel(campaign, [again] * REPEATS) if one and one.decides]
     return sum(_shows(comparison, divergence) for comparison in decided), len(decided)
 
 

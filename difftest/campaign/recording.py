@@ -77,6 +77,7 @@ def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Obse
         reason_kind=comparison.reason_kind,
         fingerprints=tuple(d.fingerprint for d in comparison.divergences[:1]),
         measurements=comparison.measurements,
+        lacks=comparison.lacks,
         environment=dict(run.outcome.environment),
         started=run.started,
         seconds=round(run.seconds, 3),

@@ -112,7 +112,7 @@ def _answer(campaign: Campaign, shown: _Shown, ablation: Ablation) -> str:
 
 def _in_words(comparison: Comparison, divergence: Divergence, ablation: Ablation) -> str:
     """What one run of an ablation shows of the finding's `divergence`."""
-    if comparison.verdict == "inconclusive":
+    if not comparison.decides:
         return f"{UNDECIDED}: {comparison.reason}"
     if not comparison.divergences:
         slight = divergence.ratio is not None and divergence.ratio < BENIGN_FLOORS

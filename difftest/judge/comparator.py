@@ -11,6 +11,7 @@ import numpy as np
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.judge import checks
+from difftest.judge.capability import Lack, findings_and_lacks
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun, Measurement, measure_run
 from difftest.judge.noise import FLOORS_MOST, THRESHOLD
@@ -30,6 +31,10 @@ LEAST_DENSITY = 0.02
 """A tensor with a smaller share of values other than zero can show no difference."""
 
 
+LACKING = "unsupported"
+"""The verdict where a framework lacks something for a program, and shows nothing else that is wrong."""
+
+
 class Doubt(NamedTuple):
     """Why agreement would mean nothing: in words that are equal for every case, and in full."""
 
@@ -41,8 +46,9 @@ class Doubt(NamedTuple):
 class Comparison:
     """The result of comparing one run with the oracle's.
 
-    `verdict` is `agree`, `diverge` or `inconclusive`, the latter with its `reason`; `reason_kind` says it
-    without what differs from case to case. `divergences` are in the
+    `verdict` is `agree`, `diverge`, `inconclusive`, or `unsupported` for a program for which the framework
+    lacks something (`lacks`). The last two have a `reason`; `reason_kind` says it without what differs from
+    case to case. `divergences` are in the
     order of the run: the first is the cause, the rest may be its consequences. `measurements` hold every
     tensor at the step where it was farthest off. `device` is what the run was on; empty where it ended before
     it recorded that.
@@ -54,6 +60,12 @@ class Comparison:
     reason: str = ""
     reason_kind: str = ""
     device: str = ""
+    lacks: tuple[Lack, ...] = ()
+
+    @property
+    def decides(self) -> bool:
+        """Whether it says that the run is right or wrong."""
+        return self.verdict in {"agree", "diverge"}
 
     def elsewhere(self, device: str) -> bool:
         """Whether the run was on another device than `device`; False where one of them is unknown (empty)."""
@@ -87,8 +99,19 @@ def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
     if isinstance(actual, Trace) and not expected.events.in_range:
         divergences = tuple(d for d in divergences if not checks.load(d.check).USES_NUMBERS)
         out_of_range = Doubt("values out of range", f"values leave the range of {case.dtype}")
+    lacks: tuple[Lack, ...] = ()
+    if case.model.is_program:
+        divergences, lacks = findings_and_lacks(case, divergences, actual)
     if divergences:
-        return Comparison(verdict="diverge", divergences=divergences, measurements=farthest)
+        return Comparison(verdict="diverge", divergences=divergences, measurements=farthest, lacks=lacks)
+    if lacks:
+        return Comparison(
+            verdict=LACKING,
+            reason=lacks[0].reason,
+            reason_kind=lacks[0].reason,
+            measurements=farthest,
+            lacks=lacks,
+        )
     doubt = (
         out_of_range
         or _nothing_compared(farthest)

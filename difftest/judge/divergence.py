@@ -46,6 +46,21 @@ with what replaces it.
 """
 
 
+_OPERATORS = (
+    (re.compile(r"\b(torch\.ops\.)?aten(\.|::)\w+(\.\w+)?"), "OP"),
+    (re.compile(r"\b[a-z_]\w*\(\)"), "OP()"),  # as `linear(): argument ...`
+    (re.compile(r"[\"']\w+[\"'](?= not implemented for)"), "OP"),
+)
+"""The names of operators in messages, with what replaces them."""
+
+_DTYPES = re.compile(
+    r"\b(?:torch\.)?(?:b?float(?:16|32|64)|u?int(?:8|16|32|64)|complex(?:64|128)|bool)\b"
+    r"|\b(?:pred|bf16|[fsuc](?:8|16|32|64|128))(?=\[)"
+    r"|\b(?:c10::)?(?:Complex)?(?:Half|Float|Double|BFloat16|Long|Int|Short|Char|Byte|Bool)\b"
+)
+"""The names of dtypes in messages."""
+
+
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """One place where a candidate differs from the oracle.
 
@@ -87,12 +102,24 @@ def identity(failure: Failure) -> str:
 
     The stage of a crash identifies it too. The message of a hang is left out, because which ranks had ended
     when time was up is chance. So is the source line that stands in for a missing message: the frame names
-    its function.
+    its function. Of a program's failure the message counts without names of operators and dtypes; without
+    message and frame, the operator itself identifies it.
     """
-    where = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
+    where: tuple[str, ...] = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
     chance = failure.symptom is Symptom.HANG or failure.message.startswith(NO_MESSAGE)
-    message = "" if chance else without_numbers(failure.message)
-    return "\n".join((failure.kind, message, failure.frame.rpartition("/")[2], *where))
+    message = "" if chance else failure.message
+    if failure.operator:  # many operators of programs share a fault
+        message = _DTYPES.sub("DTYPE", without_operators(message, failure.operator))
+        where += () if message or failure.frame else (failure.operator,)
+    return "\n".join((failure.kind, without_numbers(message), failure.frame.rpartition("/")[2], *where))
+
+
+def without_operators(text: str, operator: str = "") -> str:
+    """`text` without names of operators: torch's overloads, functions, and `operator` itself."""
+    for pattern, word in _OPERATORS:
+        text = pattern.sub(word, text)
+    name = operator.rpartition(".")[2]
+    return re.sub(rf"\b{re.escape(name)}_?\b", "OP", text) if name else text
 
 
 def without_numbers(text: str) -> str:

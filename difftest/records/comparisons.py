@@ -40,7 +40,7 @@ class Counts:
     """How some comparisons ended. All but `completed` are by reason, in words without numbers.
 
     `refused` ones are what a worker's packages could not run; `unsupported` ones are what a backend cannot
-    express.
+    express, and programs for which its framework lacks something.
     """
 
     completed: int = 0
@@ -74,7 +74,7 @@ class Counts:
         if verdict in COMPLETED:
             self.completed += lines
             return
-        kind = status if verdict == UNSUPPORTED else verdict
+        kind = verdict if verdict != UNSUPPORTED or status != REFUSED else REFUSED
         reasons = {INCONCLUSIVE: self.inconclusive, REFUSED: self.refused, UNSUPPORTED: self.unsupported}
         counter = reasons.get(kind, self.lost)
         counter[reason if reason in counter or len(counter) < MOST_COUNTED else OTHER_REASONS] += lines

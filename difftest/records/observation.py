@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from difftest.errors import DamagedError, UsageError
+from difftest.judge.capability import Lack
 from difftest.judge.divergence import Whole
 from difftest.judge.measured import Measurement
 from difftest.records.disk import lines_that_fit, too_long
@@ -19,7 +20,10 @@ LOST = "lost"
 """The verdict, and the ending's status, where infrastructure failed."""
 
 UNSUPPORTED = "unsupported"
-"""The verdict where a backend cannot run a case; the ending's status where it cannot express it."""
+"""The verdict where a backend cannot run a case, or its framework lacks something for a program.
+
+It is the ending's status where the backend cannot express the case.
+"""
 
 REFUSED = "refused"
 """The ending's status where the verdict is `UNSUPPORTED` because of the packages of the worker."""
@@ -49,10 +53,11 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
     `purpose` says why the case ran: always `campaign`, as the further runs that a finding needs are not kept.
     `verdict` is `agree`, `diverge`, `inconclusive` or `oracle` (the oracle's own run); without a run it is
-    `lost` or `unsupported`. `reason` says why a verdict is one of the last three, and `reason_kind` says it
-    without what differs from case to case. `seconds` is the wall time, `started` is ISO 8601 in UTC. `runs`
-    is the number of lines that the case has in the file: a case with fewer was cut off when its campaign was
-    killed.
+    `lost` or `unsupported`; it is `unsupported` too where the framework lacks something for a program that
+    ran, and `lacks` says what. `reason` says why a verdict is one of the last three, and `reason_kind` says
+    it without what differs from case to case. `seconds` is the wall time, `started` is ISO 8601 in UTC.
+    `runs` is the number of lines that the case has in the file: a case with fewer was cut off when its
+    campaign was killed.
     """
 
     campaign: str
@@ -79,13 +84,14 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     reason_kind: str = ""
     fingerprints: tuple[str, ...] = ()
     measurements: tuple[Measurement, ...] = ()
+    lacks: tuple[Lack, ...] = ()
     environment: Mapping[str, str] = {}
     runs: Whole = 1
     schema: Whole = SCHEMA
 
     @property
     def ran(self) -> bool:
-        """Whether there was a run; otherwise the comparison was lost or is not supported."""
+        """Whether a run was judged; otherwise the comparison was lost or is not supported."""
         return self.verdict not in {LOST, UNSUPPORTED}
 
     @property

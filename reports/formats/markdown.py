@@ -19,7 +19,15 @@ FILENAME = "summary.md"
 GREATEST_BYTES = 2**20
 GREATEST_CELL = 200
 GREATEST_DETAIL = 2000
-_SHARES = {"head": 0.1, "comparisons": 0.05, "findings": 0.4, "agreement": 0.1, "ratios": 0.1, "details": 0.2}
+_SHARES = {
+    "head": 0.1,
+    "comparisons": 0.05,
+    "findings": 0.3,
+    "lacks": 0.1,
+    "agreement": 0.1,
+    "ratios": 0.1,
+    "details": 0.2,
+}
 _FINDING = (
     "fingerprint",
     "symptom",
@@ -49,6 +57,7 @@ def render(report: Report, file: BinaryIO) -> None:
         _fitting("head", head),
         *_block(tables.COMPARED, "comparisons", _lines(tables.completeness(report.comparisons))),
         *_block("Findings", "findings", _lines(shown)),
+        *_block(tables.LACKING, "lacks", _lines(tables.support(report.frame.lacks))),
         *_block("Agreement by path and backend", "agreement", _lines(tables.agreement(report.frame))),
         *_block(
             tables.GREATEST_ERROR,

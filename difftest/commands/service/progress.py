@@ -24,6 +24,7 @@ VERDICTS = {
     "agree": "agrees with the float64 reference",
     "diverge": "differs from the float64 reference, which is to be confirmed",
     "inconclusive": "cannot be compared with the float64 reference",
+    "unsupported": "lacks what the program needs",
 }
 
 EVERY_SECONDS = 10.0

@@ -35,6 +35,9 @@ class Check(Protocol):
     RUN_FAILED: bool
     """Whether its divergences mean that the run did not finish."""
 
+    LACKS_CAPABILITY: bool
+    """Whether its divergences mean, for a program, that the framework lacks an operator on its device."""
+
     SCRIPTS: Mapping[Symptom, ScriptKind]
     """How a reproducer script shows its divergences, by symptom; empty where no script can."""
 

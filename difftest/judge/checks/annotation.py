@@ -18,6 +18,7 @@ USES_NUMBERS = False
 COMPARES_RANKS = False
 TAKES_TWO_RUNS = False
 RUN_FAILED = False
+LACKS_CAPABILITY = False
 SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 

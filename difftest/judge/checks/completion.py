@@ -12,6 +12,7 @@ USES_NUMBERS = False
 COMPARES_RANKS = False
 TAKES_TWO_RUNS = False
 RUN_FAILED = True
+LACKS_CAPABILITY = False
 SCRIPTS: Mapping[Symptom, ScriptKind] = {
     Symptom.EXCEPTION: "raises",
     Symptom.CAPABILITY: "raises",

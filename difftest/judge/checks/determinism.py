@@ -14,6 +14,7 @@ USES_NUMBERS = False
 COMPARES_RANKS = False
 TAKES_TWO_RUNS = True
 RUN_FAILED = False
+LACKS_CAPABILITY = False
 SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 

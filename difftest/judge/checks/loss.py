@@ -13,6 +13,7 @@ USES_NUMBERS = True
 COMPARES_RANKS = False
 TAKES_TWO_RUNS = False
 RUN_FAILED = False
+LACKS_CAPABILITY = False
 SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "numbers"}
 
 

@@ -21,6 +21,7 @@ USES_NUMBERS = False
 COMPARES_RANKS = False
 TAKES_TWO_RUNS = False
 RUN_FAILED = False
+LACKS_CAPABILITY = True
 SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 MOVES = ("Copy", "TBackward", "View", "AccumulateGrad")

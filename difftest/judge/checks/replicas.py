@@ -16,6 +16,7 @@ USES_NUMBERS = True
 COMPARES_RANKS = True
 TAKES_TWO_RUNS = False
 RUN_FAILED = False
+LACKS_CAPABILITY = False
 SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "replicas"}
 
 

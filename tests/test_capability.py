@@ -1,0 +1,92 @@
+"""What a framework lacks for a program is a line of the support table; an error inside it is a finding."""
+
+from dataclasses import replace
+
+import pytest
+from sample_programs import a_program, a_trace, an_operator
+from samples import a_case, a_failure, oracle
+
+from difftest.judge.capability import Lack
+from difftest.judge.comparator import Comparison, compare
+from difftest.judge.events import Events, HostOperator
+from difftest.judge.outcome import Outcome, Symptom
+
+PROGRAM = a_program(an_operator("cumsum"))
+NO_STRATEGY = "Operator aten.cumsum.default does not have a sharding strategy registered."
+
+
+def judged(actual: Outcome) -> Comparison:
+    return compare(PROGRAM, "torch_dtensor", "torch", a_trace(PROGRAM, exact=True), actual)
+
+
+def refusal(message: str = NO_STRATEGY, symptom: Symptom = Symptom.CAPABILITY) -> Comparison:
+    return judged(a_failure(symptom, message=message, kind="NotImplementedError", operator="cumsum"))
+
+
+def test_a_refusal_of_a_program_is_unsupported_and_says_what_is_lacking() -> None:
+    comparison = refusal()
+    assert (comparison.verdict, comparison.divergences) == ("unsupported", ())
+    reason = "Operator OP does not have a sharding strategy registered."
+    assert comparison.lacks == (Lack(operator="cumsum", overload="cumsum.default", reason=reason),)
+    assert comparison.reason_kind == reason
+    assert not comparison.decides
+
+
+def test_a_refusal_of_an_ordinary_case_stays_a_divergence() -> None:
+    case = a_case()
+    comparison = compare(case, "torch_dtensor", "torch", oracle(case), a_failure(Symptom.CAPABILITY))
+    assert comparison.verdict == "diverge"
+    assert comparison.lacks == ()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        'tensor.size() INTERNAL ASSERT FAILED at "x.cpp":12, please report a bug: sizes are not supported',
+        "Check failed: dim < rank is not supported",
+        "'<' not supported between instances of 'DTensor' and 'int'",
+    ],
+)
+def test_an_error_inside_a_framework_is_no_refusal_whatever_it_says(message: str) -> None:
+    assert refusal(message).verdict == "diverge"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "UNIMPLEMENTED: complex convolution",
+        "\"cumsum_cpu\" not implemented for 'Half'",
+        "Could not run 'aten::cumsum' with arguments from the 'XLA' backend.",
+    ],
+)
+def test_a_refusal_that_came_as_an_exception_is_unsupported(message: str) -> None:
+    assert refusal(message, Symptom.EXCEPTION).verdict == "unsupported"
+
+
+def test_a_crash_or_a_hang_is_never_a_refusal() -> None:
+    for symptom in (Symptom.CRASH, Symptom.HANG):
+        assert refusal("not implemented", symptom).verdict == "diverge"
+
+
+def test_an_operator_that_runs_on_the_host_is_lacking_on_the_device() -> None:
+    events = Events(device="xla", host_operators={"aten::cumsum": HostOperator(2)})
+    comparison = judged(a_trace(PROGRAM, events=events))
+    assert comparison.verdict == "unsupported"
+    assert comparison.lacks == (
+        Lack(operator="cumsum", overload="cumsum", reason="OP falls back to the host"),
+    )
+
+
+def test_a_wrong_result_is_a_divergence_even_where_something_is_lacking() -> None:
+    events = Events(device="xla", host_operators={"aten::cumsum": HostOperator(2)})
+    comparison = judged(a_trace(PROGRAM, by=1.0, events=events))
+    assert comparison.verdict == "diverge"
+    assert [divergence.check for divergence in comparison.divergences] == ["loss"]
+    assert comparison.lacks
+
+
+def test_a_chain_whose_run_does_not_say_which_operator_failed_names_none() -> None:
+    chain = a_program(an_operator("cumsum"), an_operator("sin"))
+    failure = replace(a_failure(Symptom.CAPABILITY, message="not implemented for"), operator="")
+    comparison = compare(chain, "torch_dtensor", "torch", a_trace(chain, exact=True), failure)
+    assert [lack.operator for lack in comparison.lacks] == [""]
