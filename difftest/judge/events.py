@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 
+from difftest.judge.reached import Reached
 from difftest.judge.stage import Stage
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
@@ -97,6 +98,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       beside those that the training loop reads.
     * `facts` (programs): dtype and `requires_grad` of every result, by its name in the trace, such as
       `0.output`. The oracle's are those of its run in the case's dtype; empty where they were not recorded.
+    * `reached`: the operators that the run dispatched. The oracle's are those of its run in the case's dtype.
 
     In a process whose replicas are threads, the counts of graphs and tensors are those of all of them.
     """
@@ -115,6 +117,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requested: Counts = ()
     fetched: Counts = ()
     facts: dict[Word, Fact] = {}
+    reached: Reached = Reached()
 
     def merged(self, other: "Events") -> "Events":
         """The events of two processes of one run as one.
@@ -148,6 +151,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             requested=counts(self.requested, other.requested),
             fetched=counts(self.fetched, other.fetched),
             facts=_facts(self.facts, other.facts),
+            reached=self.reached.merged(other.reached),
         )
 
 

@@ -72,6 +72,7 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     """
     import torch
 
+    from workers.training.dispatched import Dispatched
     from workers.training.perturb import in_range, perturbed
 
     truth, samples, greatest = train(joined), [], 0.0
@@ -80,10 +81,11 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
             samples.append(train(joined))
         greatest = max(greatest, mode.greatest)
     dtype = getattr(torch, case.dtype)
-    native = train(dataclasses.replace(joined, dtype=dtype))
+    dispatched = Dispatched(by_layer=case.model.is_program)
+    native = train(dataclasses.replace(joined, dtype=dtype, observe=dispatched.observe))
     noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2)
     in_bounds = in_range(case.dtype, greatest) and finite(native)
-    events = Events(greatest=greatest, in_range=in_bounds, native=farthest)
+    events = Events(greatest=greatest, in_range=in_bounds, native=farthest, reached=dispatched.reached())
     return dataclasses.replace(truth, noise=noise, events=events)
 
 

@@ -42,10 +42,11 @@ def unsupported(case: Case) -> str | None:
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Joins and makes DTensors of parameters, buffers and batch, so that losses and gradients are global."""
     from workers.torch import flash
+    from workers.torch.rules import Rules
     from workers.training.session import Session
 
     with process_groups.joined(case, rank, rendezvous) as member:
-        facts = process_groups.describe(member)
+        facts, rules = process_groups.describe(member), Rules()
         yield Session(
             dtype=process_groups.dtype_of(case),
             place=partial(_place, member),
@@ -55,6 +56,8 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
             total=_total,
             operators=replace(flash.operators(member.case, facts), move=redistribution.mover(member.mesh)),
             environment=facts,
+            observe=rules.observe,
+            events=rules.events,
         )
 
 

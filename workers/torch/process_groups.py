@@ -111,9 +111,10 @@ def local_session(
 ) -> "Session":
     """A session of a wrapper, fed this rank's rows; gradients are averaged over the shares of the batch."""
     from workers.torch import collectives, flash
+    from workers.torch.rules import Rules
     from workers.training.session import Session
 
-    facts = describe(member)
+    facts, rules = describe(member), Rules()
     return Session(
         dtype=dtype_of(member.case),
         place=place,
@@ -127,6 +128,8 @@ def local_session(
             flash.operators(member.case, facts), collect=collectives.collect(member.case, member.mesh)
         ),
         environment=facts,
+        observe=rules.observe,
+        events=rules.events,
     )
 
 

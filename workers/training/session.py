@@ -16,6 +16,7 @@ from difftest.cases.layout import Placements
 from difftest.judge.events import Events
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
+from workers.training.dispatched import Direction
 from workers.training.operators import Operators
 
 Forward: TypeAlias = Callable[..., tuple[Tensor, Tensor]]
@@ -52,6 +53,8 @@ class Session:
       before they are read (planted faults use it).
     * `replay(train, session) -> trace`: runs the loop as often as needed and says what is kept (the oracle
       measures its noise by running it again).
+    * `observe(direction, module)`: a context around every `forward` and `backward`, which records the
+      operators that are dispatched inside.
     * `operators`: how the backend computes attention, communicates and moves tensors
       (`workers.training.operators`).
     * `quiet(module, last)`: a context around every backward; `last` is false for all but the last
@@ -77,6 +80,7 @@ class Session:
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
     accumulate: Accumulate | None = None
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()
+    observe: Callable[[Direction, nn.Module], AbstractContextManager[None]] = lambda *_: nullcontext()
     operators: Operators = field(default_factory=Operators)
     environment: dict[str, str] = field(default_factory=dict)
     replay: "Callable[[Callable[[Session], Trace], Session], Trace]" = lambda train, session: train(session)

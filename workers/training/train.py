@@ -119,7 +119,8 @@ class _Run:
                 )
                 losses.append(self.session.total(loss.detach()))
                 self.report(Stage.BACKWARD, step)
-                (loss * self.session.scale).backward()
+                with self.session.observe("backward", self.module):
+                    (loss * self.session.scale).backward()
             results |= self.watch.read(
                 lambda tensor: self.session.read(tensor, self.case.layout.batch), index, self.session.scale
             )
@@ -130,11 +131,12 @@ class _Run:
         self, step: int, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Output and loss; `part` has the batch's number of targets and the names of the extras."""
-        output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
-        loss = (spelling.loss_of if self.forms.torch_loss else loss_of)(
-            self.case, output, targets, part.count
-        )
-        loss = spelling.with_changing_number(loss, step) if self.forms.changing_number else loss
+        with self.session.observe("forward", self.module):
+            output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
+            loss = (spelling.loss_of if self.forms.torch_loss else loss_of)(
+                self.case, output, targets, part.count
+            )
+            loss = spelling.with_changing_number(loss, step) if self.forms.changing_number else loss
         self.elsewhere.update(operators_elsewhere(loss, self.session.device))
         return output, loss
 

@@ -1,0 +1,84 @@
+"""DTensor's rules in a run: for every operator the placements of its operands and of its results.
+
+DTensor asks its sharding propagation at every operator, also where it has the answer in its cache. It is
+asked as ever, and the answer is written down. A torch whose dispatcher does not ask it (any more) leaves
+nothing to write down.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from difftest.judge.events import Events
+from difftest.judge.reached import Reached
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from workers.training.dispatched import Direction
+
+MOST_CHARACTERS = 200
+
+
+class Rules:
+    """Collects rules while one of its `observe` contexts is open."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+
+    @contextmanager
+    def observe(self, _direction: "Direction", _module: "nn.Module") -> Iterator[None]:
+        """Collects what DTensor's dispatcher is given inside."""
+        from torch.distributed.tensor import DTensor
+
+        dispatcher = getattr(DTensor, "_op_dispatcher", None)
+        propagator: Any = getattr(dispatcher, "sharding_propagator", None)
+        propagate = getattr(propagator, "propagate", None)
+        if propagate is None:
+            yield
+            return
+
+        def noted(op_info: Any) -> Any:  # noqa: ANN401  private types of torch
+            result = propagate(op_info)
+            with suppress(AttributeError, TypeError):  # a run must not fail for want of a note
+                self._names.add(_rule(op_info)[:MOST_CHARACTERS])
+            return result
+
+        propagator.propagate = noted
+        try:
+            yield
+        finally:
+            propagator.propagate = propagate
+
+    def events(self) -> Events:
+        """The rules collected so far, of a run in which torch dispatched what it always does."""
+        return Events(reached=Reached(eager=True, rules=tuple(sorted(self._names))))
+
+
+def _rule(op_info: Any) -> str:  # noqa: ANN401  a private type of torch
+    """An operator with its placements, as `mm S0,R>S0`; a result without placements is left out."""
+    schema, sharding = op_info.schema, op_info.output_sharding
+    name = schema.op._schema.name.removeprefix("aten::")  # noqa: SLF001  no public name
+    return f"{name} {','.join(map(_placed, schema.args_spec))}>{','.join(_results(sharding.output_spec))}"
+
+
+def _results(spec: Any) -> Iterator[str]:  # noqa: ANN401  a private type of torch, or a sequence of it
+    if isinstance(spec, list | tuple):
+        for one in spec:
+            yield from _results(one)
+    elif spec is not None:
+        yield _placed(spec)
+
+
+def _placed(spec: Any) -> str:  # noqa: ANN401  a private type of torch
+    """A letter and the dim for each mesh axis: `S0`, `R` or `P`; `_` before what only torch itself makes."""
+    return "".join(_letter(placement) for placement in spec.placements)
+
+
+def _letter(placement: Any) -> str:  # noqa: ANN401  torch's placements
+    if placement.is_replicate():
+        return "R"
+    if placement.is_partial():
+        return "P"
+    strided = "_" if type(placement).__name__ != "Shard" else ""
+    return f"{strided}S{placement.dim}"

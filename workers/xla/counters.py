@@ -1,0 +1,97 @@
+"""The operators that torch_xla dispatched in a run, by its counters, and the nodes of the graphs it lowered.
+
+torch_xla counts every call of one of its operators under `xla::NAME`, for the whole process. What rose while
+the forward or the backward was traced is what that reached, also where several programs share the process.
+Its graphs are printed and not lowered here: a lowering that fails would spoil what follows.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from difftest.judge.reached import ALL_LAYERS, Names, Reached
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from workers.training.dispatched import Direction
+
+_COUNTER = "xla::"
+_SYMBOLIC = "_symint"
+"""The end of the counter of an operator whose sizes may be symbols; the operator has the name before it."""
+
+_NODE = re.compile(r"= (?:\([^)]*\)|\S+) (\w+::\w+)\(")
+
+
+class Counters:
+    """Collects names of operators while one of its `observe` contexts is open.
+
+    With `by_layer`, as for a program, the module's children are told apart in the forward.
+    """
+
+    def __init__(self, *, by_layer: bool) -> None:
+        self._by_layer = by_layer
+        self._names: dict[Direction, dict[str, set[str]]] = {
+            "forward": defaultdict(set),
+            "backward": defaultdict(set),
+        }
+        self._lowered: set[str] = set()
+        self._before: dict[str, int] = {}
+        self._layer = ALL_LAYERS
+
+    @contextmanager
+    def observe(self, direction: "Direction", module: "nn.Module") -> Iterator[None]:
+        """Collects what is dispatched inside, as the forward or the backward of `module`."""
+        self._layer, self._before = ALL_LAYERS, _counts()
+        with ExitStack() as stack:
+            for name, layer in module.named_children() if self._by_layer and direction == "forward" else ():
+                handle = layer.register_forward_pre_hook(partial(self._begin, name))
+                stack.callback(handle.remove)
+            yield
+        self._count(direction)
+
+    def _begin(self, name: str, *_: object) -> None:
+        self._count("forward")
+        self._layer = name
+
+    def _count(self, direction: "Direction") -> None:
+        """Adds the operators that were called since the last count."""
+        now = _counts()
+        risen = {name for name, count in now.items() if count > self._before.get(name, 0)}
+        self._names[direction][self._layer] |= {_plain(name) for name in risen}
+        self._before = now
+
+    def look(self, tensors: "Sequence[Tensor]") -> None:
+        """Collects the kinds of nodes in the graphs of lazy tensors, which are not computed for it."""
+        import torch_xla
+
+        lazy = [tensor for tensor in tensors if tensor.device.type == "xla"]
+        if lazy:
+            text = torch_xla._XLAC._get_xla_tensors_text(lazy)  # noqa: SLF001  no public equivalent
+            self._lowered.update(_NODE.findall(text))
+
+    def reached(self) -> Reached:
+        """What was collected so far."""
+        return Reached(
+            forward=_sorted(self._names["forward"]),
+            backward=_sorted(self._names["backward"]),
+            lowered=tuple(sorted(self._lowered)),
+        )
+
+
+def _counts() -> dict[str, int]:
+    from torch_xla.debug import metrics
+
+    names = [name for name in metrics.counter_names() if name.startswith(_COUNTER)]
+    return {name: metrics.counter_value(name) or 0 for name in names}
+
+
+def _plain(counter: str) -> str:
+    return counter.removeprefix(_COUNTER).removesuffix(_SYMBOLIC)
+
+
+def _sorted(names: dict[str, set[str]]) -> dict[str, Names]:
+    return {layer: tuple(sorted(held)) for layer, held in sorted(names.items()) if held}
