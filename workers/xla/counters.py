@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from workers.training.dispatched import Direction
 
+GRAPHS = 2
+"""In how many of a run's graphs the kinds of nodes are collected."""
+
 _COUNTER = "xla::"
 _SYMBOLIC = "_symint"
 """The end of the counter of an operator whose sizes may be symbols; the operator has the name before it."""
@@ -39,13 +42,15 @@ class Counters:
             "backward": defaultdict(set),
         }
         self._lowered: set[str] = set()
+        self._left = GRAPHS
+        self._module: nn.Module | None = None
         self._before: dict[str, int] = {}
         self._layer = ALL_LAYERS
 
     @contextmanager
     def observe(self, direction: "Direction", module: "nn.Module") -> Iterator[None]:
         """Collects what is dispatched inside, as the forward or the backward of `module`."""
-        self._layer, self._before = ALL_LAYERS, _counts()
+        self._module, self._layer, self._before = module, ALL_LAYERS, _counts()
         with ExitStack() as stack:
             for name, layer in module.named_children() if self._by_layer and direction == "forward" else ():
                 handle = layer.register_forward_pre_hook(partial(self._begin, name))
@@ -65,11 +70,17 @@ class Counters:
         self._before = now
 
     def look(self, tensors: "Sequence[Tensor]") -> None:
-        """Collects the kinds of nodes in the graphs of lazy tensors, which are not computed for it."""
+        """Collects the kinds of nodes in the graphs of these lazy tensors and of the module's gradients.
+
+        They are printed, and not computed for it: those of the first graphs of a run, like which later ones
+        are.
+        """
         import torch_xla
 
-        lazy = [tensor for tensor in tensors if tensor.device.type == "xla"]
-        if lazy:
+        gradients = (p.grad for p in self._module.parameters()) if self._module else ()
+        lazy = [one for one in (*tensors, *gradients) if one is not None and one.device.type == "xla"]
+        self._left -= 1
+        if lazy and self._left >= 0:
             text = torch_xla._XLAC._get_xla_tensors_text(lazy)  # noqa: SLF001  no public equivalent
             self._lowered.update(_NODE.findall(text))
 

@@ -10,7 +10,7 @@ on the host.
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,12 +72,15 @@ class Reader:
     how many graphs the program runs in a step without `torch_xla.sync`; None where that is not known.
     `further_tensors` is how many tensors the program may read on the host in the whole run, of all replicas.
 
+    `look` is given what is noted before it is computed.
+
     `counts` are those at the end of each `sync`.
     """
 
     fetch: Callable[["Tensor", Placements], Mapping[int, Array]]
     further_graphs: int | None = 0
     further_tensors: int = 0
+    look: Callable[[Sequence["Tensor"]], None] = lambda _tensors: None
     noted: list[tuple["Tensor", Placements, dict[int, Array]]] = field(default_factory=list)
     counts: list[Counted] = field(default_factory=list)
 
@@ -101,6 +104,7 @@ class Reader:
         """Compiles and runs what has been traced, waits for it, and fetches what was noted."""
         import torch_xla
 
+        self.look([tensor for tensor, *_ in self.noted])
         torch_xla.sync(wait=True)
         self.counts.append(counted())
         for tensor, placements, pieces in self.noted:

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 PRELOAD = devices.PRELOAD
 environment = devices.environment
 
-SYNCS_LOOKED_AT = 2
-"""In how many graphs of a run the kinds of nodes are collected: those of later steps are the first step's."""
-
 
 def processes(_case: Case) -> int:
     """One: it drives all devices."""
@@ -54,24 +51,15 @@ def session(
     from workers.training.session import Session
 
     fetch = partial(sharding.pieces, world)
-    reader = lazy.Reader(fetch=fetch, further_graphs=further_graphs)
     counters = Counters(by_layer=world.case.model.is_program)
+    reader = lazy.Reader(fetch=fetch, further_graphs=further_graphs, look=counters.look)
     misplaced: dict[str, Misplaced] = {}
     steps = world.case.training.steps
 
-    modules: list[nn.Module] = []
-
     def placed(module: "nn.Module") -> "nn.Module":
         module = place(module)
-        modules.append(module)
         misplaced.update(sharding.misplaced(module, world.case))
         return module
-
-    def sync() -> None:
-        if len(reader.counts) < SYNCS_LOOKED_AT:
-            gradients = [p.grad for module in modules for p in module.parameters() if p.grad is not None]
-            counters.look([*gradients, *(tensor for tensor, *_ in reader.noted)])
-        reader.sync()
 
     return Session(
         dtype=getattr(torch, world.case.dtype),
@@ -79,7 +67,7 @@ def session(
         feed=feed or world.feed,
         read=lambda tensor, placements: reader.read(getattr(tensor, "global_tensor", tensor), placements),
         device="xla",
-        sync=sync,
+        sync=reader.sync,
         operators=replace(operators or Operators(), recompute=lazy.recompute),
         environment=devices.describe(),
         observe=counters.observe,
