@@ -456,6 +456,7 @@ def test_every_field_of_a_case_is_listed_here() -> None:
             "replication",
             "start",
             "sdpa",
+            "spelling",
             "seed",
             "schema",
         )
