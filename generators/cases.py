@@ -23,7 +23,7 @@ from difftest.cases.case import Case, Data
 from difftest.errors import UsageError
 from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
 from generators.layers.flash_attention import draw_shared_heads
-from generators.options import kernels, replications, starts
+from generators.options import kernels, replications, spellings, starts
 from generators.paths import load
 from generators.training import draw_batch, draw_training, draw_wire_type, dtypes, ignored_shares, regimes
 
@@ -83,7 +83,8 @@ def _draw_case(
     case = draw_wire_type(draw, case=case)
     sdpa = draw(kernels(model=case.model))
     model = draw_shared_heads(draw, model=case.model, mesh=case.layout.mesh)
-    return msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
+    case = msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
+    return msgspec.structs.replace(case, spelling=draw(spellings(case=case)))
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:

@@ -1,20 +1,26 @@
-"""Choices that only some backends have: `Replication`, `Start` and the kernel for attention.
+"""Choices that only some backends have: `Replication`, `Start`, the kernel for attention, and `Spelling`.
 
 The one idea: nearly always every option is at its default, so that a case has no options that its finding
 does not depend on. Otherwise mostly a single option is not.
 """
 
 import functools
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.cases.layout import Layout, Replicate
 from difftest.cases.model import Model
-from difftest.cases.options import ACTS, Act, Replication, SdpaKernel, Start
+from difftest.cases.options import ACTS, WHOLE, Act, Replication, SdpaKernel, Spelling, Start
 from generators.chances import always, equally, mixed, sometimes, weighted
+
+DRAWS_SPELLINGS = False
+"""Whether cases take usual forms: they change which case a number of a seed is."""
 
 SMALL_BUCKETS_MEGABYTES = (2.0**-16, 2.0**-12)
 """16 and 256 bytes: every parameter has a bucket of its own, or shares one with a few others."""
@@ -34,7 +40,7 @@ def replications(*, layout: Layout, accumulation: int) -> SearchStrategy[Replica
 
     In 3 of 10 other cases one option is not at its default, and in 1 of 10 all options are drawn.
     """
-    if any(placement != Replicate() for placements in layout.parameters.values() for placement in placements):
+    if not _is_whole(layout):
         return always(Replication())
     return mixed(
         (6, always(Replication())),
@@ -115,3 +121,51 @@ def kernels(*, model: Model) -> SearchStrategy[SdpaKernel | msgspec.UnsetType]:
     if not model.flash_attentions:
         return always(msgspec.UNSET)
     return mixed((4, always(msgspec.UNSET)), (4, equally(*get_args(SdpaKernel))))
+
+
+def _is_whole(layout: Layout) -> bool:
+    """Whether every rank holds every parameter whole."""
+    return all(at == Replicate() for placements in layout.parameters.values() for at in placements)
+
+
+WEIGHTS: Mapping[str, int] = {"tied_before": 1, "optimizer_before": 1}
+"""Less than 4 for forms that stop a backend, or leave nothing to compare after them."""
+
+CONCERNS: Mapping[str, Callable[[Case], bool]] = {
+    "torch_loss": lambda _case: True,
+    "optimizer_before": lambda _case: True,
+    "host_backward": lambda _case: True,
+    "changing_number": lambda case: case.training.steps > 1,
+    "torch_checkpoint": lambda case: case.training.checkpointing,
+    "unequal": lambda case: case.model.segments,
+    "torch_dropout": lambda case: bool(case.model.masked),
+    "tied_before": lambda case: any(layer.borrows() for _, layer in walk(case.model.layers)),
+    "integers": lambda case: _collects(case) and case.data.regime in WHOLE,
+    "pin_layout": lambda case: _is_whole(case.layout),
+    "no_broadcast": lambda case: _is_whole(case.layout) and not case.replication.own_weights,
+    "verified_shapes": lambda case: _is_whole(case.layout),
+}
+"""The usual forms, each with whether it has something to change in a case."""
+
+
+def spellings(*, case: Case) -> SearchStrategy[Spelling | msgspec.UnsetType]:
+    """The forms of a program: in half of the cases one or several of those that concern `case`.
+
+    None in a program of operators, which has neither optimizer nor loss function.
+    """
+    forms = tuple(name for name, concerns in CONCERNS.items() if concerns(case))
+    if not DRAWS_SPELLINGS or case.model.is_program:
+        return always(msgspec.UNSET)
+    return _spellings(forms)
+
+
+@functools.cache
+def _spellings(forms: tuple[str, ...]) -> SearchStrategy[Spelling | msgspec.UnsetType]:
+    """Nothing in half of the draws, one of `forms` in 3 of 8, and any of them in 1 of 8."""
+    single = weighted(*((WEIGHTS.get(form, 4), Spelling(**{form: True})) for form in forms))
+    several = st.sets(st.sampled_from(forms)).map(lambda names: Spelling(**dict.fromkeys(names, True)))
+    return mixed((4, always(msgspec.UNSET)), (3, single), (1, several))
+
+
+def _collects(case: Case) -> bool:
+    return any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers))

@@ -1,12 +1,18 @@
 """Options of some backends only: drawn often enough to be tested, seldom enough to leave others alone."""
 
+from collections import Counter
+
+import msgspec
 import pytest
 from generated_cases import GeneratedCases
 from hypothesis import given, settings
 
+from difftest import plugins
 from difftest.cases.case import Case
-from difftest.cases.options import ACTS, Start
-from generators.options import EARLY, LATE, starts
+from difftest.cases.options import ACTS, Spelling, Start
+from generators import options
+from generators.cases import PATHS, pool_at
+from generators.options import CONCERNS, EARLY, LATE, starts
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +64,31 @@ def test_activation_checkpointing_is_drawn_only_for_models_with_blocks(
     assert all(
         any(type(layer).__name__ == "Residual" for layer in case.model.layers) for case in checkpointed
     )
+
+
+def test_usual_forms_wait_for_their_switch(hundreds: tuple[tuple[Case, ...], ...]) -> None:
+    assert not options.DRAWS_SPELLINGS
+    assert all(case.spelling is msgspec.UNSET for hundred in hundreds for case in hundred)
+
+
+def test_half_of_the_cases_take_usual_forms_each_of_which_concerns_its_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(options, "DRAWS_SPELLINGS", True)
+    paths = plugins.names(PATHS)
+    cases = [pool_at(1, index, path=paths[index % len(paths)])[0] for index in range(150)]
+    forms = [[name for name in CONCERNS if getattr(case.forms, name)] for case in cases]
+    counts = Counter(name for drawn in forms for name in drawn)
+    assert set(CONCERNS) == set(Spelling.__struct_fields__), "every form is drawn"
+    assert set(counts) >= {"torch_loss", "host_backward", "pin_layout", "no_broadcast", "optimizer_before"}
+    assert len(cases) / 3 < sum(map(bool, forms)) < len(cases) * 2 / 3
+    assert all(CONCERNS[name](case) for case, drawn in zip(cases, forms, strict=True) for name in drawn)
+    assert sum(len(drawn) == 1 for drawn in forms) > sum(len(drawn) > 1 for drawn in forms) > 0
+
+
+def test_usual_forms_leave_the_rest_of_a_case_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = [pool_at(2, index, path="data_parallel")[0] for index in range(20)]
+    monkeypatch.setattr(options, "DRAWS_SPELLINGS", True)
+    spelled = [pool_at(2, index, path="data_parallel")[0] for index in range(20)]
+    assert spelled != plain
+    assert [msgspec.structs.replace(case, spelling=msgspec.UNSET) for case in spelled] == plain
