@@ -203,6 +203,11 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Its weight in the size of a model, which a reduction lowers; the plainest kinds count 1."""
         return 1
 
+    @property
+    def extent(self) -> int:
+        """How large it is: a number that a reduction lowers."""
+        return sum(self.sizes().values())
+
     def removable(self) -> tuple[Removable, ...]:
         """Its optional parts that are present: biases, masks and the like."""
         return ()

@@ -30,7 +30,7 @@ def measure(case: Case) -> tuple[int, ...]:
     )
     options = sum(1 for _ in case.option_resets())
     features = sum(len(layer.removable()) for layer in layers) + sum(_training(case)) + options
-    sizes = sum(sum(layer.sizes().values()) for layer in layers) + case.data.batch + case.model.sequence
+    sizes = sum(layer.extent for layer in layers) + case.data.batch + case.model.sequence
     kinds = sum(layer.complexity for layer in layers)
     return (
         case.world_size,
@@ -51,7 +51,7 @@ def simpler(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
 
 def _training(case: Case) -> Iterator[int]:
     training, data = case.training, case.data
-    yield OPTIMIZERS.index(training.optimizer)
+    yield OPTIMIZERS.index(training.optimizer) if training.optimizer in OPTIMIZERS else 0
     yield training.accumulation
     yield from (
         training.clip_norm is not None,

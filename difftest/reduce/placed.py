@@ -42,7 +42,7 @@ def _apart(case: Case, layers: Iterable[Layer], prefix: str) -> tuple[Placed, ..
     parameters = case.layout.parameters
 
     def one(path: str, layer: Layer) -> Placed:
-        own = {name: parameters[f"{path}.{name}"] for name in layer.shapes()}
+        own = {name: parameters[f"{path}.{name}"] for name in (*layer.shapes(), *layer.buffers())}
         borrowed = {name: parameters[source] for name, source in layer.borrows().items()}
         inner = _apart(case, layer.held, f"{path}.") if layer.held else ()
         return Placed(layer=layer, placements=own | borrowed, inner=inner)
@@ -88,7 +88,7 @@ def put_together(
     placed = _named(fitted, "")
     parameters = {
         name: _possible(placed.get(name) or replicated(mesh), shape)
-        for name, shape in model.parameters().items()
+        for name, shape in model.tensors().items()
     }
     layout = Layout(mesh=mesh, batch=batch or case.layout.batch, parameters=parameters)
     return msgspec.structs.replace(case, model=model, layout=layout, **rest)

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from difftest.cases.layer import Layer, Parameters
+from difftest.cases.layer import Layer, Parameters, Removable
 
 MOST_ELEMENTS = 4096
 """The most elements of an operand: what a backend gets wrong, it gets wrong on small tensors."""
@@ -103,6 +103,15 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Whether it is a parameter; otherwise it is a buffer."""
         return self.dtype in FLOATS
 
+    def plainer(self) -> "Iterator[tuple[str, Operand]]":
+        """What is special about it, in words, and the operand without that."""
+        if self.memory != "contiguous":
+            yield f"is {self.memory}", msgspec.structs.replace(self, memory="contiguous")
+        if self.is_float and self.dtype != "float":
+            yield f"is {self.dtype}", msgspec.structs.replace(self, dtype="float")
+        if self.values is not None:
+            yield "has values of its own", msgspec.structs.replace(self, values=None)
+
     def contradiction(self) -> str:
         """Which of its fields contradict each other, and what is allowed; empty if none do."""
         elements = math.prod(self.shape)
@@ -188,6 +197,51 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
     def complexity(self) -> int:
         """As a plain layer."""
         return 1
+
+    @property
+    def extent(self) -> int:
+        """The sizes of its operands, and how many different values they are given."""
+        return sum(
+            sum(operand.shape) + len(operand.shape) + len({*(operand.values or ())})
+            for operand in self.operands.values()
+        )
+
+    def removable(self) -> tuple[Removable, ...]:
+        """A form that is not a function's, its options, and what is special about an operand."""
+        options = (
+            (
+                f"option {name}",
+                {"options": {other: self.options[other] for other in self.options if other != name}},
+            )
+            for name in self.options
+        )
+        operands = (
+            (f"{name} {words}", {"operands": {**self.operands, name: plain}})
+            for name, operand in self.operands.items()
+            for words, plain in operand.plainer()
+        )
+        form = () if self.form == "function" else ((f"form {self.form}", self._as_function()),)
+        return (*form, *options, *operands)
+
+    def smaller_forms(self) -> Iterator[tuple[str, Layer]]:
+        """Operands with the same value everywhere."""
+        for name, operand in self.operands.items():
+            for value in (0.0, 1.0) if len({*(operand.values or ())}) > 1 else ():
+                alike = msgspec.structs.replace(operand, values=(value,) * math.prod(operand.shape))
+                changed = {**self.operands, name: alike}
+                yield f"values of {name}", msgspec.structs.replace(self, operands=changed)
+
+    def _as_function(self) -> Mapping[str, object]:
+        """The fields that make it a function of torch which returns its result."""
+        if self.form == "out":
+            operands = {name: operand for name, operand in self.operands.items() if name != "out"}
+            options = {name: value for name, value in self.options.items() if name != "out"}
+            return {"form": "function", "operands": operands, "options": options}
+        name = self.call.rpartition(".")[2]
+        return {
+            "form": "function",
+            "call": f"torch.{name.removesuffix('_') if self.form == 'inplace' else name}",
+        }
 
     def features(self) -> Iterator[str]:
         """The operator, its form, and how its operands lie in memory."""

@@ -16,7 +16,12 @@ ORDER = 1
 
 
 def fewer_layers(case: Case) -> Iterator[Candidate]:
-    """Without some of the model's layers, the last ones first; a residual block goes as a whole."""
+    """Without some of the model's layers, the last ones first; a residual block goes as a whole.
+
+    The operators of a program name each other's tensors; they are removed by a function of their own.
+    """
+    if case.model.is_program:
+        return
     layers = [(f"layer {index}, {layer.title}", str(index)) for index, layer in enumerate(case.model.layers)]
     yield from by_parts(layers[::-1], partial(_dropped, case))
 

@@ -27,7 +27,7 @@ def fewer_steps(case: Case) -> Iterator[Candidate]:
 
 def plainer_optimizer(case: Case) -> Iterator[Candidate]:
     """SGD, or the next plainer optimizer."""
-    rank = OPTIMIZERS.index(case.training.optimizer)
+    rank = OPTIMIZERS.index(case.training.optimizer) if case.training.optimizer in OPTIMIZERS else 0
     for name in dict.fromkeys((OPTIMIZERS[0], OPTIMIZERS[rank - 1])) if rank else ():
         yield from tried(f"optimizer {case.training.optimizer}", partial(_trained, case, optimizer=name))
 
@@ -46,7 +46,7 @@ def no_clipping(case: Case) -> Iterator[Candidate]:
 
 def squared_error(case: Case) -> Iterator[Candidate]:
     """The loss that is simplest to write."""
-    if case.training.loss != "mse":
+    if case.training.loss != "mse" and not case.model.is_program:
         fed = msgspec.structs.replace(case.data, ignored=0.0)
         yield from tried(f"loss {case.training.loss}", partial(_trained, case, fed=fed, loss="mse"))
 

@@ -1,0 +1,185 @@
+"""Smaller programs: fewer operators, no operand that is not used, and smaller operands.
+
+What an operator needs of its operands is not known here. The oracle's run decides whether a program is valid:
+a case that the oracle rejects shows no fault.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from difftest.cases.case import Case
+from difftest.cases.layers.operator import Argument, Items, Operand, Operator, Reference
+from difftest.cases.layout import Placements, replicated
+from difftest.reduce.candidate import Candidate, Simplification, by_parts, smaller, tried
+from difftest.reduce.measure import simpler
+from difftest.reduce.placed import Placed, edited, put_together, taken_apart
+
+ORDER = 1
+SMALL = (2, 3)
+"""Sizes to try: one that two ranks share evenly, and one that they do not."""
+
+
+def fewer_operators(case: Case) -> Iterator[Candidate]:
+    """Without one of several operators, the last ones first; what later ones refer to becomes an operand."""
+    operators = operators_of(case)
+    for index in reversed(range(len(operators) if len(operators) > 1 else 0)):
+        words = f"operator {index}, {operators[index].title}"
+        for shape in _possible_results(operators, index):
+            yield from tried(words, partial(_without_operator, case, index, shape))
+
+
+def unused_operands(case: Case) -> Iterator[Candidate]:
+    """Without operands that no argument names."""
+    operators = operators_of(case)
+    used = {
+        name if "." in name else f"{index}.{name}"
+        for index, operator in enumerate(operators)
+        for name in operator.references()
+    }
+    unused = [
+        (f"unused operand {index}.{name}", f"{index}.{name}")
+        for index, operator in enumerate(operators)
+        for name in operator.operands
+        if f"{index}.{name}" not in used and not (operator.form == "out" and name == "out")
+    ]
+    yield from by_parts(unused, partial(_without_operands, case))
+
+
+def smaller_dims(case: Case) -> Iterator[Candidate]:
+    """One size made smaller in every operand that has it, and in the arguments where they have it too."""
+    operators = operators_of(case)
+    for size in sorted({size for one in operators for o in one.operands.values() for size in o.shape})[::-1]:
+        named = any(size in _numbers((*one.arguments, *one.options.values())) for one in operators)
+        for arguments in (True, False) if named else (False,):
+            resized = partial(_resized, case, size, arguments)
+            yield from simpler(case, smaller(f"a dim of {size}", size, SMALL, resized))
+
+
+SIMPLIFICATIONS: tuple[Simplification, ...] = (fewer_operators, unused_operands, smaller_dims)
+
+
+def operators_of(case: Case) -> tuple[Operator, ...]:
+    """The operators of a program; none of any other case."""
+    return tuple(layer for layer in case.model.layers if isinstance(layer, Operator))
+
+
+def _without_operator(case: Case, dropped: int, shape: tuple[int, ...]) -> Case:
+    """The program without an operator, whose results become operands of `shape`."""
+    layers = taken_apart(case)
+    gone = layers[dropped]
+    where = next(iter(gone.placements.values()), replicated(case.layout.mesh))
+    left = [
+        placed if index < dropped else _refer(placed, dropped, gone, Operand(shape=shape), where)
+        for index, placed in enumerate(layers)
+        if index != dropped
+    ]
+    return put_together(case, tuple(left))
+
+
+def _refer(placed: Placed, dropped: int, gone: Placed, result: Operand, where: Placements) -> Placed:
+    """A later operator that refers to what is left: operands of its own stand for those that are gone."""
+    operator, lost = placed.layer, gone.layer
+    assert isinstance(operator, Operator)  # noqa: S101  the layers of a program
+    assert isinstance(lost, Operator)  # noqa: S101
+    operands, placements = dict(operator.operands), dict(placed.placements)
+
+    def renamed(name: str) -> str:
+        index, _, rest = name.partition(".")
+        if not rest or int(index) < dropped:
+            return name
+        if int(index) > dropped:
+            return f"{int(index) - 1}.{rest}"
+        own = f"from_{index}_{rest.replace('.', '_')}"
+        operands[own] = lost.operands.get(rest, result)
+        placements[own] = gone.placements.get(rest, where)
+        return own
+
+    changed = _mapped(
+        operator, lambda one: Reference(renamed(one.name)) if isinstance(one, Reference) else one
+    )
+    return replace(placed, layer=msgspec.structs.replace(changed, operands=operands), placements=placements)
+
+
+def _possible_results(operators: Sequence[Operator], index: int) -> Iterator[tuple[int, ...]]:
+    """The shapes that an operator's result may have, the likeliest first: that of its operands together."""
+    shapes = [_shape(operators, index, name) for name in operators[index].references()]
+    seen = set[tuple[int, ...]]()
+    try:
+        together = [np.broadcast_shapes(*shapes)]
+    except ValueError:
+        together = []
+    for shape in (*together, *shapes, ()):
+        if shape not in seen:
+            seen.add(shape)
+            yield shape
+
+
+def _shape(operators: Sequence[Operator], index: int, name: str) -> tuple[int, ...]:
+    """The shape of a tensor that operator `index` refers to; likely that of an earlier result."""
+    at, _, rest = name.partition(".")
+    if not rest:
+        return operators[index].operands[name].shape
+    own = operators[int(at)].operands
+    return own[rest].shape if rest in own else next(_possible_results(operators, int(at)))
+
+
+def _without_operands(case: Case, names: Sequence[str]) -> Case:
+    def edit(path: str, placed: Placed) -> tuple[Placed]:
+        operator = placed.layer
+        assert isinstance(operator, Operator)  # noqa: S101  the layers of a program
+        left = {name: one for name, one in operator.operands.items() if f"{path}.{name}" not in names}
+        return (replace(placed, layer=msgspec.structs.replace(operator, operands=left)),)
+
+    return edited(case, edit)
+
+
+def _resized(case: Case, old: int, arguments: bool, new: int) -> Case:  # noqa: FBT001  bound by `partial`
+    """The program with `new` instead of the size `old`; in `arguments` too, where they have it."""
+
+    def edit(_path: str, placed: Placed) -> tuple[Placed]:
+        operator = placed.layer
+        assert isinstance(operator, Operator)  # noqa: S101  the layers of a program
+        operands = {name: _smaller_operand(one, old, new) for name, one in operator.operands.items()}
+        if arguments:
+            operator = _mapped(operator, lambda one: new if type(one) is int and one == old else one)
+        return (replace(placed, layer=msgspec.structs.replace(operator, operands=operands)),)
+
+    return edited(case, edit)
+
+
+def _smaller_operand(operand: Operand, old: int, new: int) -> Operand:
+    """An operand with another size, and the first of its values; indices stay below the new size."""
+    shape = tuple(new if size == old else size for size in operand.shape)
+    if operand.values is None or shape == operand.shape:
+        return msgspec.structs.replace(operand, shape=shape)
+    values = np.reshape(operand.values, operand.shape)[tuple(map(slice, shape))]
+    if not operand.is_float and np.abs(values).max(initial=0) <= old:
+        values = np.fmod(values, new)
+    return msgspec.structs.replace(operand, shape=shape, values=tuple(values.ravel().tolist()))
+
+
+def _mapped(operator: Operator, change: Callable[[Argument], Argument]) -> Operator:
+    """The operator with every argument changed."""
+
+    def mapped(argument: Argument) -> Argument:
+        if isinstance(argument, Items):
+            return msgspec.structs.replace(argument, items=tuple(map(mapped, argument.items)))
+        return change(argument)
+
+    options = {name: mapped(value) for name, value in operator.options.items()}
+    return msgspec.structs.replace(
+        operator, arguments=tuple(map(mapped, operator.arguments)), options=options
+    )
+
+
+def _numbers(arguments: Sequence[Argument]) -> Iterator[int]:
+    """The whole numbers in some arguments."""
+    for argument in arguments:
+        if isinstance(argument, Items):
+            yield from _numbers(argument.items)
+        elif type(argument) is int:
+            yield argument
