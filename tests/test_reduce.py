@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sample_programs import a_program, an_operator
 from samples import a_case, tensor_parallel_case
 
 from difftest.cases.case import Case, Data, Training, uneven_cuts
@@ -23,6 +24,7 @@ from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.operator import Operand
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
@@ -120,6 +122,10 @@ RICH = (
     a_collective("all_reduce", 5, reduction="max"),
     tensor_parallel_case(),
 )
+PROGRAM = a_program(
+    *(an_operator("sin", operands={name: Operand(shape=(4, 3)) for name in ("input", "unused")}),) * 2
+)
+"""Its simplifications are tested in `test_reduce_programs`."""
 rich = pytest.mark.parametrize("case", RICH, ids=range(len(RICH)))
 
 
@@ -429,7 +435,9 @@ def test_uneven_sizes_stay_uneven_on_fewer_ranks() -> None:
 
 
 def test_every_simplification_has_a_rich_case_to_simplify() -> None:
-    idle = [each.__name__ for each in simplifications() if not any(any(each(case)) for case in RICH)]
+    idle = [
+        each.__name__ for each in simplifications() if not any(any(each(case)) for case in (*RICH, PROGRAM))
+    ]
     assert not idle, "RICH needs a case that has what these take away"
 
 

@@ -8,7 +8,7 @@ from sample_programs import a_program, an_operator
 
 from difftest.cases.case import Case, Data
 from difftest.cases.layers.operator import Items, Operand, Operator, Reference
-from difftest.cases.layout import Replicate, Shard
+from difftest.cases.layout import Placements, Replicate, Shard
 from difftest.reduce.measure import measure
 from difftest.reduce.search import BUDGET, Reduced, reduce
 from difftest.reduce.simplifications import simplifications
@@ -39,7 +39,7 @@ CHAIN = (
 
 
 def a_chain(**rest: Any) -> Case:  # noqa: ANN401  fields of a case
-    sharded = {"0.input": (Replicate(), Shard(1)), "1.index": (Shard(0), Replicate())}
+    sharded: dict[str, Placements] = {"0.input": (Replicate(), Shard(1)), "1.index": (Shard(0), Replicate())}
     return a_program(*CHAIN, mesh=(("dp", 3), ("tp", 2)), sharded=sharded, **rest)
 
 
