@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from difftest.cases import numbers
+from difftest.cases import draws, numbers
 from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.layer import Layer
 from difftest.cases.layers.activation import Activation
@@ -176,7 +176,7 @@ class _Arithmetic:
         self._dtype, self._order = dtype, order
 
     def rounded(self, values: Floats) -> Floats:
-        return numbers.round_to(self._dtype, values) if self._dtype else values
+        return draws.round_to(self._dtype, values) if self._dtype else values
 
     def total(self, terms: Floats) -> Floats:
         """The sum over the first dim, one after the other."""
@@ -222,7 +222,7 @@ def _cut(case: Case, key: Key, value: Floats, dtype: str) -> Sharded:
     usual = {"output": case.layout.batch, **case.layout.parameters}  # a program's results are whole
     placements = usual.get(name, replicated(mesh))
     held = "float32" if name == "loss" and dtype != "float64" else dtype
-    rounded = value if dtype == "float64" else numbers.round_to(case.dtype, value)
+    rounded = value if dtype == "float64" else draws.round_to(case.dtype, value)
     pieces = {
         rank: np.array(rounded[local_slices(value.shape, placements, mesh, rank)])
         for rank in range(mesh.world_size)

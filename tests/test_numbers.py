@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from samples import DEEP, a_case
 
-from difftest.cases import numbers
 from difftest.cases.case import Case, Data, DType, Regime, Training
+from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.attention import Attention
 from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.linear import Linear
-from difftest.cases.numbers import IGNORE_INDEX, batch, digest, round_to, weights
+from difftest.cases.numbers import IGNORE_INDEX, batch, digest, weights
 
 TOKENS = (
     Embedding(vocabulary=8, width=4),
@@ -30,7 +30,7 @@ def packed(rows: int = 8, sequence: int = 16) -> Case:
     return a_case(TOKENS, sequence=sequence, training=Training(loss="cross_entropy"), fed=Data(batch=rows))
 
 
-def all_bfloat16() -> numbers.Floats:
+def all_bfloat16() -> Floats:
     """Every bfloat16 from 0 to the largest, in order."""
     return (np.arange(0x7F80, dtype=np.uint32) << 16).view(np.float32).astype(np.float64)
 
@@ -46,7 +46,7 @@ def test_weights_and_batches_are_representable_in_the_dtype(regime: Regime, dtyp
 
 
 @given(arrays.arrays(np.float64, 8, elements=st.floats()), st.sampled_from(DTYPES))
-def test_rounding_twice_is_rounding_once(values: numbers.Floats, dtype: DType) -> None:
+def test_rounding_twice_is_rounding_once(values: Floats, dtype: DType) -> None:
     once = round_to(dtype, values)
     np.testing.assert_array_equal(round_to(dtype, once), once)
 

@@ -19,7 +19,7 @@ from sample_findings import FINDING, changed
 from sample_scripts import FAULTS, plan
 from samples import a_case, tensor_parallel_case
 
-from difftest.cases import numbers
+from difftest.cases import draws, numbers
 from difftest.cases.case import Case, Data, DType, Regime, Training
 from difftest.cases.options import Start
 from difftest.commands.reproducer import command
@@ -113,7 +113,7 @@ def test_a_script_draws_the_numbers_of_the_case(backend: str) -> None:
         if case.data.learnable and not case.model.tokens:
             continue  # rounds on torch's side before the teacher gets it
         space = functions(script)
-        space["rounded"] = lambda values, dtype=case.dtype: numbers.round_to(
+        space["rounded"] = lambda values, dtype=case.dtype: draws.round_to(
             dtype, np.asarray(values, dtype=np.float64)
         )
         assert_weights_are_drawn(case, space)

@@ -101,8 +101,8 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | F
     rendezvous = request.get("rendezvous", f"file://{request['folder']}/rendezvous")
     clients = Clients(rank, lambda: stages.last)
 
-    def report(stage: Stage, step: int) -> None:
-        stages(stage, step)
+    def report(stage: Stage, step: int, operator: str = "") -> None:
+        stages(stage, step, operator)
         clients.look()
 
     try:
@@ -115,7 +115,8 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | F
             return dataclasses.replace(trace, events=events, origin=origin)
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
         exceptions.raise_if_of_the_machine(error)
-        return dataclasses.replace(exceptions.explain(error, *stages.last, rank), origin=origin)
+        failure = exceptions.explain(error, *stages.last, rank)
+        return dataclasses.replace(failure, operator=stages.operator, origin=origin)
 
 
 def _redirect(file: Path) -> None:

@@ -13,7 +13,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from difftest.cases import operands
 from difftest.cases.case import Case, DType, Regime
+from difftest.cases.draws import Floats, random, round_to
 from difftest.cases.layer import Layer
 
 IGNORE_INDEX = -100
@@ -29,7 +31,6 @@ SHARPNESS = 256.0
 The exponential of attention's scores then overflows float32, which it does above 88.
 """
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -56,16 +57,23 @@ class Batch:
 
 
 def weights(case: Case) -> Mapping[str, Floats]:
-    """The initial parameters by name."""
+    """The initial parameters by name, and those buffers of a program that have placements."""
+    if case.model.is_program:
+        return operands.all_values(case)
     return {
         name: round_to(case.dtype, _weight(case, name, shape))
         for name, shape in case.model.parameters().items()
     }
 
 
+def cotangent(case: Case, name: str, shape: tuple[int, ...]) -> Floats:
+    """What the result `name` of a program is multiplied by in the loss: (`shape`)."""
+    return round_to(case.dtype, random(case, f"cotangent {name}").standard_normal(shape))
+
+
 def batch(case: Case, step: int) -> Batch:
     """The batch of `step`; a learnable task has the same batch in every step."""
-    rng = _random(case, f"batch {0 if case.data.learnable else step}")
+    rng = random(case, f"batch {0 if case.data.learnable else step}")
     inputs = _inputs(case, rng)
     targets = _targets(case, rng, inputs)
     count = (
@@ -80,33 +88,15 @@ def batch(case: Case, step: int) -> Batch:
 
 def digest(case: Case) -> str:
     """A digest of the numbers: if two machines have different ones, they did not run the same case."""
-    first = batch(case, 0)
-    arrays = [*weights(case).values(), first.inputs, first.targets, *first.extras.values()]
+    arrays: list[Floats | Integers] = [*weights(case).values()]
+    if not case.model.is_program:
+        first = batch(case, 0)
+        arrays += [first.inputs, first.targets, *first.extras.values()]
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()[:12]
 
 
-def round_to(dtype: DType, values: Floats) -> Floats:
-    """`values` rounded to the nearest of `dtype`, ties to even, as float64.
-
-    Rounding to bfloat16 goes by way of float32, as torch does it.
-
-    Values beyond the largest of `dtype` become infinite; NaN stays NaN.
-    """
-    with np.errstate(over="ignore"):
-        if dtype != "bfloat16":
-            return values.astype(dtype).astype(np.float64)
-        bits = values.astype(np.float32).view(np.uint32)
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-    return np.where(np.isnan(values), np.nan, bits.view(np.float32).astype(np.float64))
-
-
-def _random(case: Case, purpose: str) -> np.random.Generator:
-    seed = hashlib.sha256(f"{case.seed} {purpose}".encode()).digest()
-    return np.random.Generator(np.random.PCG64(int.from_bytes(seed[:16])))
-
-
 def _weight(case: Case, name: str, shape: tuple[int, ...]) -> Floats:
-    rng = _random(case, f"weight {name}")
+    rng = random(case, f"weight {name}")
     if case.data.regime == "exact":
         return rng.integers(-EXACT_WEIGHTS, EXACT_WEIGHTS + 1, shape).astype(np.float64)
     if len(shape) == 1:
@@ -165,7 +155,7 @@ def _regression_targets(
     if not case.data.learnable:
         return _values(case.data.regime, rng, shape, case.dtype)
     if case.model.tokens:
-        table = _random(case, "teacher").standard_normal((case.model.tokens, case.model.outputs))
+        table = random(case, "teacher").standard_normal((case.model.tokens, case.model.outputs))
         return np.asarray(table[inputs])
     return _teacher(case, inputs)
 
@@ -176,7 +166,7 @@ def _teacher(case: Case, inputs: Floats | Integers) -> Floats:
     They are summed column by column, because the last bit of a matrix product depends on the machine.
     """
     width = case.model.inputs
-    table = _random(case, "teacher").standard_normal((width, case.model.outputs))
+    table = random(case, "teacher").standard_normal((width, case.model.outputs))
     answers = np.zeros((*inputs.shape[:-1], case.model.outputs))
     for column in range(width):
         answers += inputs[..., column, np.newaxis] * table[column]
@@ -202,4 +192,4 @@ def fan_in(shape: tuple[int, ...]) -> int:
 def _mask(case: Case, layer: Layer, step: int) -> Floats:
     """The mask of `layer`: another one in every step, from the same random numbers for every layer."""
     lead = (case.data.batch, *((case.model.sequence,) if case.model.sequence else ()))
-    return round_to(case.dtype, layer.mask(lead, _random(case, f"dropout {step}")))
+    return round_to(case.dtype, layer.mask(lead, random(case, f"dropout {step}")))

@@ -54,20 +54,24 @@ def spread(
         deviations = {}
         for key, exact in tensors.items():
             simulated = _simulated(exact, [sample.steps[step][key] for sample in samples], roundoff)
-            off = native.steps[step][key].pieces[0] - exact.pieces[0]
+            off = _moved(native.steps[step][key], exact)
             greatest = max(greatest, _farthest(off, simulated))
             deviations[key] = replace(exact, pieces={0: np.asarray(np.sqrt(simulated + off**2))})
         steps.append(deviations)
     return tuple(steps), greatest
 
 
-def finite(trace: Trace) -> bool:
-    """Whether every value of a trace is finite."""
+def finite(trace: Trace, truth: Trace | None = None) -> bool:
+    """Whether every value of a trace is finite; of a program, where `truth` has a finite value."""
     return all(
-        bool(np.isfinite(piece).all())
-        for step in trace.steps
-        for tensor in step.values()
-        for piece in tensor.pieces.values()
+        bool(
+            (
+                np.isfinite(piece) | ~(np.isfinite(truth.steps[step][key].pieces[rank]) if truth else True)
+            ).all()
+        )
+        for step, tensors in enumerate(trace.steps)
+        for key, tensor in tensors.items()
+        for rank, piece in tensor.pieces.items()
     )
 
 
@@ -96,7 +100,21 @@ def _farthest(off: npt.NDArray[np.float64], simulated: npt.NDArray[np.float64]) 
 
 
 def _simulated(truth: Sharded, samples: Sequence[Sharded], roundoff: float) -> npt.NDArray[np.float64]:
-    """The variance of every element over the simulated runs, plus that of representing it."""
+    """The variance of every element over the simulated runs, plus that of representing it.
+
+    Integers, infinities and NaN are represented exactly.
+    """
     exact = truth.pieces[0]
-    moved = sum((sample.pieces[0] - exact) ** 2 for sample in samples) / len(samples)
-    return np.asarray(moved + (roundoff * exact) ** 2 / UNIFORM)
+    moved = sum(_moved(sample, truth) ** 2 for sample in samples) / len(samples)
+    if exact.dtype.kind != "f":
+        return np.asarray(moved)
+    represented = np.where(np.isfinite(exact), roundoff * exact, 0.0)
+    return np.asarray(moved + represented**2 / UNIFORM)
+
+
+def _moved(run: Sharded, truth: Sharded) -> npt.NDArray[np.float64]:
+    """How far every element of `run` is from `truth`; 0 where both are NaN or the same infinity."""
+    moved, exact = (np.asarray(tensor.pieces[0], dtype=np.float64) for tensor in (run, truth))
+    with np.errstate(invalid="ignore"):
+        same = (moved == exact) | (np.isnan(moved) & np.isnan(exact))
+        return np.where(same, 0.0, moved - exact)

@@ -13,7 +13,7 @@ from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
 from workers.sides import Profile
 from workers.torch import process_groups
-from workers.training.pieces import sharded
+from workers.training.pieces import sharded, values
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,10 +50,12 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
         alone = case.unsharded().layout.mesh
-        return sharded(tensor, replicated(alone), {0: tensor.double().numpy().copy()})
+        wide = tensor.double() if tensor.is_floating_point() else tensor
+        return sharded(tensor, replicated(alone), {0: values(wide).copy()})
 
     yield Session(
         dtype=torch.float64,
+        wide=True,
         place=lambda module: module,
         feed=lambda tensor: tensor,
         read=read,
@@ -82,10 +84,17 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         greatest = max(greatest, mode.greatest)
     dtype = getattr(torch, case.dtype)
     dispatched = Dispatched(by_layer=case.model.is_program)
-    native = train(dataclasses.replace(joined, dtype=dtype, observe=dispatched.observe))
+    native = train(dataclasses.replace(joined, dtype=dtype, wide=False, observe=dispatched.observe))
     noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2)
-    in_bounds = in_range(case.dtype, greatest) and finite(native)
-    events = Events(greatest=greatest, in_range=in_bounds, native=farthest, reached=dispatched.reached())
+    # A program may compute infinities and NaN; a trained model may not.
+    in_bounds = in_range(case.dtype, greatest) and finite(native, truth if case.model.is_program else None)
+    events = Events(
+        greatest=greatest,
+        in_range=in_bounds,
+        native=farthest,
+        reached=dispatched.reached(),
+        facts=native.events.facts,
+    )
     return dataclasses.replace(truth, noise=noise, events=events)
 
 

@@ -10,6 +10,7 @@ from difftest.cases.layout import Shard
 from difftest.cases.options import Replication
 from workers import sides
 from workers.torch import process_groups
+from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +26,7 @@ processes = process_groups.processes
 environment = process_groups.environment
 
 
+@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why the layout is not replication of the parameters over rows of the batch, or None."""
     if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):

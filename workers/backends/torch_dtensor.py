@@ -67,14 +67,14 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
 
     layout, placed = member.case.layout, {}
     for name, parameter in module.named_parameters():
-        placed[parameter] = nn.Parameter(_distributed(member, parameter.detach(), layout.parameters[name]))
-    for inner in module.modules():
+        tensor = _distributed(member, parameter.detach(), layout.parameters[name])
+        placed[parameter] = nn.Parameter(tensor, requires_grad=parameter.requires_grad)
+    for path, inner in module.named_modules():
         for name, parameter in inner.named_parameters(recurse=False):
             inner.register_parameter(name, placed[parameter])
         for name, buffer in inner.named_buffers(recurse=False):
-            inner.register_buffer(
-                name, _distributed(member, buffer, replicated(layout.mesh)), persistent=False
-            )
+            placements = layout.parameters.get(f"{path}.{name}", replicated(layout.mesh))
+            inner.register_buffer(name, _distributed(member, buffer, placements), persistent=False)
     return module
 
 

@@ -13,6 +13,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import Replicate, Shard, ways
 from workers import sides
 from workers.torch import process_groups
+from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,6 +31,7 @@ processes = process_groups.processes
 environment = process_groups.environment
 
 
+@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why some parameter is not sharded over the last mesh axis alone, or the batch not by rows; or None."""
     if not process_groups.cuts_rows_only(case):

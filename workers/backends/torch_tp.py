@@ -18,6 +18,7 @@ from workers import sides
 from workers.backends import torch_fsdp
 from workers.torch import process_groups
 from workers.training import tp_plan
+from workers.training.refusals import for_modules_only
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,6 +36,7 @@ ALONE = "dp_shard"
 """The axis of one rank that stands beside a data axis which only replicates."""
 
 
+@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why no plan of `parallelize_module` with `fully_shard` expresses the layout, or None."""
     if not process_groups.cuts_rows_only(case):

@@ -28,6 +28,7 @@ from difftest.judge.outcome import Sharded
 from workers import sides
 from workers.gpus import ON_GPUS, PLATFORMS, gpu_count
 from workers.training.pieces import sharded
+from workers.training.refusals import for_modules_only
 from workers.xla import devices, sharding, spmd
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ WITHOUT_OPERATOR = (Collective, Redistribute)
 """Layers that need a framework's own operator, which torchax lacks, or lacks on some device."""
 
 
+@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why a layer, an uneven shard or checkpointing excludes `case`, or None."""
     lacking = [

@@ -41,15 +41,16 @@ def unsupported(case: Case) -> str | None:
 @contextmanager
 def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Annotates parameters once, when they are placed, and every batch as it is fed."""
+    from workers.training.build import held
+
     world = sharding.join(case)
     mesh = sharding.device_mesh(world)
 
     def place(module: "nn.Module") -> "nn.Module":
         module = world.move(module)
-        for name, parameter in module.named_parameters():
-            sharding.distribute(
-                parameter, mesh, case.layout.parameters.get(name, replicated(case.layout.mesh))
-            )
+        for name in dict.fromkeys((*dict(module.named_parameters()), *case.layout.parameters)):
+            placements = case.layout.parameters.get(name, replicated(case.layout.mesh))
+            sharding.distribute(held(module, name), mesh, placements)
         return module
 
     def feed(tensor: "Tensor") -> "Tensor":

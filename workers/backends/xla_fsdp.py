@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from difftest.cases.case import Case
 from difftest.cases.layout import Replicate, Shard
 from workers import sides
+from workers.training.refusals import for_modules_only
 from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ AXIS = "fsdp"
 MOST_AXES = 2
 
 
+@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why the layout is not the one that the wrapper gives to the parameters and the batch, or None."""
     if case.model.flash_attentions:

@@ -64,17 +64,16 @@ def _place(world: sharding.World, module: "nn.Module") -> "nn.Module":
 
     Its parameters are annotated before or after the move, as the case's start says.
     """
-    from torch import nn
+    from workers.training.build import held
+    from workers.training.build import replace as replace_tensor
 
     case = world.case
     annotated = {name: at for name, at in case.layout.parameters.items() if start.annotates(case.start, at)}
     if case.start.marked == "before":
         for name, placements in annotated.items():
-            path, _, own = name.rpartition(".")
-            holder = module.get_submodule(path)
-            holder.register_parameter(own, nn.Parameter(world.send(holder.get_parameter(own), placements)))
+            replace_tensor(module, name, world.send(held(module, name), placements))
     module = world.move(module)
     if case.start.marked == "after":
         for name, placements in annotated.items():
-            world.mark(module.get_parameter(name), placements)
+            world.mark(held(module, name), placements)
     return module

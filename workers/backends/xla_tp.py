@@ -13,6 +13,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Replicate
 from workers import sides
 from workers.training import tp_plan
+from workers.training.refusals import for_modules_only
 from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ processes = spmd.processes
 environment = spmd.environment
 
 
+@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why no plan of `parallelize_module` expresses the layout, or None."""
     data_axes = range(len(case.layout.mesh.axes) - 1)

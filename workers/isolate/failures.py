@@ -52,6 +52,7 @@ def _beyond_limit(folder: Path, excess: Excess) -> Failure:
         kind=excess.kind,
         message=excess.message,
         log=run_folder.log(folder, excess.rank)[-LOG_CHARACTERS:],
+        operator=run_folder.operator(folder, excess.rank),
         rank=excess.rank,
     )
 
@@ -71,6 +72,7 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
         message=_fatal_line(log),
         frame=native_frames.crashed_in(log),
         log=native_frames.readable(log, LOG_CHARACTERS),
+        operator=run_folder.operator(folder, rank),
         rank=rank,
     )
 
@@ -91,6 +93,7 @@ def _hang(folder: Path, ranks: Ranks, reason: str) -> Failure:
         message=f"{reason}; ranks that ended: {sorted(ranks.statuses)}",
         frame=native_frames.python_frame(log),
         log=log[-LOG_CHARACTERS:],
+        operator=run_folder.operator(folder, rank),
         rank=rank,
     )
 

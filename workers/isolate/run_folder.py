@@ -24,7 +24,7 @@ MACHINE_STATUS = 75
 FRAMES_SIGNAL = signal.SIGUSR1
 """Makes a rank write its Python frames to its log, and continue."""
 
-STAGE_WIDTH = 16
+STAGE_WIDTH = 128
 LOG_BYTES = 2**20
 """How much of the end of a rank's standard error is read."""
 
@@ -67,14 +67,15 @@ class Stages:
     """The last stage that a rank began, in memory and in a file that outlives the process."""
 
     def __init__(self, folder: Path, rank: int) -> None:
-        self.last = (Stage.BUILD, 0)
+        self.last, self.operator = (Stage.BUILD, 0), ""
         self._file = os.open(folder / f"rank{rank}.stage", os.O_WRONLY | os.O_CREAT)
         self(*self.last)
 
-    def __call__(self, stage: Stage, step: int) -> None:
-        """Records that `stage` of `step` begins."""
-        self.last = (stage, step)
-        os.pwrite(self._file, f"{stage} {step}".ljust(STAGE_WIDTH).encode(), 0)
+    def __call__(self, stage: Stage, step: int, operator: str = "") -> None:
+        """Records that `stage` of `step` begins, and which operator of a program; empty for none."""
+        self.last, self.operator = (stage, step), operator
+        line = f"{stage} {step} {operator}".encode()[:STAGE_WIDTH]
+        os.pwrite(self._file, line.ljust(STAGE_WIDTH), 0)
 
 
 def stage(folder: Path, rank: int) -> tuple[Stage, int]:
@@ -82,9 +83,21 @@ def stage(folder: Path, rank: int) -> tuple[Stage, int]:
 
     The first stage where the rank left none, as on a full disk.
     """
-    file = folder / f"rank{rank}.stage"
-    name, _, step = (file.read_text().strip() if file.exists() else "").partition(" ")
+    name, step, _ = _begun(folder, rank)
     return Stage(name or Stage.BUILD), int(step or 0)
+
+
+def operator(folder: Path, rank: int) -> str:
+    """The operator of a program that a rank was running; empty where it was running none."""
+    return _begun(folder, rank)[2]
+
+
+def _begun(folder: Path, rank: int) -> tuple[str, str, str]:
+    """What `Stages` recorded last: stage, step and operator."""
+    file = folder / f"rank{rank}.stage"
+    words = (file.read_text(errors="replace") if file.exists() else "").split()
+    name, step, operator = (*words, "", "", "")[:3]
+    return name, step, operator
 
 
 def log_file(folder: Path, rank: int) -> Path:

@@ -137,7 +137,8 @@ def dtype_of(case: Case) -> "torch.dtype":
     """The case's floating type."""
     import torch
 
-    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[case.dtype]
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    return dtype
 
 
 def describe(member: Member) -> dict[str, str]:

@@ -6,21 +6,24 @@ It is made of torch's own layers where torch has them, because wrappers know tho
 from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from difftest.cases.case import Case
+from difftest.cases.draws import Floats
 from difftest.cases.layers import walk
 from difftest.cases.model import Model
-from difftest.cases.numbers import Floats
 from workers.training.layers import Plan, module_of
-from workers.training.modules import Chain
+from workers.training.modules import Chain, Program
 
 
-def build(model: Model, weights: Mapping[str, Floats], dtype: torch.dtype, plan: Plan) -> nn.Module:
-    """The module on the host with `weights` in `dtype`; parameter names are `model.parameters()`'s."""
-    chain = Chain(*(module_of(layer, str(index), plan) for index, layer in enumerate(model.layers)))
+def build(model: Model, weights: Mapping[str, Floats], plan: Plan) -> nn.Module:
+    """The module on the host with `weights` in their dtypes; parameter names are `model.parameters()`'s.
+
+    A program's `weights` include its buffers, and its tensors have dtypes of their own.
+    """
+    modules = [module_of(layer, str(index), plan) for index, layer in enumerate(model.layers)]
+    chain: nn.Module = Program(modules) if model.is_program else Chain(*modules).to(plan.dtypes.own)
     tie(chain, model)
-    chain = chain.to(dtype)
     chain.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
     return chain
 
@@ -40,3 +43,20 @@ def tie_again(module: nn.Module, case: Case) -> None:
     """
     if not case.forms.tied_before:
         tie(module, case.model)
+
+
+def held(module: nn.Module, name: str) -> Tensor:
+    """The parameter or the buffer of this full name."""
+    path, _, own = name.rpartition(".")
+    tensor: Tensor = getattr(module.get_submodule(path), own)
+    return tensor
+
+
+def replace(module: nn.Module, name: str, tensor: Tensor) -> None:
+    """Puts `tensor` in the place of the parameter or the buffer of this full name."""
+    path, _, own = name.rpartition(".")
+    holder, before = module.get_submodule(path), held(module, name)
+    if isinstance(before, nn.Parameter):
+        holder.register_parameter(own, nn.Parameter(tensor, requires_grad=before.requires_grad))
+    else:
+        holder.register_buffer(own, tensor)

@@ -1,8 +1,8 @@
 """What the modules of all layer kinds share: layers in order, what is fed beside their input, and heads."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
@@ -24,6 +24,24 @@ class Chain(nn.Sequential):
         for layer in self:
             inputs = layer(inputs, extras) if isinstance(layer, Reader) else layer(inputs)
         return inputs
+
+
+class Program(nn.ModuleList):
+    """Operators in order. Each is given all tensors so far by name: every operand, and earlier results."""
+
+    def forward(self, begins: Callable[[int], None], *, copied: bool) -> dict[str, Any]:
+        """Every operand and every result by full name, as they are when all operators have run.
+
+        `begins` is called with the index of each operator before it runs. `copied`: operators get copies of
+        the operands that require a gradient.
+        """
+        tensors: dict[str, Any] = {}
+        operators: Iterable[Any] = self
+        for index, operator in enumerate(operators):
+            begins(index)
+            tensors |= operator.operands(copied=copied)
+            tensors |= operator(tensors)
+        return tensors
 
 
 def by_heads(projected: Tensor, head_dim: int, group: int = 1) -> Tensor:

@@ -117,6 +117,7 @@ FLUSHED = {
     "float32": torch.finfo(torch.float32).tiny,
     "bfloat16": torch.finfo(torch.bfloat16).tiny,
     "float16": 2.0**-25,
+    "float64": torch.finfo(torch.float64).tiny,
 }
 """The absolute error of a result near zero, by dtype.
 

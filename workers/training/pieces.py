@@ -22,12 +22,12 @@ def sharded(
     shape: tuple[int, ...] | None = None,
     device: str = "",
 ) -> Sharded:
-    """The pieces of `tensor` by rank. `shape` is the global shape, by default the tensor's own.
+    """The pieces of `tensor` by rank. `shape` is the global shape, by default that of its `values`.
 
     `device` is the type of the device that holds it, by default what the tensor says.
     """
     return Sharded(
-        shape=tuple(tensor.shape) if shape is None else shape,
+        shape=shape_of(tensor) if shape is None else shape,
         dtype=str(tensor.dtype).removeprefix("torch."),
         placements=placements,
         pieces=pieces,
@@ -35,11 +35,23 @@ def sharded(
     )
 
 
+def shape_of(tensor: "Tensor") -> tuple[int, ...]:
+    """The shape of a tensor's `values`: complex numbers have one more dim."""
+    return (*tensor.shape, 2) if tensor.is_complex() else tuple(tensor.shape)
+
+
 def values(host: "Tensor") -> Array:
-    """The values of a host tensor. numpy has no bfloat16: those come as float32, losslessly."""
+    """The values of a host tensor, as `Sharded` has them.
+
+    numpy has no bfloat16: those come as float32, losslessly. Booleans come as int8, whose differences numpy
+    computes, and complex numbers as floats with one more dim of size 2.
+    """
     import torch
 
-    array: Array = (host.float() if host.dtype == torch.bfloat16 else host).numpy()
+    if host.is_complex():
+        host = torch.view_as_real(host.resolve_conj())
+    narrow = {torch.bfloat16: torch.float32, torch.bool: torch.int8}
+    array: Array = host.to(narrow.get(host.dtype, host.dtype)).resolve_neg().numpy()
     return array
 
 
@@ -62,7 +74,7 @@ def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[i
 
     Such a tensor that is expected in pieces can only be an output, whose rows follow from the case.
     """
-    shape = tuple(local.shape)
+    shape = shape_of(local)
     return (case.part_rows, *shape[1:]) if Shard(0) in placements else shape
 
 

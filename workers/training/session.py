@@ -7,7 +7,7 @@ all of them for XLA's single-controller SPMD.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,13 @@ Accumulate: TypeAlias = Callable[
 """From the module, the parts' tensors and the forward function to the parts' outputs and the total loss."""
 
 
+class Report(Protocol):
+    """Called with each stage and its step as it begins, so that the parent knows where a process died."""
+
+    def __call__(self, stage: Stage, step: int, operator: str = "") -> None:
+        """`operator`: the one of a program that begins; empty where several may be running, or none."""
+
+
 def _nothing() -> None: ...
 
 
@@ -40,6 +47,7 @@ class Session:
     """One backend, joined and ready.
 
     * `dtype`: the floating type of weights and inputs (the case's; float64 for the oracle).
+    * `wide`: a program's tensors have float64 in place of every floating type (the oracle).
     * `place(module) -> module`: turns a module on the host into the one that is trained.
     * `feed(tensor) -> tensor`: turns a host tensor of the whole batch, or of a whole part of it, into what
       the placed module takes: this rank's rows, or a global sharded tensor.
@@ -74,6 +82,7 @@ class Session:
     read: Callable[[Tensor, Placements], Sharded]
     device: str
     spelled: bool = True
+    wide: bool = False
     scale: float = 1.0
     total: Callable[[Tensor], Tensor] = lambda loss: loss
     sync: Callable[[], None] = _nothing

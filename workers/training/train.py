@@ -4,10 +4,10 @@ A backend only joins, places, feeds and reads, so a difference between two backe
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias, cast
+from typing import cast
 
 import torch
 from msgspec import structs
@@ -21,15 +21,13 @@ from difftest.cases.numbers import IGNORE_INDEX, Batch
 from difftest.cases.options import Spelling
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
-from workers.training import spelling
+from workers.training import program, spelling
 from workers.training.build import build
+from workers.training.dtypes import Dtypes
 from workers.training.elsewhere import operators_elsewhere
 from workers.training.layers import Plan
 from workers.training.module_traces import Watch
-from workers.training.session import Session
-
-Report: TypeAlias = Callable[[Stage, int], None]
-"""Called with each stage and its step as it begins, so that the parent knows where a process died."""
+from workers.training.session import Report, Session
 
 
 def train(case: Case, session: Session, report: Report) -> Trace:
@@ -39,13 +37,16 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     plan = Plan(
         sequence=case.model.sequence,
         operators=spelling.operators(session.operators, forms),
+        dtypes=Dtypes(session.dtype, session.wide),
         checkpointing=case.training.checkpointing,
         spelling=forms,
     )
-    module = build(case.model, numbers.weights(case), session.dtype, plan)
+    module = build(case.model, numbers.weights(case), plan)
     report(Stage.PLACE, 0)
     early = make_optimizer(case, module) if forms.optimizer_before else None
     module = session.place(module)
+    if case.model.is_program:
+        return program.run(case, session, module, report)
     run = _Run(case, session, module, early or make_optimizer(case, module), report, Watch(module), forms)
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": numbers.digest(case)}

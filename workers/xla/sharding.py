@@ -10,6 +10,7 @@ shard lacks is then taken from the other devices' shards.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,7 +20,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replicated, ways
 from difftest.judge.events import Misplaced
 from difftest.judge.outcome import Array
-from workers.training.pieces import dtensor_placements, values
+from workers.training.pieces import dtensor_placements, shape_of, values
 from workers.xla import devices, plugin, start
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ def tiles(tensor: "Tensor") -> tuple[int, ...]:
 
 
 def misplaced(module: "nn.Module", case: Case) -> dict[str, Misplaced]:
-    """The parameters whose annotation differs from the layout, by name."""
+    """The parameters and a program's buffers whose annotation differs from the layout, by name."""
     mesh, different = case.layout.mesh, {}
-    for name, parameter in module.named_parameters():
+    for name, parameter in chain(module.named_parameters(), module.named_buffers()):
         placements = case.layout.parameters.get(name, replicated(mesh))
         requested = tuple(ways(dim, placements, mesh) for dim in range(parameter.dim()))
         if (
@@ -159,7 +160,7 @@ def pieces(world: World, tensor: "Tensor", placements: Placements) -> dict[int, 
         (tuple(s.indices) if s.indices is not ... else ..., s.replica_id, values(s.unpadded_data.detach()))
         for s in XLAShardedTensor(tensor).local_shards
     ]
-    return cut(tuple(tensor.shape), shards, placements, world.case.layout.mesh, world.spare)
+    return cut(shape_of(tensor), shards, placements, world.case.layout.mesh, world.spare)
 
 
 def cut(

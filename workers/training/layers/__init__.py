@@ -8,6 +8,7 @@ from torch import nn
 from difftest import plugins
 from difftest.cases.layer import Layer
 from difftest.cases.options import Spelling
+from workers.training.dtypes import Dtypes
 from workers.training.operators import Operators
 
 
@@ -15,11 +16,13 @@ from workers.training.operators import Operators
 class Plan:
     """What layers are built from beside their own data.
 
-    `checkpointing`: residual blocks are computed again in the backward pass. `spelling`: the forms to take.
+    `dtypes`: the types of a program's tensors. `checkpointing`: residual blocks are computed again in the
+    backward pass. `spelling`: the forms to take.
     """
 
     sequence: int
     operators: Operators
+    dtypes: Dtypes
     checkpointing: bool
     spelling: Spelling
 

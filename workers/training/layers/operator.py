@@ -1,0 +1,103 @@
+"""One operator of a program: a module that owns the operator's tensors and calls it.
+
+It maps no activation. It is given every tensor so far by its full name, and gives its results by theirs.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from difftest.cases.layers import operator
+from difftest.cases.layers.operator import Memory, Operand
+from workers.training.arguments import Resolver, called
+from workers.training.dtypes import NUMBERS, Dtypes
+from workers.training.layers import Plan
+
+OUT = "out"
+"""The option by which an operator is given the tensor to write its result into."""
+
+Tensors = Mapping[str, Any]
+"""Tensors by full name; a result may be a number."""
+
+
+class Operator(nn.Module):
+    """The operator at `path`. Its float operands are parameters, the others buffers."""
+
+    def __init__(self, layer: operator.Operator, path: str, dtypes: Dtypes) -> None:
+        super().__init__()
+        self.layer, self.path, self.dtypes = layer, path, dtypes
+        for name, operand in layer.operands.items():
+            held = torch.zeros(operand.shape, dtype=dtypes.named(operand.dtype))
+            if operand.is_float:
+                self.register_parameter(name, nn.Parameter(held, requires_grad=operand.gradient))
+            else:
+                self.register_buffer(name, held)
+
+    def operands(self, *, copied: bool) -> dict[str, Tensor]:
+        """The operands by full name, as the operator gets them.
+
+        `copied`: those that require a gradient are clones, because autograd forbids writing to leaves.
+        """
+        return {
+            f"{self.path}.{name}": _laid_out(getattr(self, name), operand, copied=copied)
+            for name, operand in self.layer.operands.items()
+        }
+
+    def forward(self, tensors: Tensors) -> dict[str, Any]:
+        """The results by full name, given the tensors of this operator and of those before it."""
+        layer, resolver = self.layer, Resolver(self.path, tensors, self.dtypes)
+        arguments = [resolver.resolved(argument) for argument in layer.arguments]
+        options = {name: resolver.resolved(argument) for name, argument in layer.options.items()}
+        if layer.form == "out":
+            options.setdefault(OUT, tensors.get(f"{self.path}.{OUT}"))
+        # Autograd does not follow what is written into a given tensor, and torch refuses to try.
+        with torch.no_grad() if layer.form == "out" else nullcontext():
+            result = called(layer.call)(*arguments, **options)
+        return dict(_named(result, f"{self.path}.output"))
+
+
+def module(layer: operator.Operator, path: str, plan: Plan) -> nn.Module:
+    """The operator, with zeros in place of its values."""
+    return Operator(layer, path, plan.dtypes)
+
+
+def _laid_out(tensor: Tensor, operand: Operand, *, copied: bool) -> Tensor:
+    if operand.memory != "contiguous":
+        return _in_memory(tensor, operand.memory)
+    return tensor.clone() if copied and tensor.requires_grad else tensor
+
+
+def _in_memory(tensor: Tensor, memory: Memory) -> Tensor:
+    """`tensor` as it should lie in memory, made from it differentiably; never the tensor itself."""
+    match memory:
+        case "transposed":
+            return tensor.transpose(-1, -2).clone(memory_format=torch.contiguous_format).transpose(-1, -2)
+        case "strided":
+            return torch.stack((tensor, tensor), -1).select(-1, 0)
+        case "expanded":
+            return tensor[:1].expand(tensor.shape) if tensor.shape[0] else tensor.clone()
+        case "contiguous":
+            return tensor.clone()
+
+
+def _named(result: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401  what an operator gives
+    """The tensors and numbers of a result by name; those of several by their position.
+
+    What is neither, such as a dtype or None, is not compared.
+    """
+    parts = list(_flat(result))
+    for index, part in enumerate(parts):
+        if isinstance(part, (Tensor, *NUMBERS)):
+            yield name if part is result else f"{name}.{index}", part
+
+
+def _flat(result: Any) -> Iterator[Any]:  # noqa: ANN401  what an operator gives
+    """What a result consists of, in order."""
+    if isinstance(result, tuple | list):
+        for part in result:
+            yield from _flat(part)
+    else:
+        yield result

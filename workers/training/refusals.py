@@ -1,0 +1,25 @@
+"""Why a whole group of backends cannot run a case."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TypeAlias
+
+from difftest.cases.case import Case
+
+Unsupported: TypeAlias = Callable[[Case], str | None]
+"""A backend's `unsupported`: why it cannot express a case, or None."""
+
+
+def for_modules_only(unsupported: Unsupported) -> Unsupported:
+    """The same for a backend that takes a module whose input is the batch: it refuses programs first.
+
+    A program's operators take tensors of their own.
+    """
+
+    @wraps(unsupported)
+    def refusal(case: Case) -> str | None:
+        if case.model.is_program:
+            return "needs a module that takes the batch; the case is a program of operators"
+        return unsupported(case)
+
+    return refusal
