@@ -12,7 +12,7 @@ from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
-from difftest.cases.case import Case
+from difftest.cases.case import Case, Data
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, option_resets
 from difftest.errors import UsageError
 from difftest.judge.outcome import Outcome
@@ -63,6 +63,12 @@ def test_only_a_case_with_a_usual_form_contains_a_spelling() -> None:
     assert b"spelling" not in a_case().to_json(), "cases older than the option keep their ids"
     assert b'"spelling":{"torch_loss":true,"unequal":true}' in case.to_json()
     assert a_case(spelling=Spelling()).id == a_case().id, "the same case has one id"
+
+
+def test_only_whole_numbers_are_collected_as_integers() -> None:
+    spelling = Spelling(integers=True)
+    assert a_case(spelling=spelling).id == a_case().id
+    assert a_case(spelling=spelling, fed=Data(batch=4, regime="ties")).forms.integers
 
 
 def test_ranks_with_weights_of_their_own_need_a_broadcast() -> None:

@@ -5,15 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 from sample_scripts import FAULTS, LEARNED, OPERATIONS, collective_case
-from samples import a_case
+from samples import LINEAR, a_case
 
-from difftest.cases.case import Data, Training
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.dropout import Dropout
 from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
-from difftest.cases.options import Replication
+from difftest.cases.options import Replication, Spelling
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
@@ -77,6 +80,85 @@ def test_the_options_of_a_case_are_in_its_script() -> None:
         text = render(case, backend, FAULTS[4], "options")
         assert "DistributedDataParallel(model, gradient_as_bucket_view=True)" in text
         assert "parameter.data.add_(rank)" in text
+
+
+LONG = Fault(kind="numbers", stage=Stage.UPDATE, step=3, tensor="0.weight", tolerance=1e-3)
+BLOCK = Residual(layers=(Linear(inputs=4, outputs=4),))
+TIED = (Embedding(vocabulary=5, width=4), Linear(inputs=4, outputs=5, bias=False, tied=True))
+ATTENTION = Attention(width=4, heads=2, kv_heads=2, segments=True)
+SUM = Collective(operation="all_reduce", width=4, mesh=(2,))
+WORDS = Training(loss="cross_entropy")
+
+
+@pytest.mark.parametrize(
+    ("form", "case", "backend", "usual"),
+    [
+        ("pin_layout", collective_case("reduce_scatter"), "xla_replica", "0, 2, [[0, 1]])"),
+        ("pin_layout", a_case(), "xla_replica", "xm.reduce_gradients(optimizer)"),
+        (
+            "torch_checkpoint",
+            a_case((Linear(inputs=4, outputs=4), BLOCK), training=Training(checkpointing=True)),
+            "xla_spmd",
+            "from torch.utils.checkpoint import checkpoint",
+        ),
+        ("torch_loss", a_case(), "torch_dtensor", "functional.mse_loss(output, y)"),
+        ("torch_loss", a_case(training=WORDS), "xla_spmd", "functional.cross_entropy(output.flatten(0, -2)"),
+        (
+            "torch_loss",
+            a_case(training=WORDS, fed=Data(batch=4, ignored=0.5)),
+            "torch_ddp",
+            'reduction="sum") / count',
+        ),
+        ("unequal", a_case((ATTENTION,), sequence=4), "torch_ddp", "(-1) != EXTRAS.segments.unsqueeze(-2)"),
+        (
+            "torch_dropout",
+            a_case((Dropout(width=4), *LINEAR)),
+            "torch_ddp",
+            "functional.dropout(*inputs, 0.0)",
+        ),
+        ("optimizer_before", a_case(), "xla_ddp", 'optimizer = getattr(model, "module", model).optimizer'),
+        (
+            "integers",
+            a_case((SUM, Linear(inputs=4, outputs=2)), fed=Data(batch=4, regime="exact"), path="collectives"),
+            "xla_replica",
+            "own = x.detach().int()",
+        ),
+        ("host_backward", a_case(), "xla_spmd", "sum().backward()\nxr.use_spmd()"),
+        ("host_backward", a_case(), "torch_ddp", "sum().backward()\n    distributed.init"),
+        ("host_backward", a_case(), "xla_ddp", "sum().backward()\nfor device in xm"),
+        ("no_broadcast", a_case(), "torch_ddp", "init_sync=False"),
+        ("changing_number", a_case(), "xla_spmd", "loss = loss * 2.0 ** (step % 8)"),
+    ],
+)
+def test_a_usual_form_is_in_the_script_of_a_case_that_has_it(
+    form: str, case: Case, backend: str, usual: str
+) -> None:
+    spelled = msgspec.structs.replace(case, spelling=Spelling(**{form: True}))
+    text = render(spelled, backend, LONG, form)
+    compile(text, form, "exec")
+    assert usual in text
+    assert usual not in render(case, backend, LONG, form)
+
+
+@pytest.mark.parametrize(
+    ("form", "case", "backend", "own"),
+    [
+        (
+            "tied_before",
+            a_case(TIED, sequence=3),
+            "xla_annotated",
+            ").to(torch_xla.device())\nmodel[1].weight",
+        ),
+        ("no_broadcast", a_case(), "xla_replica", "broadcast_master_param"),
+        ("verified_shapes", a_case(), "xla_ddp", "_verify_param_shape_across_processes"),
+    ],
+)
+def test_what_a_usual_form_leaves_out_is_not_in_the_script(
+    form: str, case: Case, backend: str, own: str
+) -> None:
+    spelled = msgspec.structs.replace(case, spelling=Spelling(**{form: True}))
+    assert own not in render(spelled, backend, LONG, form)
+    assert own in render(case, backend, LONG, form)
 
 
 def test_a_tied_weight_is_tied_in_the_script() -> None:

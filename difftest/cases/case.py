@@ -17,6 +17,7 @@ from difftest.cases.model import Model
 from difftest.cases.options import (
     TORCH_KERNELS,
     USUAL_KERNELS,
+    WHOLE,
     Replication,
     SdpaKernel,
     Spelling,
@@ -106,8 +107,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `path` names the parallelism path that it was generated for. `sdpa` is the kernel that flash attention on
     torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `spelling`
-    is unset where every form is the workers' own. `seed` decides all random numbers. `schema` is the version
-    of this structure in JSON.
+    is unset where every form is the workers' own, and without whole numbers it has no `integers`. `seed`
+    decides all random numbers. `schema` is the version of this structure in JSON.
     """
 
     path: str
@@ -126,8 +127,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         _within("schema", self.schema, 1, SCHEMA)
         _within("seed", self.seed, 0, 2**63 - 1)
-        if self.forms == Spelling():
-            msgspec.structs.force_setattr(self, "spelling", msgspec.UNSET)
+        whole = self.forms.integers and self.data.regime in WHOLE
+        forms = msgspec.structs.replace(self.forms, integers=whole)
+        msgspec.structs.force_setattr(self, "spelling", msgspec.UNSET if forms == Spelling() else forms)
         if self.forms.no_broadcast and self.replication.own_weights:
             msg = "no_broadcast and own_weights are both set; nothing would make the ranks' weights equal"
             raise ValueError(msg)

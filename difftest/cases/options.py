@@ -86,7 +86,7 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `torch_dropout`: `dropout` with the probability 0 too. Its mask is random, so others cannot be compared.
     * `tied_before`: weights are tied when the model is built, and not again after it was placed.
     * `optimizer_before`: the optimizer is made before the model is placed.
-    * `integers`: a collective on whole numbers is one of int32 (the regimes `WHOLE`).
+    * `integers`: a collective is one of int32; only in the regimes `WHOLE`.
     * `host_backward`: a backward pass on the host comes before everything else.
     * `no_broadcast`: replicas rely on equal weights from the start, and none are sent.
     * `verified_shapes`: `DistributedDataParallel` verifies the shapes of all ranks' parameters.

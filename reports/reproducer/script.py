@@ -121,6 +121,11 @@ class Script:
         return tuple((spelling.index(path), "[0]") for path, layer in walked if layer.borrows())
 
     @property
+    def ties_again(self) -> tuple[tuple[str, str], ...]:
+        """The ties that the program makes again after placement."""
+        return () if self.case.forms.tied_before else self.ties
+
+    @property
     def layer_classes(self) -> tuple[str, ...]:
         """The classes that the layers' kinds declare for scripts, one for each kind."""
         kinds = {layer.kind: layer for _, layer in walk(self.case.model.layers)}
@@ -208,11 +213,12 @@ class Script:
         """The options of `DistributedDataParallel` that are not at their defaults, as further arguments."""
         chosen, usual = self.case.replication, Replication()
         names = [name for name in chosen.__struct_fields__ if name not in {"no_sync", "own_weights"}]
-        return "".join(
+        options = [
             f", {name}={getattr(chosen, name)!r}"
             for name in names
             if getattr(chosen, name) != getattr(usual, name)
-        )
+        ]
+        return "".join([*options, *[", init_sync=False"] * self.case.forms.no_broadcast])
 
     @property
     def acts(self) -> tuple[str, ...]:

@@ -5,24 +5,17 @@ from dataclasses import replace
 from typing import Any, cast
 
 import torch
-from msgspec.structs import replace as replace_fields
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from difftest.cases.case import Case
 from difftest.cases.numbers import IGNORE_INDEX
-from difftest.cases.options import WHOLE, Spelling
+from difftest.cases.options import Spelling
 from workers.training.operators import Operators
 
 DIFFERENT_NUMBERS = 8
 """Powers of two, with which a product and a quotient round nothing."""
-
-
-def forms_of(case: Case, *, spelled: bool) -> Spelling:
-    """The forms that have something to change in `case`; none unless the program is `spelled`."""
-    forms = case.forms if spelled else Spelling()
-    return replace_fields(forms, integers=forms.integers and case.data.regime in WHOLE)
 
 
 def operators(own: Operators, spelling: Spelling) -> Operators:

@@ -33,7 +33,7 @@ from workers.training.session import Report, Session
 def train(case: Case, session: Session, report: Report) -> Trace:
     """Trains `case` in a joined session and returns the trace: the pieces that this process held."""
     report(Stage.BUILD, 0)
-    forms = spelling.forms_of(case, spelled=session.spelled)
+    forms = case.forms if session.spelled else Spelling()
     plan = Plan(
         sequence=case.model.sequence,
         operators=spelling.operators(session.operators, forms),
