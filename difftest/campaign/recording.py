@@ -13,6 +13,7 @@ import msgspec
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
 from difftest.campaign.case_run import CaseResult, Missing
+from difftest.campaign.coverage import covered
 from difftest.campaign.new_finding import new_finding
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -79,6 +80,7 @@ def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Obse
         measurements=comparison.measurements,
         lacks=comparison.lacks,
         environment=dict(run.outcome.environment),
+        covered=covered(result.case, result.runs[ORACLE].outcome, run.outcome, comparison.verdict),
         started=run.started,
         seconds=round(run.seconds, 3),
     )

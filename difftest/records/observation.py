@@ -11,6 +11,7 @@ from difftest.errors import DamagedError, UsageError
 from difftest.judge.capability import Lack
 from difftest.judge.divergence import Whole
 from difftest.judge.measured import Measurement
+from difftest.records.covered import Covered
 from difftest.records.disk import lines_that_fit, too_long
 
 SCHEMA = 2
@@ -57,7 +58,8 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     ran, and `lacks` says what. `reason` says why a verdict is one of the last three, and `reason_kind` says
     it without what differs from case to case. `seconds` is the wall time, `started` is ISO 8601 in UTC.
     `runs` is the number of lines that the case has in the file: a case with fewer was cut off when its
-    campaign was killed.
+    campaign was killed. `covered` says what was compared; lines from before it was recorded have nothing
+    there.
     """
 
     campaign: str
@@ -86,6 +88,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     measurements: tuple[Measurement, ...] = ()
     lacks: tuple[Lack, ...] = ()
     environment: Mapping[str, str] = {}
+    covered: Covered = Covered()
     runs: Whole = 1
     schema: Whole = SCHEMA
 

@@ -46,8 +46,8 @@ class Dispatched(TorchDispatchMode):
             if direction == "forward":
                 self._begun = [(0, ALL_LAYERS)]
                 for name, layer in module.named_children() if self._by_layer else ():
-                    handle = layer.register_forward_pre_hook(partial(self._begin, name))
-                    stack.callback(handle.remove)
+                    stack.callback(layer.register_forward_pre_hook(partial(self._begin, name)).remove)
+                    stack.callback(layer.register_forward_hook(partial(self._begin, ALL_LAYERS)).remove)
             stack.enter_context(self)
             yield
 

@@ -53,8 +53,8 @@ class Counters:
         self._module, self._layer, self._before = module, ALL_LAYERS, _counts()
         with ExitStack() as stack:
             for name, layer in module.named_children() if self._by_layer and direction == "forward" else ():
-                handle = layer.register_forward_pre_hook(partial(self._begin, name))
-                stack.callback(handle.remove)
+                stack.callback(layer.register_forward_pre_hook(partial(self._begin, name)).remove)
+                stack.callback(layer.register_forward_hook(partial(self._begin, ALL_LAYERS)).remove)
             yield
         self._count(direction)
 
@@ -72,8 +72,8 @@ class Counters:
     def look(self, tensors: "Sequence[Tensor]") -> None:
         """Collects the kinds of nodes in the graphs of these lazy tensors and of the module's gradients.
 
-        They are printed, and not computed for it: those of the first graphs of a run, like which later ones
-        are.
+        They are printed, and not computed for it. Only the first graphs of a run are: later ones are like
+        them.
         """
         import torch_xla
 

@@ -1,0 +1,117 @@
+"""What campaigns covered, counted over their lines: operators by direction, cut, dtype, regime and side.
+
+A line says what its comparison covered (`difftest.records.covered`), and only of a comparison with a verdict.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from difftest.judge.reached import Names
+from difftest.records.columns import Columns
+from difftest.records.covered import ByEvenness
+from difftest.records.observation import Observation
+
+What: TypeAlias = Literal["forward", "backward", "entries", "differentiated"]
+WHAT: tuple[What, ...] = ("forward", "backward", "entries", "differentiated")
+"""The fields of `Covered` that are told apart by how operands were cut."""
+
+PREFIX = "covered."
+COUNTED = ("dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, "rules", "lowered")))
+"""The columns of lines that `Coverage.add_columns` needs."""
+
+
+class Place(NamedTuple):
+    """Where something was compared."""
+
+    dtype: str
+    regime: str
+    side: str
+
+
+class Cell(NamedTuple):
+    """A way in which an operator was compared; `evenness` is how its operands were cut."""
+
+    operator: str
+    evenness: str
+    dtype: str
+    regime: str
+    side: str
+
+
+@dataclass(slots=True)
+class Coverage:
+    """The number of comparisons of each cell by `What`, of each rule, and of each kind of lowered node."""
+
+    cells: dict[What, Counter[Cell]] = field(default_factory=lambda: {what: Counter() for what in WHAT})
+    rules: Counter[str] = field(default_factory=Counter)
+    lowered: Counter[str] = field(default_factory=Counter)
+
+    def add(self, observation: Observation) -> None:
+        """Counts one line of a campaign."""
+        place = Place(observation.dtype, observation.regime, observation.side)
+        for what in WHAT:
+            self._count(what, getattr(observation.covered, what), place)
+        self.rules.update(observation.covered.rules)
+        self.lowered.update(observation.covered.lowered)
+
+    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
+        """Counts the chosen lines of some columns, among which are `COUNTED`."""
+        for what in WHAT:
+            for (text, *place), lines in _grouped(columns, chosen, f"{PREFIX}{what}", *Place._fields):
+                names = msgspec.json.decode(text, type=dict[str, Names])
+                self._count(what, names, Place(*place), lines)
+        for counts, name in ((self.rules, "rules"), (self.lowered, "lowered")):
+            for (text,), lines in _grouped(columns, chosen, f"{PREFIX}{name}"):
+                for one in msgspec.json.decode(text, type=Names):
+                    counts[one] += lines
+
+    def include(self, other: "Coverage") -> None:
+        """Adds the counts of other lines."""
+        for what in WHAT:
+            self.cells[what].update(other.cells[what])
+        self.rules.update(other.rules)
+        self.lowered.update(other.lowered)
+
+    def names(self, what: What, side: str = "", *, sharded: bool | None = None) -> frozenset[str]:
+        """The names that were reached, on one side or any; `sharded`: with operands that are cut, or not."""
+        return frozenset(
+            cell.operator
+            for cell in self.cells[what]
+            if side in {"", cell.side} and sharded in {None, cell.evenness != "whole"}
+        )
+
+    def sides(self) -> tuple[str, ...]:
+        """The sides that reached something, sorted."""
+        return tuple(sorted({cell.side for what in WHAT for cell in self.cells[what]}))
+
+    def ruled(self) -> frozenset[str]:
+        """The operators whose rules of DTensor were used."""
+        return frozenset(rule.partition(" ")[0] for rule in self.rules)
+
+    def _count(self, what: What, names: ByEvenness, place: Place, lines: int = 1) -> None:
+        for evenness, own in names.items():
+            self.cells[what].update({Cell(name, evenness, *place): lines for name in own})
+
+
+def _grouped(
+    columns: Columns, chosen: npt.NDArray[np.bool_], *names: str
+) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The distinct combinations of texts in some columns of the chosen lines, with their numbers of lines."""
+    texts = [columns.texts(name) for name in names]
+    keys, numbers = np.unique(np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True)
+    for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
+        yield tuple(text.distinct[code] for text, code in zip(texts, key, strict=True)), lines
+
+
+def together(coverages: Mapping[str, Coverage]) -> Coverage:
+    """What several campaigns covered together."""
+    total = Coverage()
+    for one in coverages.values():
+        total.include(one)
+    return total
