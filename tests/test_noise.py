@@ -64,10 +64,10 @@ def test_one_wild_element_does_not_hide_its_quiet_neighbours() -> None:
     assert 0.1 < quiet < 0.5
 
 
-def test_noise_that_is_not_finite_leaves_nothing_to_compare() -> None:
-    floors = floor(np.array([np.inf, np.nan, 0.0]))
-    np.testing.assert_array_equal(floors, np.inf)
-    np.testing.assert_array_equal(in_floors(np.array([1.0, 1e300, 0.0]), floors), 0.0)
+def test_noise_that_is_not_finite_leaves_its_own_element_undecided() -> None:
+    floors = floor(np.array([np.inf, np.nan, 3.0, 3.0]))
+    np.testing.assert_array_equal(floors, [np.inf, np.inf, 3.0, 3.0])
+    np.testing.assert_array_equal(in_floors(np.array([1.0, 1e300, 6.0, 0.0]), floors), [0.0, 0.0, 2.0, 0.0])
 
 
 def test_where_nothing_rounds_any_error_is_infinitely_many_floors() -> None:

@@ -132,6 +132,24 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The shapes of the buffers that have placements and values of their own, by name."""
         return {}
 
+    def dtype_of(self, name: str, dtype: str) -> str:
+        """The dtype of its own tensor `name` in a case of `dtype`, by torch's names."""
+        return dtype
+
+    def changes(self) -> tuple[str, ...]:
+        """The tensors that it writes into, by their names in its arguments (`input`, `0.output`)."""
+        return ()
+
+    @property
+    def rejects(self) -> bool:
+        """Whether torch raises for its arguments."""
+        return False
+
+    @property
+    def undefined(self) -> str:
+        """What torch's documentation leaves open of its results; empty where nothing."""
+        return ""
+
     def borrows(self) -> Mapping[str, str]:
         """The weights it shares: its own name for each, and the full name of the parameter that it is."""
         return {}

@@ -88,6 +88,24 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Whether its layers are operators that name their tensors, instead of passing activations on."""
         return self.layers[0].READS_RESULTS
 
+    @property
+    def rejects(self) -> bool:
+        """Whether torch raises for the arguments of one of its operators."""
+        return any(layer.rejects for layer in self.layers)
+
+    @property
+    def undefined(self) -> str:
+        """What torch's documentation leaves open of its results; empty where nothing."""
+        return "; ".join(filter(None, (layer.undefined for layer in self.layers)))
+
+    def dtypes(self, dtype: str) -> Mapping[str, str]:
+        """The dtype of everything that has placements, in a case of `dtype`."""
+        return {
+            f"{path}.{name}": layer.dtype_of(name, dtype)
+            for path, layer in walk(self.layers)
+            for name in (*layer.shapes(), *layer.buffers())
+        }
+
     def tensors(self) -> Parameters:
         """The shape of everything that has placements: the parameters, then the buffers that have them."""
         buffers = {

@@ -3,43 +3,22 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.judge import checks
 from difftest.judge.capability import Lack, findings_and_lacks
 from difftest.judge.divergence import Divergence
+from difftest.judge.doubts import Doubt, doubt, out_of_range
 from difftest.judge.measured import MeasuredRun, Measurement, measure_run
-from difftest.judge.noise import FLOORS_MOST, THRESHOLD
-from difftest.judge.outcome import Array, Failure, Outcome, Symptom, Trace
-from difftest.judge.stage import STAGES, Stage
-
-VAGUE = 0.25
-"""A floor above this share of a tensor's values leaves nothing to compare."""
-
-NATIVE_MOST = 100.0
-"""The most that torch's own run may be off, in floors of the simulated runs alone.
-
-The greatest in 69 correct cases was 9.4; a correct run of 24 steps was 45 off.
-"""
-
-LEAST_DENSITY = 0.02
-"""A tensor with a smaller share of values other than zero can show no difference."""
-
+from difftest.judge.noise import FLOORS_MOST
+from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
+from difftest.judge.stage import STAGES
 
 LACKING = "unsupported"
 """The verdict where a framework lacks something for a program, and shows nothing else that is wrong."""
-
-
-class Doubt(NamedTuple):
-    """Why agreement would mean nothing: in words that are equal for every case, and in full."""
-
-    kind: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +74,10 @@ def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
         return _inconclusive(Doubt(unequal, unequal))
     run = measure_run(case, backend, side, expected, actual, again, exact=inexact(case) is None)
     farthest = worst(run.measured.values())
-    divergences, out_of_range = divergences_in_order(run), None
-    if isinstance(actual, Trace) and not expected.events.in_range:
+    divergences, leaves_range = divergences_in_order(run), None
+    if isinstance(actual, Trace) and not expected.events.in_range and not case.model.is_program:
         divergences = tuple(d for d in divergences if not checks.load(d.check).USES_NUMBERS)
-        out_of_range = Doubt("values out of range", f"values leave the range of {case.dtype}")
+        leaves_range = out_of_range(case.dtype)
     lacks: tuple[Lack, ...] = ()
     if case.model.is_program:
         divergences, lacks = findings_and_lacks(case, divergences, actual)
@@ -112,14 +91,8 @@ def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
             measurements=farthest,
             lacks=lacks,
         )
-    doubt = (
-        out_of_range
-        or _nothing_compared(farthest)
-        or _nothing_varies(run)
-        or _wide_band(run)
-        or _untrusted(expected, case.dtype)
-    )
-    return _inconclusive(doubt, farthest) if doubt else Comparison(verdict="agree", measurements=farthest)
+    reason = leaves_range or doubt(run, farthest)
+    return _inconclusive(reason, farthest) if reason else Comparison(verdict="agree", measurements=farthest)
 
 
 def _inconclusive(doubt: Doubt, measurements: tuple[Measurement, ...] = ()) -> Comparison:
@@ -189,53 +162,3 @@ def _arbitrated(
 
     measured = tuple(msgspec.structs.replace(m, other_error=other_error(m)) for m in comparison.measurements)
     return dataclasses.replace(comparison, measurements=measured)
-
-
-def _nothing_varies(run: MeasuredRun) -> Doubt | None:
-    """The doubt where at some stage the oracle has only constants and zeros."""
-    stages = dict.fromkeys(stage for step in run.expected.steps for stage, _ in step)
-    for stage in stages:
-        tensors = [tensor for step in run.expected.steps for (at, _), tensor in step.items() if at is stage]
-        if not any(_varies(piece) for tensor in tensors for piece in tensor.pieces.values()):
-            what = "every tensor of the oracle is constant or nearly all zero"
-            return Doubt("constant tensors", f"{stage}: {what}")
-    return None
-
-
-def _varies(values: Array) -> bool:
-    """Whether values can show a difference: enough of them are not zero, and they are not all the same."""
-    dense = np.count_nonzero(values) >= max(1.0, LEAST_DENSITY * values.size)
-    return bool(dense and (values.size == 1 or (values != values.flat[0]).any()))
-
-
-def _wide_band(run: MeasuredRun) -> Doubt | None:
-    """The doubt where an agreeing loss shows no convergence: its band is as wide as it is high."""
-    loss = run.measured.get((run.case.training.steps - 1, Stage.FORWARD, "loss"))
-    if not run.case.data.learnable or loss is None or THRESHOLD * loss.floor <= loss.scale:
-        return None
-    move = f"rounding alone may move it by {THRESHOLD * loss.floor:.2g}"
-    return Doubt("the loss is mere noise", f"step {loss.step}: the loss is {loss.scale:.3g} and {move}")
-
-
-def _nothing_compared(measurements: Iterable[Measurement]) -> Doubt | None:
-    """The doubt where all is zero, or noise hides all values of a stage."""
-    compared = [m for m in measurements if m.scale > 0.0]
-    if not compared:
-        zero = "every tensor compared is zero"
-        return Doubt(zero, zero)
-    vague = {m.stage for m in compared} - {m.stage for m in compared if m.floor <= VAGUE * m.scale}
-    stages = ", ".join(stage for stage in STAGES if stage in vague)
-    noise = "rounding noise is as large as the values"
-    return Doubt(noise, f"{stages}: {noise}") if stages else None
-
-
-def _untrusted(expected: Trace, dtype: str) -> Doubt | None:
-    """The doubt where the floor may be too high.
-
-    A fault of torch's own kernels on the CPU raises every floor, and simulated rounding does not explain it.
-    """
-    native = expected.events.native
-    if native <= NATIVE_MOST:
-        return None
-    off = f"{native:.3g} times as far from float64 as simulated rounding takes it"
-    return Doubt("torch's own run is too far off", f"torch's own run in {dtype} is {off}")

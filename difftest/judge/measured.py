@@ -1,7 +1,7 @@
 """A candidate's run beside the oracle's, measured tensor by tensor: the input of every check."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import msgspec
@@ -13,8 +13,9 @@ from difftest.cases.case import Case
 from difftest.judge import noise
 from difftest.judge.damage import LONELY, MOVED, moved, nature, wrong_ranks
 from difftest.judge.divergence import Divergence, Whole, identity
+from difftest.judge.elements import Bools, errors, near_overflow, overflows_alone
 from difftest.judge.noise import FLOORS_MOST
-from difftest.judge.outcome import Failure, Outcome, Sharded, Symptom, Trace
+from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
 
 Key: TypeAlias = tuple[int, Stage, str]
@@ -26,11 +27,12 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How far one tensor of one run was from the oracle, at the step where it was farthest.
 
-    Of `elements`, `differing` are off by more than rounding. `error` is the root mean square of (actual -
-    expected), `greatest` the largest absolute difference, `scale` the root mean square of the expected
-    values, `floor` that of the rounding noise. `ratio` is the greatest error in units of the floor, element
-    by element. `other_error` is the least `error` of another side for the same tensor (the arbiter), None
-    where no other side ran. `exact`: the tolerance was zero.
+    Of `elements`, `differing` are off by more than rounding. `undecided` ones were left out, because the
+    oracle's own runs do not decide them; all else is of the others. `error` is the root mean square of
+    (actual - expected), `greatest` the largest absolute difference, `scale` the root mean square of the
+    expected values, `floor` that of the rounding noise. `ratio` is the greatest error in units of the floor,
+    element by element. `other_error` is the least `error` of another side for the same tensor (the arbiter),
+    None where no other side ran. `exact`: the tolerance was zero.
     """
 
     stage: str
@@ -45,6 +47,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ratio: float
     exact: bool = False
     other_error: float | None = None
+    undecided: Whole = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class MeasuredRun:
 
     `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the
     candidate failed. `again` is a second run of the candidate in fresh processes, None where there was none.
+    `near_overflow`: in a program, an element that overflows in the candidate alone may have done so for the
+    order of a sum.
     """
 
     case: Case
@@ -62,6 +67,19 @@ class MeasuredRun:
     actual: Outcome
     measured: Mapping[Key, Measurement]
     again: Outcome | None = None
+    near_overflow: bool = False
+
+    def truth(self, at: Key) -> tuple[Array, Floats]:
+        """A tensor as the oracle has it, whole, and the deviation of each of its elements by rounding."""
+        step, stage, name = at
+        alone = self.case.unsharded().layout.mesh
+        deviation = self.expected.noise[step][stage, name].full(alone)
+        return self.expected.steps[step][stage, name].full(alone), deviation
+
+    def decided(self, truth: Array, deviation: Floats, value: Array) -> Bools:
+        """Which elements of a tensor or of a piece are compared with the candidate's `value`."""
+        decided = np.isfinite(deviation)
+        return decided & ~overflows_alone(truth, value) if self.near_overflow else decided
 
     def tensor_divergence(  # noqa: PLR0913, PLR0917  what a divergence is made of
         self, check: str, symptom: Symptom, at: Key, detail: str, ratio: float | None = None, nature: str = ""
@@ -117,16 +135,19 @@ def measure_run(  # noqa: PLR0913, PLR0917  what MeasuredRun is made of
 
     `exact`: no sum of the case rounds, so that nothing may differ.
     """
-    measured = {} if isinstance(actual, Failure) else dict(_measure(case, expected, actual, exact=exact))
-    return MeasuredRun(
+    near = near_overflow(case, expected)
+    run = MeasuredRun(
         case=case,
         backend=backend,
         side=side,
         expected=expected,
         actual=actual,
-        measured=measured,
+        measured={},
         again=again,
+        near_overflow=near,
     )
+    measured = {} if isinstance(actual, Failure) else dict(_measure(run, actual, exact=exact))
+    return replace(run, measured=measured)
 
 
 def mismatches(run: MeasuredRun, check: str, stage: Stage) -> Iterator[Divergence]:
@@ -151,10 +172,8 @@ def _nature(run: MeasuredRun, key: Key) -> str:
 
 def _truth_floors_actual(run: MeasuredRun, key: Key) -> tuple[Floats, Floats, Sharded]:
     """A tensor as the oracle has it, the floors of its rounding, and the tensor as the candidate has it."""
-    step, stage, name = key
-    alone, truth = run.case.unsharded().layout.mesh, run.expected.steps[step][stage, name]
-    floors = noise.floor(run.expected.noise[step][stage, name].full(alone))
-    return truth.full(alone), floors, dict(run.tensors())[key]
+    truth, deviation = run.truth(key)
+    return truth, noise.floor(deviation), dict(run.tensors())[key]
 
 
 def _any_moved(run: MeasuredRun) -> bool:
@@ -194,52 +213,56 @@ def describe(measurement: Measurement) -> str:
     )
 
 
-def _measure(case: Case, expected: Trace, actual: Trace, *, exact: bool) -> Iterator[tuple[Key, Measurement]]:
-    alone, mesh = case.unsharded().layout.mesh, case.layout.mesh
-    for step, (truths, floors, tensors) in enumerate(
-        zip(expected.steps, expected.noise, actual.steps, strict=False)
-    ):
+def _measure(run: MeasuredRun, actual: Trace, *, exact: bool) -> Iterator[tuple[Key, Measurement]]:
+    mesh = run.case.layout.mesh
+    for step, (truths, tensors) in enumerate(zip(run.expected.steps, actual.steps, strict=False)):
         for (stage, name), truth in truths.items():
             tensor = tensors.get((stage, name))
             if tensor is None or tensor.shape != truth.shape or tensor.misfits(mesh):
                 continue  # the shape check reports it
-            key, whole, deviation = (step, stage, name), truth.full(alone), floors[stage, name].full(alone)
+            key = (step, stage, name)
+            whole, deviation = run.truth(key)
             # copies of gradients and parameters have the same bits, or the replicas check reports them
             copies = tensor.copies(mesh) if stage is Stage.FORWARD else (tensor.full(mesh),)
-            yield (
-                key,
-                max(
-                    (measure(key, whole, deviation, copy, exact=exact) for copy in copies),
-                    key=lambda measurement: measurement.ratio,
-                ),
+            each = (
+                measure(
+                    key,
+                    whole,
+                    np.where(run.decided(whole, deviation, copy), deviation, np.inf),
+                    copy,
+                    exact=exact,
+                )
+                for copy in copies
             )
+            yield key, max(each, key=lambda measurement: measurement.ratio)
 
 
-def measure(at: Key, truth: Floats, deviation: Floats, value: Floats, *, exact: bool = False) -> Measurement:
+def measure(at: Key, truth: Array, deviation: Floats, value: Array, *, exact: bool = False) -> Measurement:
     """How far `value` is from `truth` where rounding deviates by `deviation`; all have one shape.
 
-    `at` names the tensor. `exact`: any difference counts as differing.
+    `at` names the tensor. `exact`: any difference counts as differing. Elements of infinite deviation are
+    left out; the scale is that of the finite values.
     """
     step, stage, name = at
-    with np.errstate(invalid="ignore"):
-        error = np.where(value == truth, 0.0, value - truth)
     floors = noise.floor(deviation)
-    ratios = noise.in_floors(error, floors)
-    ratio = float(_bounded(ratios).max(initial=0.0))
+    decided = np.isfinite(floors)
+    error = np.where(decided, errors(truth, value), 0.0)
+    ratio = float(_bounded(noise.in_floors(error, floors)).max(initial=0.0))
+    with np.errstate(over="ignore"):
+        wrong = error if exact else ~(np.abs(error) <= noise.THRESHOLD * floors)
     return Measurement(
         stage=stage,
         tensor=name,
         step=step,
         elements=int(truth.size),
-        differing=int(
-            np.count_nonzero(error) if exact else (~(np.abs(error) <= noise.THRESHOLD * floors)).sum()
-        ),
+        differing=int(np.count_nonzero(wrong)),
         error=_rms(error),
         greatest=float(_bounded(np.abs(error)).max(initial=0.0)),
-        scale=_rms(truth),
-        floor=_rms(floors),
+        scale=_rms(truth[decided & np.isfinite(truth)]),
+        floor=_rms(floors[decided]) if decided.any() or not decided.size else FLOORS_MOST,
         ratio=ratio,
         exact=exact,
+        undecided=int(decided.size - np.count_nonzero(decided)),
     )
 
 

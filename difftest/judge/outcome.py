@@ -55,6 +55,11 @@ class Sharded:
     pieces: Mapping[int, Array]
     devices: tuple[str, ...] = ()
 
+    @property
+    def is_discrete(self) -> bool:
+        """Whether it holds integers or booleans: these do not round."""
+        return self.dtype.startswith(("int", "uint", "bool"))
+
     def misfits(self, mesh: Mesh) -> list[str]:
         """One message for each rank whose piece is missing or has another shape than the placements give it.
 
@@ -72,14 +77,18 @@ class Sharded:
                 messages.append(f"rank {rank} holds {actual}, expected {expected}")
         return messages
 
-    def full(self, mesh: Mesh, copy: int = 0) -> npt.NDArray[np.float64]:
-        """The whole tensor in float64, from rank `copy` of each replica group; only without `misfits`."""
-        whole = np.full(self.shape, np.nan)
+    def full(self, mesh: Mesh, copy: int = 0) -> Array:
+        """The whole tensor, from rank `copy` of each replica group; only without `misfits`.
+
+        It is in float64, or in int64 where all pieces are of an integer type.
+        """
+        whole_numbers = all(piece.dtype.kind in "iu" for piece in self.pieces.values())
+        whole: Array = np.zeros(self.shape, np.int64) if whole_numbers else np.full(self.shape, np.nan)
         for ranks in replica_groups(self.placements, mesh):
             whole[local_slices(self.shape, self.placements, mesh, ranks[copy])] = self.pieces[ranks[copy]]
         return whole
 
-    def copies(self, mesh: Mesh) -> Iterator[npt.NDArray[np.float64]]:
+    def copies(self, mesh: Mesh) -> Iterator[Array]:
         """The whole tensor as each rank of its replica groups holds it, without copies equal to the first."""
         groups = list(replica_groups(self.placements, mesh))
         yield self.full(mesh)

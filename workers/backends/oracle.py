@@ -85,9 +85,9 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     dtype = getattr(torch, case.dtype)
     dispatched = Dispatched(by_layer=case.model.is_program)
     native = train(dataclasses.replace(joined, dtype=dtype, wide=False, observe=dispatched.observe))
-    noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2)
-    # A program may compute infinities and NaN; a trained model may not.
-    in_bounds = in_range(case.dtype, greatest) and finite(native, truth if case.model.is_program else None)
+    program = case.model.is_program  # it may have infinities and NaN, and is decided element by element
+    noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2, by_element=program)
+    in_bounds = in_range(case.dtype, greatest) and (program or finite(native))
     events = Events(
         greatest=greatest,
         in_range=in_bounds,

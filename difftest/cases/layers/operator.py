@@ -162,6 +162,17 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
         """The other operands."""
         return {name: operand.shape for name, operand in self.operands.items() if not operand.is_float}
 
+    def dtype_of(self, name: str, dtype: str) -> str:
+        """The operand's own dtype."""
+        own = self.operands[name].dtype
+        return dtype if own == "float" else own
+
+    def changes(self) -> tuple[str, ...]:
+        """The first argument of an in-place form, and the operand `out`."""
+        if self.form == "inplace":
+            return tuple(_references(self.arguments[:1]))
+        return ("out",) if self.form == "out" else ()
+
     def sizes(self) -> Mapping[str, int]:
         """None: its operands have shapes of their own."""
         return {}

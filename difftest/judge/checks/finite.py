@@ -1,13 +1,15 @@
-"""Where the oracle is finite, so is the candidate."""
+"""Where the oracle is finite, so is the candidate; a program has NaN and infinities where the oracle does."""
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from difftest.cases.layout import local_slices
 from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Symptom
+from difftest.judge.elements import KINDS, kinds
+from difftest.judge.measured import Key, MeasuredRun
+from difftest.judge.outcome import Sharded, Symptom
 
 ORDER = 3
 USES_NUMBERS = True
@@ -19,14 +21,39 @@ SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.NONFINITE: "nonfinite"}
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
-    """One divergence for each tensor that holds NaN or infinity on some rank."""
+    """One divergence for each tensor with a value of the wrong kind on some rank."""
     for key, tensor in run.tensors():
-        bad = {rank: int((~np.isfinite(piece)).sum()) for rank, piece in tensor.pieces.items()}
-        ranks = [rank for rank, count in bad.items() if count]
-        if ranks:
-            yield run.tensor_divergence(
-                "finite",
-                Symptom.NONFINITE,
-                key,
-                f"{sum(bad.values())} values are not finite, on ranks {ranks}",
+        if wrong := list(_wrong(run, key, tensor)):
+            pairs = [(want, got) for _, wants, gots in wrong for want, got in zip(wants, gots, strict=True)]
+            nature, words = _described(set(pairs)) if run.case.model.is_program else ("", "not finite")
+            ranks = [rank for rank, _, _ in wrong]
+            detail = f"{len(pairs)} values are {words}, on ranks {ranks}"
+            yield run.tensor_divergence("finite", Symptom.NONFINITE, key, detail, nature=nature)
+
+
+def _wrong(run: MeasuredRun, key: Key, tensor: Sharded) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Each rank with wrong values, the kinds that the oracle has there, and those that the rank has."""
+    program, comparable = run.case.model.is_program, key in run.measured
+    for rank, piece in tensor.pieces.items():
+        if (not program and np.isfinite(piece).all()) or (program and not comparable):
+            continue
+        got = kinds(piece)
+        if comparable:
+            at = local_slices(tensor.shape, tensor.placements, run.case.layout.mesh, rank)
+            truth, deviation = (whole[at] for whole in run.truth(key))
+            want = kinds(truth)
+            wrong = (
+                (got != want) & run.decided(truth, deviation, piece) if program else (got > 0) & (want == 0)
             )
+        else:
+            want, wrong = np.zeros_like(got), got > 0
+        if wrong.any():
+            yield rank, want[wrong].tolist(), got[wrong].tolist()
+
+
+def _described(pairs: set[tuple[int, int]]) -> tuple[str, str]:
+    """A nature and words for values of the wrong kind, from pairs of the oracle's kind and the value's."""
+    if len(pairs) > 1:
+        return "values of other kinds", "of other kinds than the oracle's (numbers, infinities or NaN)"
+    ((want, got),) = pairs
+    return f"{KINDS[got]} instead of {KINDS[want]}", f"{KINDS[got]} where the oracle's are {KINDS[want]}"

@@ -1,0 +1,121 @@
+"""Why agreement may mean nothing: nothing could have differed, or rounding hides everything."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from difftest.judge.measured import MeasuredRun, Measurement
+from difftest.judge.noise import NATIVE_MOST, THRESHOLD
+from difftest.judge.outcome import Array, Trace
+from difftest.judge.stage import STAGES, Stage
+
+VAGUE = 0.25
+"""A floor above this share of a tensor's values leaves nothing to compare."""
+
+LEAST_DENSITY = 0.02
+"""A tensor with a smaller share of values other than zero can show no difference."""
+
+NOISE = "rounding noise is as large as the values"
+
+
+class Doubt(NamedTuple):
+    """Why agreement would mean nothing: in words that are equal for every case, and in full."""
+
+    kind: str
+    reason: str
+
+
+def doubt(run: MeasuredRun, farthest: tuple[Measurement, ...]) -> Doubt | None:
+    """Why it means nothing that `run` agrees with the oracle; None where it means something.
+
+    `farthest` has each tensor at the step where it was farthest from the oracle.
+    """
+    if run.case.model.is_program:
+        return _program(run, farthest)
+    return (
+        _nothing_compared(farthest)
+        or _nothing_varies(run)
+        or _wide_band(run)
+        or _untrusted(run.expected, run.case.dtype)
+    )
+
+
+def out_of_range(dtype: str) -> Doubt:
+    """The doubt where values leave the range of the dtype."""
+    return Doubt("values out of range", f"values leave the range of {dtype}")
+
+
+def compares(measurement: Measurement) -> bool:
+    """Whether a tensor of a program could have differed: not all of it is undecided or hidden by noise.
+
+    A tensor without elements could not, and neither could one that is zero but for rounding.
+    """
+    decided = measurement.elements > measurement.undecided
+    return decided and measurement.floor <= VAGUE * measurement.scale
+
+
+def _program(run: MeasuredRun, measurements: Iterable[Measurement]) -> Doubt | None:
+    """The doubt where nothing of a program's results and gradients could have differed.
+
+    Operands say nothing, since most operators leave them as they are; nor does the loss. Of results without
+    elements, shape and dtype are compared.
+    """
+    of_values = [m for m in measurements if m.stage != Stage.UPDATE and m.tensor != "loss"]
+    if not of_values:
+        nothing = "there is no result to compare"
+        return Doubt(nothing, nothing)
+    if any(map(compares, of_values)) or not any(m.elements for m in of_values):
+        return None
+    if not run.expected.events.in_range:
+        return out_of_range(run.case.dtype)
+    return _untrusted(run.expected, run.case.dtype) or Doubt(NOISE, f"all results and gradients: {NOISE}")
+
+
+def _nothing_varies(run: MeasuredRun) -> Doubt | None:
+    """The doubt where at some stage the oracle has only constants and zeros."""
+    stages = dict.fromkeys(stage for step in run.expected.steps for stage, _ in step)
+    for stage in stages:
+        tensors = [tensor for step in run.expected.steps for (at, _), tensor in step.items() if at is stage]
+        if not any(_varies(piece) for tensor in tensors for piece in tensor.pieces.values()):
+            what = "every tensor of the oracle is constant or nearly all zero"
+            return Doubt("constant tensors", f"{stage}: {what}")
+    return None
+
+
+def _varies(values: Array) -> bool:
+    """Whether values can show a difference: enough of them are not zero, and they are not all the same."""
+    dense = np.count_nonzero(values) >= max(1.0, LEAST_DENSITY * values.size)
+    return bool(dense and (values.size == 1 or (values != values.flat[0]).any()))
+
+
+def _wide_band(run: MeasuredRun) -> Doubt | None:
+    """The doubt where an agreeing loss shows no convergence: its band is as wide as it is high."""
+    loss = run.measured.get((run.case.training.steps - 1, Stage.FORWARD, "loss"))
+    if not run.case.data.learnable or loss is None or THRESHOLD * loss.floor <= loss.scale:
+        return None
+    move = f"rounding alone may move it by {THRESHOLD * loss.floor:.2g}"
+    return Doubt("the loss is mere noise", f"step {loss.step}: the loss is {loss.scale:.3g} and {move}")
+
+
+def _nothing_compared(measurements: Iterable[Measurement]) -> Doubt | None:
+    """The doubt where all is zero, or noise hides all values of a stage."""
+    compared = [m for m in measurements if m.scale > 0.0]
+    if not compared:
+        zero = "every tensor compared is zero"
+        return Doubt(zero, zero)
+    vague = {m.stage for m in compared} - {m.stage for m in compared if m.floor <= VAGUE * m.scale}
+    stages = ", ".join(stage for stage in STAGES if stage in vague)
+    return Doubt(NOISE, f"{stages}: {NOISE}") if stages else None
+
+
+def _untrusted(expected: Trace, dtype: str) -> Doubt | None:
+    """The doubt where the floor may be too high.
+
+    A fault of torch's own kernels on the CPU raises every floor, and simulated rounding does not explain it.
+    """
+    native = expected.events.native
+    if native <= NATIVE_MOST:
+        return None
+    off = f"{native:.3g} times as far from float64 as simulated rounding takes it"
+    return Doubt("torch's own run is too far off", f"torch's own run in {dtype} is {off}")
