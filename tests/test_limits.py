@@ -40,7 +40,7 @@ def holding(*programs: str) -> Iterator[list[int]]:
 
 def test_the_memory_of_all_processes_of_a_run_is_limited_together(tmp_path: Path) -> None:
     with holding(HOLDS, HOLDS) as pids:
-        watch = Watch(Limits(memory=400 * 2**20), tmp_path)
+        watch = Watch(Limits(memory=400 * 2**20), [tmp_path])
         excess = watch.excess(dict(zip(pids, (0, 1), strict=True)))
         one_alone = watch.excess({pids[1]: 1})
     assert excess
@@ -53,8 +53,8 @@ def test_memory_that_processes_share_counts_once_and_that_of_children_counts(tmp
     with holding(SHARES) as (pid,):
         assert len(processes.with_children([pid])) == 2
         assert sum(map(processes.resident, processes.with_children([pid]))) > 512 * 2**20
-        assert Watch(Limits(memory=400 * 2**20), tmp_path).excess({pid: 0}) is None
-        assert Watch(Limits(memory=200 * 2**20), tmp_path).excess({pid: 0})
+        assert Watch(Limits(memory=400 * 2**20), [tmp_path]).excess({pid: 0}) is None
+        assert Watch(Limits(memory=200 * 2**20), [tmp_path]).excess({pid: 0})
 
 
 @pytest.mark.parametrize(
@@ -92,18 +92,18 @@ def test_a_rank_that_the_kernel_killed_for_memory_is_told_from_one_killed_by_a_p
 ) -> None:
     (tmp_path / "vmstat").write_text("pgfault 12\noom_kill 3\noom_kill_other 7\n")
     monkeypatch.setattr(processes, "PROC", tmp_path)
-    ranks = Ranks(range(1), statuses={0: -sent})
+    ranks = Ranks(range(1), [tmp_path], statuses={0: -sent})
     (tmp_path / "vmstat").write_text(f"oom_kill {3 + kills}\n")
     message = "because memory was short" if kind else "rank 0 was killed from outside by SIG"
     with pytest.raises(InfrastructureError, match=message) as raised:
-        ranks.require_ended_by_itself(tmp_path)
+        ranks.require_ended_by_itself()
     assert getattr(raised.value, "kind", None) == kind
 
 
 def test_a_process_beyond_its_memory_limit_is_reported_with_its_rank(tmp_path: Path) -> None:
     with holding(HOLDS) as (pid,):
-        excess = Watch(Limits(memory=2**27), tmp_path).excess({pid: 3})
-        roomy = Watch(Limits(memory=2**30), tmp_path).excess({pid: 3})
+        excess = Watch(Limits(memory=2**27), [tmp_path]).excess({pid: 3})
+        roomy = Watch(Limits(memory=2**30), [tmp_path]).excess({pid: 3})
     assert excess
     assert (excess.rank, excess.kind) == (3, "memory limit")
     assert "allowed: 0.125 GiB" in excess.message
@@ -113,14 +113,14 @@ def test_a_process_beyond_its_memory_limit_is_reported_with_its_rank(tmp_path: P
 def test_an_ended_process_uses_no_memory(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert Watch(Limits(memory=0), tmp_path).excess({process.pid: 0}) is None
+    assert Watch(Limits(memory=0), [tmp_path]).excess({process.pid: 0}) is None
 
 
 def test_output_is_counted_over_all_files_and_the_largest_is_named(tmp_path: Path) -> None:
     (tmp_path / "rank0.err").write_bytes(b"." * 600)
     (tmp_path / "rank12.npz").write_bytes(b"." * 700)
-    assert Watch(Limits(output=1300), tmp_path).excess({}) is None
-    excess = Watch(Limits(output=1299), tmp_path).excess({})
+    assert Watch(Limits(output=1300), [tmp_path]).excess({}) is None
+    excess = Watch(Limits(output=1299), [tmp_path]).excess({})
     assert excess
     assert (excess.rank, excess.kind) == (12, "output limit")
     assert "rank12.npz" in excess.message

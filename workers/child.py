@@ -1,16 +1,19 @@
-"""What one forked rank does: it joins a backend, trains, leaves its result in the run's folder, and exits.
+"""What one forked rank does: it joins a backend, trains, leaves its result in the case's folder, and exits.
 
-What can be known of its end is recorded as it happens (`workers.isolate.run_folder`). A fatal signal leaves
-Python's frames, by faulthandler, and native ones in the rank's log; so does, with Python's frames alone, the
-signal that the parent sends to a rank that hangs.
+A rank that has several cases does so with one after another, until one fails. What can be known of its end is
+recorded as it happens (`workers.isolate.run_folder`). A fatal signal leaves Python's frames, by faulthandler,
+and native ones in the rank's log; so does, with Python's frames alone, the signal that the parent sends to a
+rank that hangs.
 """
 
 import dataclasses
 import faulthandler
+import gc
 import os
 import resource
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +24,7 @@ import torch
 
 from difftest import installed
 from difftest.cases.case import Case
-from difftest.judge.outcome import Failure, Origin, Trace
+from difftest.judge.outcome import Origin, Outcome, Trace
 from difftest.judge.stage import Stage
 from workers import backends, exceptions, faults
 from workers.isolate import native_frames, run_folder
@@ -47,13 +50,13 @@ the package's, because it says for which CUDA torch was built.
 
 
 def main(request: Mapping[str, Any]) -> None:
-    """Runs `request` and leaves the result in its folder.
+    """Runs the cases of `request` and leaves the results in their folders.
 
-    Its keys are `case` (JSON), `backend`, `number`, `rank`, `folder` and `environment`; `rendezvous` and
+    Its keys are `cases` (JSON), `numbers`, `folders`, `backend`, `rank` and `environment`; `rendezvous` and
     `local` too where other ranks run on other nodes. Exits with `MACHINE_STATUS` if the machine fails.
     """
     try:
-        _run(request, Path(request["folder"]), int(request["rank"]))
+        _run(request, int(request["rank"]))
     except OSError:  # the machine's: a framework's error is a result
         traceback.print_exc()
         sys.stderr.flush()
@@ -61,17 +64,33 @@ def main(request: Mapping[str, Any]) -> None:
     sys.stderr.flush()
 
 
-def _run(request: Mapping[str, Any], folder: Path, rank: int) -> None:
+def _run(request: Mapping[str, Any], rank: int) -> None:
     _listen_on(interface(request["rendezvous"]) if "rendezvous" in request else LOOPBACK)
     os.environ.update(request["environment"] | request.get("local", {}))
-    _redirect(run_folder.log_file(folder, rank))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    run_folder.write_versions(folder, rank, VERSIONS)
+    stages = Stages(rank)
+    clients = Clients(rank, lambda: stages.last)
+    for index, name in enumerate(request["folders"]):
+        folder = Path(name)
+        _redirect(run_folder.log_file(folder, rank))
+        if not index:
+            _leave_frames()
+            _prepare()
+        stages.begin(folder)
+        run_folder.write_versions(folder, rank, VERSIONS)
+        outcome, at = _attempt(request, index, rank, stages, clients)
+        run_folder.write(folder, rank, outcome, at)
+        if at is not None or clients.jax:
+            return  # the next case starts in a fresh process
+        gc.collect()  # a tensor that a cycle keeps would be part of the next case's graph
+
+
+def _prepare() -> None:
+    """What the numbers of a process depend on."""
     torch.set_num_threads(int(os.environ.get(THREADS, "1")))
     torch.backends.mkldnn.enabled = os.environ.get(MKLDNN, "1") == "1"  # type: ignore[assignment]
     torch.set_flush_denormal(False)
     _remake_autograd()
-    run_folder.write(folder, rank, _attempt(request, rank, Stages(folder, rank)))
 
 
 def _remake_autograd() -> None:
@@ -94,12 +113,14 @@ def _listen_on(name: str | None) -> None:
             os.environ.setdefault(f"{transport}_SOCKET_IFNAME", name)
 
 
-def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | Failure:
-    case = Case.from_json(request["case"])
-    origin = Origin(case=case.id, backend=request["backend"], number=request["number"])
+def _attempt(
+    request: Mapping[str, Any], index: int, rank: int, stages: Stages, clients: Clients
+) -> tuple[Outcome, int | None]:
+    """The outcome of one of the request's cases; the time of its failure, in ns since 1970, or None."""
+    case = Case.from_json(request["cases"][index])
+    origin = Origin(case=case.id, backend=request["backend"], number=request["numbers"][index])
     backend = backends.load(request["backend"])
-    rendezvous = request.get("rendezvous", f"file://{request['folder']}/rendezvous")
-    clients = Clients(rank, lambda: stages.last)
+    rendezvous = request.get("rendezvous", f"file://{request['folders'][index]}/rendezvous")
 
     def report(stage: Stage, step: int, operator: str = "") -> None:
         stages(stage, step, operator)
@@ -112,18 +133,26 @@ def _attempt(request: Mapping[str, Any], rank: int, stages: Stages) -> Trace | F
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
             trace: Trace = spoiled.replay(lambda joined: train(case, joined, report), spoiled)
             events = msgspec.structs.replace(trace.events, clients=tuple(clients.created))
-            return dataclasses.replace(trace, events=events, origin=origin)
+            return dataclasses.replace(trace, events=events, origin=origin), None
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
+        at = time.time_ns()
         exceptions.raise_if_of_the_machine(error)
         failure = exceptions.explain(error, *stages.last, rank)
-        return dataclasses.replace(failure, operator=stages.operator, origin=origin)
+        return dataclasses.replace(failure, operator=stages.operator, origin=origin), at
 
 
 def _redirect(file: Path) -> None:
-    """Sends standard output and standard error to `file`, and lets signals write frames there."""
+    """Sends standard output and standard error to `file`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     out = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(out, 1)
     os.dup2(out, 2)
+    os.close(out)
+
+
+def _leave_frames() -> None:
+    """Lets signals write frames to standard error."""
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
     faulthandler.enable(sys.stderr)
     faulthandler.register(run_folder.FRAMES_SIGNAL, sys.stderr, all_threads=False)

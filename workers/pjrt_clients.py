@@ -44,6 +44,11 @@ class Clients:
         else:
             sys.meta_path.insert(0, _ImportHook(JAX_BRIDGE, self._wrap))
 
+    @property
+    def jax(self) -> bool:
+        """Whether JAX has created a client in this process."""
+        return any(client.library == "jax" for client in self.created)
+
     def look(self) -> None:
         """Records torch_xla's client once it exists.
 

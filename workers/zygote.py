@@ -13,6 +13,7 @@ because the kernel ends a child whose parent is gone.
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -44,6 +45,7 @@ def serve(preload: list[str]) -> None:
     from workers.isolate import native_frames
 
     native_frames.compiled()
+    gc.freeze()  # the ranks need not look through what is imported, nor copy its pages
     _reply(replies, {"ready": True})
     children: set[int] = set()
     unread = b""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, Self, TypeAlias
 
@@ -32,6 +32,14 @@ Several threads call it at once.
 `InfrastructureError` where the run could not be had.
 """
 
+ExecuteGroup: TypeAlias = Callable[
+    [Sequence[Case], str, Mapping[str, str]], Sequence[Outcome | InfrastructureError]
+]
+"""Runs cases on a backend as `Execute` does, those that can share processes one after another in the same.
+
+It gives an outcome for each case, or the error by which the infrastructure spoiled it.
+"""
+
 
 class BackendTraits(Protocol):
     """What a campaign needs to know of a backend."""
@@ -50,7 +58,7 @@ class Campaign:
     """What stays the same from case to case.
 
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
-    `workers` is the number of runs at a time, and of cases.
+    `workers` is the number of runs at a time, and of cases. Without `execute_group`, every case runs alone.
     Where `capacity` is given, it returns that number as it is now, which may grow.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
@@ -59,6 +67,7 @@ class Campaign:
     backends: Mapping[str, BackendTraits]
     execute: Execute
     corpus: Corpus
+    execute_group: ExecuteGroup | None = None
     workers: int = 1
     capacity: Callable[[], int] | None = None
     purpose: str = "campaign"

@@ -1,11 +1,12 @@
-"""One case, run on every side and compared."""
+"""Cases, run on every side and compared."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
+from difftest.campaign.groups import run_each
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare, with_arbiter
@@ -61,36 +62,75 @@ class CaseResult:
             yield from comparison.divergences[:1]
 
 
-def run_case(campaign: Campaign, index: int, case: Case) -> CaseResult:
-    """Runs one case on the oracle and on every backend that supports it, and compares.
+def run_group(campaign: Campaign, cases: Sequence[tuple[int, Case]]) -> list[CaseResult]:
+    """Runs cases with their indices on the oracle and on every backend that supports them, and compares each.
 
     Where the infrastructure fails on one backend, the other backends' runs are kept.
     """
-    refusals = {name: backend.unsupported(case) for name, backend in campaign.backends.items()}
-    missing = {name: Missing(UNSUPPORTED, reason) for name, reason in refusals.items() if reason}
-    able = [name for name in campaign.backends if name not in missing]
-    try:
-        truth = run_backend(campaign, case, ORACLE)
-    except InfrastructureError as error:
-        missing |= dict.fromkeys(able, Missing(LOST, f"the oracle's run was lost: {error}"))
-        return CaseResult(index=index, case=case, missing=missing, trouble=str(error))
-    runs, repeated = {ORACLE: truth}, dict[str, Outcome]()
-    twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
-    for name in able:
-        try:
-            runs[name] = run_backend(campaign, case, name)
-            if twice:
-                repeated[name] = run_backend(campaign, case, name).outcome
-        except InfrastructureError as error:
-            missing[name] = _missing(error)
+    members = [_Member(campaign, index, case) for index, case in cases]
+    for member, truth in _runs(campaign, members, ORACLE):
+        if isinstance(truth, InfrastructureError):
+            member.lose(truth)
+        else:
+            member.runs[ORACLE] = truth
+    for name in campaign.backends:
+        able = [member for member in members if name not in member.missing]
+        for member, run in _runs(campaign, able, name):
+            member.keep(name, run)
+        twice = [member for member in able if member.twice and name not in member.missing]
+        for member, run in _runs(campaign, twice, name):
+            member.keep(name, run, again=True)
+    return [_compared(campaign, member) for member in members]
+
+
+class _Member:
+    """What was recorded of one of the cases: its runs, the repeated ones, and those that are missing."""
+
+    def __init__(self, campaign: Campaign, index: int, case: Case) -> None:
+        self.index, self.case = index, case
+        refusals = {name: backend.unsupported(case) for name, backend in campaign.backends.items()}
+        self.missing = {name: Missing(UNSUPPORTED, reason) for name, reason in refusals.items() if reason}
+        self.able = [name for name in campaign.backends if name not in self.missing]
+        self.twice = campaign.twice_every > 0 and index % campaign.twice_every == 0
+        self.runs, self.repeated, self.lost = dict[str, BackendRun](), dict[str, Outcome](), ""
+
+    def lose(self, error: InfrastructureError) -> None:
+        """Records that the oracle's run could not be had."""
+        self.lost = str(error)
+        missing = Missing(LOST, f"the oracle's run was lost: {error}")
+        self.missing |= dict.fromkeys(self.able, missing)
+
+    def keep(self, name: str, run: BackendRun | InfrastructureError, *, again: bool = False) -> None:
+        """Records a run on a backend, or that it is missing."""
+        if isinstance(run, InfrastructureError):
+            self.missing[name] = _missing(run)
+        elif again:
+            self.repeated[name] = run.outcome
+        else:
+            self.runs[name] = run
+
+
+def _runs(
+    campaign: Campaign, members: Sequence[_Member], backend: str
+) -> Iterable[tuple[_Member, BackendRun | InfrastructureError]]:
+    """The members with their runs on a backend."""
+    runs = run_each(campaign, [member.case for member in members], backend)
+    return zip(members, runs, strict=True)
+
+
+def _compared(campaign: Campaign, member: _Member) -> CaseResult:
+    """The result of a case that ran."""
+    result = CaseResult(index=member.index, case=member.case, missing=member.missing, trouble=member.lost)
+    if member.lost:
+        return result
     comparisons = dict[str, Comparison]()
-    compared = comparing(campaign, case, runs, repeated)
-    for name in (name for name in able if name not in missing):
+    compared = comparing(campaign, member.case, member.runs, member.repeated)
+    for name in (name for name in member.able if name not in member.missing):
         try:
             comparisons[name] = compared(name)
         except InfrastructureError as error:
-            missing[name] = _missing(error)
-    return _result(campaign, CaseResult(index=index, case=case, missing=missing), runs, comparisons)
+            member.missing[name] = _missing(error)
+    return _result(campaign, result, member.runs, comparisons)
 
 
 def _missing(error: InfrastructureError) -> Missing:

@@ -1,8 +1,8 @@
 """The loop of a campaign: run cases, compare, record.
 
 Search and execution come in as callables, so that tests run all of this on fakes in milliseconds. Cases run
-concurrently, and so does what their findings need. They are examined and recorded in the order of their
-indices, so that what a campaign records does not depend on timing.
+concurrently, programs in groups, and so does what their findings need. They are examined and recorded in the
+order of their indices, so that what a campaign records does not depend on timing.
 """
 
 import dataclasses
@@ -10,10 +10,12 @@ import queue
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeAlias
 
 from difftest.campaign.campaign import Campaign
-from difftest.campaign.case_run import CaseResult, run_case
+from difftest.campaign.case_run import CaseResult, run_group
 from difftest.campaign.gathering import Gathering
+from difftest.campaign.groups import grouped
 from difftest.campaign.recording import Complete, Progress, record
 from difftest.campaign.turns import Turns
 from difftest.cases.case import Case
@@ -21,14 +23,14 @@ from difftest.records.finding import Finding
 from difftest.records.resume import CampaignRecord
 
 UNRECORDED_PER_WORKER = 8
-"""How many cases may be between drawn and recorded for each worker.
+"""How many groups of cases may be between drawn and recorded for each worker.
 
-A case waits until the evidence for every finding of an earlier case is there, which takes several times as
+A group waits until the evidence for every finding of an earlier case is there, which takes several times as
 long as a case does.
 """
 
-WORKERS_PER_SPARE_CASE = 4
-"""For so many workers one case more is in progress, to run while others are compared."""
+WORKERS_PER_SPARE_GROUP = 4
+"""For so many workers one group more is in progress, to run while others are compared."""
 
 MOST_WORKERS = 1024
 """How many workers are used at most where their number grows."""
@@ -57,25 +59,31 @@ def run(
         loop.close()
 
 
+_Examined: TypeAlias = tuple[CaseResult, Mapping[str, Future[Finding]]]
+"""A case that ran, and the findings in the making of which it is the first case."""
+
+
 class _Loop:
-    """The cases between drawn and recorded, in the order of their indices.
+    """The groups of cases between drawn and recorded, in the order of the cases' indices.
 
     Only the thread that calls `next_complete` changes them. The others put a number into `_ended`: 1 for a
-    case that ran, 0 for a finding whose evidence they gathered.
+    group that ran, 0 for a finding whose evidence they gathered.
     """
 
     def __init__(self, campaign: Campaign, cases: Iterator[tuple[int, Case]]) -> None:
-        self._turns = turns = Turns(campaign.execute, campaign.workers)
-        self._workers = campaign.workers
-        self._campaign, self._cases = dataclasses.replace(campaign, execute=turns.execute), cases
+        self._turns = turns = Turns(campaign.execute, campaign.workers, campaign.execute_group)
+        self._workers, self._groups = campaign.workers, grouped(cases)
+        self._campaign = dataclasses.replace(
+            campaign, execute=turns.execute, execute_group=campaign.execute_group and turns.execute_group
+        )
         self._ended = queue.SimpleQueue[int]()
         self._threads = ThreadPoolExecutor(
             _most_running(MOST_WORKERS if campaign.capacity else self._workers)
         )
         gathers = dataclasses.replace(campaign, execute=turns.execute_first)
         self._gathering = Gathering(gathers, lambda: self._ended.put(0))
-        self._started = deque[Future[CaseResult]]()
-        self._examined = deque[tuple[CaseResult, Mapping[str, Future[Finding]]]]()
+        self._started = deque[Future[list[CaseResult]]]()
+        self._examined = deque[deque[_Examined]]()
         self._running = 0
 
     def next_complete(self) -> list[Complete]:
@@ -98,15 +106,15 @@ class _Loop:
         self._gathering.close()
 
     def _draw(self) -> bool:
-        """Starts the next case; False where there is none, or no place for it."""
+        """Starts the next group; False where there is none, or no place for it."""
         self._grow()
         unrecorded = len(self._started) + len(self._examined)
         most = UNRECORDED_PER_WORKER * self._workers
         ends = bool(self._started) and self._started[0].done()
         if ends or self._running >= _most_running(self._workers) or unrecorded >= most:
             return False
-        for index, case in self._cases:
-            self._started.append(self._threads.submit(run_case, self._campaign, index, case))
+        for group in self._groups:
+            self._started.append(self._threads.submit(run_group, self._campaign, group))
             self._started[-1].add_done_callback(lambda _: self._ended.put(1))
             self._running += 1
             return True
@@ -124,26 +132,25 @@ class _Loop:
         while self._started and self._started[0].done():
             if self._examined and self._started[0].exception():
                 return  # what ends the campaign does so after the cases before it are recorded
-            result = self._started.popleft().result()
-            self._examined.append((result, self._gathering.start(result)))
+            results = self._started.popleft().result()
+            self._examined.append(deque((result, self._gathering.start(result)) for result in results))
 
     def _take_complete(self) -> list[Complete]:
         """The first cases of which nothing is missing, which leave the loop."""
         complete = list[Complete]()
-        while (
-            self._examined
-            and len(complete) < MOST_AT_ONCE
-            and all(finding.done() for finding in self._examined[0][1].values())
-        ):
-            result, evidence = self._examined[0]
+        while self._examined and len(complete) < MOST_AT_ONCE:
+            result, evidence = self._examined[0][0]
+            if not all(finding.done() for finding in evidence.values()):
+                return complete
             if complete and any(finding.exception() for finding in evidence.values()):
                 return complete
-            findings = {name: finding.result() for name, finding in evidence.items()}
-            complete.append((result, findings))
-            self._examined.popleft()
+            complete.append((result, {name: finding.result() for name, finding in evidence.items()}))
+            self._examined[0].popleft()
+            if not self._examined[0]:
+                self._examined.popleft()
         return complete
 
 
 def _most_running(workers: int) -> int:
-    """How many cases are in progress for so many workers; each has a thread, which starts with the case."""
-    return workers + workers // WORKERS_PER_SPARE_CASE
+    """How many groups are in progress for so many workers; each has a thread, which starts with the group."""
+    return workers + workers // WORKERS_PER_SPARE_GROUP

@@ -2,11 +2,12 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from difftest.campaign.campaign import Execute
+from difftest.campaign.campaign import Execute, ExecuteGroup
 from difftest.cases.case import Case
+from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 
 
@@ -17,14 +18,23 @@ class Turns:
     waits for that evidence until it is recorded.
     """
 
-    def __init__(self, execute: Execute, workers: int) -> None:
+    def __init__(self, execute: Execute, workers: int, execute_group: ExecuteGroup | None = None) -> None:
         self._execute, self._free, self._lock = execute, workers, threading.Lock()
+        self._execute_group = execute_group
         self._first, self._others = deque[threading.Event](), deque[threading.Event]()
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """A run of a case, when it is its turn."""
         with self._turn(self._others):
             return self._execute(case, backend, options)
+
+    def execute_group(
+        self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
+    ) -> Sequence[Outcome | InfrastructureError]:
+        """The runs of a group, one after another, when it is its turn."""
+        assert self._execute_group is not None  # noqa: S101  called where the campaign has it
+        with self._turn(self._others):
+            return self._execute_group(cases, backend, options)
 
     def execute_first(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """A run for evidence, when it is its turn."""

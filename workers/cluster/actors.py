@@ -21,7 +21,8 @@ from difftest.judge.stage import Stage
 from difftest.own_folder import remove_abandoned
 from workers import backends, faults
 from workers.cluster.environments import Environment
-from workers.isolate import sandbox
+from workers.isolate import groups, sandbox
+from workers.isolate.answers import new_request
 from workers.isolate.ranks import Share
 from workers.isolate.zygotes import zygote_with
 from workers.torch import rendezvous
@@ -82,6 +83,19 @@ class Runner:
             raise UnsupportedError(reason)
         run = partial(sandbox.run, deadline=deadline, options=options, share=share, number=number)
         return faults.worked(run, parsed, backend, options.get(faults.VARIABLE))
+
+    def run_group(
+        self,
+        cases: Sequence[bytes],
+        backend: str,
+        deadline: float,
+        options: dict[str, str],
+        numbers: Sequence[str],
+    ) -> list[Outcome | InfrastructureError]:
+        """Runs of several cases, as `workers.isolate.groups.run` makes them; the rest is as in `run`."""
+        parsed = list(map(Case.from_json, cases))
+        requests = [new_request(case, backend, number) for case, number in zip(parsed, numbers, strict=True)]
+        return groups.run(parsed, requests, deadline=deadline, options=options)
 
 
 @ray.remote(max_restarts=0, max_task_retries=0)

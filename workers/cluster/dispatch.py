@@ -9,7 +9,8 @@ the run ends with an error. When its node dies, the run may be why.
 import copy
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ray
@@ -17,8 +18,8 @@ import ray
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
 from difftest.errors import NODE_LOST, InfrastructureError, LethalError
-from difftest.judge.outcome import Outcome
-from workers import backends
+from difftest.judge.outcome import Origin, Outcome
+from workers import backends, faults
 from workers.cluster import connection, environments, nodes
 from workers.cluster.environments import Environment
 from workers.cluster.team import Team
@@ -29,6 +30,9 @@ from workers.isolate.answers import new_request, require_answer
 
 OVERHEAD_SECONDS = zygotes.START_SECONDS + 30.0
 """How much longer than its run a call may take: a zygote's start and the transfer."""
+
+RUNS_AT_MOST = 2
+"""How often a case of a group runs: a second time where it fails after others in the same processes."""
 
 INSTALL = "pip install 'difftest[{extras},cluster]'"
 EXTRAS = "xla"
@@ -104,8 +108,34 @@ class Pool:
         arguments = (case.to_json(), backend, self._deadline, dict(options or {}), request.number)
         longest = longest_seconds(self._deadline * limits.work_factor(options or {}))
         outcome: Outcome = self._call(backend, f"ran case {case.id} on", longest, "run", *arguments)
+        return self._check(outcome, request)
+
+    def execute_group(
+        self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
+    ) -> list[Outcome | InfrastructureError]:
+        """Runs cases on the next free actor, in shared processes where that is possible.
+
+        Each has its outcome, or the error that `execute` would raise. An error that spoils all is raised.
+        Workers over several nodes, and those with a planted fault, run one case after another.
+        """
+        if environments.of(backend, self._places).nodes > 1 or faults.VARIABLE in options:
+            return [_or_error(partial(self.execute, case, backend, options)) for case in cases]
+        requests = [new_request(case, backend) for case in cases]
+        numbers, texts = [request.number for request in requests], [case.to_json() for case in cases]
+        longest = RUNS_AT_MOST * len(cases) * longest_seconds(self._deadline * limits.work_factor(options))
+        doing = f"ran {len(cases)} cases from {cases[0].id} on"
+        outcomes = self._call(
+            backend, doing, longest, "run_group", texts, backend, self._deadline, dict(options), numbers
+        )
+        return [
+            one if isinstance(one, InfrastructureError) else _or_error(partial(self._check, one, request))
+            for one, request in zip(outcomes, requests, strict=True)
+        ]
+
+    def _check(self, outcome: Outcome, request: Origin) -> Outcome:
+        """The outcome; `InfrastructureError` where it is of another request or of other packages."""
         require_answer(outcome, request)
-        require_versions(outcome, backend, environments.of(backend, self._places))
+        require_versions(outcome, request.backend, environments.of(request.backend, self._places))
         return outcome
 
     def _call(self, backend: str, doing: str, seconds: float, method: str, *args: Any) -> Any:  # noqa: ANN401
@@ -125,6 +155,13 @@ class Pool:
             raise InfrastructureError(msg) from error
         team.give_back(actor)
         return result
+
+
+def _or_error(run: Callable[[], Outcome]) -> Outcome | InfrastructureError:
+    try:
+        return run()
+    except InfrastructureError as error:
+        return error
 
 
 def _require_cpus(workers: int) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from difftest.judge.outcome import Failure, Symptom
@@ -13,20 +14,22 @@ LOG_CHARACTERS = 8000
 """How much of a rank's log a failure keeps."""
 
 
-def failure_of(folder: Path, ranks: Ranks) -> Failure | None:
-    """The failure that stands for the run, without versions; None where every rank left its trace."""
+def failure_of(ranks: Ranks) -> Failure | None:
+    """The failure that stands for the first case of a run, without versions; None where none is known."""
+    folder = ranks.folders[0]
     if ranks.excess is not None:
         return _beyond_limit(folder, ranks.excess)
-    if ranks.first_failed is not None:
-        return representative(folder, ranks.first_failed, ranks.statuses)
+    here = {rank: status for rank, status in ranks.statuses.items() if not ranks.case_of(rank)}
+    if failed := [rank for rank, status in here.items() if run_folder.failed(folder, rank, status)]:
+        return representative(folder, min(failed, key=partial(run_folder.failed_at, folder)), here)
     return _hang(folder, ranks, ranks.hang) if ranks.hang else None
 
 
 def representative(folder: Path, first: int, statuses: Mapping[int, int]) -> Failure:
     """The failure of the lowest rank that failed in the same way as rank `first`.
 
-    `first` is the rank whose failure was reported first. The lowest rank, so that the failure does not depend
-    on which rank was faster; in the same way, so that it is not a consequence of the first failure.
+    `first` is the rank that failed first. The lowest rank, so that the failure does not depend on which rank
+    was faster; in the same way, so that it is not a consequence of the first failure.
     """
     failure = _failure(folder, first, statuses[first])
     for rank in sorted(
@@ -82,7 +85,7 @@ def _hang(folder: Path, ranks: Ranks, reason: str) -> Failure:
 
     It stands for the run, since which rank waits for which cannot be observed from outside.
     """
-    rank = min(set(ranks.expected) - set(ranks.statuses))
+    rank = min(rank for rank in {*ranks.expected} - {*ranks.statuses} if not ranks.case_of(rank))
     stage, step = run_folder.stage(folder, rank)
     log = run_folder.log(folder, rank)
     return Failure(

@@ -13,10 +13,12 @@ something is not an outcome; see `full_disk`.
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from difftest.cases.case import Case
 from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE
 from difftest.records import traces
 from difftest.variables import number
@@ -32,6 +34,19 @@ ROOM_BYTES = 2**20
 
 MEMORY_VARIABLE = "DIFFTEST_MEMORY"
 MOST_GIBIBYTES = 2**20
+
+GRACE_SECONDS = 3.0
+"""How many of the run's own seconds the other ranks may continue once one has failed.
+
+Enough to fail by themselves, not to wait out a collective.
+"""
+
+PROGRAM_GRACE_SECONDS = 0.3
+"""As `GRACE_SECONDS`, of a program.
+
+Its ranks work for milliseconds between two collectives, so that one that fails by itself does so at the same
+time as the first. Which failed first is known from the times that they leave (`run_folder.failed_at`).
+"""
 
 SHARE_OF_MACHINE = 0.5
 """How much of the machine's memory a run may hold.
@@ -62,10 +77,12 @@ class Limits:
     """The limits of one run.
 
     `seconds` without progress (`workers.isolate.progress`), `memory` in resident bytes of all processes
-    together, `output` in bytes of all files of all ranks.
+    together, `output` in bytes of all files of all ranks. Once a rank has failed, the others may continue for
+    `grace` of the run's own seconds.
     """
 
     seconds: float = DEADLINE_SECONDS
+    grace: float = GRACE_SECONDS
     memory: int = MEMORY_BYTES
     output: int = traces.MOST_BYTES
 
@@ -82,6 +99,12 @@ class Excess:
     message: str
 
 
+def usual(case: Case, deadline: float, options: Mapping[str, str]) -> Limits:
+    """The limits of a run of `case`, or of cases like it, with this deadline for the usual work."""
+    grace = PROGRAM_GRACE_SECONDS if case.model.is_program else GRACE_SECONDS
+    return Limits(seconds=deadline * work_factor(options), grace=grace)
+
+
 def work_factor(options: Mapping[str, str]) -> float:
     """How many times the usual work a run does, at least 1.
 
@@ -91,10 +114,10 @@ def work_factor(options: Mapping[str, str]) -> float:
 
 
 class Watch:
-    """Looks whether a run exceeds its limits; `folder` is the run's own."""
+    """Looks whether a run exceeds its limits; `folders` are those of its cases."""
 
-    def __init__(self, limits: Limits, folder: Path) -> None:
-        self._limits, self._folder = limits, folder
+    def __init__(self, limits: Limits, folders: Sequence[Path]) -> None:
+        self._limits, self._folders = limits, folders
         self._shared = 0
         """How many bytes the processes shared, with each other or their zygote, when that was measured."""
 
@@ -125,7 +148,7 @@ class Watch:
         return Excess(rank=rank, kind="memory limit", message=message)
 
     def _output(self) -> Excess | None:
-        sizes = _sizes(self._folder)
+        sizes = _sizes(self._folders)
         total = sum(sizes.values())
         if total <= self._limits.output:
             return None
@@ -141,14 +164,16 @@ def full_disk(folder: Path) -> str | None:
     return f"the disk of {folder.parent} is full: {free} bytes are left" if free < ROOM_BYTES else None
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    sizes = {}
-    with os.scandir(folder) as files:
-        for file in files:
-            try:
-                sizes[file.name] = file.stat(follow_symlinks=False).st_size
-            except FileNotFoundError:
-                continue  # renamed into place meanwhile
+def _sizes(folders: Sequence[Path]) -> Counter[str]:
+    """The sizes of the files by name, those of one name in all folders together."""
+    sizes = Counter[str]()
+    for folder in folders:
+        with os.scandir(folder) as files:
+            for file in files:
+                try:
+                    sizes[file.name] += file.stat(follow_symlinks=False).st_size
+                except FileNotFoundError:
+                    continue  # renamed into place meanwhile
     return sizes
 
 

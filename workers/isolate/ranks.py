@@ -6,7 +6,7 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,6 @@ from workers.isolate.zygotes import Zygote
 
 FRAMES_SECONDS, FRAMES_SECONDS_MOST = 0.5, 5.0
 """How long ranks that hang have to write their frames; the longer time where the lowest left none yet."""
-
-GRACE_SECONDS = 3.0
-"""How many of the run's own seconds the other ranks may continue once one has failed.
-
-Enough to fail by themselves, not to wait out a collective.
-"""
 
 SAMPLES_A_DEADLINE = 30
 """How often in a deadline the progress of a run is looked at."""
@@ -59,18 +53,43 @@ class Share:
 class Ranks:
     """What is recorded of a run's processes on this machine.
 
-    `expected` are the ranks that this machine has, `pids` gives the rank of a process, `statuses` the exit
-    status of a rank that has ended (negative for a signal), `first_failed` the first rank whose failure was
-    reported, `hang` why the run hangs. `killed_before` is `processes.killed_for_memory()` as the run began.
+    `expected` are the ranks that this machine has, `folders` those of the cases that each of them runs, one
+    after another (`run_folder`). `pids` gives the rank of a process, `statuses` the exit status of a rank
+    that has ended (negative for a signal), `failed` says whether any left something else than traces, `hang`
+    why the run hangs. `killed_before` is `processes.killed_for_memory()` as the run began, `begun` has the
+    case that a rank was last known to have begun.
     """
 
     expected: range
+    folders: Sequence[Path]
     pids: dict[int, int] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
-    first_failed: int | None = None
+    failed: bool = False
     excess: Excess | None = None
     hang: str | None = None
     killed_before: int = field(default_factory=processes.killed_for_memory)
+    begun: dict[int, int] = field(default_factory=dict)
+
+    def case_of(self, rank: int) -> int:
+        """The index of the case that a rank has begun last."""
+        index = self.begun.get(rank, 0)
+        while index + 1 < len(self.folders) and run_folder.began(self.folders[index + 1], rank):
+            index += 1
+        self.begun[rank] = index
+        return index
+
+    def folder_of(self, rank: int) -> Path:
+        """The folder of the case that a rank has begun last."""
+        return self.folders[self.case_of(rank)]
+
+    def case(self) -> int:
+        """The index of the last case that every rank has begun."""
+        return min(map(self.case_of, self.expected))
+
+    def finished(self, rank: int, case: int) -> bool:
+        """Whether a rank has left a trace of a case, and then went on to the next one or ended well."""
+        went_on = self.case_of(rank) > case or self.statuses.get(rank) == 0
+        return went_on and run_folder.finished(self.folders[case], rank)
 
     @property
     def done(self) -> bool:
@@ -81,7 +100,7 @@ class Ranks:
         """The processes that have not ended, with their ranks."""
         return {pid: rank for pid, rank in self.pids.items() if rank not in self.statuses}
 
-    def record(self, reply: Mapping[str, Any], folder: Path) -> None:
+    def record(self, reply: Mapping[str, Any]) -> None:
         """Takes one reply of the zygote into account. Raises `InfrastructureError` when the zygote died."""
         if "gone" in reply:
             self._raise_if_short_of_memory()
@@ -92,10 +111,9 @@ class Ranks:
             return
         rank = self.pids[reply["pid"]]
         self.statuses[rank] = reply["status"]
-        if self.first_failed is None and run_folder.failed(folder, rank, reply["status"]):
-            self.first_failed = rank
+        self.failed = self.failed or run_folder.failed(self.folder_of(rank), rank, reply["status"])
 
-    def require_ended_by_itself(self, folder: Path) -> None:
+    def require_ended_by_itself(self) -> None:
         """Raises `InfrastructureError` when a rank was ended by something else than its own framework.
 
         A `LethalError` where the kernel did because memory was short.
@@ -107,7 +125,7 @@ class Ranks:
                 msg = f"rank {rank} was killed from outside by {signal.Signals(-status).name}"
                 raise InfrastructureError(msg)
             if status == run_folder.MACHINE_STATUS:
-                lines = run_folder.log(folder, rank).strip().splitlines()
+                lines = run_folder.log(self.folder_of(rank), rank).strip().splitlines()
                 msg = f"the machine failed rank {rank}: {(lines or ['no reason given'])[-1]}"
                 raise InfrastructureError(msg)
 
@@ -116,16 +134,17 @@ class Ranks:
         if processes.killed_for_memory() > self.killed_before:
             raise LethalError(MEMORY_WAS_SHORT, kind=OUT_OF_MEMORY)
 
-    def request_frames(self, folder: Path) -> None:
+    def request_frames(self) -> None:
         """Makes ranks that hang write their Python frames to their logs."""
         running = self.running()
+        lowest = min(running.values(), default=0)
         for pid in running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, run_folder.FRAMES_SIGNAL)
         time.sleep(FRAMES_SECONDS)
         end = time.monotonic() + FRAMES_SECONDS_MOST
         while time.monotonic() < end:  # on a busy machine a signal is late
-            if native_frames.python_frame(run_folder.log(folder, min(running.values(), default=0))):
+            if native_frames.python_frame(run_folder.log(self.folder_of(lowest), lowest)):
                 return
             time.sleep(FRAMES_SECONDS)
 
@@ -140,64 +159,66 @@ _numbers = itertools.count()
 
 
 def run_ranks(
-    zygote: Zygote, request: Mapping[str, Any], share: range | Share, folder: Path, allowed: Limits
+    zygote: Zygote, request: Mapping[str, Any], folders: Sequence[Path], share: range | Share, allowed: Limits
 ) -> Ranks:
     """Starts the ranks and waits until all have ended, hang, exceed a limit, or a failure has ended the rest.
 
-    No process of the run is left when this returns. Raises `InfrastructureError` when the zygote dies or does
-    not fork, or the machine is too busy.
+    `folders` are those of the cases in `request`. No process of the run is left when this returns. Raises
+    `InfrastructureError` when the zygote dies or does not fork, or the machine is too busy.
     """
     number = f"{os.getpid()}-{next(_numbers)}"
-    ranks = Ranks(share.ranks if isinstance(share, Share) else share)
+    ranks = Ranks(share.ranks if isinstance(share, Share) else share, folders)
     replies = zygote.open(number)  # first: a zygote's start is not the run's time
     try:
         for rank in ranks.expected:
             further = share.request(rank) if isinstance(share, Share) else {}
             zygote.fork({**request, **further, "run": number, "rank": rank})
-        _watch(ranks, replies, folder, allowed, zygote.pid)
+        _watch(ranks, replies, allowed, zygote.pid)
         if not ranks.excess and len(ranks.pids) < len(ranks.expected):
             zygote.kill()
             forked = f"{len(ranks.pids)} of {len(ranks.expected)} ranks in {allowed.seconds:g} s"
             msg = f"the process that forks workers forked {forked}"
             raise InfrastructureError(msg)
         if ranks.hang:
-            ranks.request_frames(folder)
+            ranks.request_frames()
     finally:
         ranks.kill()
         zygote.close(number)
     return ranks
 
 
-def _watch(
-    ranks: Ranks, replies: "queue.Queue[dict[str, Any]]", folder: Path, allowed: Limits, zygote: int
-) -> None:
+def _watch(ranks: Ranks, replies: "queue.Queue[dict[str, Any]]", allowed: Limits, zygote: int) -> None:
     """Waits until all ranks have ended, or a limit is exceeded, or the run hangs.
 
-    Once a rank has failed, the end comes `GRACE_SECONDS` later at the latest. `zygote` is a process id.
-    Raises `InfrastructureError` where the run gets on and yet does not end.
+    Every case has the whole time that is allowed. Once a rank has failed, the end comes `allowed.grace` later
+    at the latest. `zygote` is a process id. Raises `InfrastructureError` where the run gets on and yet does
+    not end.
     """
-    progress = Progress(allowed.seconds, _sample(ranks, folder, zygote))
+    case, progress = 0, Progress(allowed.seconds, _sample(ranks, zygote))
     every, sampled = max(limits.WATCH_SECONDS, allowed.seconds / SAMPLES_A_DEADLINE), time.monotonic()
-    watch, failed_at = limits.Watch(allowed, folder), None
+    watch, failed_at = limits.Watch(allowed, ranks.folders), None
     while not ranks.done and not ranks.excess and not ranks.hang:
+        pause = min(limits.WATCH_SECONDS, allowed.grace / 3) if ranks.failed else limits.WATCH_SECONDS
         with contextlib.suppress(queue.Empty):
-            ranks.record(replies.get(timeout=limits.WATCH_SECONDS), folder)
+            ranks.record(replies.get(timeout=pause))
         ranks.excess = watch.excess(ranks.running())
-        failed = ranks.first_failed is not None
-        if time.monotonic() - sampled >= (limits.WATCH_SECONDS if failed else every):
-            progress.take(_sample(ranks, folder, zygote))
+        if time.monotonic() - sampled >= (pause if ranks.failed else every):
+            progress.take(_sample(ranks, zygote))
             sampled = time.monotonic()
-        if failed:
+        if ranks.failed:
             failed_at = progress.own if failed_at is None else failed_at
-            if progress.own - failed_at >= GRACE_SECONDS or progress.overdue:
+            if progress.own - failed_at >= allowed.grace or progress.overdue:
                 return
+            continue
+        if (now := ranks.case()) > case:
+            case, progress = now, Progress(allowed.seconds, _sample(ranks, zygote))
             continue
         ranks.hang = progress.hang
         if not ranks.hang and (reason := progress.overdue):
             raise InfrastructureError(reason)
 
 
-def _sample(ranks: Ranks, folder: Path, zygote: int) -> Sample:
+def _sample(ranks: Ranks, zygote: int) -> Sample:
     """What the run has got to now. Until every rank is forked, its zygote's work is the run's."""
     running = ranks.running()
     forking = len(ranks.pids) < len(ranks.expected)
@@ -209,6 +230,9 @@ def _sample(ranks: Ranks, folder: Path, zygote: int) -> Sample:
         place=(
             len(ranks.pids),
             len(ranks.statuses),
-            *(run_folder.stage(folder, rank) for rank in sorted(running.values())),
+            *(
+                (ranks.case_of(rank), run_folder.stage(ranks.folder_of(rank), rank))
+                for rank in sorted(running.values())
+            ),
         ),
     )

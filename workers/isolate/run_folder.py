@@ -1,13 +1,14 @@
-"""One run's folder: the files by which a rank reports to the process that waits for it.
+"""The folder of one case of a run: the files by which a rank reports to the process that waits for it.
 
-A rank leaves what can be known of its end as it happens, because a process that dies can say no more: the
-versions of its packages in `rankN.versions`, the stage it is in in `rankN.stage`, its standard error in
-`rankN.err`, and at the end its result in the files of `difftest.records.traces`, `rankN.json` first among
-them.
+A run of several cases has such a folder for each. A rank leaves what can be known of its end as it happens,
+because a process that dies can say no more: the versions of its packages in `rankN.versions`, the stage it is
+in in `rankN.stage`, its standard error in `rankN.err`, and at the end its result in the files of
+`difftest.records.traces`, `rankN.json` first among them.
 """
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,9 +30,19 @@ LOG_BYTES = 2**20
 """How much of the end of a rank's standard error is read."""
 
 
-def write(folder: Path, rank: int, outcome: Outcome) -> None:
-    """Writes a rank's `outcome`, whole or not at all."""
+def prepared(run: Path, cases: int) -> tuple[Path, ...]:
+    """The folders of a run's cases, which are made here."""
+    folders = tuple(run / f"{index}" for index in range(cases))
+    for folder in folders:
+        folder.mkdir()
+    return folders
+
+
+def write(folder: Path, rank: int, outcome: Outcome, at: int | None = None) -> None:
+    """Writes a rank's `outcome`, whole or not at all; `at` is when it failed, in ns since 1970."""
     traces.save(folder / f"rank{rank}", outcome)
+    if at is not None:
+        os.utime(_outcome(folder, rank), ns=(at, at))
 
 
 def read(folder: Path, rank: int) -> Outcome | None:
@@ -48,8 +59,35 @@ def read(folder: Path, rank: int) -> Outcome | None:
 
 def failed(folder: Path, rank: int, status: int) -> bool:
     """Whether a rank that ended with exit status `status` left anything else than a trace."""
-    outcome = folder / f"rank{rank}.json"
-    return bool(status) or not outcome.exists() or outcome.read_bytes().startswith(b'{"failure"')
+    return bool(status) or not finished(folder, rank)
+
+
+def finished(folder: Path, rank: int) -> bool:
+    """Whether a rank left a trace."""
+    outcome = _outcome(folder, rank)
+    return outcome.exists() and not outcome.read_bytes().startswith(b'{"failure"')
+
+
+def failed_at(folder: Path, rank: int) -> int:
+    """When a rank failed, in ns since 1970: when it raised, or when it wrote the last line of its log.
+
+    A rank that crashed wrote what killed it before the others could lose their connection to it.
+    """
+    left = [file for file in (_outcome(folder, rank), log_file(folder, rank)) if file.exists()]
+    return left[0].stat().st_mtime_ns if left else time.time_ns()
+
+
+def _outcome(folder: Path, rank: int) -> Path:
+    return folder / f"rank{rank}.json"
+
+
+def began(folder: Path, rank: int) -> bool:
+    """Whether a rank has begun the folder's case."""
+    return _stage(folder, rank).exists()
+
+
+def _stage(folder: Path, rank: int) -> Path:
+    return folder / f"rank{rank}.stage"
 
 
 def write_versions(folder: Path, rank: int, versions: Mapping[str, str]) -> None:
@@ -64,12 +102,18 @@ def versions(folder: Path, rank: int) -> Mapping[str, str]:
 
 
 class Stages:
-    """The last stage that a rank began, in memory and in a file that outlives the process."""
+    """The last stage that a rank began, in memory and in a file of its case that outlives the process."""
 
-    def __init__(self, folder: Path, rank: int) -> None:
+    def __init__(self, rank: int) -> None:
         self.last, self.operator = (Stage.BUILD, 0), ""
-        self._file = os.open(folder / f"rank{rank}.stage", os.O_WRONLY | os.O_CREAT)
-        self(*self.last)
+        self._rank, self._file = rank, -1
+
+    def begin(self, folder: Path) -> None:
+        """Begins the case of this folder."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = os.open(_stage(folder, self._rank), os.O_WRONLY | os.O_CREAT)
+        self(Stage.BUILD, 0)
 
     def __call__(self, stage: Stage, step: int, operator: str = "") -> None:
         """Records that `stage` of `step` begins, and which operator of a program; empty for none."""
@@ -94,7 +138,7 @@ def operator(folder: Path, rank: int) -> str:
 
 def _begun(folder: Path, rank: int) -> tuple[str, str, str]:
     """What `Stages` recorded last: stage, step and operator."""
-    file = folder / f"rank{rank}.stage"
+    file = _stage(folder, rank)
     words = (file.read_text(errors="replace") if file.exists() else "").split()
     name, step, operator = (*words, "", "", "")[:3]
     return name, step, operator

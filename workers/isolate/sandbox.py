@@ -7,9 +7,8 @@ the ranks are killed when the run ends.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from pathlib import Path
 
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
@@ -46,45 +45,80 @@ def run(  # noqa: PLR0913  everything but case and backend has a default
 
     Raises `InfrastructureError` where the machine, not the backend, is to blame.
     """
-    allowed = allowed or Limits(seconds=deadline * limits.work_factor(options or {}))
+    allowed = allowed or limits.usual(case, deadline, options or {})
+    return run_first([case], [new_request(case, backend, number)], options or {}, allowed, share)[0]
+
+
+def run_first(
+    cases: Sequence[Case],
+    requests: Sequence[Origin],
+    options: Mapping[str, str],
+    allowed: Limits,
+    share: Share | None = None,
+) -> Sequence[Outcome]:
+    """Runs cases one after another in the same fresh processes; the outcomes of the first of them.
+
+    These are the traces up to the first failure. A failure counts only where nothing ran before its case:
+    then it is the only outcome. `requests` has the request for each case, all for one backend. The first
+    case decides what the processes are; the others must need the same. The rest is as in `run`.
+    """
+    backend = requests[0].backend
     try:
-        return _run(case, new_request(case, backend, number), options or {}, allowed, share)
+        return _run(cases, requests, options, allowed, share)
     except OSError as error:
-        msg = f"the machine failed case {case.id} on {backend}: {error}"
+        msg = f"the machine failed case {cases[0].id} on {backend}: {error}"
         raise InfrastructureError(msg) from error
 
 
 def _run(
-    case: Case, origin: Origin, options: Mapping[str, str], allowed: Limits, share: Share | None
-) -> Outcome:
-    backend = origin.backend
+    cases: Sequence[Case],
+    requests: Sequence[Origin],
+    options: Mapping[str, str],
+    allowed: Limits,
+    share: Share | None,
+) -> Sequence[Outcome]:
+    backend = requests[0].backend
     module = backends.load(backend)
     zygote = zygote_with(module.PRELOAD)
     with own_folder("run") as folder:
+        folders = run_folder.prepared(folder, len(cases))
         request = {
-            "case": case.to_json().decode(),
+            "cases": [case.to_json().decode() for case in cases],
+            "numbers": [origin.number for origin in requests],
+            "folders": list(map(str, folders)),
             "backend": backend,
-            "number": origin.number,
-            "folder": str(folder),
-            "environment": {**module.environment(case), **options},
+            "environment": {**module.environment(cases[0]), **options},
         }
-        ranks = run_ranks(zygote, request, share or range(module.processes(case)), folder, allowed)
-        outcome = _outcome(folder, ranks, origin)
-        if isinstance(outcome, Failure) and (reason := limits.full_disk(folder)):
-            msg = f"case {case.id} failed on {backend} while {reason}"
+        ranks = run_ranks(zygote, request, folders, share or range(module.processes(cases[0])), allowed)
+        ranks.require_ended_by_itself()
+        outcomes = _finished(ranks, requests) or [_failure(ranks, requests[0])]
+        if isinstance(outcomes[0], Failure) and (reason := limits.full_disk(folder)):
+            msg = f"case {cases[0].id} failed on {backend} while {reason}"
             raise InfrastructureError(msg)
-        return outcome
+        return outcomes
 
 
-def _outcome(folder: Path, ranks: Ranks, origin: Origin) -> Outcome:
-    ranks.require_ended_by_itself(folder)
-    if failure := failure_of(folder, ranks):
-        if failure.origin:
-            require_answer(failure, origin)
-        versions = run_folder.versions(folder, failure.rank)
-        return dataclasses.replace(failure, environment=versions, origin=origin)
-    outcomes = [run_folder.read(folder, rank) for rank in ranks.expected]
-    traces = [outcome for outcome in outcomes if isinstance(outcome, Trace)]
-    for trace in traces:
-        require_answer(trace, origin)
-    return reduce(Trace.merged, traces)
+def _finished(ranks: Ranks, requests: Sequence[Origin]) -> list[Outcome]:
+    """The traces of the first cases that every rank finished, until one of them exceeded a limit."""
+    finished = list[Outcome]()
+    for index in range(ranks.case() if ranks.excess else len(requests)):
+        if not all(ranks.finished(rank, index) for rank in ranks.expected):
+            break
+        outcomes = [run_folder.read(ranks.folders[index], rank) for rank in ranks.expected]
+        traces = [outcome for outcome in outcomes if isinstance(outcome, Trace)]
+        for trace in traces:
+            require_answer(trace, requests[index])
+        finished.append(reduce(Trace.merged, traces))
+    return finished
+
+
+def _failure(ranks: Ranks, origin: Origin) -> Failure:
+    """The failure of the first case."""
+    failure = failure_of(ranks)
+    if failure is None:
+        msg = f"case {origin.case} on {origin.backend} did not end, and a later case in its processes failed"
+        raise InfrastructureError(msg)
+    if failure.origin:
+        require_answer(failure, origin)
+    versions = run_folder.versions(ranks.folders[0], failure.rank)
+    return dataclasses.replace(failure, environment=versions, origin=origin)

@@ -3,9 +3,9 @@
 Reading must not cut the graph that a user's program would compile: what is read before it has been computed
 is only noted, and fetched when the step is synchronised.
 
-torch_xla counts for the whole process. Every graph that runs is found in its cache or not; every call of
-`torch_xla.sync` counts as a step. A graph that runs without such a call runs because somebody needs a value
-on the host.
+torch_xla counts for the whole process, so that every case sets the counters to zero. Every graph that runs is
+found in its cache or not; every call of `torch_xla.sync` counts as a step. A graph that runs without such a
+call runs because somebody needs a value on the host. What an earlier case compiled is in the cache.
 """
 
 import sys
@@ -40,8 +40,16 @@ class _Fetches:
 _fetches = _Fetches()
 
 
+def begin() -> None:
+    """Sets the counters of this process to zero, for the case that begins."""
+    from torch_xla.debug import metrics
+
+    metrics.clear_all()
+    _fetches.count = 0
+
+
 class Counted(NamedTuple):
-    """What this process has done since it started.
+    """What this process has done since the case began.
 
     The graphs that it compiled and ran, its calls of `torch_xla.sync`, and the tensors that the program
     itself has sent to the host.

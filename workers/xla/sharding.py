@@ -21,7 +21,7 @@ from difftest.cases.layout import Mesh, Placements, Shard, local_slices, replica
 from difftest.judge.events import Misplaced
 from difftest.judge.outcome import Array
 from workers.training.pieces import dtensor_placements, shape_of, values
-from workers.xla import devices, plugin, start
+from workers.xla import devices, lazy, plugin, start
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -97,6 +97,7 @@ def join(case: Case) -> World:
     """
     import torch_xla
 
+    lazy.begin()
     if devices.kind() == plugin.DEVICE:
         plugin.register()
     left = {name: start.act(name, case) for name in case.start.acts}

@@ -32,8 +32,8 @@ def act(name: Act, case: Case) -> Any:  # noqa: ANN401  a mesh of torch_xla's, a
     from torch_xla import runtime
 
     match name:
-        case "spmd":
-            return runtime.use_spmd()
+        case "spmd":  # once a process, however many cases it runs
+            return None if runtime.is_spmd() else runtime.use_spmd()
         case "mesh":
             return mesh(case)
         case "device":

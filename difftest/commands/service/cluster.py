@@ -42,6 +42,7 @@ class Cluster:
             name=name,
             backends=self.backends if backends is None else backends,
             execute=self.execute,
+            execute_group=self.pool.execute_group,
             corpus=corpus,
             workers=self.workers,
             capacity=self.pool.capacity,

@@ -1,6 +1,5 @@
 """A campaign of generated cases: its definition, its machine and backends, and the loop over its cases."""
 
-import dataclasses
 import heapq
 import itertools
 import time
@@ -59,7 +58,7 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
             backends=with_quarantine(backends, ledger, utc_today()),
             twice_every=request.twice_every,
         )
-        yield dataclasses.replace(campaign, execute=FirstComparison(campaign.execute, campaign.backends))
+        yield FirstComparison(campaign).watched()
 
 
 def run_cases(

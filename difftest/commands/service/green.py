@@ -79,7 +79,7 @@ class GreenCampaigns:
             campaign = self.cluster.campaign(
                 define(request).name, corpus, backends=backends, twice_every=request.twice_every
             )
-            yield dataclasses.replace(campaign, execute=self._execute(name, spoiled))
+            yield dataclasses.replace(campaign, execute=self._execute(name, spoiled), execute_group=None)
 
         try:
             with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):

@@ -1,20 +1,22 @@
 """The progress of a campaign on standard error: a bar on a terminal, a plain line now and then elsewhere."""
 
+import dataclasses
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 import click
 from tqdm import tqdm
 
-from difftest.campaign.campaign import ORACLE, BackendTraits, Execute
+from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.commands.service.request import CampaignRequest
+from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome
@@ -45,19 +47,37 @@ class FirstComparison:
     A case is compared when all of its backends ran, which takes longer.
     """
 
-    def __init__(self, execute: Execute, backends: Mapping[str, BackendTraits]) -> None:
-        self._execute, self._backends, self._start = execute, backends, time.monotonic()
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign, self._start = campaign, time.monotonic()
         self._truths: dict[str, Outcome] | None = {}
         self._lock = threading.Lock()
 
-    def __call__(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        """The outcome of `execute`."""
-        outcome = self._execute(case, backend, options)
+    def watched(self) -> Campaign:
+        """The campaign, whose runs are looked at."""
+        group = self._campaign.execute_group and self._execute_group
+        return dataclasses.replace(self._campaign, execute=self._execute, execute_group=group)
+
+    def _execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        outcome = self._campaign.execute(case, backend, options)
+        self._look(case, backend, outcome)
+        return outcome
+
+    def _execute_group(
+        self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
+    ) -> Sequence[Outcome | InfrastructureError]:
+        assert self._campaign.execute_group is not None  # noqa: S101  `watched` has looked
+        outcomes = self._campaign.execute_group(cases, backend, options)
+        for case, outcome in zip(cases, outcomes, strict=True):
+            if not isinstance(outcome, InfrastructureError):
+                self._look(case, backend, outcome)
+        return outcomes
+
+    def _look(self, case: Case, backend: str, outcome: Outcome) -> None:
         if self._truths is not None and (truth := self._truth(case, backend, outcome)):
-            verdict = compare(case, backend, self._backends[backend].SIDE, truth, outcome).verdict
+            side = self._campaign.backends[backend].SIDE
+            verdict = compare(case, backend, side, truth, outcome).verdict
             seconds = time.monotonic() - self._start
             click.echo(f"first comparison after {seconds:.0f} s: {backend} {VERDICTS[verdict]}", err=True)
-        return outcome
 
     def _truth(self, case: Case, backend: str, outcome: Outcome) -> Outcome | None:
         """The oracle's outcome to compare the first candidate's with; None for all other runs."""

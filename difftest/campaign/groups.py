@@ -1,0 +1,75 @@
+"""Groups of cases that share processes: a program takes milliseconds, and starting its processes a second.
+
+Consecutive programs are a group, every other case is a group of one. What follows a run, such as the evidence
+for a finding, runs each case alone.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from difftest.campaign.campaign import BackendRun, Campaign, run_backend, run_key
+from difftest.cases.case import Case
+from difftest.cases.options import ACTS
+from difftest.clock import utc_now
+from difftest.errors import InfrastructureError
+
+MOST_PROGRAMS = 20
+"""How many programs a group has at most.
+
+The start of the processes is then a small part of the time, and a group takes seconds, so that several
+workers are done at nearly the same time.
+"""
+
+
+def can_share(case: Case) -> bool:
+    """Whether a case may run in processes in which others ran before.
+
+    An XLA program that does not begin by enabling SPMD needs a process that nothing has enabled it in.
+    """
+    return case.model.is_program and case.start.acts == ACTS
+
+
+def grouped(cases: Iterable[tuple[int, Case]]) -> Iterator[Sequence[tuple[int, Case]]]:
+    """The cases with their indices, in groups and in order."""
+    group = list[tuple[int, Case]]()
+    for index, case in cases:
+        if group and not can_share(case):
+            yield group
+            group = []
+        group.append((index, case))
+        if not can_share(case) or len(group) == MOST_PROGRAMS:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def run_each(
+    campaign: Campaign, cases: Sequence[Case], backend: str
+) -> Sequence[BackendRun | InfrastructureError]:
+    """A run of each case on a backend, or the error with which the last try ended.
+
+    Several cases run as a group. Where the infrastructure spoils the run of one, it is tried again alone.
+    """
+    together = [case for case in cases if run_key(case, backend, {}) not in campaign.set_aside]
+    runs = dict[str, BackendRun]()
+    if campaign.execute_group is not None and len(together) > 1:
+        started, clock = utc_now().isoformat(), time.monotonic()
+        try:
+            outcomes = campaign.execute_group(together, backend, {})
+        except InfrastructureError:
+            outcomes = []
+        seconds = (time.monotonic() - clock) / len(together)
+        runs = {
+            case.id: BackendRun(backend=backend, outcome=outcome, started=started, seconds=seconds)
+            for case, outcome in zip(together, outcomes, strict=False)
+            if not isinstance(outcome, InfrastructureError)
+        }
+    return [runs.get(case.id) or _alone(campaign, case, backend) for case in cases]
+
+
+def _alone(campaign: Campaign, case: Case, backend: str) -> BackendRun | InfrastructureError:
+    try:
+        return run_backend(campaign, case, backend)
+    except InfrastructureError as error:
+        return error

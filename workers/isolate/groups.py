@@ -1,0 +1,52 @@
+"""Runs of several cases: those that need the same processes share them, until one fails."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from difftest.cases.case import Case
+from difftest.errors import InfrastructureError, UnsupportedError
+from difftest.judge.outcome import Origin, Outcome
+from workers import backends
+from workers.isolate import limits, sandbox
+
+
+def run(
+    cases: Sequence[Case], requests: Sequence[Origin], *, deadline: float, options: Mapping[str, str]
+) -> list[Outcome | InfrastructureError]:
+    """An outcome for each case, or the error by which the machine spoiled it.
+
+    `requests` has the request for each case, all for one backend; `deadline`, in seconds, is that of each
+    case, and `options` are as in `sandbox.run`. The error is an `UnsupportedError` where this machine's
+    packages cannot run the case. The outcome of a case that fails is always that of fresh processes, in which
+    nothing ran before: a framework that has failed once may fail again for that reason.
+    """
+    outcomes = dict[int, Outcome | InfrastructureError]()
+    runnable = list[int]()
+    for index, (case, request) in enumerate(zip(cases, requests, strict=True)):
+        if reason := backends.load(request.backend).unsupported(case):
+            outcomes[index] = UnsupportedError(reason)
+        else:
+            runnable.append(index)
+    for alike in _alike(runnable, cases, requests):
+        left = alike
+        while left:
+            limited = limits.usual(cases[left[0]], deadline, options)
+            made: Sequence[Outcome | InfrastructureError]
+            try:
+                made = sandbox.run_first(
+                    [cases[index] for index in left], [requests[index] for index in left], options, limited
+                )
+            except InfrastructureError as error:
+                made = [error] * len(left)
+            outcomes.update(zip(left, made, strict=False))
+            left = left[len(made) :]
+    return [outcomes[index] for index in range(len(cases))]
+
+
+def _alike(indices: Iterable[int], cases: Sequence[Case], requests: Sequence[Origin]) -> list[list[int]]:
+    """The indices in sets whose cases need as many processes with the same environment variables."""
+    alike = dict[tuple[int, tuple[tuple[str, str], ...]], list[int]]()
+    for index in indices:
+        module, case = backends.load(requests[index].backend), cases[index]
+        key = module.processes(case), tuple(sorted(module.environment(case).items()))
+        alike.setdefault(key, []).append(index)
+    return list(alike.values())
