@@ -1,0 +1,100 @@
+"""How each operator of torch rounds: the table `operators.toml`, and what a class means to the noise floor.
+
+| class | the results are perturbed by | the inputs are perturbed |
+|---|---|---|
+| `exact` | nothing | no |
+| `random` | nothing: no two frameworks draw the same numbers | no |
+| `once` | one unit roundoff | no |
+| `approximated` | four: two units in the last place | no |
+| `sums` | one | by one, which models partial sums |
+| `intermediate` | four | by one |
+| `ill_conditioned` | four | by one, except where the operator is not defined on the perturbed ones |
+| `wide` | one of float32 | no |
+
+An operator that is not in the table is treated as ill-conditioned, and so is one that torch should have taken
+apart (`composite`). That is safe because a correct algorithm is at worst as wrong as one that rounds its
+inputs and approximates its result: the floor may be too high, so that a fault stays hidden, but nobody is
+accused. `tests/benchmarks/calibration.py` compares the floors with real errors.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Overload: TypeAlias = Any
+"""An operator's overload, which has no public type in torch."""
+
+TABLE = Path(__file__).parent / "operators.toml"
+
+ELEMENTARY_ROUNDOFFS = 4.0
+"""The rounding of approximated functions, in unit roundoffs: two units in the last place.
+
+The CUDA C++ Programming Guide's table of single-precision functions gives these for exp, tanh and erf.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """What a class of operators does to numbers.
+
+    `roundoffs`: how far results are rounded, in unit roundoffs; 0 for results that are exact. `inputs`:
+    whether inputs are perturbed too. `guarded`: whether perturbed inputs may be outside the domain. `wide`:
+    whether results are float32 whatever the dtype.
+    """
+
+    roundoffs: float = 0.0
+    inputs: bool = False
+    guarded: bool = False
+    wide: bool = False
+
+
+INTERMEDIATE = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True)
+ILL_CONDITIONED = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True)
+
+CLASSES = {
+    "exact": Rounding(),
+    "random": Rounding(),
+    "once": Rounding(1.0),
+    "approximated": Rounding(ELEMENTARY_ROUNDOFFS),
+    "sums": Rounding(1.0, inputs=True),
+    "intermediate": INTERMEDIATE,
+    "ill_conditioned": ILL_CONDITIONED,
+    "wide": Rounding(1.0, wide=True),
+    "composite": ILL_CONDITIONED,
+    "unknown": ILL_CONDITIONED,
+}
+
+
+UNANNOUNCED = {"native_batch_norm": frozenset({3, 4})}
+"""The arguments that an operator writes to although its schema does not say so: the running statistics."""
+
+
+@cache
+def classes() -> dict[str, str]:
+    """The class of every operator in the table, by its name without `aten::`."""
+    table = tomllib.loads(TABLE.read_text())
+    return {name: kind for kind, names in table.items() for name in names.split()}
+
+
+@cache
+def operator_name(func: Overload) -> str:
+    """The operator's name without `aten::` and without its overload."""
+    return str(func._schema.name).removeprefix("aten::")  # noqa: SLF001  no public name
+
+
+@cache
+def rounding(func: Overload) -> Rounding:
+    """How an operator rounds; views never do."""
+    if func.is_view:
+        return CLASSES["exact"]
+    return CLASSES[classes().get(operator_name(func), "unknown")]
+
+
+@cache
+def written(func: Overload) -> frozenset[int]:
+    """The positions of the arguments that an operator writes to."""
+    positions = enumerate(func._schema.arguments)  # noqa: SLF001
+    announced = {at for at, one in positions if one.alias_info is not None and one.alias_info.is_write}
+    return frozenset(announced) | UNANNOUNCED.get(operator_name(func), frozenset())

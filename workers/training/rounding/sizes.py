@@ -1,0 +1,66 @@
+"""The intermediate results of operators: how large they are, which says how far rounding them may be off.
+
+Intermediate results are rounded however little of them is left in the result. Some operators subtract inside.
+Some may add term by term in the dtype itself (XLA on CPU does; torch adds in pairs, in float32). gelu is
+x (1 + erf) / 2, so far left of 0 its error is the error of erf times x.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from workers.training.rounding import ELEMENTARY_ROUNDOFFS
+
+Sizes: TypeAlias = Callable[..., tuple[Tensor, ...]]
+"""From an operator's result and its arguments to the size of the intermediate results, for each result."""
+
+
+def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
+    """The size of the partial sums over `dim`, or over all dims when it is None.
+
+    That is the root of the sum of their squares, without the reduced dims. Each partial sum is rounded once,
+    and the errors do a random walk: N. Higham, Accuracy and Stability of Numerical Algorithms, 2002, section
+    4.2.
+    """
+    dims = [dim] if isinstance(dim, int) else list(dim or range(terms.dim()))
+    if not dims:
+        return terms.abs()
+    last = terms.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
+    return last.cumsum(-1).square_().sum(-1).sqrt_()
+
+
+def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
+    """The size of the partial sums of each of `rows` rows, to which the rows of `gradient` are added."""
+    chosen = torch.nn.functional.one_hot(indices.flatten(), rows).to(gradient.dtype).unsqueeze(-1)
+    return ((chosen * gradient.flatten(0, -2).unsqueeze(1)).cumsum(0) * chosen).square_().sum(0).sqrt_()
+
+
+def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The sizes for layer normalisation's output, mean and reciprocal standard deviation (`scale`).
+
+    The variance may be computed as E[x^2] - E[x]^2, as XLA does. Its relative error is then (mean /
+    deviation)^2 roundoffs.
+    """
+    lost = (mean * scale) ** 2
+    return output.abs() * lost, torch.zeros_like(mean), scale * lost
+
+
+SIZES: Mapping[str, Sizes] = {
+    "_log_softmax": lambda _result, inputs, *_: (inputs.abs().amax(-1, keepdim=True),),
+    "_log_softmax_backward_data": lambda _result, gradient, output, *_: (
+        output.exp() * gradient.sum(-1, keepdim=True).abs(),
+    ),
+    "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
+    "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
+    "native_layer_norm": lambda result, *_: _layer_norm_sizes(*result),
+    "sum": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape),),
+    "mean": lambda result, terms, dim=None, *_, **__: (
+        _partial_sums(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),
+    ),
+    "embedding_dense_backward": lambda result, gradient, indices, *_: (
+        _partial_rows(gradient, indices, len(result)),
+    ),
+}
+"""For every case."""
