@@ -9,6 +9,7 @@ from pathlib import Path
 
 from difftest.clock import utc_now
 from difftest.errors import UsageError
+from difftest.findings.causes import Cause, causes
 from difftest.judge.outcome import Symptom
 from difftest.records import completeness
 from difftest.records.comparisons import Comparisons
@@ -48,6 +49,15 @@ class Report:
     def new(self) -> frozenset[str]:
         """The fingerprints that are new to the last campaign, or that no campaign has announced yet."""
         return frozenset(f.fingerprint for f in self.findings if f.new_to(self.last_campaign))
+
+    @cached_property
+    def causes(self) -> tuple[Cause, ...]:
+        """The findings by cause."""
+        return causes(self.findings)
+
+    def has_new(self, cause: Cause) -> bool:
+        """Whether one of a cause's findings is new."""
+        return any(finding.fingerprint in self.new for finding in cause.findings)
 
     @cached_property
     def comparisons(self) -> Comparisons:
@@ -91,10 +101,11 @@ class Report:
         return f"{head} {where}: of {_count(len(compared), 'comparison')} {verdicts}, {rest}."
 
     def _findings_in_words(self) -> str:
-        """The number of findings, of new ones and of those known upstream; a finding may be both."""
+        """The number of findings, of new ones, of those known upstream (or both), and of their causes."""
         counts = {
             "new": len(self.new),
             "known upstream": sum(bool(finding.upstream) for finding in self.findings),
+            "causes": len(self.causes) if len(self.causes) < len(self.findings) else 0,
         }
         details = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
         return _count(len(self.findings), "finding") + (f" ({details})" if details else "")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from difftest.findings.causes import Cause
 from difftest.judge.blame import LAYER
 from difftest.judge.stage import STAGES
 from difftest.records.comparisons import Comparisons, Counts
@@ -151,6 +152,17 @@ def findings(shown: Iterable[Finding]) -> pd.DataFrame:
     """A row a finding, in the order given."""
     rows = [row(finding) | _in_words(finding) for finding in shown]
     return pd.DataFrame(rows, columns=list(FINDING)).astype({"hits": "int64", "ratio": "float64"})
+
+
+def by_cause(shown: Iterable[Cause]) -> pd.DataFrame:
+    """A row a cause, in the order given: its first finding, with all backends, operators and cases."""
+    chosen = list(shown)
+    table = findings(cause.finding for cause in chosen)
+    table["backend"] = [", ".join(cause.backends) for cause in chosen]
+    table["hits"] = pd.Series([cause.hits for cause in chosen], dtype="int64")
+    if any(cause.operators for cause in chosen):
+        table["operators"] = [cause.operators_in_short for cause in chosen]
+    return table
 
 
 def row(finding: Finding) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from difftest.judge.blame import verdict
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure
+from difftest.judge.stage import Stage
 from difftest.records import evidence
 from difftest.records.finding import Finding
 
@@ -55,11 +56,29 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
         hits=1,
         case=case.id,
         paths=(case.path,),
+        operators=operators_at_fault(case, divergence),
+        dispatched=_dispatched(result, divergence),
         stable=stable,
         environment=dict(run.outcome.environment),
         first_seen=run.started,
         last_seen=run.started,
     )
+
+
+def operators_at_fault(case: Case, divergence: Divergence) -> tuple[str, ...]:
+    """The operator of a program that is at fault, or all of them where none is named; else empty."""
+    names = {divergence.operator} if divergence.operator else {layer.title for layer in case.model.layers}
+    return tuple(sorted(names)) if case.model.is_program else ()
+
+
+def _dispatched(result: CaseResult, divergence: Divergence) -> tuple[str, ...]:
+    """What torch dispatched in the oracle's run for a program, in the pass that the divergence is of."""
+    truth = result.runs[ORACLE].outcome
+    if isinstance(truth, Failure) or not result.case.model.is_program:
+        return ()
+    reached = truth.events.reached
+    layers = reached.backward if divergence.stage is Stage.BACKWARD else reached.forward
+    return tuple(sorted({name for names in layers.values() for name in names}))
 
 
 def _repeat(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import msgspec
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
 from difftest.campaign.case_run import CaseResult, Missing
 from difftest.campaign.coverage import covered
-from difftest.campaign.new_finding import new_finding
+from difftest.campaign.new_finding import new_finding, operators_at_fault
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.clock import utc_now
@@ -154,7 +154,7 @@ class _Findings:
         if name in self._changed or corpus.holds(name):
             # Another campaign may have written it while this one gathered evidence.
             there = self._changed.get(name) or corpus.finding(name)
-            finding = self._counted(there, divergence, result.runs[divergence.backend].started, len(indices))
+            finding = self._counted(there, divergence, result, len(indices))
         else:
             # There is no evidence if somebody removed the finding after the case was examined.
             made = evidence.get(name) or new_finding(self._campaign, result, divergence)
@@ -168,7 +168,7 @@ class _Findings:
         self._changed[name] = finding
         return finding
 
-    def _counted(self, finding: Finding, divergence: Divergence, started: str, cases: int) -> Finding:
+    def _counted(self, finding: Finding, divergence: Divergence, result: CaseResult, cases: int) -> Finding:
         """The finding, now shown by `cases` cases of the campaign."""
         counts = {**(finding.cases_by_campaign or {"": finding.hits})}
         counts[self._campaign.name] = max(cases, counts.get(self._campaign.name, 0))
@@ -177,7 +177,8 @@ class _Findings:
             hits=sum(counts.values()),
             cases_by_campaign=counts,
             paths=tuple(sorted({*finding.paths, divergence.path})),
-            last_seen=max(finding.last_seen, started),
+            operators=tuple(sorted({*finding.operators, *operators_at_fault(result.case, divergence)})),
+            last_seen=max(finding.last_seen, result.runs[divergence.backend].started),
         )
 
     def write(self) -> None:

@@ -14,6 +14,7 @@ from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_ranks, most_ranks
 from difftest.commands.service.targets import read_corpus
 from difftest.errors import InfrastructureError
+from difftest.findings.causes import causes
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.findings.triage import TIMES, Status, Triaged, triage
 from difftest.records import announced
@@ -123,6 +124,10 @@ def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry,
     statuses = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"
     unread = f"; {damaged} damaged records" if damaged else ""
     click.echo(f"{len(triaged)} findings: {statuses}{unread}")
+    for cause in causes(one.finding for one in triaged):
+        if cause.operators:
+            names = " ".join((cause.finding.fingerprint, *cause.others))
+            click.echo(f"cause: {cause.operators_in_short} on {', '.join(cause.backends)}: {names}")
     for one in passing:
         reason = _reason(one.entry)
         name = one.finding.fingerprint

@@ -27,10 +27,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One known fault. `fingerprint` and `detail` are patterns (`*`, `?`, `[...]`) for those of a finding.
 
     `where` maps facts of the finding's case (`difftest.findings.facts`) to patterns. It is for mismatches,
-    whose fingerprints say little of their cause. `upstream` is the issue, or the script that shows a fault
-    which nobody has reported yet. `expires` is the last day on which the entry counts. With `quarantine`,
-    cases that `where` matches are not launched on the fingerprint's backend; this is for faults that take a
-    machine down.
+    whose fingerprints say little of their cause. `operators` are patterns for the operator of a program that
+    is at fault, one of which must fit; without any, the entry is about whatever showed the finding.
+    `upstream` is the issue, or the script that shows a fault which nobody has reported yet. `expires` is the
+    last day on which the entry counts. With `quarantine`, cases that `where` matches are not launched on the
+    fingerprint's backend; this is for faults that take a machine down.
     """
 
     fingerprint: str
@@ -39,13 +40,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expires: date
     detail: str = "*"
     where: Mapping[str, str] = {}
+    operators: tuple[str, ...] = ()
     quarantine: bool = False
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.where) - set(FACTS)):
             msg = f"entry {self.fingerprint!r} asks for {', '.join(unknown)}; allowed: {', '.join(FACTS)}"
             raise ValueError(msg)
-        if self.quarantine and not self.where:
+        if self.quarantine and not (self.where or self.operators):
             msg = f"entry {self.fingerprint!r} is a quarantine of every case; `where` must say of which"
             raise ValueError(msg)
 
@@ -54,19 +56,27 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The pattern of the backends that it is about."""
         return backend_pattern(self.fingerprint)
 
-    def matches(self, fingerprint: str, detail: str, case: Case) -> bool:
+    def matches(self, fingerprint: str, detail: str, case: Case, operator: str = "") -> bool:
         """Whether it is about what `case` showed: a divergence with this `fingerprint` and `detail`.
 
-        An entry is about a fault in every environment of its backend.
+        `operator` is the divergence's. An entry is about a fault in every environment of its backend.
         """
         parsed = Fingerprint.parse(fingerprint)
         text = str(parsed.without_environment()) if parsed else fingerprint
-        return fnmatchcase(text, self.fingerprint) and fnmatchcase(detail, self.detail) and self.covers(case)
+        alike = fnmatchcase(text, self.fingerprint) and fnmatchcase(detail, self.detail)
+        return alike and self.covers(case, operator)
 
-    def covers(self, case: Case) -> bool:
-        """Whether `where` matches the case's facts."""
+    def covers(self, case: Case, operator: str = "") -> bool:
+        """Whether `where` matches the case's facts, and `operators` matches `operator`.
+
+        Without an `operator`, one of the case's is enough.
+        """
         actual = facts(case)
-        return all(fnmatchcase(actual[fact], pattern) for fact, pattern in self.where.items())
+        if not all(fnmatchcase(actual[fact], pattern) for fact, pattern in self.where.items()):
+            return False
+        program = [layer.title for layer in case.model.layers] if case.model.is_program else []
+        names = [operator] if operator else program
+        return not self.operators or any(fnmatchcase(name, p) for name in names for p in self.operators)
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,10 +84,15 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     entries: tuple[Entry, ...] = msgspec.field(default=(), name="known")
 
-    def entry(self, fingerprint: str, detail: str, case: Case, today: date) -> Entry | None:
-        """The first entry about a finding or divergence that counts `today`, or None."""
+    def entry(
+        self, fingerprint: str, detail: str, case: Case, today: date, operator: str = ""
+    ) -> Entry | None:
+        """The first entry about a finding or divergence that counts `today`, or None.
+
+        `operator` is the divergence's.
+        """
         counting = self._counting(today)
-        return next((entry for entry in counting if entry.matches(fingerprint, detail, case)), None)
+        return next((entry for entry in counting if entry.matches(fingerprint, detail, case, operator)), None)
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The first entry that keeps a case from a backend `today`, or None."""

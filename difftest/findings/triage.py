@@ -132,9 +132,8 @@ def _triage_one(corpus: Corpus, ledger: Ledger, today: date, rerun_case: _Rerun,
         "checked": utc_now().isoformat(),
     }
     checked = corpus.amend(finding.fingerprint, **changes)
-    entry = ledger.entry(
-        finding.fingerprint, finding.divergence.detail, corpus.case(finding.fingerprint), today
-    )
+    shown, case = finding.divergence, corpus.case(finding.fingerprint)
+    entry = ledger.entry(finding.fingerprint, shown.detail, case, today, shown.operator)
     others = tuple(sorted(set(decided) - {finding.fingerprint, AGREES}))
     return Triaged(
         finding=checked,

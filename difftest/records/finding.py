@@ -23,7 +23,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `fingerprint` is that of `divergence`. It is a field of its own because a file of schema 1 keeps the
     fingerprint without the `cause` and the `nature` that it was made of. `case` is the id of the first case;
-    `paths` are all that cases showed it on. `blame` is a verdict in words (`difftest.judge.blame`), and
+    `paths` are all that cases showed it on. `operators` are those of programs that were at fault, and
+    `dispatched` are torch's operators that the first of them stands for; both are empty outside of programs.
+    `blame` is a verdict in words (`difftest.judge.blame`), and
     `evidence` what it rests on. `stable` is `(k, n)`: it came back in k of n repetitions in fresh processes.
     Times are ISO 8601 in UTC.
 
@@ -47,6 +49,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     hits: Count
     case: str
     paths: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    dispatched: tuple[str, ...] = ()
     evidence: Mapping[str, str] = {}
     stable: tuple[Count, Count] = (0, 0)
     environment: Mapping[str, str] = {}

@@ -26,8 +26,8 @@ def render(report: Report, file: BinaryIO) -> None:
         campaigns=sorted(report.frame.comparisons),
         environment=merged(report.environment),
         findings=[
-            shown_on_page(f, arbiter.get(f.fingerprint, ""), new=f.fingerprint in report.new)
-            for f in report.findings
+            shown_on_page(cause, arbiter.get(cause.finding.fingerprint, ""), new=report.has_new(cause))
+            for cause in report.causes
         ],
         matrix=_matrix(report.frame),
         compared=_section(tables.compared(report.comparisons)),

@@ -46,8 +46,9 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 def render(report: Report, file: BinaryIO) -> None:
     """Writes verdict, findings, agreement, greatest errors and details, in at most `GREATEST_BYTES`."""
-    shown = tables.findings(report.findings)[[*_FINDING]]
-    shown.insert(0, "new", ["new" if f.fingerprint in report.new else "" for f in report.findings])
+    table = tables.by_cause(report.causes)
+    shown = table[[*_FINDING, *("operators" for name in table.columns if name == "operators")]]
+    shown.insert(0, "new", ["new" if report.has_new(cause) else "" for cause in report.causes])
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
     generated = f"{campaign}Generated {report.generated:%Y-%m-%d %H:%M} UTC."
     head = [f"# {cell(report.title)}", "", cell(report.verdict), ""]
@@ -64,7 +65,7 @@ def render(report: Report, file: BinaryIO) -> None:
             "ratios",
             _lines(tables.greatest_ratios(report.frame)),
         ),
-        *_block("Details", "details", [_detail(finding) for finding in report.findings]),
+        *_block("Details", "details", [_detail(cause.finding) for cause in report.causes]),
     )
     file.write(printable("\n\n".join(blocks)).encode() + b"\n")
 

@@ -71,4 +71,5 @@ def _counts(t: Table, by: str) -> dict[str, dict[str, int]]:
 
 def _finding(finding: Finding, *, new: bool) -> dict[str, Any]:
     file = f"{CORPUS}/{quote(finding.fingerprint, safe='')}/case.json"
-    return tables.row(finding) | {"path": finding.divergence.path, "new": new, "case_file": file}
+    more = {"operators": list(finding.operators)} if finding.operators else {}
+    return tables.row(finding) | more | {"path": finding.divergence.path, "new": new, "case_file": file}

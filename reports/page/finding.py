@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
+from difftest.findings.causes import Cause
 from difftest.records.corpus import CORPUS
 from difftest.records.evidence import TWO_BY_TWO, answer, label
 from difftest.records.finding import Finding
@@ -18,17 +19,24 @@ ANSWERS = (DISAPPEARS, STAYS, CHANGES)
 UNKNOWN = "not run"
 
 
-def shown_on_page(finding: Finding, arbiter: str, *, new: bool) -> dict[str, Any]:
-    """What `report.html` shows of one finding.
+def shown_on_page(cause: Cause, arbiter: str, *, new: bool) -> dict[str, Any]:
+    """What `report.html` shows of the findings with one cause: the first of them, and what all have.
 
     `arbiter` is the comparison with the other side's error, or empty.
     """
+    finding = cause.finding
     divergence = finding.divergence
+    facts = _facts(finding, arbiter) | {
+        "operators": ", ".join(cause.operators),
+        "backends": ", ".join(cause.backends) if len(cause.backends) > 1 else "",
+        "findings of this cause": ", ".join((finding.fingerprint, *cause.others)) if cause.others else "",
+        "cases": cells.shown(cause.hits),
+    }
     return {
         "finding": finding,
         "new": new,
         "paths": tables.paths(finding),
-        "facts": {name: value for name, value in _facts(finding, arbiter).items() if value},
+        "facts": {name: value for name, value in facts.items() if value},
         "two_by_two": _two_by_two(finding),
         "detail": cells.cut(divergence.detail, GREATEST_TEXT, "see finding.json"),
         "log": cells.cut(divergence.log, GREATEST_TEXT, "see finding.json"),

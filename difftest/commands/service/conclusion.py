@@ -11,6 +11,7 @@ from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
 from difftest.commands.service.tally import Tally, known_upstream
 from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Entry
 from difftest.judge.outcome import Symptom
 from difftest.records import announced
@@ -75,6 +76,15 @@ def _write_reports(request: Request, output: Output, campaign: str, incomplete: 
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 
 
+def _print_cause(mark: str, cause: Cause, upstream: Mapping[str, Entry]) -> None:
+    """One line for the findings with one cause."""
+    finding, name = cause.finding, cause.finding.fingerprint
+    issue = f"known upstream: {upstream[name].upstream}; " if name in upstream else ""
+    more = f" and {len(cause.others)} more" if cause.others else ""
+    of = f"{cause.operators_in_short}: " if cause.operators else ""
+    click.echo(f"  {mark:<5} {name}{more}  {finding.blame}; {issue}{of}{finding.divergence.detail}")
+
+
 def _require_support(tally: Tally) -> None:
     """`UsageError` when no backend supports any of the cases."""
     sides = tally.comparisons.sides.values()
@@ -114,9 +124,8 @@ def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) ->
     for absent in tally.absent:
         click.echo(f"  missing {absent}")
     for mark, findings in (("new", tally.new), ("known", tally.recurring)):
-        for name, finding in sorted(findings.items()):
-            issue = f"known upstream: {upstream[name].upstream}; " if name in upstream else ""
-            click.echo(f"  {mark:<5} {name}  {finding.blame}; {issue}{finding.divergence.detail}")
+        for cause in causes(finding for _, finding in sorted(findings.items())):
+            _print_cause(mark, cause, upstream)
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")
     click.echo(f"reports: {', '.join(files)}")

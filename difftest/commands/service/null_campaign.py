@@ -93,7 +93,9 @@ class NullCampaign:
         today = utc_today()
 
         def entry(divergence: Divergence) -> object:
-            return self.ledger.entry(divergence.fingerprint, divergence.detail, case, today)
+            return self.ledger.entry(
+                divergence.fingerprint, divergence.detail, case, today, divergence.operator
+            )
 
         rows = {
             name: check_correct_run(

@@ -139,8 +139,8 @@ class Meter:
 
     def _entry(self, finding: Finding, progress: Progress) -> Entry | None:
         """The ledger's entry about a finding that a case showed first."""
-        detail, case = finding.divergence.detail, progress.result.case
-        return self._ledger.entry(finding.fingerprint, detail, case, utc_today())
+        shown, case = finding.divergence, progress.result.case
+        return self._ledger.entry(finding.fingerprint, shown.detail, case, utc_today(), shown.operator)
 
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
@@ -61,7 +62,8 @@ class Tally:
         case, today = progress.result.case, utc_today()
         for first in progress.result.first_divergences():
             name = first.fingerprint
-            if name not in self.uncovered and not self.ledger.entry(name, first.detail, case, today):
+            known = partial(self.ledger.entry, name, first.detail, case, today, first.operator)
+            if name not in self.uncovered and not known():
                 self.uncovered[name] = (first.detail, case)
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
@@ -79,7 +81,8 @@ def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
     """
     today, entries = utc_today(), dict[str, Entry]()
     for name, finding in tally.findings.items():
-        own = tally.ledger.entry(name, finding.divergence.detail, corpus.case(name), today)
+        shown = finding.divergence
+        own = tally.ledger.entry(name, shown.detail, corpus.case(name), today, shown.operator)
         if own and name in tally.uncovered:
             detail, case = tally.uncovered[name]
             corpus.amend(name, uncovered=(detail, case.to_json().decode()))

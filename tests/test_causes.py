@@ -1,0 +1,96 @@
+"""Findings of programs are shown by cause: one line for many operators."""
+
+from datetime import date
+
+import pytest
+from msgspec.structs import replace
+from sample_findings import a_finding
+from sample_programs import a_program, an_operator
+from samples import a_case
+
+from difftest.findings.causes import Cause, causes
+from difftest.findings.ledger import Entry, Ledger
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+from difftest.records.evidence import WRONG_SIBLINGS
+from difftest.records.finding import Finding
+
+LATER = date(2999, 1, 1)
+
+
+def of_program(name: str, operator: str = "sum", **shown: object) -> Finding:
+    """A finding of a program, whose divergence has these fields."""
+    divergence = replace(a_finding().divergence, operator=operator, **shown)
+    return replace(a_finding(), fingerprint=name, divergence=divergence, operators=(operator,), hits=2)
+
+
+def by_cause(*findings: Finding) -> list[tuple[str, ...]]:
+    return [tuple(one.fingerprint for one in cause.findings) for cause in causes(findings)]
+
+
+FAILED = {"check": "completion", "symptom": Symptom.EXCEPTION, "cause": "RuntimeError\nOP failed"}
+
+
+def test_failures_with_one_message_have_one_cause_on_every_backend_of_a_side() -> None:
+    first = of_program("a", "sum", **FAILED)
+    second = of_program("b", "prod", backend="xla_annotated", **FAILED)
+    other_side = of_program("c", "prod", backend="torch_dtensor", side="torch", **FAILED)
+    another = of_program("d", **{**FAILED, "cause": "RuntimeError\nanother"})
+    assert by_cause(first, second, other_side, another) == [("a", "b"), ("c",), ("d",)]
+    (cause,) = causes((first, second))
+    assert (cause.operators, cause.backends, cause.hits) == (
+        ("prod", "sum"),
+        ("xla_annotated", "xla_spmd"),
+        4,
+    )
+
+
+def test_mismatches_of_operators_that_are_one_of_torch_s_have_one_cause() -> None:
+    first = replace(of_program("a", "mean"), dispatched=("sum", "view"))
+    second = replace(of_program("b", "sum"), dispatched=("sum",))
+    other = replace(of_program("c", "prod"), dispatched=("prod",))
+    backward = replace(of_program("d", "sum", stage=Stage.BACKWARD), dispatched=("sum",))
+    assert by_cause(first, second, other, backward) == [("a", "b"), ("c",), ("d",)]
+
+
+def test_mismatches_of_which_nothing_was_dispatched_have_their_operator_s_cause() -> None:
+    assert by_cause(of_program("a", "sum"), of_program("b", "prod"), of_program("c", "sum")) == [
+        ("a", "c"),
+        ("b",),
+    ]
+
+
+def test_findings_of_one_issue_have_one_cause() -> None:
+    first, second = (replace(of_program(name, name), upstream="an issue") for name in "ab")
+    assert by_cause(first, second) == [("a", "b")]
+
+
+def test_a_finding_of_an_ordinary_case_is_a_cause_by_itself() -> None:
+    first, second = (replace(a_finding(), fingerprint=name, upstream="an issue") for name in "ab")
+    assert by_cause(first, second) == [("a",), ("b",)]
+    beside = replace(first, evidence={WRONG_SIBLINGS: "xla_ddp"})
+    assert Cause((beside,)).backends == ("xla_spmd",)
+
+
+def test_many_operators_are_named_in_short() -> None:
+    findings = [of_program(str(number), f"operator{number:02}", **FAILED) for number in range(20)]
+    (cause,) = causes(findings)
+    assert cause.operators_in_short.endswith("operator07, 12 more")
+
+
+PROGRAM = a_program(an_operator("sum"), an_operator("prod"))
+ENTRY = Entry(
+    fingerprint="xla_*", upstream="an issue", reason="a reason", expires=LATER, operators=("sum", "mean*")
+)
+
+
+@pytest.mark.parametrize(
+    ("operator", "known"), [("sum", True), ("mean_var", True), ("prod", False), ("", True)]
+)
+def test_a_ledger_s_entry_can_be_about_operators(operator: str, known: bool) -> None:
+    entry = Ledger(entries=(ENTRY,)).entry("xla_spmd-loss-mismatch-0a1b2c3d", "", PROGRAM, LATER, operator)
+    assert (entry is not None) == known
+
+
+def test_an_entry_about_operators_is_not_about_ordinary_cases() -> None:
+    assert Ledger(entries=(ENTRY,)).entry("xla_spmd-loss-mismatch-0a1b2c3d", "", a_case(), LATER) is None
