@@ -42,9 +42,11 @@ def unsupported(case: Case) -> str | None:
 def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     """Joins and makes DTensors of parameters, buffers and batch, so that losses and gradients are global."""
     from workers.torch import flash
-    from workers.torch.rules import Rules
+    from workers.torch.rules import Rules, forget
+    from workers.training.memory import pieces_laid_out
     from workers.training.session import Session
 
+    forget()
     with process_groups.joined(case, rank, rendezvous) as member:
         facts, rules = process_groups.describe(member), Rules()
         yield Session(
@@ -54,7 +56,11 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
             read=partial(process_groups.read, member),
             device=member.device.type,
             total=_total,
-            operators=replace(flash.operators(member.case, facts), move=redistribution.mover(member.mesh)),
+            operators=replace(
+                flash.operators(member.case, facts),
+                move=redistribution.mover(member.mesh),
+                lay_out=pieces_laid_out,
+            ),
             environment=facts,
             observe=rules.observe,
             events=rules.events,

@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 200
 
 
+def forget() -> None:
+    """Empties the cache of DTensor's sharding propagation in this process.
+
+    With torch 2.9.0 `select` of a replica writes its result's shape into what is cached for the operator that
+    made the replica. That operator has a wrong shape from then on, in a later program of the process too.
+    """
+    from torch.distributed.tensor import DTensor
+
+    dispatcher = getattr(DTensor, "_op_dispatcher", None)
+    propagator: Any = getattr(dispatcher, "sharding_propagator", None)
+    with suppress(AttributeError):
+        propagator.propagate_op_sharding.cache.cache_clear()
+
+
 class Rules:
     """Collects rules while one of its `observe` contexts is open."""
 

@@ -15,7 +15,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from difftest.cases.layers.collective import Collective
+from difftest.cases.layers.operator import Memory
 from difftest.cases.layers.redistribute import Redistribute
+from workers.training.memory import laid_out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,4 +189,5 @@ class Operators:
     collect: Callable[[Tensor, Collective], Tensor] = collect
     move: Callable[[Tensor, Redistribute], Tensor] = move
     recompute: Callable[..., Tensor] = recompute
+    lay_out: Callable[[Tensor, Memory], Tensor] = laid_out
     grouped: bool = False

@@ -113,12 +113,17 @@ def partition_spec(dims: int, placements: Placements, names: tuple[str, ...]) ->
     return tuple(held[0] if len(held) == 1 else held or None for held in axes)
 
 
-def tiles(tensor: "Tensor") -> tuple[int, ...]:
-    """The number of pieces into which a tensor's annotation cuts each dim; its values are not computed."""
+def annotation(tensor: "Tensor") -> str:
+    """The sharding of a tensor as XLA writes it; empty where it has none. Its values are not computed."""
     import torch_xla
 
-    annotation = torch_xla._XLAC._get_xla_sharding_spec(tensor)  # noqa: SLF001  no public equivalent
-    spec = re.match(r"\{devices=\[([\d,]+)\]", annotation)
+    text: str = torch_xla._XLAC._get_xla_sharding_spec(tensor)  # noqa: SLF001  no public equivalent
+    return text
+
+
+def tiles(tensor: "Tensor") -> tuple[int, ...]:
+    """The number of pieces into which a tensor's annotation cuts each dim; its values are not computed."""
+    spec = re.match(r"\{devices=\[([\d,]+)\]", annotation(tensor))
     pieces = tuple(map(int, spec[1].split(","))) if spec else ()
     return (*pieces, *(1 for _ in range(tensor.dim())))[: tensor.dim()]
 
@@ -154,14 +159,26 @@ def distribute(tensor: "Tensor", mesh: "DeviceMesh", placements: Placements) -> 
 
 
 def pieces(world: World, tensor: "Tensor", placements: Placements) -> dict[int, Array]:
-    """What each rank holds of a computed tensor, cut at `placements` whatever sharding the compiler chose."""
+    """What each rank holds of a computed tensor, cut at `placements` whatever sharding the compiler chose.
+
+    A tensor that has no sharding, such as a number that was sent to the devices, is whole everywhere.
+    """
     from torch_xla.distributed.spmd import XLAShardedTensor
 
-    shards = [
-        (tuple(s.indices) if s.indices is not ... else ..., s.replica_id, values(s.unpadded_data.detach()))
-        for s in XLAShardedTensor(tensor).local_shards
-    ]
-    return cut(shape_of(tensor), shards, placements, world.case.layout.mesh, world.spare)
+    mesh, spare = world.case.layout.mesh, world.spare
+    shards: list[tuple[Any, int, Array]]
+    if annotation(tensor):
+        shards = [
+            (
+                tuple(s.indices) if s.indices is not ... else ...,
+                s.replica_id,
+                values(s.unpadded_data.detach()),
+            )
+            for s in XLAShardedTensor(tensor).local_shards
+        ]
+    else:
+        shards = [(..., 0, values(tensor.detach().cpu()))] * mesh.world_size * spare
+    return cut(shape_of(tensor), shards, placements, mesh, spare)
 
 
 def cut(

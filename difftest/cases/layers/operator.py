@@ -95,7 +95,10 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gradient: bool = True
 
     def __post_init__(self) -> None:
-        if self.values is not None:  # 1 and 1.0 are one case
+        for bound in ("low", "high"):  # 1 and 1.0 are one case
+            if (number := getattr(self, bound)) is not None:
+                msgspec.structs.force_setattr(self, bound, float(number))
+        if self.values is not None:
             msgspec.structs.force_setattr(self, "values", tuple(map(float, self.values)))
 
     @property

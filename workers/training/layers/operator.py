@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from difftest.cases.layers import operator
-from difftest.cases.layers.operator import Memory, Operand
+from difftest.cases.layers.operator import Operand
 from workers.training.arguments import Resolver, called
-from workers.training.dtypes import NUMBERS, Dtypes
+from workers.training.dtypes import NUMBERS
 from workers.training.layers import Plan
 
 OUT = "out"
@@ -26,11 +26,11 @@ Tensors = Mapping[str, Any]
 class Operator(nn.Module):
     """The operator at `path`. Its float operands are parameters, the others buffers."""
 
-    def __init__(self, layer: operator.Operator, path: str, dtypes: Dtypes) -> None:
+    def __init__(self, layer: operator.Operator, path: str, plan: Plan) -> None:
         super().__init__()
-        self.layer, self.path, self.dtypes = layer, path, dtypes
+        self.layer, self.path, self.plan = layer, path, plan
         for name, operand in layer.operands.items():
-            held = torch.zeros(operand.shape, dtype=dtypes.named(operand.dtype))
+            held = torch.zeros(operand.shape, dtype=plan.dtypes.named(operand.dtype))
             if operand.is_float:
                 self.register_parameter(name, nn.Parameter(held, requires_grad=operand.gradient))
             else:
@@ -42,13 +42,18 @@ class Operator(nn.Module):
         `copied`: those that require a gradient are clones, because autograd forbids writing to leaves.
         """
         return {
-            f"{self.path}.{name}": _laid_out(getattr(self, name), operand, copied=copied)
+            f"{self.path}.{name}": self._given(getattr(self, name), operand, copied=copied)
             for name, operand in self.layer.operands.items()
         }
 
+    def _given(self, tensor: Tensor, operand: Operand, *, copied: bool) -> Tensor:
+        if operand.memory != "contiguous":
+            return self.plan.operators.lay_out(tensor, operand.memory)
+        return tensor.clone() if copied and tensor.requires_grad else tensor
+
     def forward(self, tensors: Tensors) -> dict[str, Any]:
         """The results by full name, given the tensors of this operator and of those before it."""
-        layer, resolver = self.layer, Resolver(self.path, tensors, self.dtypes)
+        layer, resolver = self.layer, Resolver(self.path, tensors, self.plan.dtypes)
         arguments = [resolver.resolved(argument) for argument in layer.arguments]
         options = {name: resolver.resolved(argument) for name, argument in layer.options.items()}
         if layer.form == "out":
@@ -61,26 +66,7 @@ class Operator(nn.Module):
 
 def module(layer: operator.Operator, path: str, plan: Plan) -> nn.Module:
     """The operator, with zeros in place of its values."""
-    return Operator(layer, path, plan.dtypes)
-
-
-def _laid_out(tensor: Tensor, operand: Operand, *, copied: bool) -> Tensor:
-    if operand.memory != "contiguous":
-        return _in_memory(tensor, operand.memory)
-    return tensor.clone() if copied and tensor.requires_grad else tensor
-
-
-def _in_memory(tensor: Tensor, memory: Memory) -> Tensor:
-    """`tensor` as it should lie in memory, made from it differentiably; never the tensor itself."""
-    match memory:
-        case "transposed":
-            return tensor.transpose(-1, -2).clone(memory_format=torch.contiguous_format).transpose(-1, -2)
-        case "strided":
-            return torch.stack((tensor, tensor), -1).select(-1, 0)
-        case "expanded":
-            return tensor[:1].expand(tensor.shape) if tensor.shape[0] else tensor.clone()
-        case "contiguous":
-            return tensor.clone()
+    return Operator(layer, path, plan)
 
 
 def _named(result: Any, name: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401  what an operator gives
