@@ -8,13 +8,13 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
-from difftest.judge import checks
+from difftest.judge import checks, programs
 from difftest.judge.capability import Lack, findings_and_lacks
 from difftest.judge.divergence import Divergence
 from difftest.judge.doubts import Doubt, doubt, out_of_range
 from difftest.judge.measured import MeasuredRun, Measurement, measure_run
 from difftest.judge.noise import FLOORS_MOST
-from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
+from difftest.judge.outcome import Failure, Outcome, Symptom, Trace, dies
 from difftest.judge.stage import STAGES
 
 LACKING = "unsupported"
@@ -65,10 +65,10 @@ def compare(  # noqa: PLR0913, PLR0917  a case, its backend, and the runs
 def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
     case: Case, backend: str, side: str, expected: Outcome, actual: Outcome, again: Outcome | None
 ) -> Comparison:
+    if case.model.rejects:
+        return _rejection(case, backend, side, expected, actual)
     if isinstance(expected, Failure):
-        return _inconclusive(
-            Doubt("the oracle failed", f"the oracle failed: {expected.kind}: {expected.message}")
-        )
+        return _oracle_failed(expected)
     if isinstance(actual, Trace) and _numbers(expected) != _numbers(actual):
         unequal = "the two runs were not given the same numbers"
         return _inconclusive(Doubt(unequal, unequal))
@@ -78,9 +78,19 @@ def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
     if isinstance(actual, Trace) and not expected.events.in_range and not case.model.is_program:
         divergences = tuple(d for d in divergences if not checks.load(d.check).USES_NUMBERS)
         leaves_range = out_of_range(case.dtype)
+    return _concluded(run, divergences, leaves_range or doubt(run, farthest), farthest)
+
+
+def _concluded(
+    run: MeasuredRun,
+    divergences: tuple[Divergence, ...],
+    reason: Doubt | None = None,
+    farthest: tuple[Measurement, ...] = (),
+) -> Comparison:
+    """The comparison of a run with these divergences; without any, `reason` is why that means nothing."""
     lacks: tuple[Lack, ...] = ()
-    if case.model.is_program:
-        divergences, lacks = findings_and_lacks(case, divergences, actual)
+    if run.case.model.is_program:
+        divergences, lacks = findings_and_lacks(run.case, divergences, run.actual)
     if divergences:
         return Comparison(verdict="diverge", divergences=divergences, measurements=farthest, lacks=lacks)
     if lacks:
@@ -91,8 +101,32 @@ def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
             measurements=farthest,
             lacks=lacks,
         )
-    reason = leaves_range or doubt(run, farthest)
     return _inconclusive(reason, farthest) if reason else Comparison(verdict="agree", measurements=farthest)
+
+
+def _rejection(case: Case, backend: str, side: str, expected: Outcome, actual: Outcome) -> Comparison:
+    """The comparison of a run whose arguments torch is to reject: it must end with an exception too."""
+    if isinstance(expected, Failure) and dies(expected):
+        return _oracle_failed(expected)
+    rejection = expected if isinstance(expected, Failure) else None
+    run = MeasuredRun(
+        case=case,
+        backend=backend,
+        side=side,
+        expected=Trace(steps=()),
+        actual=actual,
+        measured={},
+        rejection=rejection,
+    )
+    if rejection or (isinstance(actual, Failure) and dies(actual)):
+        return _concluded(run, divergences_in_order(run))
+    accepts = "the oracle accepts what torch is to reject"
+    return _inconclusive(Doubt(accepts, accepts))
+
+
+def _oracle_failed(expected: Failure) -> Comparison:
+    failed = "the oracle failed"
+    return _inconclusive(Doubt(failed, f"{failed}: {expected.kind}: {expected.message}"))
 
 
 def _inconclusive(doubt: Doubt, measurements: tuple[Measurement, ...] = ()) -> Comparison:
@@ -118,6 +152,8 @@ def divergences_in_order(run: MeasuredRun) -> tuple[Divergence, ...]:
         )
         for divergence in reported
     ]
+    if run.case.model.is_program:
+        return programs.in_order(run.case, complete)
     return tuple(sorted(complete, key=lambda divergence: (divergence.step, STAGES.index(divergence.stage))))
 
 

@@ -66,6 +66,28 @@ def nature(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh, *, output
     return _alone(right, actual, mesh) or _unmasked(right) or _coarse(truth, value, right)
 
 
+def of_program(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> str:
+    """As `nature`, for a tensor of a program: what it was multiplied by, where it is right, how coarse it is.
+
+    Only elements that the oracle decides and that are finite count.
+    """
+    value = actual.full(mesh)
+    compared = np.isfinite(truth) & np.isfinite(value) & np.isfinite(floors)
+    truth, floors, value = (np.where(compared, one, 0.0) for one in (truth, floors, value))
+    with np.errstate(all="ignore"):  # values may be as large or small as float64 allows
+        return _of_finite(truth, floors, value, actual, mesh)
+
+
+def _of_finite(truth: Floats, floors: Floats, value: Floats, actual: Sharded, mesh: Mesh) -> str:
+    right = _within(truth, floors, value)
+    if right.all():
+        return ""
+    if not value.any():
+        return ZERO
+    coarse = "" if actual.is_discrete else _coarse(truth, value, right)
+    return _multiple(truth, floors, value, mesh) or _alone(right, actual, mesh) or coarse
+
+
 def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
     """Whether a parameter was placed with permuted elements; `truth` is its correct first update.
 

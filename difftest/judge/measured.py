@@ -8,10 +8,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.judge import noise
-from difftest.judge.damage import LONELY, MOVED, moved, nature, wrong_ranks
 from difftest.judge.divergence import Divergence, Whole, identity
 from difftest.judge.elements import Bools, errors, near_overflow, overflows_alone
 from difftest.judge.noise import FLOORS_MOST
@@ -57,7 +55,8 @@ class MeasuredRun:
     `measured` holds a measurement for every tensor of every step that both have whole; it is empty when the
     candidate failed. `again` is a second run of the candidate in fresh processes, None where there was none.
     `near_overflow`: in a program, an element that overflows in the candidate alone may have done so for the
-    order of a sum.
+    order of a sum. `rejection`: how the oracle failed at arguments that torch rejects; `expected` then has no
+    steps.
     """
 
     case: Case
@@ -68,6 +67,7 @@ class MeasuredRun:
     measured: Mapping[Key, Measurement]
     again: Outcome | None = None
     near_overflow: bool = False
+    rejection: Failure | None = None
 
     def truth(self, at: Key) -> tuple[Array, Floats]:
         """A tensor as the oracle has it, whole, and the deviation of each of its elements by rounding."""
@@ -75,6 +75,11 @@ class MeasuredRun:
         alone = self.case.unsharded().layout.mesh
         deviation = self.expected.noise[step][stage, name].full(alone)
         return self.expected.steps[step][stage, name].full(alone), deviation
+
+    def beside(self, at: Key) -> tuple[Floats, Floats, Sharded]:
+        """A measured tensor as the oracle has it, the floors of its rounding, and as the candidate has it."""
+        truth, deviation = self.truth(at)
+        return truth, noise.floor(deviation), dict(self.tensors())[at]
 
     def decided(self, truth: Array, deviation: Floats, value: Array) -> Bools:
         """Which elements of a tensor or of a piece are compared with the candidate's `value`."""
@@ -148,50 +153,6 @@ def measure_run(  # noqa: PLR0913, PLR0917  what MeasuredRun is made of
     )
     measured = {} if isinstance(actual, Failure) else dict(_measure(run, actual, exact=exact))
     return replace(run, measured=measured)
-
-
-def mismatches(run: MeasuredRun, check: str, stage: Stage) -> Iterator[Divergence]:
-    """A divergence for each tensor of one stage whose error is beyond rounding, in the order of the run."""
-    for key, measurement in run.measured.items():
-        if key[1] is stage and beyond(measurement):
-            word = _nature(run, key)
-            detail = describe(measurement) + (f"; {word}" if word else "")
-            yield run.tensor_divergence(check, Symptom.MISMATCH, key, detail, measurement.ratio, word)
-
-
-def _nature(run: MeasuredRun, key: Key) -> str:
-    """The word for the damage to one measured tensor, see `difftest.judge.damage`."""
-    step, stage, _ = key
-    if stage is Stage.FORWARD and step == 0 and _any_moved(run):
-        return MOVED
-    if stage is Stage.UPDATE and len(_wrong_ranks(run, step)) == 1 < run.case.world_size:
-        return LONELY
-    truth, floors, actual = _truth_floors_actual(run, key)
-    return nature(truth, floors, actual, run.case.layout.mesh, output=stage is Stage.FORWARD)
-
-
-def _truth_floors_actual(run: MeasuredRun, key: Key) -> tuple[Floats, Floats, Sharded]:
-    """A tensor as the oracle has it, the floors of its rounding, and the tensor as the candidate has it."""
-    truth, deviation = run.truth(key)
-    return truth, noise.floor(deviation), dict(run.tensors())[key]
-
-
-def _any_moved(run: MeasuredRun) -> bool:
-    """Whether a parameter was placed with its elements in other places, as the first update shows."""
-    for name, initial in numbers.weights(run.case).items():
-        if (key := (0, Stage.UPDATE, name)) in run.measured:
-            truth, _, actual = _truth_floors_actual(run, key)
-            if moved(initial, truth, actual.full(run.case.layout.mesh)):
-                return True
-    return False
-
-
-def _wrong_ranks(run: MeasuredRun, step: int) -> set[int]:
-    """The ranks that hold a wrong piece of any parameter after one step's update."""
-    updated = [key for key in run.measured if key[:2] == (step, Stage.UPDATE)]
-    return set[int]().union(
-        *(wrong_ranks(*_truth_floors_actual(run, key), run.case.layout.mesh) for key in updated)
-    )
 
 
 def beyond(measurement: Measurement) -> bool:

@@ -29,8 +29,12 @@ NO_MESSAGE = "no message; raised by: "
 
 
 class Symptom(StrEnum):
-    """What went wrong, from the mildest to the most severe."""
+    """What went wrong, from the mildest to the most severe.
 
+    `UNDEFINED`: numbers differ of which torch's documentation leaves open what they are; it is no fault.
+    """
+
+    UNDEFINED = "undefined"
     MISMATCH = "mismatch"
     NONFINITE = "nonfinite"
     CAPABILITY = "capability"
@@ -172,3 +176,8 @@ class Failure:
 
 
 Outcome: TypeAlias = Trace | Failure
+
+
+def dies(failure: Failure) -> bool:
+    """Whether a run ended by a crash or a hang, and raised nothing."""
+    return failure.symptom in {Symptom.CRASH, Symptom.HANG}

@@ -71,7 +71,7 @@ class Draft:
     @property
     def fails(self) -> bool:
         """Whether the run failed, instead of giving wrong numbers."""
-        return self.finding.divergence.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE}
+        return self.finding.divergence.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE, Symptom.UNDEFINED}
 
     @property
     def verdict(self) -> str:

@@ -50,7 +50,7 @@ def _keep_upstream(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) 
     """Keeps with each finding its entry's issue; returns the fingerprints of those that count as new.
 
     A finding whose entry no longer counts is new again. A hang that came back in none of its repetitions is
-    not: a busy machine causes those too.
+    not: a busy machine causes those too. Nor is a difference of what torch leaves undefined.
     """
     for name, finding in tally.findings.items():
         issue = upstream[name].upstream if name in upstream else ""
@@ -61,11 +61,12 @@ def _keep_upstream(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) 
         if again:
             tally.count_as_new((amended,))
     unknown = tally.new.keys() - upstream.keys()
-    return unknown - {name for name, finding in tally.new.items() if _hung_once(finding)}
+    return unknown - {name for name, finding in tally.new.items() if _is_no_fault(finding)}
 
 
-def _hung_once(finding: Finding) -> bool:
-    return finding.divergence.symptom is Symptom.HANG and not finding.stable[0]
+def _is_no_fault(finding: Finding) -> bool:
+    hung_once = finding.divergence.symptom is Symptom.HANG and not finding.stable[0]
+    return hung_once or finding.divergence.symptom is Symptom.UNDEFINED
 
 
 def _write_reports(request: Request, output: Output, campaign: str, incomplete: Iterable[str]) -> list[str]:

@@ -1,11 +1,12 @@
-"""A candidate finishes whenever the oracle does."""
+"""A candidate finishes whenever the oracle does, and raises an exception where the oracle must."""
 
 from collections.abc import Iterator, Mapping
 
 from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import Failure, Symptom, dies
+from difftest.judge.stage import STAGES, Stage
 
 ORDER = 0
 USES_NUMBERS = False
@@ -22,7 +23,14 @@ SCRIPTS: Mapping[Symptom, ScriptKind] = {
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
-    """One divergence when the run failed: crash, hang, exception or capability, each a symptom of its own."""
+    """One divergence when the run failed: crash, hang, exception or capability, each a symptom of its own.
+
+    Where the oracle rejects a program's arguments, an exception is right from the forward on. A lazy backend
+    may raise late.
+    """
     failure = run.actual
-    if isinstance(failure, Failure):
+    if not isinstance(failure, Failure):
+        return
+    early = STAGES.index(failure.stage) < STAGES.index(Stage.FORWARD)
+    if run.rejection is None or dies(failure) or early:
         yield run.failure("completion", failure)

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.measured import MeasuredRun, mismatches
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.mismatches import mismatches
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 

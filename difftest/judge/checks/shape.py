@@ -1,4 +1,7 @@
-"""Tensors have the oracle's shapes, the case's dtype, and the placements of the layout."""
+"""Tensors have the oracle's shapes, the case's dtype, and the placements of the layout.
+
+In a program, operands and results have dtypes of their own.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -18,8 +21,17 @@ SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "shape"}
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
-    """One divergence for each tensor that is missing or has a wrong shape, dtype, placement or piece."""
+    """One divergence for each tensor that is missing or has a wrong shape, dtype, placement or piece.
+
+    A program has no other tensors than the oracle: an operand may be given a gradient that torch gives none.
+    """
     actual = dict(run.tensors())
+    for step, stage, name in actual if run.case.model.is_program and run.expected.steps else ():
+        if (stage, name) not in run.expected.steps[step]:
+            detail = "is unexpected: the oracle has no such tensor"
+            yield run.tensor_divergence(
+                "shape", Symptom.MISMATCH, (step, stage, name), detail, nature="unexpected"
+            )
     for step, tensors in enumerate(() if isinstance(run.actual, Failure) else run.expected.steps):
         for (stage, name), truth in tensors.items():
             key = (step, stage, name)
@@ -35,14 +47,28 @@ def _wrong(run: MeasuredRun, key: Key, truth: Sharded, tensor: Sharded | None) -
     if tensor.shape != truth.shape:
         return "shape", f"has shape {tensor.shape}, expected {truth.shape}"
     _, stage, name = key
-    dtype = "float32" if name == "loss" else run.case.dtype
-    if tensor.dtype != dtype:
+    dtype = expected_dtype(run, stage, name)
+    if dtype and tensor.dtype != dtype:
         return "dtype", f"has dtype {tensor.dtype}, expected {dtype}"
     placements = run.case.layout.parameters.get(name)
     if stage is Stage.UPDATE and placements is not None and tensor.placements != placements:
         return "placements", f"has placements {_listed(tensor.placements)}, expected {_listed(placements)}"
     misfits = tensor.misfits(run.case.layout.mesh)
     return ("pieces", "; ".join(misfits)) if misfits else None
+
+
+def expected_dtype(run: MeasuredRun, stage: Stage, name: str) -> str:
+    """The dtype that a tensor must have; empty where nothing says it.
+
+    A program's results have that of torch's own run, its operands and their gradients that of the case. The
+    loss of a program is this project's own, and adds results of several dtypes.
+    """
+    if not run.case.model.is_program:
+        return "float32" if name == "loss" else run.case.dtype
+    if stage is Stage.FORWARD:
+        fact = run.expected.events.facts.get(name)
+        return fact.dtype if fact else ""
+    return run.case.model.dtypes(run.case.dtype)[name]
 
 
 def _listed(placements: tuple[object, ...]) -> str:

@@ -1,0 +1,33 @@
+"""Arguments that torch rejects on the host are rejected everywhere."""
+
+from collections.abc import Iterator, Mapping
+
+from difftest.judge.checks import ScriptKind
+from difftest.judge.divergence import Divergence, without_numbers
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Failure, Symptom
+
+ORDER = 0
+USES_NUMBERS = False
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+LACKS_CAPABILITY = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+
+
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence where the oracle rejected the arguments and the run finished."""
+    rejection = run.rejection
+    if rejection is None or isinstance(run.actual, Failure):
+        return
+    rejecting = next((layer.title for layer in run.case.model.layers if layer.rejects), "")
+    operator, raised = rejection.operator or rejecting, f"{rejection.kind}: {rejection.message}"
+    yield run.divergence(
+        check="rejection",
+        symptom=Symptom.MISMATCH,
+        stage=rejection.stage,
+        cause=f"{operator} accepts what torch rejects\n{without_numbers(raised)}",
+        operator=operator,
+        detail=f"{operator} finishes; torch rejects its arguments on the host: {raised}",
+    )

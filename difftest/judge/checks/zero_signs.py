@@ -1,0 +1,40 @@
+"""In the regime that asks for it, the zeros of a program's results and operands have the oracle's signs.
+
+IEEE 754 tells -0.0 from 0.0, and so do division, `atan2` and `copysign`. In other regimes the sign is not
+compared.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from difftest.judge.checks import ScriptKind
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import MeasuredRun
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+
+ORDER = 5
+"""Last: wrong numbers are reported as such."""
+
+USES_NUMBERS = True
+COMPARES_RANKS = False
+TAKES_TWO_RUNS = False
+RUN_FAILED = False
+LACKS_CAPABILITY = False
+SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+
+
+def check(run: MeasuredRun) -> Iterator[Divergence]:
+    """One divergence for each result or operand with a zero of the other sign."""
+    if not run.case.model.is_program or run.case.data.regime != "signed_zeros":
+        return
+    for key in run.measured:
+        truth, floors, actual = run.beside(key)
+        if key[1] is Stage.BACKWARD or actual.is_discrete:
+            continue  # a gradient's zero comes from sums in any order
+        value = actual.full(run.case.layout.mesh)
+        zeros = (truth == 0) & (value == 0) & np.isfinite(floors)
+        if wrong := int(np.count_nonzero(zeros & (np.signbit(truth) != np.signbit(value)))):
+            detail = f"{wrong} / {np.count_nonzero(zeros)} zeros have the other sign"
+            yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, detail, nature="signs of zeros")

@@ -1,0 +1,64 @@
+"""Wrong numbers, tensor by tensor, with the word for their damage (`difftest.judge.damage`)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from difftest.cases import numbers
+from difftest.judge.damage import LONELY, MOVED, Floats, moved, nature, of_program, wrong_ranks
+from difftest.judge.divergence import Divergence
+from difftest.judge.measured import Key, MeasuredRun, beyond, describe
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+
+CHANGED = "operand changed"
+UNCHANGED = "operand not changed"
+
+
+def mismatches(run: MeasuredRun, check: str, stage: Stage) -> Iterator[Divergence]:
+    """A divergence for each tensor of one stage whose error is beyond rounding, in the order of the run."""
+    for key, measurement in run.measured.items():
+        if key[1] is stage and beyond(measurement):
+            word = _nature(run, key)
+            detail = describe(measurement) + (f"; {word}" if word else "")
+            yield run.tensor_divergence(check, Symptom.MISMATCH, key, detail, measurement.ratio, word)
+
+
+def _nature(run: MeasuredRun, key: Key) -> str:
+    """The word for the damage to one measured tensor, see `difftest.judge.damage`."""
+    step, stage, name = key
+    truth, floors, actual = run.beside(key)
+    mesh = run.case.layout.mesh
+    if run.case.model.is_program:
+        word = _operand(run, name, truth, actual.full(mesh)) if stage is Stage.UPDATE else ""
+        return word or of_program(truth, floors, actual, mesh)
+    if stage is Stage.FORWARD and step == 0 and _any_moved(run):
+        return MOVED
+    if stage is Stage.UPDATE and len(_wrong_ranks(run, step)) == 1 < run.case.world_size:
+        return LONELY
+    return nature(truth, floors, actual, mesh, output=stage is Stage.FORWARD)
+
+
+def _operand(run: MeasuredRun, name: str, truth: Floats, value: Floats) -> str:
+    """The word for an operand that should have been changed or left alone; empty where it is neither."""
+    initial = numbers.weights(run.case)[name]
+    kept, should_be_kept = (np.array_equal(initial, one, equal_nan=True) for one in (value, truth))
+    if kept == should_be_kept:
+        return ""
+    return UNCHANGED if kept else CHANGED
+
+
+def _any_moved(run: MeasuredRun) -> bool:
+    """Whether a parameter was placed with its elements in other places, as the first update shows."""
+    for name, initial in numbers.weights(run.case).items():
+        if (key := (0, Stage.UPDATE, name)) in run.measured:
+            truth, _, actual = run.beside(key)
+            if moved(initial, truth, actual.full(run.case.layout.mesh)):
+                return True
+    return False
+
+
+def _wrong_ranks(run: MeasuredRun, step: int) -> set[int]:
+    """The ranks that hold a wrong piece of any parameter after one step's update."""
+    updated = [key for key in run.measured if key[:2] == (step, Stage.UPDATE)]
+    return set[int]().union(*(wrong_ranks(*run.beside(key), run.case.layout.mesh) for key in updated))
