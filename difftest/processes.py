@@ -1,4 +1,4 @@
-"""Processes of this user: found by a word in their arguments, with all that they started, and ended."""
+"""Processes of this user: found by an environment variable, and ended."""
 
 import contextlib
 import os
@@ -13,17 +13,26 @@ KILLED_SECONDS = 3.0
 """How long a process that was killed may take to disappear."""
 
 
-def with_argument(word: str, *, own: bool) -> list[Process]:
-    """The processes of this user with `word` in their arguments, and all that these started.
+def with_variable(name: str, value: str) -> list[Process]:
+    """The processes of this user, without this one, that were started with this environment variable.
 
-    Where `own`, only the children of this process are looked at.
+    Those that a process started have its variables, and keep them when it ends.
     """
     matching = list[Process]()
-    for process in Process().children() if own else psutil.process_iter():
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if process.uids().real == os.getuid() and any(word in argument for argument in process.cmdline()):
-                matching += [*process.children(recursive=True), process]
+            if process.pid != os.getpid() and process.uids().real == os.getuid():
+                matching += [process] * (process.environ().get(name) == value)
     return matching
+
+
+def children_without(word: str) -> list[Process]:
+    """The processes that this one has started, without those that have `word` in their arguments."""
+    others = list[Process]()
+    for child in Process().children():
+        with contextlib.suppress(psutil.Error):
+            others += [child] * all(word not in argument for argument in child.cmdline())
+    return others
 
 
 def end(processes: Iterable[Process], patience: float) -> None:

@@ -1,5 +1,7 @@
 """The end of Ray itself: every run ends at once, and no process and no file stays behind."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import psutil
 import pytest
 from real_runs import DDP, small_case
 
+from difftest import processes
 from difftest.errors import StoppedError
 
 pytestmark = pytest.mark.slow
@@ -15,7 +18,7 @@ pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 from ray._private import worker as ray_worker  # noqa: E402
 
-from workers.cluster import dispatch, health, start  # noqa: E402
+from workers.cluster import dispatch, health, instance, start  # noqa: E402
 from workers.cluster.connection import Connection  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 
@@ -46,3 +49,12 @@ def test_the_first_reason_for_the_end_of_a_connection_counts() -> None:
     with pytest.raises(StoppedError, match="interrupted") as stopped:
         connection.require()
     assert (stopped.value.status, connection.lost) == (130, True)
+
+
+def test_a_process_of_an_instance_is_ended_though_its_parent_ended_first() -> None:
+    sleeper = "import os, time\nif os.fork(): os._exit(0)\ntime.sleep(600)"
+    with instance.folder() as folder:
+        subprocess.run([sys.executable, "-c", sleeper], check=True)
+        (orphan,) = processes.with_variable(instance.VARIABLE, str(folder / "tmp"))
+        instance.end(folder, patience=0.0)
+        assert not orphan.is_running()

@@ -19,23 +19,44 @@ The name of a socket has at most 107 bytes, of which Ray's session and our folde
 SHORT_PARENT = Path("/tmp")  # noqa: S108  with a private folder in it
 """The parent where the temporary folder's name is too long."""
 
+VARIABLE = "TMPDIR"
+"""The environment variable with the temporary folder of a process."""
+
 END_SECONDS = 3.0
 """How long the processes of an instance that was stopped may take to end by themselves."""
+
+
+ROUNDS = 3
+"""How often the processes of an instance are looked for: one that is killed may have started another."""
 
 
 @contextmanager
 def folder() -> Iterator[Path]:
     """The folder for a new instance, whose processes have their temporary files there too."""
     with own_folder("ray", _parent()) as made:
-        temporary = made / "tmp"
+        temporary = _temporary(made)
         temporary.mkdir()
-        with environment_variables.set_to({"TMPDIR": str(temporary)}):
+        with environment_variables.set_to({VARIABLE: str(temporary)}):
             yield made
 
 
-def running(folder: Path) -> list[processes.Process]:
-    """The processes of the instance in this folder, which this process has started."""
-    return processes.with_argument(folder.name, own=True)
+def end(folder: Path, patience: float) -> None:
+    """Ends the processes of the instance in this folder; kills those that outlive `patience` seconds.
+
+    They are recognised by their temporary folder. The parent of one may have ended before it, as a worker's
+    does when the raylet is killed.
+    """
+    for _ in range(ROUNDS):
+        if not (left := _running(folder)):
+            return
+        processes.end(left, patience)
+
+
+def _running(folder: Path) -> list[processes.Process]:
+    """The processes of the instance: this process has started others too while it ran."""
+    inside = processes.with_variable(VARIABLE, str(_temporary(folder)))
+    others = processes.children_without(folder.name)
+    return [process for process in inside if process not in others]
 
 
 def remove_what_is_left() -> None:
@@ -43,8 +64,12 @@ def remove_what_is_left() -> None:
     for parent in {Path(tempfile.gettempdir()), _parent()}:
         for left in abandoned(parent):
             if left.name.startswith("difftest-ray_"):
-                processes.end(processes.with_argument(left.name, own=False), patience=0.0)
+                end(left, patience=0.0)
             remove(left)
+
+
+def _temporary(folder: Path) -> Path:
+    return folder / "tmp"
 
 
 def _parent() -> Path:

@@ -13,7 +13,6 @@ from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
 from ray.job_config import JobConfig
 
-from difftest import processes
 from difftest.errors import InfrastructureError
 from workers.cluster import connection, health, instance, token
 from workers.isolate import environment_variables, zygotes
@@ -98,11 +97,10 @@ def _own_instance(workers: int | None) -> Iterator[None]:
             connection.begin(local=True)
             yield
         finally:
-            running = instance.running(folder)
             if connection.current().ended.is_set():
-                processes.end(running, patience=0.0)
+                instance.end(folder, patience=0.0)
             _leave()
-            processes.end(running, instance.END_SECONDS)
+            instance.end(folder, instance.END_SECONDS)
 
 
 def _start(folder: Path, workers: int | None) -> None:
@@ -111,7 +109,7 @@ def _start(folder: Path, workers: int | None) -> None:
             _init("local", num_cpus=workers, include_dashboard=False, _temp_dir=str(folder))
         except InfrastructureError:
             ray.shutdown()
-            processes.end(instance.running(folder), patience=0.0)
+            instance.end(folder, patience=0.0)
             if not left:
                 raise
         else:
