@@ -21,7 +21,7 @@ from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from generators.cases import case_at
 from generators.options import replications
-from workers.backends import torch_ddp
+from workers.backends import torch_ddp, torch_dtensor, torch_fsdp, torch_tp
 
 BOTH = Replication(gradient_as_bucket_view=True, own_weights=True)
 
@@ -174,3 +174,10 @@ def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
         if cases[i].replication.gradient_as_bucket_view and not torch_ddp.unsupported(cases[i])
     )
     assert first < 50
+
+
+def test_a_wrapper_that_replaces_parameters_refuses_an_optimizer_made_before_it() -> None:
+    case = a_case(spelling=Spelling(optimizer_before=True))
+    for backend in (torch_dtensor, torch_fsdp, torch_tp):
+        assert "made after" in (backend.unsupported(case) or ""), backend.__name__
+    assert torch_ddp.unsupported(case) is None, "DistributedDataParallel keeps the parameters"

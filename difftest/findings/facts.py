@@ -19,6 +19,7 @@ FACTS = (
     "kernels",
     "bucket_view",
     "lone_tensor",
+    "forms",
 )
 
 
@@ -27,7 +28,8 @@ def facts(case: Case) -> Mapping[str, str]:
 
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
-    single buffer, which is an attention's mask.
+    single buffer, which is an attention's mask. `forms` are the usual forms
+    of the case's spelling, separated by a space.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -47,4 +49,5 @@ def facts(case: Case) -> Mapping[str, str]:
         "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
+        "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
     }

@@ -34,6 +34,8 @@ environment = process_groups.environment
 @for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why some parameter is not sharded over the last mesh axis alone, or the batch not by rows; or None."""
+    if case.forms.optimizer_before:
+        return "fully_shard replaces the parameters, and its documentation has the optimizer made after it"
     if not process_groups.cuts_rows_only(case):
         return "fully_shard takes whole rows; the layout cuts the batch along the sequence"
     if case.world_size == 1:

@@ -39,6 +39,8 @@ ALONE = "dp_shard"
 @for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why no plan of `parallelize_module` with `fully_shard` expresses the layout, or None."""
+    if case.forms.optimizer_before:
+        return "parallelize_module replaces the parameters: its optimizer is made after it"
     if not process_groups.cuts_rows_only(case):
         return "parallelize_module takes whole rows; the layout cuts the batch along the sequence"
     return tp_plan.refusal(case) or _no_clipping(case) or _no_data_parallelism(case)

@@ -23,6 +23,8 @@ def refusal(case: Case) -> str | None:
     """Why DTensors cannot express `case`, or None."""
     if case.world_size > 1 and any(layer.BETWEEN_RANKS for _, layer in walk(case.model.layers)):
         return "a collective is between the ranks' own tensors; a DTensor is the whole"
+    if case.forms.optimizer_before:
+        return "DTensors replace the parameters: their optimizer is made after that"
     return None
 
 

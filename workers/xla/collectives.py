@@ -67,6 +67,7 @@ def _dispatch(
             xm.collective_broadcast(parcels, root, within, pin_layout=pinned)
             return parcels
         case "all_gather":
+            pinned = pinned and spec.form == "single"  # xm.all_gather refuses to pin those of a list
             return _each(parcels, spec, lambda p: xm.all_gather(p, 0, within, pin_layout=pinned))
         case "reduce_scatter":
             how = spec.reduction, spec.factor, spec.ranks

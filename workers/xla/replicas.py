@@ -115,7 +115,10 @@ class Replica:
                 rank
             )
         summed: Tensor = xla_model.all_reduce(
-            xla_model.REDUCE_SUM, loss.clone(), groups=list(groups.values()), pin_layout=False
+            xla_model.REDUCE_SUM,
+            loss.clone(),
+            groups=list(groups.values()),
+            pin_layout=self.case.forms.pin_layout,  # XLA refuses a mixture
         )
         return summed
 
