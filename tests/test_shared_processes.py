@@ -1,0 +1,104 @@
+"""Cases that share processes: each gives what it gives alone, and a failure is narrowed to its case."""
+
+import msgspec
+import pytest
+from programs import S0, S1, a_program, an_operator, tensor
+from real_runs import DEADLINE_SECONDS, small_case
+
+from difftest.cases.case import Case
+from difftest.cases.layers.operator import Operand
+from difftest.errors import InfrastructureError, UnsupportedError
+from difftest.judge.events import Events
+from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
+from difftest.selftest.correct_runs import same_bits
+
+pytestmark = [pytest.mark.slow, pytest.mark.xla]
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
+
+from workers.isolate import groups, sandbox  # noqa: E402
+from workers.isolate.answers import new_request  # noqa: E402
+
+MATRIX = Operand(shape=(6, 4))
+SHARDED = {"0.input": (S0,)}
+EXP = a_program(an_operator("torch.exp", {"input": MATRIX}), placements=SHARDED)
+SUM = a_program(
+    an_operator("torch.sum", {"input": MATRIX}, tensor("input"), 1), placements={"0.input": (S1,)}
+)
+PRODUCT = a_program(
+    an_operator("torch.matmul", {"input": MATRIX, "other": Operand(shape=(4, 3))}), placements=SHARDED, seed=2
+)
+ALONE = msgspec.structs.replace(EXP, layout=EXP.unsharded().layout)
+RAISES = a_program(an_operator("torch.sort", {"input": MATRIX}, tensor("input"), 0), placements=SHARDED)
+LONG = Operand(shape=(1,), dtype="int64", values=(2.0**40,))
+CRASHES = a_program(
+    an_operator(
+        "torch.segment_reduce",
+        {"input": Operand(shape=(4,)), "lengths": LONG},
+        tensor("input"),
+        "sum",
+        options={"lengths": tensor("lengths"), "unsafe": True},
+    )
+)
+"""It reads beyond its operand, since `unsafe` makes torch trust the lengths."""
+
+
+def together(*cases: Case, backend: str) -> list[Outcome | InfrastructureError]:
+    requests = [new_request(case, backend) for case in cases]
+    return groups.run(cases, requests, deadline=DEADLINE_SECONDS, options={})
+
+
+def judged(outcome: Outcome) -> Events:
+    """The events but for the graphs that were compiled: some were already, by a case before."""
+    assert isinstance(outcome, Trace), outcome
+    return msgspec.structs.replace(outcome.events, graphs=())
+
+
+@pytest.mark.parametrize("backend", ["torch_dtensor", "xla_spmd"])
+def test_a_case_gives_the_same_alone_and_after_others_in_the_same_processes(backend: str) -> None:
+    cases = (EXP, ALONE, SUM, small_case(), PRODUCT)
+    shared = together(*cases, backend=backend)
+    assert [outcome.origin.case for outcome in shared if isinstance(outcome, Trace) and outcome.origin] == [
+        case.id for case in cases
+    ]
+    for case, outcome in list(zip(cases, shared, strict=True))[2:]:
+        alone = sandbox.run(case, backend)
+        assert isinstance(outcome, Trace)
+        assert same_bits(alone, outcome), case.id
+        assert judged(outcome) == judged(alone)
+        assert outcome.environment == alone.environment
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "backend", "symptom", "kind"),
+    [
+        (RAISES, "torch_dtensor", Symptom.EXCEPTION, "RuntimeError"),
+        (CRASHES, "oracle", Symptom.CRASH, "SIGSEGV"),
+    ],
+)
+def test_a_failure_is_that_of_its_case_alone_and_the_others_finish(
+    spoiled: Case, backend: str, symptom: Symptom, kind: str
+) -> None:
+    before, failure, after = together(EXP, spoiled, SUM, backend=backend)
+    assert isinstance(before, Trace)
+    assert isinstance(failure, Failure)
+    assert isinstance(after, Trace)
+    assert (failure.symptom, failure.kind) == (symptom, kind)
+    alone = sandbox.run(spoiled, backend)
+    assert isinstance(alone, Failure)
+    assert (failure.stage, failure.frame, failure.message, failure.operator, failure.rank) == (
+        alone.stage,
+        alone.frame,
+        alone.message,
+        alone.operator,
+        alone.rank,
+    )
+    assert failure.environment["torch"] == torch.__version__
+    assert same_bits(before, sandbox.run(EXP, backend))
+    assert same_bits(after, sandbox.run(SUM, backend))
+
+
+def test_a_case_that_is_not_supported_is_an_error_and_the_others_run() -> None:
+    refused, ran = together(EXP, small_case(), backend="torch_ddp")
+    assert isinstance(refused, UnsupportedError)
+    assert isinstance(ran, Trace)
