@@ -48,10 +48,11 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
 
     from workers.training.session import Session
 
+    alone = replicated(case.unsharded().layout.mesh)
+
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
-        alone = case.unsharded().layout.mesh
         wide = tensor.double() if tensor.is_floating_point() else tensor
-        return sharded(tensor, replicated(alone), {0: values(wide).copy()})
+        return sharded(tensor, alone, {0: values(wide).copy()})
 
     yield Session(
         dtype=torch.float64,
@@ -75,19 +76,22 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     import torch
 
     from workers.training.dispatched import Dispatched
-    from workers.training.perturb import in_range, perturbed
+    from workers.training.perturb import coarsest, in_range, perturbed
 
     truth, samples, greatest = train(joined), [], 0.0
+    dtype, program = getattr(torch, case.dtype), case.model.is_program
+    dispatched = Dispatched(by_layer=program)
+    native = train(dataclasses.replace(joined, dtype=dtype, wide=False, observe=dispatched.observe))
+    results = (fact.dtype for fact in native.events.facts.values())
+    rounded = coarsest(results, case.dtype)  # a program may name dtypes; a model has no facts
     for seed in range(int(os.environ.get(SAMPLES_VARIABLE, SAMPLES))):
-        with perturbed(case.dtype, seed) as mode:
+        with perturbed(rounded, seed, program=program) as mode:
             samples.append(train(joined))
         greatest = max(greatest, mode.greatest)
-    dtype = getattr(torch, case.dtype)
-    dispatched = Dispatched(by_layer=case.model.is_program)
-    native = train(dataclasses.replace(joined, dtype=dtype, wide=False, observe=dispatched.observe))
-    program = case.model.is_program  # it may have infinities and NaN, and is decided element by element
-    noise, farthest = spread(truth, samples, native, torch.finfo(dtype).eps / 2, by_element=program)
-    in_bounds = in_range(case.dtype, greatest) and (program or finite(native))
+    roundoff = torch.finfo(getattr(torch, rounded)).eps / 2
+    noise, farthest = spread(truth, samples, native, roundoff, by_element=program)
+    # A program may have infinities and NaN, and is decided element by element.
+    in_bounds = in_range(rounded, greatest) and (program or finite(native))
     events = Events(
         greatest=greatest,
         in_range=in_bounds,

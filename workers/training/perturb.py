@@ -7,17 +7,18 @@ same to compiled code). What else an operator does, such as to round its inputs,
 says.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from difftest.cases.case import DType
-from workers.training.rounding import Overload, Rounding, operator_name, rounding, written
-from workers.training.rounding.sizes import SIZES
+from workers.training.rounding import INTERMEDIATE, Overload, Rounding, operator_name, rounding, written
+from workers.training.rounding.sizes import ADDENDS, SIZES
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
 """The unit roundoff of float32."""
@@ -54,9 +55,10 @@ class Perturb(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401  what an operator returns
-        kind, kwargs = rounding(func), kwargs or {}
+        kind, kwargs = self._kind(func), kwargs or {}
         if not kind.roundoffs:
             return func(*args, **kwargs)
+        addend = self._addend(func, args, kwargs)
         if kind.guarded:
             args, result = self._guarded(func, args, kwargs)
         else:
@@ -67,12 +69,19 @@ class Perturb(TorchDispatchMode):
             result = self._cancelled(result, sizes(result, *args, **kwargs))
         in_place = func._schema.is_mutable  # noqa: SLF001  no public name
         if isinstance(result, Tensor):
-            return self._round(result, kind, in_place=in_place)
+            return self._round(result, kind, in_place=in_place, addend=addend)
         if isinstance(result, tuple | list):
             return type(result)(
                 self._round(r, kind, in_place=in_place) if isinstance(r, Tensor) else r for r in result
             )
         return result
+
+    def _kind(self, func: Overload) -> Rounding:
+        return rounding(func)
+
+    def _addend(self, _func: Overload, _args: Sequence[Any], _kwargs: Mapping[str, Any]) -> Tensor | None:
+        """The size of what is rounded before it is added to the result, from the arguments alone."""
+        return None
 
     def _perturbed(self, func: Overload, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments with perturbed tensors; one that the operator writes to is perturbed in place."""
@@ -109,13 +118,19 @@ class Perturb(TorchDispatchMode):
             chosen = [r.copy_(c) for r, c in zip(results, chosen, strict=True)]
         return perturbed, tuple(chosen) if isinstance(result, tuple | list) else chosen[0]
 
-    def _round(self, result: Tensor, kind: Rounding, *, in_place: bool) -> Tensor:
+    def _round(
+        self, result: Tensor, kind: Rounding, *, in_place: bool, addend: Tensor | None = None
+    ) -> Tensor:
         if result.dtype not in SIMULATED or not result.numel():
             return result
-        magnitudes = result.abs()
-        self.greatest = max(self.greatest, magnitudes.nan_to_num_(0.0, 0.0, 0.0).max().item())
+        greatest = result.abs().max().item()
+        if not math.isfinite(greatest):
+            greatest = result.abs().nan_to_num_(0.0, 0.0, 0.0).max().item()
+        self.greatest = max(self.greatest, greatest)
         roundoffs = min(1.0, WIDE_ROUNDOFF / self._roundoff) if kind.wide else kind.roundoffs
         noisy = self._noisy(result, roundoffs)
+        if addend is not None and result.dtype == torch.float64:
+            noisy += addend * self._roundoff * self._draw(result)
         return result.copy_(noisy) if in_place else noisy
 
     def _cancelled(
@@ -154,11 +169,47 @@ class Perturb(TorchDispatchMode):
         return value + error.mul_(size * (roundoffs * self._roundoff) + self._flushed)
 
 
+class PerturbProgram(Perturb):
+    """One perturbed run of a program, which simulates more than that of a model.
+
+    The verdicts of models are older and stay what they are. A program adds the rounding of addends, takes a
+    sum of exponentials as any operator with intermediate results, and draws fewer numbers.
+    """
+
+    def _kind(self, func: Overload) -> Rounding:
+        kind = rounding(func)
+        return INTERMEDIATE if kind.wide else kind
+
+    def _addend(self, func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
+        size = ADDENDS.get(operator_name(func).removesuffix("_"))
+        return size(*args, **kwargs) if size else None
+
+    def _noisy(self, value: Tensor, roundoffs: float = 1.0) -> Tensor:
+        """`value` (1 + u), with |u| at most `roundoffs` unit roundoffs, or what flushing takes, up to 1."""
+        if value.dtype != torch.float64:
+            return self._noisy_complex(value, roundoffs) if value.dtype in SIMULATED else value
+        error = self._flushed / value.abs()  # infinite where the value is 0, which stays 0
+        most = error.clamp_(roundoffs * self._roundoff, 1.0)
+        return value * most.mul_(self._draw(value)).add_(1.0)
+
+
 @contextmanager
-def perturbed(dtype: DType, seed: int) -> Iterator[Perturb]:
+def perturbed(dtype: DType, seed: int, *, program: bool = False) -> Iterator[Perturb]:
     """A context in which every operator computes with the simulated rounding of `dtype`."""
-    with Perturb(dtype, seed) as mode:
+    with (PerturbProgram if program else Perturb)(dtype, seed) as mode:
         yield mode
+
+
+def coarsest(dtypes: Iterable[str], otherwise: DType) -> DType:
+    """The dtype with the greatest roundoff among torch's names, where any of them is floating.
+
+    A complex dtype counts as that of its parts.
+    """
+    parts = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+    floats = {parts.get(dtype, dtype) for dtype in dtypes} & {*FLUSHED}
+    return cast(
+        "DType", max(floats, key=lambda name: torch.finfo(getattr(torch, name)).eps, default=otherwise)
+    )
 
 
 def in_range(dtype: DType, greatest: float) -> bool:

@@ -107,7 +107,7 @@ class _Program:
     def _loss(self, name: str, tensor: Tensor) -> Tensor:
         """The sum of one result times its cotangent, in float32, or float64 where the result is."""
         if tensor.is_complex():
-            tensor = torch.view_as_real(tensor)
+            tensor = torch.view_as_real(tensor.resolve_conj())
         drawn = torch.from_numpy(numbers.cotangent(self.case, name, tuple(tensor.shape)))
         tensor = tensor if tensor.dtype == torch.float64 else tensor.float()
         cotangent = drawn.to(tensor.dtype)

@@ -63,4 +63,32 @@ SIZES: Mapping[str, Sizes] = {
         _partial_rows(gradient, indices, len(result)),
     ),
 }
-"""For every case."""
+"""The sizes for each result, from the result and the arguments."""
+
+
+def _lerp(start: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
+    """Twice the addend: the difference is rounded, and its product with the weight."""
+    return (weight * (end - start)).abs() * 2.0
+
+
+def _ratio(_self: Tensor, one: Tensor, other: Tensor, *, value: float = 1.0) -> Tensor:
+    return (value * one / other).abs().nan_to_num_(0.0, 0.0, 0.0) * 2.0
+
+
+def _addend(_self: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor:
+    size = alpha * other if alpha != 1 else 0.0
+    return torch.as_tensor(size, dtype=torch.float64).abs()
+
+
+ADDENDS: Mapping[str, Callable[..., Tensor]] = {
+    "add": _addend,
+    "sub": _addend,
+    "rsub": lambda self, _other, alpha=1: _addend(self, self, alpha=alpha),
+    "lerp": _lerp,
+    "addcmul": lambda _self, one, other, value=1.0: (value * one * other).abs() * 2.0,
+    "addcdiv": _ratio,
+}
+"""The size of an addend that is rounded before it is added, from the arguments alone: for programs.
+
+Optimizers use these operators too. The verdicts of cases with optimizers stay what they are.
+"""

@@ -1,0 +1,186 @@
+"""Measures, for samples of torch's OpInfo database, the simulated rounding noise beside the real errors.
+
+A sample runs in float64, eight times with simulated rounding, in its own dtype by torch's kernels on the CPU,
+and by XLA's on one device. The loss is the sum of all results times drawn cotangents, as that of a program.
+"""
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from benchmarks.floors.record import Record
+from difftest.cases.case import DType
+from difftest.cases.draws import round_to
+from difftest.cases.layout import Mesh, replicated
+from difftest.judge.noise import SAMPLES, floor, in_floors, spread
+from difftest.judge.outcome import Array, Tensors, Trace
+from difftest.judge.stage import Stage
+from workers.training.perturb import perturbed
+from workers.training.pieces import sharded, values
+
+ALONE = replicated(Mesh((("dp", 1),)))
+FLOATS = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64}
+COMPLEX = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
+WIDE = FLOATS | COMPLEX
+"""What the oracle computes in instead."""
+
+
+def name_of(info: Any) -> str:  # noqa: ANN401  torch's OpInfo
+    """The name of an entry of the database, with that of its variant."""
+    return f"{info.name}.{info.variant_test_name}".removesuffix(".")
+
+
+def measured(info: Any, dtype: DType, most: int, *, xla: bool) -> Iterator[Record]:  # noqa: ANN401
+    """The records of at most `most` samples of an operator, spread over all that the database has."""
+    wanted = getattr(torch, dtype)
+    if wanted not in info.dtypes:
+        return
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002  OpInfo draws from it
+    random.seed(0)
+    gradients = info.supports_autograd and wanted in info.supported_backward_dtypes("cpu")
+    samples = list(info.sample_inputs("cpu", wanted, requires_grad=gradients))
+    for index in sorted({int(at) for at in np.linspace(0, len(samples) - 1, min(most, len(samples)))}):
+        place = Record(operator=name_of(info), dtype=dtype, sample=index)
+        try:
+            yield from _sample(_Sample(info, samples[index], dtype), place, xla=xla)
+        except Exception as error:  # noqa: BLE001  whatever an operator raises
+            yield msgspec.structs.replace(place, reason=_reason(error))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sample:
+    info: Any
+    sample: Any
+    dtype: DType
+
+    def run(self, move: Callable[[Tensor], Tensor], *, wide: bool = False) -> Tensors:
+        """All results and gradients, computed from tensors that `move` has moved; those are its leaves."""
+        leaves: list[Tensor] = []
+
+        def given(value: Any) -> Any:  # noqa: ANN401  any argument
+            if isinstance(value, Tensor):
+                leaf = move(value.detach()).requires_grad_(value.requires_grad)
+                leaves.append(leaf)
+                return leaf
+            return WIDE.get(value, value) if wide and isinstance(value, torch.dtype) else value
+
+        sample = self.sample
+        one, args, kwargs = tree_map(given, (sample.input, sample.args, sample.kwargs))
+        result = sample.output_process_fn_grad(self.info.op(one, *args, **kwargs))
+        results = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
+        read = {(Stage.FORWARD, str(at)): tensor for at, tensor in enumerate(results)}
+        trained = [leaf for leaf in leaves if leaf.requires_grad]
+        losses = [self._loss(at, t, move) for at, t in enumerate(results) if t.requires_grad]
+        if trained and losses:
+            total = torch.stack(losses).sum()
+            gradients = torch.autograd.grad(total, trained, allow_unused=True)
+            read |= {(Stage.BACKWARD, str(at)): g for at, g in enumerate(gradients) if g is not None}
+        return {key: sharded(t, ALONE, {0: _host(t)}) for key, t in read.items()}
+
+    def _loss(self, at: int, result: Tensor, move: Callable[[Tensor], Tensor]) -> Tensor:
+        if result.is_complex():
+            result = torch.view_as_real(result.resolve_conj())
+        drawn = np.random.Generator(np.random.PCG64(at)).uniform(-1.0, 1.0, tuple(result.shape))
+        cotangent = torch.from_numpy(np.asarray(round_to(self.dtype, drawn)))
+        wide = result if result.dtype == torch.float64 else result.float()
+        return (wide * move(cotangent.to(wide.dtype))).sum()
+
+
+def _host(tensor: Tensor) -> Array:
+    return values(tensor.detach().cpu()).copy()
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.to(WIDE.get(tensor.dtype, tensor.dtype), copy=True)
+
+
+def _sample(sample: _Sample, place: Record, *, xla: bool) -> Iterator[Record]:
+    with _default_dtype(torch.float64):
+        truth, simulated = sample.run(_widened, wide=True), []
+        for seed in range(SAMPLES):
+            with perturbed(sample.dtype, seed, program=True):
+                simulated.append(sample.run(_widened, wide=True))
+    native, again = sample.run(torch.clone), sample.run(torch.clone)
+    if any(
+        not np.array_equal(t.pieces[0], again[key].pieces[0], equal_nan=True) for key, t in native.items()
+    ):
+        yield msgspec.structs.replace(place, reason="random")
+        return
+    candidate = None
+    if xla:
+        try:
+            candidate = _on_xla(sample)
+        except Exception as error:  # noqa: BLE001
+            yield msgspec.structs.replace(place, reason=f"xla: {_reason(error)}")
+    yield from _compared(place, truth, simulated, native, candidate)
+
+
+def _on_xla(sample: _Sample) -> Tensors:
+    import torch_xla  # noqa: PLC0415  not needed without --xla
+
+    tensors = sample.run(lambda tensor: tensor.to(torch_xla.device(), copy=True))
+    torch_xla.sync()
+    return tensors
+
+
+def _compared(
+    place: Record, truth: Tensors, simulated: Sequence[Tensors], native: Tensors, candidate: Tensors | None
+) -> Iterator[Record]:
+    runs = [Trace(steps=(sample,)) for sample in simulated]
+    exact = {
+        key: dataclasses.replace(t, dtype=native[key].dtype) for key, t in truth.items() if key in native
+    }
+    whole = Trace(steps=(exact,))
+    predicted = spread(whole, runs, whole, 0.0, by_element=True)[0][0]
+    noise = spread(whole, runs, Trace(steps=(native,)), 0.0, by_element=True)[0][0]
+    for key, tensor in exact.items():
+        value, wide = tensor.pieces[0], predicted[key].pieces[0]
+        known = np.isfinite(value) & np.isfinite(wide)
+        if tensor.is_discrete or not known.any():
+            continue
+        own = _off(native[key].pieces[0], value, known)
+        record = msgspec.structs.replace(
+            place,
+            tensor=f"{key[0].value}.{key[1]}",
+            elements=int(known.sum()),
+            scale=_size(value, known),
+            simulated=_size(wide, known),
+            native=_size(own, known),
+            native_worst=float(in_floors(own, floor(wide)).max()),
+        )
+        if candidate is not None and key in candidate and candidate[key].shape == tensor.shape:
+            off = _off(candidate[key].pieces[0], value, known)
+            record.xla = _size(off, known)
+            record.xla_worst = float(in_floors(off, floor(noise[key].pieces[0])).max())
+        yield record
+
+
+def _off(actual: Array, value: Array, known: Array) -> Array:
+    return np.where(known, actual, 0.0) - np.where(known, value, 0.0)
+
+
+def _size(values: Array, known: Array) -> float:
+    return float(np.sqrt(np.mean(values[known] ** 2)))
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
