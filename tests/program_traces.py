@@ -55,13 +55,19 @@ def oracle(  # noqa: PLR0913  what the oracle's runs may give
     native: Values | None = None,
     in_range: bool = True,
     facts: Mapping[str, Fact] | None = None,
+    dtypes: Mapping[str, str] | None = None,
 ) -> Trace:
-    """The oracle's trace; `samples` and `native` have what its further runs gave otherwise."""
+    """The oracle's trace; `samples` and `native` have what its further runs gave otherwise.
+
+    `dtypes` are those of the run in the case's dtype, by default float32.
+    """
     alone = case.unsharded()
     wide = {key: _wide(np.asarray(value)) for key, value in values.items()}
     truth = trace(alone, wide)
     runs = [trace(alone, {**wide, **sample}) for sample in samples or ({},)]
-    own = trace(alone, {**wide, **(native or {})})
+    own = trace(
+        alone, {**wide, **(native or {})}, dtypes={name: "float32" for _, name in wide} | dict(dtypes or {})
+    )
     noise, farthest = spread(truth, runs, own, ROUNDOFF, by_element=True)
     events = Events(in_range=in_range, native=farthest, facts=dict(facts or {}))
     return Trace(steps=truth.steps, noise=noise, events=events)

@@ -109,6 +109,17 @@ def test_a_run_far_beyond_simulated_rounding_leaves_its_own_elements_undecided()
     assert compared(CASE, expected, trace(CASE, only(at(8.5, index=(0, 0))))).verdict == "diverge"
 
 
+def test_values_that_pass_through_a_coarser_dtype_are_as_coarse() -> None:
+    half = {(Stage.FORWARD, "1.output"): VALUES.astype(np.float16)}
+    coarse = {RESULT: VALUES * np.float32(1 + 2.0**-11), **half}
+    case = a_program(an_operator("add"), an_operator("half", operands={}, arguments=(Reference("0.output"),)))
+    dtypes = {"1.output": "float16"}
+    expected = oracle(case, {RESULT: VALUES, **half}, native=coarse, dtypes=dtypes)
+    assert [m.undecided for m in compared(case, expected, trace(case, coarse)).measurements] == [0, 0]
+    single = oracle(CASE, only(VALUES), native={RESULT: coarse[RESULT]})
+    assert [m.undecided for m in compared(CASE, single, trace(CASE, only(VALUES))).measurements] == [12]
+
+
 # Doubts
 
 
@@ -238,6 +249,11 @@ def test_an_oracle_that_accepts_what_it_should_reject_decides_nothing() -> None:
     assert compared(CASE, RAISED, trace(CASE, only(VALUES))).reason_kind == "the oracle failed"
     crashed = compared(REJECTED, a_failure(Symptom.CRASH), trace(REJECTED, only(VALUES)))
     assert crashed.reason_kind == "the oracle failed"
+
+
+def test_accepted_arguments_are_undefined_where_torch_says_so() -> None:
+    open_ = a_program(an_operator("take", rejects=True, undefined="indices out of range"))
+    assert first(open_, RAISED, trace(open_, only(VALUES))).symptom is Symptom.UNDEFINED
 
 
 # Undefined results

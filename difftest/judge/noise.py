@@ -13,7 +13,8 @@ backend alike.)
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from functools import reduce
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -46,19 +47,38 @@ NATIVE_MOST = 100.0
 The greatest in 69 correct cases was 9.4; a correct run of 24 steps was 45 off.
 """
 
-REPRESENTED = {
-    "bfloat16": (2.0**-8, 2.0**-126, 0.0),
-    "float16": (2.0**-11, 0.0, 2.0**-25),
-    "float32": (2.0**-24, 2.0**-126, 0.0),
-    "float64": (2.0**-53, 2.0**-1022, 0.0),
-    "complex64": (2.0**-24, 2.0**-126, 0.0),
-    "complex128": (2.0**-53, 2.0**-1022, 0.0),
-}
-"""What a dtype holds of a value.
 
-Its unit roundoff, the magnitude below which XLA on CPU flushes values to zero, and the absolute error of
-subnormal values where it does not.
-"""
+class Precision(NamedTuple):
+    """What a dtype holds of a value.
+
+    Its unit roundoff, the magnitude below which XLA on CPU flushes values to zero, and the absolute error of
+    subnormal values where it does not.
+    """
+
+    roundoff: float
+    flushed: float = 0.0
+    least: float = 0.0
+
+    def coarser(self, other: "Precision") -> "Precision":
+        """What a value keeps that passes through both."""
+        return Precision(*map(max, zip(self, other, strict=True)))
+
+    def deviation(self, values: Floats) -> Floats:
+        """How far finite values may be from what it holds of them; subnormal ones may be flushed to zero."""
+        magnitude = np.abs(values)
+        rounded = np.minimum(magnitude, np.maximum(magnitude * self.roundoff / np.sqrt(UNIFORM), self.least))
+        return np.where(magnitude < self.flushed, magnitude, rounded)
+
+
+PRECISIONS = {
+    "bfloat16": Precision(2.0**-8, flushed=2.0**-126),
+    "float16": Precision(2.0**-11, least=2.0**-25),
+    "float32": Precision(2.0**-24, flushed=2.0**-126),
+    "float64": Precision(2.0**-53, flushed=2.0**-1022),
+    "complex64": Precision(2.0**-24, flushed=2.0**-126),
+    "complex128": Precision(2.0**-53, flushed=2.0**-1022),
+}
+"""By torch's name of a dtype."""
 
 FLOORS_MOST = 1e30
 """Stands for infinity and NaN in measurements, because JSON has neither."""
@@ -81,12 +101,13 @@ def spread(
     """
     steps, greatest = list[Tensors](), 0.0
     for step, tensors in enumerate(truth.steps):
-        deviations = {}
+        deviations, precision = {}, _coarsest(native.steps[step], roundoff)
         for key, exact in tensors.items():
-            runs = [sample.steps[step].get(key) for sample in samples]
-            deviation, farthest = (_by_element if by_element else _by_tensor)(
-                exact, runs, native.steps[step].get(key), roundoff
-            )
+            runs, own = [sample.steps[step].get(key) for sample in samples], native.steps[step].get(key)
+            if by_element:
+                deviation, farthest = _by_element(exact, runs, own, precision)
+            else:
+                deviation, farthest = _by_tensor(exact, runs, own, roundoff)
             greatest = max(greatest, farthest)
             deviations[key] = replace(exact, pieces={0: deviation})
         steps.append(deviations)
@@ -104,7 +125,7 @@ def _by_tensor(
 
 
 def _by_element(
-    exact: Sharded, runs: Sequence[Sharded | None], native: Sharded | None, roundoff: float
+    exact: Sharded, runs: Sequence[Sharded | None], native: Sharded | None, precision: Precision
 ) -> tuple[Floats, float]:
     """As `_by_tensor`, for a program's tensor, whose elements are decided one by one."""
     value = exact.pieces[0]
@@ -118,20 +139,18 @@ def _by_element(
     left_out = unclear | ~np.isfinite(value)
     kept, own = np.where(left_out, 0.0, value), np.where(left_out, 0.0, own)
     unit = _unit(kept)
-    simulated = _simulated(kept / unit, [np.where(left_out, 0.0, run) / unit for run in samples], roundoff)
-    simulated += (_represented(kept, native.dtype) / unit) ** 2
+    simulated = _simulated(kept / unit, [np.where(left_out, 0.0, run) / unit for run in samples], 0.0)
+    simulated += (precision.deviation(kept) / unit) ** 2
     off = (own - kept) / unit
     ratios = in_floors(off, floor(np.sqrt(simulated)))
     deviation = np.sqrt(simulated + off**2) * unit
     return np.where(unclear | (ratios > NATIVE_MOST), np.inf, deviation), _farthest(off, simulated)
 
 
-def _represented(values: Floats, dtype: str) -> Floats:
-    """How far finite values may be from what `dtype` holds of them; subnormal ones may be flushed to zero."""
-    roundoff, flushed, least = REPRESENTED.get(dtype, (0.0, 0.0, 0.0))
-    magnitude = np.abs(values)
-    rounded = np.minimum(magnitude, np.maximum(magnitude * roundoff / np.sqrt(UNIFORM), least))
-    return np.where(magnitude < flushed, magnitude, rounded)
+def _coarsest(native: Tensors, roundoff: float) -> Precision:
+    """What the values of a program keep: they may pass through the coarsest of its dtypes, and back."""
+    own = (PRECISIONS[tensor.dtype] for tensor in native.values() if tensor.dtype in PRECISIONS)
+    return reduce(Precision.coarser, own, Precision(roundoff))
 
 
 def undecided(exact: Sharded, samples: Sequence[Array], native: Array) -> npt.NDArray[np.bool_]:

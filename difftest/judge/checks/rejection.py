@@ -17,7 +17,10 @@ SCRIPTS: Mapping[Symptom, ScriptKind] = {}
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
-    """One divergence where the oracle rejected the arguments and the run finished."""
+    """One divergence where the oracle rejected the arguments and the run finished.
+
+    Torch's documentation may leave open what happens, as at indices out of range.
+    """
     rejection = run.rejection
     if rejection is None or isinstance(run.actual, Failure):
         return
@@ -25,7 +28,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     operator, raised = rejection.operator or rejecting, f"{rejection.kind}: {rejection.message}"
     yield run.divergence(
         check="rejection",
-        symptom=Symptom.MISMATCH,
+        symptom=Symptom.UNDEFINED if run.case.model.undefined else Symptom.MISMATCH,
         stage=rejection.stage,
         cause=f"{operator} accepts what torch rejects\n{without_numbers(raised)}",
         operator=operator,
