@@ -17,14 +17,18 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from difftest import plugins
 from difftest.cases.case import Case, Data
+from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
+from generators.chances import always
 from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
 from generators.layers.flash_attention import draw_shared_heads
+from generators.operators.drawn import draw_program
 from generators.options import kernels, replications, spellings, starts
-from generators.paths import load
+from generators.paths import defaults, load
 from generators.training import draw_batch, draw_training, draw_wire_type, dtypes, ignored_shares, regimes
 
 PATHS = "generators.paths"
@@ -44,30 +48,30 @@ All threads share walks and decoders: two at once would add a case twice, or tak
 
 @st.composite
 def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
-    """Cases on one of `paths` (None: of all) with at most `max_world_size` ranks."""
+    """Cases on one of `paths` (None: of the default ones) with at most `max_world_size` ranks."""
     name = draw(st.sampled_from(_chosen(paths)))
-    return cast("Case", _draw_case(draw, name, max_world_size, lambda _cost: True))
+    mesh = draw(load(name).meshes(max_world_size=max_world_size))
+    return cast("Case", _draw_case(draw, name, mesh, lambda _cost: True))
 
 
 @st.composite
 def _rivals(
-    draw: st.DrawFn, *, path: str, max_world_size: int, competes: Callable[[Cost], bool]
+    draw: st.DrawFn, *, path: str, meshes: SearchStrategy[Mesh], competes: Callable[[Cost], bool]
 ) -> Case | None:
-    return _draw_case(draw, path, max_world_size, competes)
+    return _draw_case(draw, path, draw(meshes), competes)
 
 
-def _draw_case(
-    draw: st.DrawFn, name: str, max_world_size: int, competes: Callable[[Cost], bool]
-) -> Case | None:
+def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost], bool]) -> Case | None:
     """A case, or None as soon as what is drawn of its cost does not compete: completing it would be waste."""
     path = load(name)
-    mesh = draw(path.meshes(max_world_size=max_world_size))
     purpose = draw(path.purposes(mesh=mesh))
     cost = first_cost(learnable=purpose == "learnable", exact=purpose == "exact", ranks=mesh.world_size)
     if not competes(cost):
         return None
     model = draw(path.models(mesh=mesh, purpose=purpose))
     layout = draw(path.layouts(model=model, mesh=mesh))
+    if model.is_program:
+        return draw_program(draw, path=name, model=model, layout=layout)
     dtype = draw(dtypes(purpose=purpose))
     if purpose == "ordinary" and not competes((*cost, dtype)):  # the dtype of an exact case is drawn later
         return None
@@ -96,11 +100,26 @@ def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_wo
         msg = f"seed is {seed} and index is {index}; allowed: seed 0 to {MOST_SEED}, index from 0"
         raise UsageError(msg)
     names, block = _chosen(paths), index // BLOCK
+    if program := _scheduled(seed, index, names, max_world_size):
+        return program
     with _DRAWING:
         walk = _walk(seed, block, names, max_world_size)
         for at in range(block * BLOCK + len(walk.chosen), index + 1):
-            walk.choose(pool_at(seed, at, path=names[at % len(names)], max_world_size=max_world_size))
+            program = _scheduled(seed, at, names, max_world_size)
+            path = names[at % len(names)]
+            walk.choose([program] if program else pool_at(seed, at, path=path, max_world_size=max_world_size))
         return walk.chosen[index % BLOCK]
+
+
+def _scheduled(seed: int, index: int, names: tuple[str, ...], max_world_size: int) -> Case | None:
+    """The case at `index` if its path has a schedule, which counts the cases of that path alone."""
+    turn, position = divmod(index, len(names))
+    scheduled = load(names[position]).scheduled(seed=seed, index=turn, max_world_size=max_world_size)
+    if isinstance(scheduled, Mesh):
+        with _DRAWING:
+            decode = _decoder(names[position], max_world_size, scheduled)
+            scheduled = cast("Case", _drawn(decode, seed, index, 0))
+    return msgspec.structs.replace(scheduled, seed=_case_seed(seed, index)) if scheduled else None
 
 
 def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> list[Case]:
@@ -108,7 +127,7 @@ def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> lis
 
     Without those that do not compete with the first.
     """
-    wanted = int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
+    wanted = _case_seed(seed, index)
     with _DRAWING:
         decode = _decoder(path, max_world_size)
         first = cast("Case", _drawn(decode, seed, index, 0))
@@ -117,8 +136,12 @@ def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> lis
         return [msgspec.structs.replace(case, seed=wanted) for case in (first, *others) if case is not None]
 
 
+def _case_seed(seed: int, index: int) -> int:
+    return int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
+
+
 def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
-    names = plugins.names(PATHS) if paths is None else plugins.require(PATHS, paths)
+    names = defaults() if paths is None else plugins.require(PATHS, paths)
     if not names:
         msg = f"no paths are given; allowed: {', '.join(plugins.names(PATHS))}"
         raise UsageError(msg)
@@ -146,15 +169,19 @@ def _digest(purpose: str, *place: int) -> bytes:
 
 
 @functools.cache
-def _decoder(path: str, max_world_size: int) -> Decode:
-    """The function that turns bytes into a case on `path`, made once: making it costs more than a case."""
+def _decoder(path: str, max_world_size: int, mesh: Mesh | None = None) -> Decode:
+    """The function that turns bytes into a case on `path`, and on `mesh` if that is fixed.
+
+    It is made once: making it costs more than a case.
+    """
     drawn, wanted = list[Case | None](), list[Cost]()
+    meshes = load(path).meshes(max_world_size=max_world_size) if mesh is None else always(mesh)
 
     def competes(cost: Cost) -> bool:
         return wanted[0][: len(cost)] in {cost, ()}
 
     @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(_rivals(path=path, max_world_size=max_world_size, competes=competes))
+    @given(_rivals(path=path, meshes=meshes, competes=competes))
     def collect(case: Case | None) -> None:
         drawn.append(case)
 

@@ -85,7 +85,7 @@ def _layout_features(case: Case) -> Iterator[str]:
 
 
 def _cuts_unevenly(case: Case) -> bool:
-    shapes, layout = case.model.parameters(), case.layout
+    shapes, layout = case.model.tensors(), case.layout
     return any(
         uneven_axes(shapes[name], placements, layout.mesh) for name, placements in layout.parameters.items()
     )

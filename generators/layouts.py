@@ -32,9 +32,7 @@ def meshes(*, axes: tuple[str, ...], max_world_size: int = 8) -> SearchStrategy[
     A `max_world_size` of 1 is for a machine with one card, and gives one rank. Raises `UsageError` for a
     `max_world_size` out of range.
     """
-    if not 1 <= max_world_size <= MOST_RANKS:
-        msg = f"max_world_size is {max_world_size}; allowed: 1 to {MOST_RANKS}"
-        raise UsageError(msg)
+    require_ranks(max_world_size)
     least = min(LEAST_RANKS, max_world_size)
     sizes = range(1, min(MOST_AXIS_SIZE, max_world_size) + 1)
     shapes_ = [
@@ -42,6 +40,13 @@ def meshes(*, axes: tuple[str, ...], max_world_size: int = 8) -> SearchStrategy[
     ]
     ordered = sorted(shapes_, key=lambda shape: (math.prod(shape), -min(shape), shape))
     return weighted(*((_mesh_weight(s), Mesh(tuple(zip(axes, s, strict=True)))) for s in ordered))
+
+
+def require_ranks(max_world_size: int) -> None:
+    """`UsageError` for a `max_world_size` out of range."""
+    if not 1 <= max_world_size <= MOST_RANKS:
+        msg = f"max_world_size is {max_world_size}; allowed: 1 to {MOST_RANKS}"
+        raise UsageError(msg)
 
 
 def _mesh_weight(shape: Sequence[int]) -> int:

@@ -37,7 +37,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"sizes"}),
         frozenset({"layers"}),
         frozenset({"layouts", "models", "options"}),
-        frozenset({"training"}),
+        frozenset({"operators", "training"}),
         frozenset({"paths"}),
         frozenset({"cases"}),
         frozenset({"ahead"}),

@@ -16,7 +16,6 @@ from generated_cases import SEED, GeneratedCases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from difftest import plugins
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
@@ -27,10 +26,10 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import MOST_RANKS, Shard, local_slices
 from difftest.errors import UsageError
 from generators import cases as generated
-from generators.cases import PATHS, case_at, cases, pool_at
+from generators.cases import case_at, cases, pool_at
 from generators.explore import BLOCK, POOL, Walk, cost_of, features, pairs
 from generators.models import MOST_PARAMETERS
-from generators.paths import flash_attention
+from generators.paths import defaults, flash_attention
 
 ROOT = Path(__file__).parents[1]
 COUNT = 200
@@ -108,7 +107,7 @@ def test_models_are_small(case: Case) -> None:
 
 @pytest.mark.parametrize("paths", [None, ("tensor_parallel", "data_parallel"), ("fully_sharded",)])
 def test_consecutive_cases_cover_each_path_once(paths: tuple[str, ...] | None) -> None:
-    names = sorted(paths or plugins.names(PATHS))
+    names = sorted(paths or defaults())
     paths_drawn = [case_at(SEED, index, paths=paths).path for index in range(2 * len(names) + 1)]
     for start in range(len(names) + 1):
         assert sorted(paths_drawn[start : start + len(names)]) == names
@@ -129,7 +128,7 @@ def test_the_order_of_requests_does_not_matter() -> None:
     ids = [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
     assert ids[0] == ids[3]
     assert ids == [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
-    again = [case_at(SEED + 1, index, paths=reversed(plugins.names(PATHS))).id for index in (9, 2)]
+    again = [case_at(SEED + 1, index, paths=reversed(defaults())).id for index in (9, 2)]
     assert again == ids[:2]
 
 
@@ -213,7 +212,7 @@ def test_two_hundred_cases_have_every_feature(sample: tuple[Case, ...]) -> None:
         "learnable",
     ]
     uneven = ["uneven parameters", "uneven batch"]
-    paths = [f"path {name}" for name in plugins.names(PATHS)]
+    paths = [f"path {name}" for name in defaults()]
     assert not {*layers, *details, *regimes, *optimizers, *sizes, *trained, *uneven, *paths} - shown
 
 
@@ -261,7 +260,7 @@ def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool(sample: 
 
 
 def test_a_pool_has_every_candidate_that_competes_with_the_first(sample: tuple[Case, ...]) -> None:
-    for index, chosen in enumerate(sample[: len(plugins.names(PATHS))]):
+    for index, chosen in enumerate(sample[: len(defaults())]):
         decode = generated._decoder(chosen.path, 8)  # noqa: SLF001
         drawn = [generated._drawn(decode, SEED, index, member) for member in range(POOL)]  # noqa: SLF001
         complete = [msgspec.structs.replace(case, seed=chosen.seed) for case in drawn if case is not None]

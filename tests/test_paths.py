@@ -53,6 +53,7 @@ def test_every_path_has_the_functions_of_the_protocol(name: str) -> None:
     module = plugins.load(PATHS, name)
     wanted = [attribute for attribute in vars(Path) if not attribute.startswith("_")]
     assert all(callable(getattr(module, attribute)) for attribute in wanted)
+    assert isinstance(module.DEFAULT, bool)
 
 
 @pytest.mark.parametrize(

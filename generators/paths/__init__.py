@@ -5,11 +5,13 @@ what `--paths` takes. A path that works with every model returns `generators.mod
 one that can only shard certain layers builds models that have them.
 """
 
+import functools
 from typing import Protocol
 
 from hypothesis.strategies import SearchStrategy
 
 from difftest import plugins
+from difftest.cases.case import Case
 from difftest.cases.layout import Layout, Mesh
 from difftest.cases.model import Model
 from generators.models import Purpose
@@ -17,6 +19,15 @@ from generators.models import Purpose
 
 class Path(Protocol):
     """What a file in this folder declares."""
+
+    DEFAULT: bool
+    """Whether a campaign has cases of it where no paths are named."""
+
+    def scheduled(self, *, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:
+        """What the path's case `index` of `seed` is, or the mesh on which it is drawn.
+
+        None where nothing is fixed: `drawn_alone` is the function of a path without a schedule.
+        """
 
     def purposes(self, *, mesh: Mesh) -> SearchStrategy[Purpose]:
         """What a case on `mesh` may be for; `generators.training.purposes` if the path can serve them all."""
@@ -29,6 +40,16 @@ class Path(Protocol):
 
     def layouts(self, *, model: Model, mesh: Mesh) -> SearchStrategy[Layout]:
         """Layouts of `model` over all of `mesh`; the batch is sharded along dim 0 or not at all."""
+
+
+def drawn_alone(*, seed: int, index: int, max_world_size: int) -> None:
+    """No schedule: every case is drawn."""
+
+
+@functools.cache
+def defaults() -> tuple[str, ...]:
+    """The paths of a campaign that names none, sorted."""
+    return tuple(name for name in plugins.names(__name__) if load(name).DEFAULT)
 
 
 def load(name: str) -> Path:

@@ -17,10 +17,15 @@ from generators import layouts as places
 from generators.chances import mixed, sometimes, weighted
 from generators.layers.collective import collectives
 from generators.models import Purpose
+from generators.paths import drawn_alone
 from generators.training import fits_exact
 
 if TYPE_CHECKING:
     from difftest.cases.layer import Layer
+
+DEFAULT = True
+
+scheduled = drawn_alone
 
 AXES = ((2, ("dp",)), (1, ("dp_shard",)), (3, ("dp_replicate", "dp_shard")))
 SHARDED = "dp_shard"

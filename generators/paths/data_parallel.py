@@ -9,7 +9,11 @@ from generators import layouts as places
 from generators import models as shapes
 from generators import training
 from generators.models import Purpose
+from generators.paths import drawn_alone
 
+DEFAULT = True
+
+scheduled = drawn_alone
 purposes = training.purposes
 
 

@@ -13,7 +13,11 @@ from generators import training
 from generators.chances import mixed, sometimes
 from generators.layers import ByParameter, Placement
 from generators.models import Purpose
+from generators.paths import drawn_alone
 
+DEFAULT = True
+
+scheduled = drawn_alone
 purposes = training.purposes
 
 AXES = ((2, ("dp", "tp")), (2, ("dp_shard", "tp")), (1, ("dp_replicate", "dp_shard", "tp")))

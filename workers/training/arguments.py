@@ -15,7 +15,7 @@ from workers.training.dtypes import Dtypes
 METHOD = "Tensor."
 ATEN = "ops.aten."
 WINDOWS = "signal.windows"
-NAMESPACES = ("", "functional", "nn.functional", "linalg", "fft", "special", WINDOWS)
+NAMESPACES = ("", "functional", "nn.functional", "linalg", "fft", "masked", "special", WINDOWS)
 """The modules below `torch` that have operators."""
 
 FORBIDDEN = frozenset({"from_file"})
@@ -114,7 +114,8 @@ def _function(namespace: str, name: str) -> Callable[..., Any] | None:
     if function is None or not callable(function):
         return None
     makes = (name in _dispatched() and not namespace) or namespace == WINDOWS
-    own = getattr(function, "__module__", None) == f"torch.{namespace}"
+    module, _, _ = (getattr(function, "__module__", None) or "").partition("._")  # torch.masked._ops
+    own = module == f"torch.{namespace}"
     return function if makes or own or function in _overridable() else None
 
 

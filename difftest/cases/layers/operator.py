@@ -8,6 +8,7 @@ batch is the cotangent: the loss is the sum of every result times numbers drawn 
 """
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal, TypeAlias
 
@@ -95,6 +96,8 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gradient: bool = True
 
     def __post_init__(self) -> None:
+        for field in ("dtype", "memory"):  # msgspec omits a default that is the same object, as after pickle
+            msgspec.structs.force_setattr(self, field, sys.intern(getattr(self, field)))
         for bound in ("low", "high"):  # 1 and 1.0 are one case
             if (number := getattr(self, bound)) is not None:
                 msgspec.structs.force_setattr(self, bound, float(number))

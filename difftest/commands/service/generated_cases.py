@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import click
 
-from difftest import plugins
 from difftest.campaign.campaign import BackendTraits, Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
@@ -30,13 +29,14 @@ SAMPLED = 3
 
 def define(request: CampaignRequest) -> Definition:
     """What defines the requested campaign: an equal definition continues it."""
+    from generators.paths import defaults
     from workers.backends import candidates
     from workers.cluster import environments
 
     backends = tuple(sorted(candidates(request.backends)))
     return Definition(
         seed=request.seed,
-        paths=tuple(sorted(request.paths or plugins.names("generators.paths"))),
+        paths=tuple(sorted(request.paths or defaults())),
         backends=backends,
         max_world_size=request.max_world_size,
         twice_every=request.twice_every,

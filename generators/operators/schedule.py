@@ -1,0 +1,70 @@
+"""Which program is at which index: first every operator once, then every placement and variant, then chains.
+
+Rounds follow one another. A round visits every operator, in an order that the seed decides, and ends with
+blocks of chains. `BLOCK` successive programs have the same mesh, so that they can share processes. An
+operator that has been enumerated on a mesh leaves its place to a chain.
+"""
+
+import functools
+import hashlib
+import random
+from dataclasses import dataclass
+
+from difftest.cases.layout import Mesh
+from generators.layouts import require_ranks
+from generators.operators.singles import Single, singles
+from generators.operators.table import Entry, usable
+
+BLOCK = 20
+CHAIN_BLOCKS = 6
+"""The blocks of chains at the end of a round: a sixth of it."""
+
+PAIR, GRID = Mesh((("tp", 2),)), Mesh((("dp", 2), ("tp", 2)))
+MESHES = (PAIR, GRID, PAIR, Mesh((("tp", 4),)), PAIR, Mesh((("dp", 1),)))
+"""The meshes of successive blocks; in the next round every block has the next of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is at an index: its mesh, and the operator; None for a chain."""
+
+    mesh: Mesh
+    single: Single | None
+
+
+def place_at(seed: int, index: int, *, max_world_size: int) -> Place:
+    """What the schedule of `seed` has at `index`."""
+    order = _order(seed)
+    blocks = -(-len(order) // BLOCK) + CHAIN_BLOCKS
+    visit, position = divmod(index, blocks * BLOCK)
+    block = position // BLOCK
+    own_meshes = meshes(max_world_size)
+    mesh = own_meshes[(block + visit) % len(own_meshes)]
+    if position >= len(order):
+        return Place(mesh, None)
+    if not visit:
+        return Place(mesh, singles(order[position].name, mesh)[0])
+    own = singles(order[position].name, mesh)
+    number = sum(own_meshes[(block + before) % len(own_meshes)] == mesh for before in range(visit))
+    rotated = number + own_meshes.index(mesh) * STRIDE
+    return Place(mesh, own[rotated % len(own)] if number < len(own) else None)
+
+
+STRIDE = 3
+"""By how many programs the enumeration on one mesh is ahead of that on the mesh before it."""
+
+
+@functools.cache
+def meshes(max_world_size: int) -> tuple[Mesh, ...]:
+    """The meshes of at most so many ranks; `UsageError` for a number out of range."""
+    require_ranks(max_world_size)
+    return tuple(mesh for mesh in MESHES if mesh.world_size <= max_world_size)
+
+
+@functools.lru_cache(maxsize=4)
+def _order(seed: int) -> tuple[Entry, ...]:
+    """The operators in the order of a seed."""
+    digest = hashlib.sha256(f"operators {seed}".encode()).digest()
+    own = list(usable())
+    random.Random(digest).shuffle(own)  # noqa: S311  not secret
+    return tuple(own)

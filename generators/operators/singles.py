@@ -1,0 +1,172 @@
+"""Programs of one operator, enumerated: every placement, and every variant of the call.
+
+A variant changes one thing of the plain call (float32, normal numbers, contiguous operands): its dtype, its
+form, the memory of its operands, the regime, its indices; or it has arguments that torch rejects. The
+placements and the variants of a sample are combined so that all of both occur, and not every pair.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from difftest.cases.case import DType, Regime
+from difftest.cases.layers.operator import FLOATS, Form, Memory, Operand, OperandType, Operator
+from difftest.cases.layout import Mesh, Placements, Replicate, Shard, replicated
+from generators.operators.table import Entry, Sample, entries
+from generators.operators.variants import indexed, remembered, retyped, with_out
+
+REGIMES: tuple[Regime, ...] = (
+    "ties",
+    "kinks",
+    "nonfinite",
+    "offset",
+    "signed_zeros",
+    "extreme",
+    "denormal",
+    "large",
+    "zeros",
+    "tiny",
+)
+COARSE = frozenset(("bfloat16", "float16"))
+MEMORY: tuple[Memory, ...] = ("transposed", "strided", "expanded")
+T = TypeVar("T")
+
+ByOperand = Mapping[str, Placements]
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One operator with the placements of its operands and the numbers it gets."""
+
+    operator: Operator
+    placements: ByOperand
+    dtype: DType = "float32"
+    regime: Regime = "normal"
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    operator: Operator
+    dtype: DType = "float32"
+    regime: Regime = "normal"
+
+
+@functools.lru_cache(maxsize=4096)
+def singles(name: str, mesh: Mesh) -> tuple[Single, ...]:
+    """Every program of the entry called `name` alone on `mesh`; the first is plain, with all operands cut."""
+    entry = entries()[name]
+    calls = [list(_of_sample(_variants(entry, sample), sample.operands, mesh)) for sample in entry.samples]
+    rejected = [
+        [Single(entry.operator(sample, form=entry.form, rejects=True), placed)]
+        for sample in entry.errors
+        for placed in placements(sample.operands, mesh)[:1]
+    ]
+    return tuple(_in_turn([*calls, *rejected]))
+
+
+def _of_sample(variants: Sequence[_Variant], operands: Mapping[str, Operand], mesh: Mesh) -> Iterator[Single]:
+    placed = placements(operands, mesh)
+    for number in range(max(len(placed), len(variants))):
+        variant = variants[number % len(variants)]
+        chosen = placed[number % len(placed)]
+        everywhere = replicated(mesh)
+        own = {name: chosen.get(name, everywhere) for name in variant.operator.operands}
+        yield Single(variant.operator, own, variant.dtype, variant.regime)
+
+
+def placements(operands: Mapping[str, Operand], mesh: Mesh) -> tuple[ByOperand, ...]:
+    """All operands sharded along their first dims, each alone along each of its dims, all whole.
+
+    Over two axes, one dim is also sharded twice.
+    """
+    everywhere = replicated(mesh)
+    if mesh.world_size == 1:
+        return (dict.fromkeys(operands, everywhere),)
+    first = {name: _cut(one, 0, mesh, together=False) for name, one in operands.items()}
+    last = {name: _cut(one, len(one.shape) - 1, mesh, together=False) for name, one in operands.items()}
+    alone = (
+        {other: cut if other == name else everywhere for other in operands}
+        for name, one in operands.items()
+        for dim in range(len(one.shape))
+        for cut in _cuts(one, dim, mesh)
+    )
+    return tuple(_distinct([first, *alone, last, dict.fromkeys(operands, everywhere)]))
+
+
+def _cuts(operand: Operand, dim: int, mesh: Mesh) -> Iterable[Placements]:
+    """The placements that shard `dim`."""
+    if len(mesh.axes) == 1:
+        return [(Shard(dim),)]
+    rest = (Replicate(),) * (len(mesh.axes) - 1)
+    together = _cut(operand, dim, mesh, together=True)
+    return [together, (Shard(dim), *rest), (*rest, Shard(dim)), _cut(operand, dim, mesh, together=False)]
+
+
+def _cut(operand: Operand, dim: int, mesh: Mesh, *, together: bool) -> Placements:
+    """`dim` sharded over the first axis, the dims after it over the others, or all axes on one dim."""
+    dims = len(operand.shape)
+    if not dims:
+        return replicated(mesh)
+    return tuple(Shard(dim if together else (dim + axis) % dims) for axis in range(len(mesh.axes)))
+
+
+def _variants(entry: Entry, sample: Sample) -> Sequence[_Variant]:
+    plain = entry.operator(sample, form=entry.form)
+    forms = [_formed(entry, sample, form) for form in sample.forms]
+    dtypes = [one for one in sample.dtypes if one in FLOATS]
+    whole = [one for one in sample.dtypes if one not in FLOATS]
+    laid = [remembered(plain, memory) for memory in MEMORY]
+    return [
+        _Variant(plain),
+        *_in_turn(
+            [
+                [_Variant(plain, dtype=cast("DType", one)) for one in dtypes],
+                [_Variant(one) for one in forms if one],
+                [_Variant(plain, regime=regime) for regime in REGIMES if _is_free(plain)],
+                [_Variant(retyped(plain, one, sample.integers)) for one in whole],
+                [_Variant(one) for one in laid if one],
+                [_mixed(plain, sample, one) for one in sample.mixed],
+                [_Variant(indexed(plain, kind), regime="boundary") for kind in sample.indices],
+            ]
+        ),
+    ]
+
+
+def _formed(entry: Entry, sample: Sample, form: Form) -> Operator | None:
+    operator = entry.operator(sample, form=form)
+    return with_out(operator, sample.results) if form == "out" else operator
+
+
+def _mixed(plain: Operator, sample: Sample, dtype: OperandType) -> _Variant:
+    """Another dtype of the last floating-point operand.
+
+    The case has the coarsest floating dtype, because the noise floor simulates the rounding of that alone.
+    """
+    *others, last = (name for name, one in plain.operands.items() if one.dtype == "float")
+    if dtype in COARSE:
+        return _Variant(retyped(plain, "float32", sample.integers, only=others), cast("DType", dtype))
+    return _Variant(retyped(plain, dtype, sample.integers, only=(last,)))
+
+
+def _is_free(operator: Operator) -> bool:
+    """Whether the regime decides any value."""
+    return any(
+        one.is_float and one.values is None and 0 not in one.shape for one in operator.operands.values()
+    )
+
+
+def _in_turn(groups: Iterable[Iterable[T]]) -> Iterator[T]:
+    """The first of every group, then the second of every group, and so on."""
+    for row in itertools.zip_longest(*groups):
+        yield from (one for one in row if one is not None)
+
+
+def _distinct(values: Iterable[ByOperand]) -> Iterator[ByOperand]:
+    """The values without repetitions, in order."""
+    kept: list[ByOperand] = []
+    for value in values:
+        if value not in kept:
+            kept.append(value)
+            yield value

@@ -1,0 +1,116 @@
+"""The operator table: which operators torch has, how they are called, and samples of their arguments.
+
+`table.jsonl` has one line for each entry of torch's OpInfo database (`torch.testing._internal`), which
+`tools/operators/write.py` writes. The first line is the header. An entry has samples, or the reason why it
+has none.
+"""
+
+import functools
+from collections.abc import Mapping
+from importlib import resources
+
+import msgspec
+
+from difftest.cases.layers.operator import Argument, Form, Operand, OperandType, Operator
+
+FILE = "table.jsonl"
+
+
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The version of torch whose database was read, and its number of entries."""
+
+    torch: str
+    entries: int
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A result that a sample had on the CPU: its name, such as `output` or `output.0`, shape and dtype.
+
+    The dtype is torch's name, or `float` where it is the case's.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Arguments of an operator that torch takes, with `float` for the case's dtype.
+
+    `forms` are the other forms of the call that take them. `dtypes` are those that all floating-point
+    operands may have instead of float32, and `mixed` those that the last of several may have by itself;
+    integers are then drawn between the two `integers`. `indices` are the kinds of other indices that work
+    (`generators.operators.variants.INDICES`). `gradient`: whether torch computes gradients of a result.
+    `view`: whether the first result shares memory with an operand. `results` are what the sample gives in
+    float32; empty for error inputs.
+    """
+
+    operands: Mapping[str, Operand]
+    arguments: tuple[Argument, ...] = ()
+    options: Mapping[str, Argument] = {}
+    forms: tuple[Form, ...] = ()
+    dtypes: tuple[OperandType, ...] = ()
+    integers: tuple[int, int] = (-9, 9)
+    mixed: tuple[OperandType, ...] = ()
+    indices: tuple[str, ...] = ()
+    gradient: bool = False
+    view: bool = False
+    results: tuple[Result, ...] = ()
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An operator: its name in the database, what is called in each form, and its samples.
+
+    `errors` are samples that torch rejects. `excluded` is why there are no samples.
+    """
+
+    name: str
+    calls: Mapping[Form, str] = {}
+    samples: tuple[Sample, ...] = ()
+    errors: tuple[Sample, ...] = ()
+    excluded: str = ""
+
+    @property
+    def gradient(self) -> bool:
+        """Whether torch computes gradients of some sample."""
+        return any(sample.gradient for sample in self.samples)
+
+    @property
+    def form(self) -> Form:
+        """The form of its plain call."""
+        return next(iter(self.calls))
+
+    def operator(self, sample: Sample, *, form: Form, rejects: bool = False) -> Operator:
+        """The call with the arguments of `sample`, one of `samples` or, if it `rejects`, of `errors`."""
+        return Operator(
+            operator=self.name,
+            call=self.calls[form],
+            operands=sample.operands,
+            arguments=sample.arguments,
+            options=sample.options,
+            form=form,
+            rejects=rejects,
+        )
+
+
+@functools.cache
+def header() -> Header:
+    """What the table was written from."""
+    return msgspec.json.decode(_lines()[0], type=Header)
+
+
+@functools.cache
+def entries() -> Mapping[str, Entry]:
+    """Every entry of the database by name, in its order."""
+    decoder = msgspec.json.Decoder(Entry)
+    return {entry.name: entry for entry in map(decoder.decode, _lines()[1:])}
+
+
+@functools.cache
+def usable() -> tuple[Entry, ...]:
+    """The entries that have samples, in order."""
+    return tuple(entry for entry in entries().values() if entry.samples)
+
+
+def _lines() -> list[bytes]:
+    return resources.files(__package__).joinpath(FILE).read_bytes().splitlines()

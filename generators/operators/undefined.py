@@ -1,0 +1,99 @@
+"""What torch's documentation leaves open of an operator's result, in its words.
+
+A difference in such a result is reported separately.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
+
+from difftest.cases.case import DType, Regime
+from difftest.cases.layers.operator import Operator
+
+When: TypeAlias = Literal["always", "ties", "duplicates"]
+
+TIED: frozenset[Regime] = frozenset(
+    (
+        "ties",
+        "zeros",
+        "kinks",
+        "boundary",
+        "signed_zeros",
+        "nonfinite",
+        "extreme",
+        "denormal",
+        "tiny",
+        "offset",
+    )
+)
+"""The regimes in which two values may be equal, some of them only after rounding."""
+
+SIGNS = "eigenvectors and singular vectors are unique only up to their signs and, in a subspace, their order"
+DUPLICATES = (
+    "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
+)
+UNDEFINED: Mapping[str, tuple[When, str]] = {
+    "aminmax": ("ties", "of several equal values, which one gets the gradient is not documented"),
+    "argsort": ("ties", "the relative order of equivalent elements is preserved only if stable is True"),
+    "sort": ("ties", "the order of equivalent elements is preserved only if stable is True"),
+    "msort": ("ties", "the relative order of equivalent elements is not guaranteed to be stable"),
+    "topk": ("ties", "the indices of tied elements are not guaranteed to be stable and may vary"),
+    "kthvalue": ("ties", "if there are several valid k-th values, the indices may be of any of them"),
+    "median": ("ties", "indices does not necessarily contain the first occurrence of each median value"),
+    "nanmedian": ("ties", "indices does not necessarily contain the first occurrence of each median value"),
+    "mode": ("ties", "the index location of each mode value found may be that of any occurrence"),
+    "cummax": ("ties", "of equal maxima, which index is the location is not documented"),
+    "cummin": ("ties", "of equal minima, which index is the location is not documented"),
+    "index_put": (
+        "duplicates",
+        "if accumulate is False, the behavior is undefined if indices contain duplicates",
+    ),
+    "put": ("duplicates", "if accumulate is False, the behavior is undefined if index contains duplicates"),
+    "index_copy": ("duplicates", "if index contains duplicate entries, the result is nondeterministic"),
+    "index_fill": ("duplicates", "if index contains duplicate entries, the gradient may be any of them"),
+    "scatter": ("duplicates", DUPLICATES),
+    "__setitem__": ("duplicates", DUPLICATES),
+    "svd": ("always", SIGNS),
+    "linalg.svd": ("always", SIGNS),
+    "linalg.eig": ("always", SIGNS),
+    "linalg.eigh": ("always", SIGNS),
+    "linalg.eigvals": ("always", "the returned eigenvalues are not guaranteed to be in any specific order"),
+    "linalg.qr": ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
+    "qr": ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
+    "geqrf": ("always", "the representation of Q by reflectors is LAPACK's, and not unique"),
+    "linalg.lu": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
+    "linalg.lu_factor": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
+    "linalg.lu_factor_ex": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
+    "lu": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
+    "linalg.ldl_factor": ("always", "the LDL decomposition is not unique; its pivots are LAPACK's"),
+    "linalg.ldl_factor_ex": ("always", "the LDL decomposition is not unique; its pivots are LAPACK's"),
+}
+"""When the result is left open, and what the documentation says, by the entry without its variant."""
+
+SMALL_TYPES = frozenset(("bfloat16", "float16"))
+
+
+def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
+    """What is left open of the result with these values; empty if nothing."""
+    when, words = _documented(operator.operator)
+    ties = (
+        regime in TIED
+        or dtype in SMALL_TYPES
+        or any(one.dtype not in {"float", "float32", "float64"} for one in operator.operands.values())
+    )
+    if when == "always" or (when == "ties" and ties) or (when == "duplicates" and _repeats(operator)):
+        return words
+    return ""
+
+
+def _documented(name: str) -> tuple[When, str]:
+    """The documented gap of the entry called `name`, which may end in a variant's name."""
+    plain = next((one for one in (name, name.rpartition(".")[0]) if one in UNDEFINED), None)
+    return UNDEFINED[plain] if plain else ("ties", "")
+
+
+def _repeats(operator: Operator) -> bool:
+    """Whether an index occurs twice, or may do."""
+    indices = [
+        one.values for one in operator.operands.values() if one.dtype in {"int32", "int64"} and one.values
+    ]
+    return any(len(set(values)) < len(values) for values in indices)

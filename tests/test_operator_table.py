@@ -1,0 +1,109 @@
+"""The operator table: what it holds is valid, varied and explained."""
+
+import json
+import math
+import pickle
+import re
+
+import pytest
+
+from difftest.cases.layers.operator import MOST_ELEMENTS, Operand, Operator
+from difftest.cases.layout import Mesh
+from difftest.cases.model import Model
+from generators.operators.singles import singles
+from generators.operators.table import Entry, entries, usable
+from generators.operators.undefined import undefined
+from generators.operators.variants import with_out
+
+PAIR, GRID = Mesh((("tp", 2),)), Mesh((("dp", 2), ("tp", 2)))
+NAMES = [entry.name for entry in usable()]
+
+
+def test_an_operand_has_the_same_json_after_pickle() -> None:
+    operand = Operand(shape=(2,), memory="strided")
+    again = pickle.loads(pickle.dumps(operand))  # noqa: S301  its own
+    assert json.dumps(str(operand)) == json.dumps(str(again))
+    assert Model(layers=(_add(operand),)) == pickle.loads(pickle.dumps(Model(layers=(_add(operand),))))  # noqa: S301
+
+
+def _add(operand: Operand) -> Operator:
+    return Operator(operator="add", call="torch.add", operands={"input": operand})
+
+
+def test_every_entry_has_samples_or_a_reason_for_its_exclusion() -> None:
+    assert all(bool(entry.samples) != bool(entry.excluded) for entry in entries().values())
+    assert all(len(entry.excluded) > 10 for entry in entries().values() if not entry.samples)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_sample_is_a_valid_operator(name: str) -> None:
+    entry = entries()[name]
+    for sample in entry.samples:
+        for form in (entry.form, *sample.forms):
+            operator = entry.operator(sample, form=form)
+            Model(layers=(operator,))
+            assert set(operator.references()) == set(operator.operands)
+        assert sample.results
+        assert all(math.prod(one.shape) <= MOST_ELEMENTS for one in sample.operands.values())
+    for sample in entry.errors:
+        Model(layers=(entry.operator(sample, form=entry.form, rejects=True),))
+
+
+def test_calls_are_dotted_names_below_torch() -> None:
+    calls = {call for entry in usable() for call in entry.calls.values()}
+    assert all(re.fullmatch(r"(torch|Tensor)(\.\w+)+", call) for call in calls)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mesh", [PAIR, GRID], ids=str)
+def test_every_operand_is_sharded_along_each_of_its_dims(name: str, mesh: Mesh) -> None:
+    entry = entries()[name]
+    cut = {
+        (tuple(single.operator.operands), own, placement)
+        for single in singles(name, mesh)
+        if not single.operator.rejects
+        for own, placements in single.placements.items()
+        for placement in placements
+    }
+    for sample in entry.samples:
+        for own, operand in sample.operands.items():
+            for dim in range(len(operand.shape)):
+                assert any(one[1] == own and getattr(one[2], "dim", None) == dim for one in cut)
+
+
+def test_the_first_program_of_an_entry_is_plain() -> None:
+    for name in NAMES:
+        first = singles(name, PAIR)[0]
+        assert (first.dtype, first.regime, first.operator.rejects) == ("float32", "normal", False)
+
+
+def test_every_variant_of_add_is_enumerated() -> None:
+    own = singles("add", PAIR)
+    assert {single.operator.form for single in own} == {"function", "method", "inplace", "out"}
+    assert {single.dtype for single in own} == {"float32", "bfloat16", "float16", "float64"}
+    dtypes = {one.dtype for single in own for one in single.operator.operands.values()}
+    assert dtypes >= {"int32", "int64", "bool", "float64", "float32"}
+    memory = {one.memory for single in own for one in single.operator.operands.values()}
+    assert memory == {"contiguous", "transposed", "strided", "expanded"}
+    assert len({single.regime for single in own}) > 8
+
+
+def test_a_result_is_written_into_an_operand_of_its_shape_without_gradients() -> None:
+    entry = entries()["add"]
+    sample = next(sample for sample in entry.samples if "out" in sample.forms)
+    operator = with_out(entry.operator(sample, form="out"), sample.results)
+    assert operator
+    assert operator.operands["out"].shape == sample.results[0].shape
+    assert not any(operand.gradient for operand in operator.operands.values())
+
+
+def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> None:
+    entry = entries()["sort"]
+    plain = entry.operator(entry.samples[0], form=entry.form)
+    assert not undefined(plain, dtype="float32", regime="normal")
+    assert "stable" in undefined(plain, dtype="float32", regime="ties")
+    assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
+
+
+def test_an_entry_refuses_unknown_fields() -> None:
+    assert Entry.__struct_config__.forbid_unknown_fields

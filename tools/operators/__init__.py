@@ -1,0 +1,1 @@
+"""What writes the operator table of `generators.operators` from torch's OpInfo database."""
