@@ -46,6 +46,10 @@ def _environment(versions: str) -> str:
     return json.dumps(msgspec.json.decode(versions), sort_keys=True, ensure_ascii=False)
 
 
+def _covered(names: str) -> str:
+    return "" if names in {"{}", "[]"} else names
+
+
 RUN = (
     _of("campaign", "category", "the campaign's name"),
     _of("index", "int64", 'the case\'s number in its campaign, from 0 (write `t["index"]`)'),
@@ -98,6 +102,21 @@ RUN = (
         "category",
         "the same: a run counts for one finding alone; null: none",
         text=_words,
+    ),
+    *(
+        _of(
+            f"covered_{name}",
+            "category",
+            f"{meaning}; null: nothing was covered",
+            f"covered.{name}",
+            _covered,
+        )
+        for name, meaning in {
+            "forward": "the operators dispatched forward by how their operands were cut, a JSON object",
+            "backward": "the operators dispatched backward, likewise",
+            "entries": "the entries of the operator table that a program called, likewise",
+            "rules": "DTensor's rules that were used, a JSON list of `operator operands>results`",
+        }.items()
     ),
     _of("seconds", "float64", "wall time of the run in seconds; of looking it up after `difftest compare`"),
     _of("started", INSTANT, "when the run began, UTC; when it was looked up after `difftest compare`"),

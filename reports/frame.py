@@ -18,6 +18,8 @@ from difftest.records import columns as recorded
 from difftest.records.columns import MEASUREMENTS, Texts
 from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import Corpus
+from difftest.records.coverage import COUNTED as COVERED
+from difftest.records.coverage import Coverage
 from difftest.records.index import Part, parts
 from difftest.records.lacks import COUNTED as LACKS
 from difftest.records.lacks import SupportTable
@@ -34,7 +36,8 @@ _ORDER = ["campaign", "index", "case", "backend", "purpose", "started"]
 _BEGINNING = tuple(column for column in RUN if column.name in {"campaign", "purpose", "started"})
 _TENSOR_TEXTS = tuple(column for column in TENSOR if column.dtype == "category")
 _TENSOR_SOURCES = frozenset(column.source for column in TENSOR)
-_FIRST_READ = frozenset(column.source for column in (*RUN, *_TENSOR_TEXTS)) | {*COUNTED, *LACKS, MEASUREMENTS}
+_COUNTED = frozenset({*COUNTED, *COVERED, *LACKS, MEASUREMENTS})
+_FIRST_READ = frozenset(column.source for column in (*RUN, *_TENSOR_TEXTS)) | _COUNTED
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Places: TypeAlias = npt.NDArray[np.int64]
@@ -47,7 +50,8 @@ class Table:
     It is sorted by campaign, index, case, backend, purpose and start; tensors are in the order of
     measurement. `runs` has a row and the columns of each run, and `tensors` the rest. `comparisons` tells by
     campaign how its comparisons ended, also those without a run. `began` tells when each campaign began, the
-    last one last. `lacks` is what backends lack for operators of programs.
+    last one last. `lacks` is what backends lack for operators of programs. `coverage` is what was reached, by
+    campaign.
     """
 
     runs: pd.DataFrame
@@ -55,6 +59,7 @@ class Table:
     comparisons: Mapping[str, Comparisons]
     began: "pd.Series[pd.Timestamp]"
     lacks: SupportTable
+    coverage: Mapping[str, Coverage]
 
     def slices(self, names: Iterable[str] = (), chosen: Mask | None = None) -> Iterator[pd.DataFrame]:
         """The table in slices of whole runs, and at least one; all columns, or those with some `names`.
@@ -236,14 +241,14 @@ class _Sources:
 def load(corpus: Corpus) -> Table:
     """The long table of `corpus`; `UsageError` where a line was written by a newer version."""
     gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
-    comparisons, lacks = dict[str, Comparisons](), SupportTable()
+    comparisons, lacks, coverage = dict[str, Comparisons](), SupportTable(), dict[str, Coverage]()
     for part in (part for file in corpus.files_of_lines() for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
         ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
         gathered.add(columns, ran)
         beginning.add(columns, np.ones_like(ran))
         sources.add(part, columns, ran)
-        _count(comparisons, columns)
+        _count(comparisons, coverage, columns)
         lacks.add_columns(columns, columns.texts("purpose").among({"campaign"}))
     runs = gathered.frame()
     order = runs.sort_values(_ORDER, kind="stable").index.to_numpy()
@@ -252,15 +257,20 @@ def load(corpus: Corpus) -> Table:
     runs.insert(0, "run", np.arange(len(runs), dtype=np.int64))
     began = _began(beginning.frame())
     tensors = sources.tensors(order)
-    return Table(runs=runs, tensors=tensors, comparisons=comparisons, began=began, lacks=lacks)
+    return Table(
+        runs=runs, tensors=tensors, comparisons=comparisons, began=began, lacks=lacks, coverage=coverage
+    )
 
 
-def _count(comparisons: dict[str, Comparisons], columns: recorded.Columns) -> None:
-    """Counts how the comparisons of each campaign in a part ended."""
+def _count(
+    comparisons: dict[str, Comparisons], coverage: dict[str, Coverage], columns: recorded.Columns
+) -> None:
+    """Counts how the comparisons of each campaign in a part ended, and what they covered."""
     own = columns.texts("purpose").among({"campaign"})
     for name in columns.texts("campaign").distinct:
         chosen = own & columns.texts("campaign").among({name})
         comparisons.setdefault(name, Comparisons()).add_columns(columns, chosen)
+        coverage.setdefault(name, Coverage()).add_columns(columns, chosen)
 
 
 def _began(t: pd.DataFrame) -> "pd.Series[pd.Timestamp]":

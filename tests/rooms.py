@@ -55,7 +55,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"cells", "columns", "reproducer"}),
         frozenset({"frame"}),
         frozenset({"tables"}),
-        frozenset({"draft", "report"}),
+        frozenset({"covered", "draft", "report"}),
         frozenset({"page"}),
         frozenset({"formats"}),
         frozenset({"write"}),

@@ -5,7 +5,7 @@ import dataclasses
 import msgspec
 import numpy as np
 import pytest
-from sample_findings import an_observation
+from sample_coverage import LINES
 from sample_programs import a_program, a_trace, an_operator
 from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case
 
@@ -124,27 +124,6 @@ def test_a_call_that_torch_rejects_covers_no_entry() -> None:
     case = a_program(an_operator("add", rejects=True))
     own = Reached(eager=True)
     assert covered(case, trace(case, TRUTH), trace(case, own), "agree").entries == {}
-
-
-LINES = [
-    an_observation(
-        case="a" * 12,
-        side="torch",
-        covered=Covered(
-            forward={"even": ("add", "mul"), "whole": ("neg",)},
-            entries={"even": ("add",)},
-            rules=("add S0>S0",),
-        ),
-    ),
-    an_observation(
-        case="b" * 12,
-        side="xla",
-        dtype="bfloat16",
-        regime="ties",
-        covered=Covered(forward={"uneven": ("add",)}, backward={"uneven": ("mul",)}, lowered=("aten::add",)),
-    ),
-    an_observation(case="c" * 12, side="torch", covered=Covered()),
-]
 
 
 def counted() -> Coverage:

@@ -43,8 +43,8 @@ def _base(name: str) -> str:
 
 def _letters(names: list[str]) -> str:
     has = torch._C._dispatch_has_kernel_for_dispatch_key
-    composite = all(has(name, "CompositeImplicitAutograd") for name in names)
     own = [name for name in names if not name.endswith("out")] or names  # torch makes the others from these
+    composite = all(has(name, "CompositeImplicitAutograd") for name in own)
     dense = composite or any(has(name, key) for name in own for key in DENSE)
     random = any(torch.Tag.nondeterministic_seeded in _overload(name).tags for name in names)
     return "c" * composite + "n" * (not dense) + "r" * random

@@ -4,7 +4,7 @@ A line says what its comparison covered (`difftest.records.covered`), and only o
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -20,6 +20,9 @@ from difftest.records.observation import Observation
 What: TypeAlias = Literal["forward", "backward", "entries", "differentiated"]
 WHAT: tuple[What, ...] = ("forward", "backward", "entries", "differentiated")
 """The fields of `Covered` that are told apart by how operands were cut."""
+
+DISPATCHED: tuple[What, ...] = ("forward", "backward")
+"""Those of them that count what a framework dispatched."""
 
 PREFIX = "covered."
 COUNTED = ("dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, "rules", "lowered")))
@@ -46,11 +49,15 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Coverage:
-    """The number of comparisons of each cell by `What`, of each rule, and of each kind of lowered node."""
+    """The number of comparisons of each cell by `What`, of each rule, and of each kind of lowered node.
+
+    `kernels` counts the operators that torch_xla itself dispatched, forward and backward.
+    """
 
     cells: dict[What, Counter[Cell]] = field(default_factory=lambda: {what: Counter() for what in WHAT})
     rules: Counter[str] = field(default_factory=Counter)
     lowered: Counter[str] = field(default_factory=Counter)
+    kernels: Counter[str] = field(default_factory=Counter)
 
     def add(self, observation: Observation) -> None:
         """Counts one line of a campaign."""
@@ -59,6 +66,10 @@ class Coverage:
             self._count(what, getattr(observation.covered, what), place)
         self.rules.update(observation.covered.rules)
         self.lowered.update(observation.covered.lowered)
+        if observation.covered.lowered:
+            for what in DISPATCHED:
+                for names in getattr(observation.covered, what).values():
+                    self.kernels.update(names)
 
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`."""
@@ -70,6 +81,11 @@ class Coverage:
             for (text,), lines in _grouped(columns, chosen, f"{PREFIX}{name}"):
                 for one in msgspec.json.decode(text, type=Names):
                     counts[one] += lines
+        lowered = chosen & ~columns.texts(f"{PREFIX}lowered").among({"[]"})
+        for what in DISPATCHED:
+            for (text,), lines in _grouped(columns, lowered, f"{PREFIX}{what}"):
+                for own in msgspec.json.decode(text, type=dict[str, Names]).values():
+                    self.kernels.update(dict.fromkeys(own, lines))
 
     def include(self, other: "Coverage") -> None:
         """Adds the counts of other lines."""
@@ -77,6 +93,7 @@ class Coverage:
             self.cells[what].update(other.cells[what])
         self.rules.update(other.rules)
         self.lowered.update(other.lowered)
+        self.kernels.update(other.kernels)
 
     def names(self, what: What, side: str = "", *, sharded: bool | None = None) -> frozenset[str]:
         """The names that were reached, on one side or any; `sharded`: with operands that are cut, or not."""
@@ -85,6 +102,11 @@ class Coverage:
             for cell in self.cells[what]
             if side in {"", cell.side} and sharded in {None, cell.evenness != "whole"}
         )
+
+    def cut(self, what: What, side: str, evenness: str) -> frozenset[str]:
+        """The names that were reached on a side with operands cut like this."""
+        wanted = (evenness, side)
+        return frozenset(cell.operator for cell in self.cells[what] if (cell.evenness, cell.side) == wanted)
 
     def sides(self) -> tuple[str, ...]:
         """The sides that reached something, sorted."""
@@ -109,9 +131,9 @@ def _grouped(
         yield tuple(text.distinct[code] for text, code in zip(texts, key, strict=True)), lines
 
 
-def together(coverages: Mapping[str, Coverage]) -> Coverage:
+def together(coverages: Iterable[Coverage]) -> Coverage:
     """What several campaigns covered together."""
     total = Coverage()
-    for one in coverages.values():
+    for one in coverages:
         total.include(one)
     return total

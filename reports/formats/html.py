@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from difftest.records.comparisons import Counts
 from difftest.records.completeness import why
-from reports import cells, tables
+from reports import cells, covered, tables
 from reports.frame import Table
 from reports.page.arbiter import arbitrated
 from reports.page.finding import shown_on_page
@@ -31,7 +31,9 @@ def render(report: Report, file: BinaryIO) -> None:
         ],
         matrix=_matrix(report.frame),
         compared=_section(tables.compared(report.comparisons)),
-        sections=[_section(section) for section in tables.sections(report.frame)],
+        sections=[
+            _section(section) for section in (*tables.sections(report.frame), *covered.sections(report.frame))
+        ],
     )
     file.write(page.encode())
 

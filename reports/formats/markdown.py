@@ -12,7 +12,7 @@ import pandas as pd
 
 from difftest.printable import printable
 from difftest.records.finding import Finding
-from reports import cells, tables
+from reports import cells, covered, tables
 from reports.report import Report
 
 FILENAME = "summary.md"
@@ -24,9 +24,10 @@ _SHARES = {
     "comparisons": 0.05,
     "findings": 0.3,
     "lacks": 0.1,
+    "coverage": 0.05,
     "agreement": 0.1,
     "ratios": 0.1,
-    "details": 0.2,
+    "details": 0.15,
 }
 _FINDING = (
     "fingerprint",
@@ -64,6 +65,11 @@ def render(report: Report, file: BinaryIO) -> None:
             tables.GREATEST_ERROR,
             "ratios",
             _lines(tables.greatest_ratios(report.frame)),
+        ),
+        *(
+            block
+            for section in covered.sections(report.frame)
+            for block in _block(section.title, "coverage", _lines(section.table))
         ),
         *_block("Details", "details", [_detail(cause.finding) for cause in report.causes]),
     )

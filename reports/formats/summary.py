@@ -1,5 +1,6 @@
 """`summary.json`: the report's numbers for programs. Strict JSON: a number that JSON cannot hold is null."""
 
+import json
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
@@ -9,7 +10,7 @@ from difftest.records.completeness import described
 from difftest.records.corpus import CORPUS
 from difftest.records.definition import named_seed
 from difftest.records.finding import Finding
-from reports import tables
+from reports import covered, tables
 from reports.frame import Table
 from reports.report import Report
 
@@ -22,7 +23,7 @@ def render(report: Report, file: BinaryIO) -> None:
 
     `seeds` are those in the names of its campaigns. `runs` counts every run, the other numbers only
     comparisons of campaigns. `sides` tells how those of the last campaign ended, and `incomplete` of what
-    it did not compare enough.
+    it did not compare enough. `coverage` is how much all campaigns reached.
     """
     t = report.frame
     compared = t.compared
@@ -39,6 +40,7 @@ def render(report: Report, file: BinaryIO) -> None:
         "comparisons": len(compared),
         "runs": len(t.runs),
         "verdicts": {verdict: int((compared["verdict"] == verdict).sum()) for verdict in tables.VERDICTS},
+        "coverage": json.loads(covered.summary(t).to_json(orient="records")),
         "backends": _counts(t, "backend"),
         "paths": _counts(t, "path"),
         "findings": [_finding(finding, new=finding.fingerprint in report.new) for finding in report.findings],

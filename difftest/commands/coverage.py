@@ -1,0 +1,103 @@
+"""`difftest coverage`: the operators that were compared with a verdict, and what was not reached, and why."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
+from difftest.commands.service.targets import read_corpus
+from difftest.errors import UsageError
+from difftest.records.corpus import Corpus
+from difftest.records.coverage import COUNTED, WHAT, Coverage
+from difftest.records.index import parts
+from difftest.records.lacks import COUNTED as LACKS
+from difftest.records.lacks import SupportTable
+from difftest.records.totals import Total, Unreached, cuts, totals, unreached
+
+WIDTH = 100
+"""Characters of a line of names."""
+
+
+@click.command("coverage")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@json_option
+def command(directory: Path, *, as_json: bool) -> None:
+    """Print what the campaigns in DIR, an --out, compared with a verdict, and what they did not reach.
+
+    Operators count by direction, by how their operands were cut, by dtype, regime and side. --json has all of
+    them.
+    """
+    corpus, _ = read_corpus(directory)
+    if not corpus.files_of_lines():
+        msg = f"{str(directory)!r} holds no campaign; give the folder of one, such as runs/first"
+        raise UsageError(msg)
+    coverage, lacks = _counted(corpus)
+    if as_json:
+        print_json(_described(coverage, lacks))
+        return
+    click.echo("\n".join(_lines(list(totals(coverage)), coverage.sides())))
+    click.echo("\noperators forward by how their operands were cut, and backward:")
+    for cut in cuts(coverage):
+        counts = f"{cut.whole} whole, {cut.even} even, {cut.uneven} uneven, {cut.empty} empty"
+        regimes = ", ".join(cut.regimes)
+        click.echo(f"  {cut.side} {cut.dtype}: {counts}; {cut.backward} backward; regimes {regimes}")
+    click.echo("\nnot reached:")
+    for one in unreached(coverage, lacks):
+        click.echo(f"  {len(one.names):5,} {one.what}: {one.reason}: {_few(one)}")
+
+
+def _counted(corpus: Corpus) -> tuple[Coverage, SupportTable]:
+    """What all campaigns of a corpus covered, and what backends lack."""
+    coverage, lacks = Coverage(), SupportTable()
+    for part in (part for file in corpus.files_of_lines() for part in parts(file)):
+        columns = part.columns({*COUNTED, *LACKS, "purpose"})
+        own = columns.texts("purpose").among({"campaign"})
+        coverage.add_columns(columns, own)
+        lacks.add_columns(columns, own)
+    return coverage, lacks
+
+
+def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:
+    """The totals as aligned columns."""
+    cells = [
+        (
+            one.what,
+            _number(one.reachable),
+            _number(one.reached),
+            *(_number(one.by_side.get(s)) for s in sides),
+        )
+        for one in rows
+    ]
+    table = [("compared with a verdict", "there are", "reached", *sides), *cells]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for first, *rest in table:
+        numbers = (f"{text:>{width}}" for text, width in zip(rest, widths[1:], strict=True))
+        yield "  ".join((f"{first:<{widths[0]}}", *numbers)).rstrip()
+
+
+def _number(count: int | None) -> str:
+    return "" if count is None else f"{count:,}"
+
+
+def _few(one: Unreached) -> str:
+    """As many names as fit into a line."""
+    text = ", ".join(one.names)
+    return text if len(text) <= WIDTH else f"{text[:WIDTH].rpartition(', ')[0]}, ..."
+
+
+def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
+    """Everything that is counted, for programs."""
+    return {
+        "totals": [one._asdict() for one in totals(coverage)],
+        "cuts": [one._asdict() for one in cuts(coverage)],
+        "cells": {
+            what: [{**cell._asdict(), "comparisons": n} for cell, n in sorted(coverage.cells[what].items())]
+            for what in WHAT
+        },
+        "rules": dict(sorted(coverage.rules.items())),
+        "kernels": dict(sorted(coverage.kernels.items())),
+        "lowered": dict(sorted(coverage.lowered.items())),
+        "unreached": [one._asdict() for one in unreached(coverage, lacks)],
+    }

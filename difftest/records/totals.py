@@ -1,0 +1,130 @@
+"""How much campaigns covered of what can be reached, and what they did not reach, and why."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from difftest.cases.evenness import ORDER
+from difftest.records.coverage import DISPATCHED, Coverage, What
+from difftest.records.lacks import SupportTable
+from difftest.records.reachable import COMPOSITE, FOREIGN, KERNEL, RANDOM, RULE, reachable
+
+OPERATORS, RULES, KERNELS, ENTRIES = (
+    "torch's operators",
+    "operators with a rule of DTensor",
+    "operators with a kernel of torch_xla",
+    "entries of the operator table",
+)
+"""What can be reached."""
+
+NOT_YET = "not compared yet"
+
+_REASONS = {
+    COMPOSITE: "torch replaces it by other operators before it is dispatched",
+    FOREIGN: "it has no kernel for dense tensors on the CPU",
+    RANDOM: "it draws random numbers",
+}
+_FAMILIES = {
+    r"^_foreach_|^_fused_(ada|sgd)|^_amp_": "it takes lists of tensors, as optimizers do",
+    r"sparse|_cs[rc]|_bs[rc]|coo|coalesce|c(row|col)_ind|^(row|col)_ind": "it takes sparse tensors",
+    r"^_?(values|indices)|_nnz|to_dense": "it takes sparse tensors",
+    r"quantize|^q_|int[48]pack|_qparams|^int_repr|fbgemm|_observer": "it takes quantized tensors",
+    r"nested|jagged": "it takes nested tensors",
+    r"^_test_|^_?sym_|_assert|_dep_token|^_functional": "compilers and torch's own tests use it",
+    r".(?<!_to)_copy$": "only functionalization dispatches it",
+    r"^(record_stream|set_data|_version|is_pinned|_?pin_memory|rename)": "it computes nothing",
+}
+"""What the names of operators say that no program of plain tensors calls."""
+
+
+class Total(NamedTuple):
+    """How many of something were reached, on any side and by side; `reachable` is None where nobody knows."""
+
+    what: str
+    reachable: int | None
+    reached: int
+    by_side: Mapping[str, int]
+
+
+class Cut(NamedTuple):
+    """How many operators a side reached in a dtype: forward by how their operands were cut, and backward.
+
+    `regimes` are those in which it reached any.
+    """
+
+    side: str
+    dtype: str
+    whole: int
+    even: int
+    uneven: int
+    empty: int
+    backward: int
+    regimes: tuple[str, ...]
+
+
+class Unreached(NamedTuple):
+    """What was not reached on any side, for one reason; the names are sorted."""
+
+    what: str
+    reason: str
+    names: tuple[str, ...]
+
+
+def totals(coverage: Coverage) -> Iterator[Total]:
+    """The rows of the summary: operators by direction, entries of the operator table, rules, kernels."""
+    data = reachable()
+    entries, gradients = len(data.usable), len(data.differentiable)
+    whats: tuple[tuple[str, int, What, bool | None], ...] = (
+        (f"{OPERATORS}, forward", len(data.dispatched), "forward", None),
+        (f"{OPERATORS}, backward", len(data.dispatched), "backward", None),
+        (f"{ENTRIES}, forward", entries, "entries", None),
+        (f"{ENTRIES}, backward", gradients, "differentiated", None),
+        (f"{ENTRIES}, with cut operands", entries, "entries", True),
+    )
+    for title, most, what, sharded in whats:
+        by_side = {side: len(coverage.names(what, side, sharded=sharded)) for side in coverage.sides()}
+        yield Total(title, most, len(coverage.names(what, sharded=sharded)), by_side)
+    yield Total(RULES, len(data.having(RULE)), len(coverage.ruled() & data.having(RULE)), {})
+    yield Total("DTensor's rules, with placements", None, len(coverage.rules), {})
+    yield Total(KERNELS, len(data.having(KERNEL)), len(data.having(KERNEL) & coverage.kernels.keys()), {})
+    yield Total("kinds of nodes that torch_xla lowered", None, len(coverage.lowered), {})
+
+
+def cuts(coverage: Coverage) -> Iterator[Cut]:
+    """A row for each side and dtype."""
+    cells = {what: set(coverage.cells[what]) for what in DISPATCHED}
+    for side, dtype in sorted({(cell.side, cell.dtype) for held in cells.values() for cell in held}):
+        own = {what: [c for c in held if (c.side, c.dtype) == (side, dtype)] for what, held in cells.items()}
+        forward = {kind: len({c.operator for c in own["forward"] if c.evenness == kind}) for kind in ORDER}
+        backward = len({cell.operator for cell in own["backward"]})
+        regimes = {cell.regime for held in own.values() for cell in held}
+        yield Cut(side=side, dtype=dtype, **forward, backward=backward, regimes=tuple(sorted(regimes)))
+
+
+def unreached(coverage: Coverage, lacks: SupportTable) -> Iterator[Unreached]:
+    """What no side reached, by reason: excluded, refused by a backend, or not compared yet."""
+    data = reachable()
+    refused: dict[str, str] = {}
+    for row in lacks.rows():
+        reason = f"refused by {row.backend}"
+        refused |= {row.operator: reason, row.overload.partition(".")[0]: reason}
+    reached = coverage.names("forward") | coverage.names("backward")
+    for what, names, excluded in (
+        (OPERATORS, data.operators.keys() - reached, {name: _why(name) for name in data.operators}),
+        (ENTRIES, data.entries.keys() - coverage.names("entries"), data.entries),
+        (RULES, data.having(RULE) - coverage.ruled(), {name: _why(name) for name in data.operators}),
+        (KERNELS, data.having(KERNEL) - coverage.kernels.keys(), {}),
+    ):
+        reasons: dict[str, list[str]] = {}
+        for name in sorted(names):
+            reasons.setdefault(excluded.get(name) or refused.get(name) or NOT_YET, []).append(name)
+        for reason in sorted(reasons, key=lambda reason: (-len(reasons[reason]), reason)):
+            yield Unreached(what, reason, tuple(reasons[reason]))
+
+
+def _why(name: str) -> str:
+    """Why no program of plain tensors reaches an operator; empty where one can."""
+    letters = reachable().operators[name]
+    by_letter = (reason for letter, reason in _REASONS.items() if letter in letters)
+    by_name = (reason for pattern, reason in _FAMILIES.items() if re.search(pattern, name))
+    return next(by_letter, "") or next(by_name, "")

@@ -1,0 +1,69 @@
+"""The coverage of a report: how much was reached of what can be, by side, by night, and what was not."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from difftest.records.coverage import together
+from difftest.records.totals import Cut, Unreached, cuts, totals, unreached
+from reports.frame import Table
+from reports.tables import Section
+
+COVERAGE = "Coverage"
+"""The title of `summary`."""
+
+MOST_NAMES = 12
+"""How many operators of a row without any are named; `difftest coverage --json` names all."""
+
+
+def summary(t: Table) -> pd.DataFrame:
+    """How many of each kind were reached of how many that there are, on any side and by side."""
+    coverage = together(t.coverage.values())
+    rows = [
+        {"what": one.what, "there are": one.reachable, "reached": one.reached, **one.by_side}
+        for one in totals(coverage)
+    ]
+    return pd.DataFrame(rows).astype(dict.fromkeys(["there are", *coverage.sides()], "Int64"))
+
+
+def by_cut(t: Table) -> pd.DataFrame:
+    """Operators by side and dtype, forward by how their operands were cut."""
+    rows = [
+        one._asdict() | {"regimes": ", ".join(one.regimes)} for one in cuts(together(t.coverage.values()))
+    ]
+    return pd.DataFrame(rows, columns=list(Cut._fields))
+
+
+def by_night(t: Table) -> pd.DataFrame:
+    """How much each campaign reached, the last one last: the trend of nights."""
+    rows = []
+    for name in (str(name) for name in t.began.index):
+        coverage = t.coverage[name]
+        reached = {one.what: one.reached for one in totals(coverage)}
+        rows.append({"campaign": name, "began": f"{t.began[name]:%Y-%m-%d %H:%M}", **reached})
+    return pd.DataFrame(rows)
+
+
+def not_reached(t: Table) -> pd.DataFrame:
+    """What no side reached, by reason, with the first names."""
+    rows = [
+        {"what": one.what, "reason": one.reason, "number": len(one.names), "names": _few(one)}
+        for one in unreached(together(t.coverage.values()), t.lacks)
+    ]
+    return pd.DataFrame(rows, columns=["what", "reason", "number", "names"])
+
+
+def sections(t: Table) -> Iterator[Section]:
+    """The tables with their titles; none where nothing was recorded, as by earlier versions."""
+    if not together(t.coverage.values()).sides():
+        return
+    compared = "of comparisons with a verdict alone"
+    yield Section(COVERAGE, f"{compared}; by what each side's dispatcher was given", summary(t))
+    yield Section("Coverage by side and dtype", "operators forward by how their operands were cut", by_cut(t))
+    yield Section("Coverage by campaign", compared, by_night(t))
+    yield Section("Not reached", "by no side; `difftest coverage --json` names all", not_reached(t))
+
+
+def _few(one: Unreached) -> str:
+    more = ", ..." if len(one.names) > MOST_NAMES else ""
+    return ", ".join(one.names[:MOST_NAMES]) + more

@@ -1,0 +1,119 @@
+"""What users see of coverage: the command, the tables of a report, and its numbers for programs."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from command_line import command
+from sample_coverage import LINES
+from sample_findings import a_corpus, an_observation
+
+from difftest.judge.capability import Lack
+from difftest.records.coverage import Coverage
+from difftest.records.covered import Covered
+from difftest.records.lacks import SupportTable
+from difftest.records.totals import ENTRIES, KERNELS, NOT_YET, OPERATORS, RULES, totals, unreached
+from reports.write import write
+
+
+def reasons(coverage: Coverage, lacks: SupportTable) -> dict[tuple[str, str], tuple[str, ...]]:
+    return {(one.what, one.reason): one.names for one in unreached(coverage, lacks)}
+
+
+def test_what_was_reached_is_counted_beside_what_there_is() -> None:
+    coverage = Coverage()
+    for line in LINES:
+        coverage.add(line)
+    rows = {one.what: (one.reached, dict(one.by_side)) for one in totals(coverage)}
+    assert rows[f"{OPERATORS}, forward"] == (3, {"torch": 3, "xla": 1})
+    assert rows[f"{OPERATORS}, backward"] == (1, {"torch": 0, "xla": 1})
+    assert rows[f"{ENTRIES}, with cut operands"] == (1, {"torch": 1, "xla": 0})
+    assert rows[RULES] == (1, {})
+    assert rows[KERNELS] == (2, {})  # add forward and mul backward, of the line with lowered nodes
+
+
+def test_what_was_not_reached_has_a_reason() -> None:
+    coverage, lacks = Coverage(), SupportTable()
+    coverage.add(LINES[0])
+    lack = Lack(operator="cumsum", reason="no sharding strategy", overload="cumsum.default")
+    lacks.add(an_observation(backend="torch_dtensor", verdict="unsupported", lacks=(lack,)))
+    names = reasons(coverage, lacks)
+    assert "cumsum" in names[RULES, "refused by torch_dtensor"]
+    assert "mm" in names[OPERATORS, NOT_YET]
+    assert "linear" in names[OPERATORS, "torch replaces it by other operators before it is dispatched"]
+    assert "uniform_" in names[RULES, "it draws random numbers"]
+    assert not any("add" in own for (what, _), own in names.items() if what in {OPERATORS, RULES})
+
+
+def test_every_operator_that_was_not_reached_is_named_once() -> None:
+    for what in (OPERATORS, RULES, KERNELS):
+        names = [
+            n for (kind, _), own in reasons(Coverage(), SupportTable()).items() if kind == what for n in own
+        ]
+        assert len(names) == len(set(names))
+        assert len(names) == {OPERATORS: 1572, RULES: 349, KERNELS: 422}[what]
+
+
+def test_the_command_prints_what_was_reached_and_what_was_not(tmp_path: Path) -> None:
+    a_corpus(tmp_path, *LINES)
+    status, output = command("coverage", tmp_path)
+    assert status == 0
+    assert "torch float32: 1 whole, 2 even, 0 uneven, 0 empty; 0 backward; regimes normal" in output
+    assert "xla bfloat16: 0 whole, 0 even, 1 uneven, 0 empty; 1 backward; regimes ties" in output
+    assert "operators with a rule of DTensor" in output
+    assert NOT_YET in output
+
+
+def test_the_command_gives_every_cell_as_json(tmp_path: Path) -> None:
+    a_corpus(tmp_path, *LINES)
+    held = json.loads(command("coverage", tmp_path, "--json").output)
+    assert {
+        "operator": "add",
+        "evenness": "even",
+        "dtype": "float32",
+        "regime": "normal",
+        "side": "torch",
+        "comparisons": 1,
+    } in held["cells"]["forward"]
+    assert held["rules"] == {"add S0>S0": 1}
+    assert held["lowered"] == {"aten::add": 1}
+    assert {"what", "reason", "names"} == held["unreached"][0].keys()
+
+
+def test_a_folder_without_a_campaign_is_refused(tmp_path: Path) -> None:
+    assert command("coverage", tmp_path).status == 2
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("covered")
+    a_corpus(out, *LINES)
+    write(out)
+    return out
+
+
+def test_the_page_and_the_summary_show_what_was_reached_and_what_was_not(reported: Path) -> None:
+    for text in ((reported / "report.html").read_text(), (reported / "summary.md").read_text()):
+        for title in ("Coverage", "Coverage by side and dtype", "Coverage by campaign", "Not reached"):
+            assert title in text
+        assert NOT_YET in text
+
+
+def test_the_numbers_for_programs_have_the_totals(reported: Path) -> None:
+    summary = json.loads((reported / "summary.json").read_text())
+    row = next(one for one in summary["coverage"] if one["what"] == f"{OPERATORS}, forward")
+    assert (row["reached"], row["torch"], row["xla"]) == (3, 3, 1)
+
+
+def test_the_long_table_says_what_each_run_covered(reported: Path) -> None:
+    t = pd.read_parquet(reported / "table.parquet")
+    assert json.loads(t["covered_forward"].iloc[0]) == {"even": ["add", "mul"], "whole": ["neg"]}
+    assert t["covered_forward"].iloc[2] is None or pd.isna(t["covered_forward"].iloc[2])
+
+
+def test_a_report_of_an_earlier_versions_lines_has_no_coverage(tmp_path: Path) -> None:
+    a_corpus(tmp_path, an_observation(covered=Covered()))
+    write(tmp_path)
+    assert "Coverage" not in (tmp_path / "report.html").read_text()
+    assert "Coverage" not in (tmp_path / "summary.md").read_text()
