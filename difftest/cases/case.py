@@ -12,7 +12,7 @@ from typing import Literal, Self, TypeAlias
 import msgspec
 
 from difftest.cases.layers import walk
-from difftest.cases.layout import Layout, Mesh, Placements, Replicate, replicated, uneven_axes
+from difftest.cases.layout import ALONE, Layout, Placements, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
 from difftest.cases.options import (
     TORCH_KERNELS,
@@ -208,9 +208,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""
-        mesh = Mesh((("dp", 1),))
-        parameters = {name: replicated(mesh) for name in self.layout.parameters}
-        layout = Layout(mesh=mesh, batch=(Replicate(),), parameters=parameters)
+        parameters = {name: replicated(ALONE) for name in self.layout.parameters}
+        layout = Layout(mesh=ALONE, batch=(Replicate(),), parameters=parameters)
         return msgspec.structs.replace(self, layout=layout)
 
     def option_resets(self) -> Iterator[tuple[str, Self]]:

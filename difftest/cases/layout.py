@@ -101,6 +101,10 @@ class Mesh(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return " x ".join(f"{name}={size}" for name, size in self.axes)
 
 
+ALONE = Mesh((("dp", 1),))
+"""The mesh of a case on one device, and of the oracle."""
+
+
 class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A mesh, the batch's placements and every parameter's, by parameter name.
 

@@ -12,6 +12,7 @@ from difftest.judge.noise import Floats
 from difftest.judge.outcome import Array, Sharded, Trace
 
 Bools = npt.NDArray[np.bool_]
+Kinds = npt.NDArray[np.int64]
 
 NEAR_OVERFLOW = {
     dtype: most / 4
@@ -37,7 +38,7 @@ def errors(truth: Array, value: Array) -> Floats:
     return np.where(equal, 0.0, np.where(difference == 0.0, 1.0, difference))
 
 
-def kinds(values: Array) -> npt.NDArray[np.int64]:
+def kinds(values: Array) -> Kinds:
     """The kind of every element, as a number into `KINDS`."""
     return np.where(np.isnan(values), 3, np.where(np.isfinite(values), 0, np.where(values > 0, 1, 2)))
 

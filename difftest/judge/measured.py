@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from difftest.cases.case import Case
+from difftest.cases.layout import ALONE
 from difftest.judge import noise
 from difftest.judge.divergence import Divergence, Whole, identity
 from difftest.judge.elements import Bools, errors, near_overflow, overflows_alone
@@ -72,9 +73,8 @@ class MeasuredRun:
     def truth(self, at: Key) -> tuple[Array, Floats]:
         """A tensor as the oracle has it, whole, and the deviation of each of its elements by rounding."""
         step, stage, name = at
-        alone = self.case.unsharded().layout.mesh
-        deviation = self.expected.noise[step][stage, name].full(alone)
-        return self.expected.steps[step][stage, name].full(alone), deviation
+        deviation = self.expected.noise[step][stage, name].full(ALONE)
+        return self.expected.steps[step][stage, name].full(ALONE), deviation
 
     def beside(self, at: Key) -> tuple[Floats, Floats, Sharded]:
         """A measured tensor as the oracle has it, the floors of its rounding, and as the candidate has it."""

@@ -7,7 +7,7 @@ import numpy as np
 from difftest.cases.layout import local_slices
 from difftest.judge.checks import ScriptKind
 from difftest.judge.divergence import Divergence
-from difftest.judge.elements import KINDS, kinds
+from difftest.judge.elements import KINDS, Kinds, kinds
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.outcome import Sharded, Symptom
 
@@ -34,21 +34,26 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
 def _wrong(run: MeasuredRun, key: Key, tensor: Sharded) -> Iterator[tuple[int, list[int], list[int]]]:
     """Each rank with wrong values, the kinds that the oracle has there, and those that the rank has."""
     program, comparable = run.case.model.is_program, key in run.measured
+    odd = {rank: piece for rank, piece in tensor.pieces.items() if not np.isfinite(piece).all()}
+    if not comparable:  # the shape check reports a program's
+        yield from () if program else (_all_wrong(rank, kinds(piece)) for rank, piece in odd.items())
+        return
+    truth, deviation = run.truth(key)
+    if not odd and np.isfinite(truth).all():
+        return
     for rank, piece in tensor.pieces.items():
-        if (not program and np.isfinite(piece).all()) or (program and not comparable):
-            continue
-        got = kinds(piece)
-        if comparable:
-            at = local_slices(tensor.shape, tensor.placements, run.case.layout.mesh, rank)
-            truth, deviation = (whole[at] for whole in run.truth(key))
-            want = kinds(truth)
-            wrong = (
-                (got != want) & run.decided(truth, deviation, piece) if program else (got > 0) & (want == 0)
-            )
-        else:
-            want, wrong = np.zeros_like(got), got > 0
+        at = local_slices(tensor.shape, tensor.placements, run.case.layout.mesh, rank)
+        got, want = kinds(piece), kinds(truth[at])
+        decided = run.decided(truth[at], deviation[at], piece) if program else want == 0
+        wrong = (got != want) & decided
         if wrong.any():
             yield rank, want[wrong].tolist(), got[wrong].tolist()
+
+
+def _all_wrong(rank: int, got: Kinds) -> tuple[int, list[int], list[int]]:
+    """What `_wrong` yields of a rank where the oracle has nothing to compare with, and so numbers."""
+    wrong = got[got > 0].tolist()
+    return rank, [0] * len(wrong), wrong
 
 
 def _described(pairs: set[tuple[int, int]]) -> tuple[str, str]:
