@@ -7,7 +7,7 @@ import numpy as np
 from samples import NOISE, cut
 
 from difftest.cases.case import Case, Data, Training
-from difftest.cases.layers.operator import Operand, Operator, Reference
+from difftest.cases.layers.operator import Argument, Operand, Operator, Reference
 from difftest.cases.layout import Layout, Mesh, Placements, replicated
 from difftest.cases.model import Model
 from difftest.judge.events import Events
@@ -24,6 +24,18 @@ def an_operator(name: str = "add", **changes: Any) -> Operator:  # noqa: ANN401 
         "arguments": (Reference("input"),),
     }
     return Operator(**{**fields, **changes})
+
+
+def a_call(
+    call: str,
+    operands: Mapping[str, Operand],
+    *arguments: Argument,
+    **fields: Any,  # noqa: ANN401  other fields of an operator
+) -> Operator:
+    """The operator that `call` names; its arguments are its operands where none are given."""
+    given = arguments or tuple(map(Reference, operands))
+    name = call.removeprefix("torch.").removeprefix("Tensor.")
+    return an_operator(name, call=call, operands=operands, arguments=given, **fields)
 
 
 def a_program(

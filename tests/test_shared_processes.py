@@ -2,11 +2,12 @@
 
 import msgspec
 import pytest
-from programs import S0, S1, a_program, an_operator, tensor
 from real_runs import DEADLINE_SECONDS, small_case
+from sample_programs import a_call, a_program
 
 from difftest.cases.case import Case
-from difftest.cases.layers.operator import Operand
+from difftest.cases.layers.operator import Operand, Reference
+from difftest.cases.layout import Shard
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.events import Events
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
@@ -20,24 +21,24 @@ from workers.isolate import groups, sandbox  # noqa: E402
 from workers.isolate.answers import new_request  # noqa: E402
 
 MATRIX = Operand(shape=(6, 4))
-SHARDED = {"0.input": (S0,)}
-EXP = a_program(an_operator("torch.exp", {"input": MATRIX}), placements=SHARDED)
+SHARDED = {"0.input": (Shard(0),)}
+EXP = a_program(a_call("torch.exp", {"input": MATRIX}), sharded=SHARDED)
 SUM = a_program(
-    an_operator("torch.sum", {"input": MATRIX}, tensor("input"), 1), placements={"0.input": (S1,)}
+    a_call("torch.sum", {"input": MATRIX}, Reference("input"), 1), sharded={"0.input": (Shard(1),)}
 )
 PRODUCT = a_program(
-    an_operator("torch.matmul", {"input": MATRIX, "other": Operand(shape=(4, 3))}), placements=SHARDED, seed=2
+    a_call("torch.matmul", {"input": MATRIX, "other": Operand(shape=(4, 3))}), sharded=SHARDED, seed=2
 )
 ALONE = msgspec.structs.replace(EXP, layout=EXP.unsharded().layout)
-RAISES = a_program(an_operator("torch.sort", {"input": MATRIX}, tensor("input"), 0), placements=SHARDED)
+RAISES = a_program(a_call("torch.sort", {"input": MATRIX}, Reference("input"), 0), sharded=SHARDED)
 LONG = Operand(shape=(1,), dtype="int64", values=(2.0**40,))
 CRASHES = a_program(
-    an_operator(
+    a_call(
         "torch.segment_reduce",
         {"input": Operand(shape=(4,)), "lengths": LONG},
-        tensor("input"),
+        Reference("input"),
         "sum",
-        options={"lengths": tensor("lengths"), "unsafe": True},
+        options={"lengths": Reference("lengths"), "unsafe": True},
     )
 )
 """It reads beyond its operand, since `unsafe` makes torch trust the lengths."""
