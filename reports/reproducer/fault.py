@@ -1,6 +1,7 @@
 """What a reproducer must show: a wrong tensor, or a run that fails."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
@@ -13,7 +14,7 @@ class Fault:
     A wrong tensor is `tensor` at `stage` of `step`, counted from 0. For `numbers`, `tolerance` is the least
     error that shows the fault, in the tensor's units. Of a run that fails, `failure` is the exception's type,
     the signal's name or `exit status N`, and `needle` a piece of its message without numbers, empty if it has
-    none.
+    none. `results` are a program's results that require a gradient, with their dtypes.
     """
 
     kind: ScriptKind
@@ -23,6 +24,7 @@ class Fault:
     tolerance: float = 0.0
     failure: str = ""
     needle: str = ""
+    results: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fails(self) -> bool:

@@ -20,9 +20,10 @@ from difftest.judge.stage import Stage
 from difftest.plugins import IN
 from reports.reproducer import spelling
 from reports.reproducer.fault import Fault
+from reports.reproducer.program import ProgramScript, unspeakable
 from reports.reproducer.script import Plan, Script
 
-FOLDER, SUFFIX = "reproducers", ".py.jinja"
+FOLDER, PROGRAMS, SUFFIX = "reproducers", "programs", ".py.jinja"
 LEAST_NEEDLE = 6
 """The least length in characters of a piece of a message that identifies an error."""
 
@@ -100,12 +101,12 @@ def needle(message: str) -> str:
     return longest[:MOST_NEEDLE].rstrip() if len(longest) >= LEAST_NEEDLE else ""
 
 
-def backends() -> tuple[str, ...]:
-    """The backends that have a template, by name."""
+def backends(folder: str = FOLDER) -> tuple[str, ...]:
+    """The backends that have a template, by name; those of programs are in the folder `PROGRAMS`."""
     templates = (
-        name.removeprefix(f"{FOLDER}/")
+        name.removeprefix(f"{folder}/")
         for name in _environment().list_templates()
-        if name.startswith(f"{FOLDER}/")
+        if name.startswith(f"{folder}/")
     )
     return tuple(sorted(name.removesuffix(SUFFIX) for name in templates if name.endswith(SUFFIX)))
 
@@ -116,8 +117,13 @@ def refusal(case: Case, backend: str) -> str | None:
         return (
             f"{backend} has an environment of its own; `difftest bisect` runs one script in several versions"
         )
-    if backend not in backends():
-        return f"there is no template for backend {backend!r}; there are: {', '.join(backends())}"
+    there = backends(PROGRAMS if case.model.is_program else FOLDER)
+    if backend not in there:
+        return f"there is no template for backend {backend!r}; there are: {', '.join(there)}"
+    return unspeakable(case) if case.model.is_program else _training_refusal(case, backend)
+
+
+def _training_refusal(case: Case, backend: str) -> str | None:
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"
@@ -146,6 +152,11 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
     `plan` is the layout as `parallelize_module` takes it. `plain` draws other numbers of the case's kind,
     which makes the script shorter; it is for faults that do not depend on the case's own numbers.
     """
+    if case.model.is_program:
+        return _tidy(
+            f"{PROGRAMS}/{backend}{SUFFIX}",
+            ProgramScript(case=case, fault=shown, title=spelling.docstring(title)),
+        )
     script = Script(
         case=case,
         moves=_declares(backend, "moves_activations"),
@@ -154,7 +165,12 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
         plan=plan or {},
         plain=plain,
     )
-    text = _environment().get_template(f"{FOLDER}/{backend}{SUFFIX}").render(it=script, Stage=Stage)
+    return _tidy(f"{FOLDER}/{backend}{SUFFIX}", script)
+
+
+def _tidy(template: str, script: Script | ProgramScript) -> str:
+    """The script without unused imports and further empty lines."""
+    text = _environment().get_template(template).render(it=script, Stage=Stage)
     return re.sub(r"\n{4,}", "\n\n\n", _pruned(text)).strip("\n") + "\n"
 
 

@@ -1,7 +1,7 @@
 """Making a reproducer: what one more run of the case shows, and scripts until one of them shows it too."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE
@@ -63,7 +63,10 @@ def observe(finding: Finding, case: Case) -> "Fault | str":
         instead = divergences[0].fingerprint if divergences else "agrees with the oracle"
         return f"case {case.id} does not show it now, but {instead}"
     measurement = run.measured.get((divergence.step, divergence.stage, divergence.tensor))
-    return reproducer.fault(divergence, outcome, measurement) or _no_script_shows(divergence.check)
+    fault = reproducer.fault(divergence, outcome, measurement)
+    facts = truth.events.facts.items()
+    results = {name: fact.dtype for name, fact in facts if fact.requires_grad}
+    return replace(fault, results=results) if fault else _no_script_shows(divergence.check)
 
 
 def _refusal(finding: Finding, case: Case) -> str | None:

@@ -1,0 +1,206 @@
+"""What a template needs of a program: its tensors, its calls and the tensor at fault, as Python."""
+
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from difftest.cases import operands
+from difftest.cases.case import Case
+from difftest.cases.draws import Floats
+from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference
+from difftest.cases.layout import replicated
+from difftest.judge.stage import Stage
+from reports.reproducer import spelling
+from reports.reproducer.fault import Fault
+
+Writing: TypeAlias = Literal["placements", "specs"]
+"""How placements are written: as DTensor has them, or as torch_xla's partition specs."""
+
+ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
+"""What of a tensor is no method."""
+
+_WORD = re.compile(r"[\w.:+-]*")
+
+MEMORY: Mapping[str, str] = {
+    "contiguous": "{}",
+    "transposed": "{}.mT.clone(memory_format=torch.contiguous_format).mT",
+    "strided": "torch.stack(({0}, {0}), -1).select(-1, 0)",
+    "expanded": "{0}[:1].expand({0}.shape)",
+}
+"""How an operand is made to lie in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramScript:
+    """What a template needs of a program."""
+
+    case: Case
+    fault: Fault
+    title: str
+
+    @property
+    def operators(self) -> tuple[tuple[str, Operator], ...]:
+        """The operators by path."""
+        return tuple(operands.operators(self.case))
+
+    @property
+    def complex(self) -> bool:
+        """Whether the tensor at fault is complex."""
+        return self.fault.results.get(self.fault.tensor, "").startswith("complex")
+
+    @property
+    def writes(self) -> bool:
+        """Whether any operator writes into a tensor that it is given."""
+        return any(operator.form in {"inplace", "out"} for _, operator in self.operators)
+
+    @property
+    def backward(self) -> bool:
+        """Whether the script needs gradients or the loss."""
+        return bool(self.fault.results) and (self.fault.stage is not Stage.FORWARD or self.fault.wants_loss)
+
+    def lines(self, by: Writing) -> Iterator[str]:
+        """The body of the function `program(place)`, which returns the tensor at fault."""
+        drawn = operands.all_values(self.case)
+        for path, operator in self.operators:
+            for name, operand in operator.operands.items():
+                yield from self._operand(f"{path}.{name}", operand, drawn[f"{path}.{name}"], by)
+        for path, operator in self.operators:
+            yield f"{self.variable(f'{path}.output')} = {self._call(path, operator)}"
+        if self.backward:
+            yield f"loss = {' + '.join(self._weighted(name, by) for name in self.fault.results)}"
+            if not self.fault.wants_loss:
+                yield "loss.backward()"
+        # What nobody holds when a lazy backend runs its graph is not computed.
+        yield f"return {'locals()' if self.fault.fails else self._at_fault()}"
+
+    def variable(self, name: str) -> str:
+        """The variable of a tensor; the results of an operator that has several are a tuple."""
+        path, _, rest = name.partition(".")
+        own, _, number = rest.partition(".")
+        several = len(self.operators) > 1
+        chosen = f"{own}_{path}" if several else f"{own}_" if keyword.iskeyword(own) else own
+        return f"{chosen}[{number}]" if number else chosen
+
+    def _operand(self, name: str, operand: Operand, values: Floats, by: Writing) -> Iterator[str]:
+        dtype = self.case.dtype if operand.dtype == "float" else operand.dtype
+        variable = self.variable(name)
+        made = f"torch.tensor({_literal(values, dtype)}, dtype=torch.{dtype})"
+        if 0 in values.shape:
+            made = f"torch.empty({tuple(values.shape)}, dtype=torch.{dtype})"
+        leaf = f"place({made}, {self.placed(name, by)})"
+        gradient = operand.is_float and operand.gradient
+        yield f"{variable} = {leaf}{'.requires_grad_()' if gradient else ''}"
+        if self._wants_gradient_of(name):
+            yield f"leaf = {variable}"
+        copied = self.writes and gradient and operand.memory == "contiguous"
+        if copied or operand.memory != "contiguous":
+            source = f"{variable}.clone()" if copied else variable
+            yield f"{variable} = {MEMORY[operand.memory].format(source)}"
+
+    def _wants_gradient_of(self, name: str) -> bool:
+        """Whether the tensor at fault is the gradient of this operand."""
+        return not self.fault.fails and self.fault.stage is Stage.BACKWARD and self.fault.tensor == name
+
+    def placed(self, name: str, by: Writing) -> str:
+        """The placements of an operand."""
+        at = self.case.layout.parameters[name]
+        if by == "placements":
+            return spelling.placements(at)
+        return spelling.partition_spec(self.case, at, len(self.case.model.tensors()[name]))
+
+    def _call(self, path: str, operator: Operator) -> str:
+        given = [self._spelled(path, argument) for argument in operator.arguments]
+        options = dict(operator.options)
+        if operator.form == "out" and "out" in operator.operands:
+            options.setdefault("out", Reference("out"))
+        more = [f"{name}={self._spelled(path, value)}" for name, value in options.items()]
+        if not operator.call.startswith("Tensor."):
+            return f"{operator.call}({', '.join((*given, *more))})"
+        method = operator.call.removeprefix("Tensor.")
+        first, *rest = given
+        return f"{first}.{method}" + ("" if method in ATTRIBUTES else f"({', '.join((*rest, *more))})")
+
+    def _spelled(self, path: str, argument: Argument) -> str:
+        match argument:
+            case Reference(name=name):
+                return self.variable(name if "." in name else f"{path}.{name}")
+            case Items(items=items, kind=kind):
+                inner = ", ".join(self._spelled(path, item) for item in items)
+                if kind == "list":
+                    return f"[{inner}]"
+                return f"({inner},)" if len(items) == 1 else f"({inner})"
+            case Named():
+                return self._object(argument)
+            case float():
+                return repr(argument) if np.isfinite(argument) else f'float("{argument}")'
+        return repr(argument)
+
+    def _object(self, argument: Named) -> str:
+        text = argument.text
+        match argument.kind:
+            case "dtype":
+                return f"torch.{self.case.dtype if text == 'float' else text}"
+            case "memory_format" | "layout":
+                return f"torch.{text}"
+            case "number":
+                return f'{"complex" if "j" in text else "float"}("{text}")'
+            case "slice":
+                return f"slice({', '.join(bound or 'None' for bound in text.split(':'))})"
+            case "ellipsis":
+                return "..."
+
+    def _weighted(self, name: str, by: Writing) -> str:
+        """A result's share of the loss: its elements times different numbers."""
+        result, is_complex = self.variable(name), self.fault.results[name].startswith("complex")
+        result = f"torch.view_as_real({result})" if is_complex else result
+        whole = spelling.placements(replicated(self.case.layout.mesh))
+        at = whole if by == "placements" else f"(None,) * {result}.dim()"
+        weights = f"torch.linspace(1, 2, {result}.numel()).reshape({result}.shape)"
+        return f"({result}.float() * place({weights}, {at})).sum()"
+
+    def _at_fault(self) -> str:
+        """The tensor at fault."""
+        name = self.fault.tensor
+        if self.fault.wants_loss:
+            return "loss"
+        if self.fault.wants_gradient:
+            return "leaf.grad"
+        return self.variable(name)
+
+
+def unspeakable(case: Case) -> str | None:
+    """Why a program cannot be written as a script, or None: its texts would not be the Python they seem."""
+    for _, operator in operands.operators(case):
+        names = [*operator.call.split("."), *operator.options]
+        texts = [one.text for one in _named((*operator.arguments, *operator.options.values()))]
+        if odd := [text for text in names if not text.isidentifier()] + [
+            t for t in texts if not _WORD.fullmatch(t)
+        ]:
+            return f"{odd[0]!r} of the operator {operator.operator!r} is no name and no number"
+    return None
+
+
+def _named(arguments: Iterable[Argument]) -> Iterator[Named]:
+    for argument in arguments:
+        if isinstance(argument, Items):
+            yield from _named(argument.items)
+        elif isinstance(argument, Named):
+            yield argument
+
+
+def _literal(values: Floats, dtype: str) -> str:
+    """The numbers as nested lists, each with the fewest digits that identify it."""
+    if values.ndim:
+        return f"[{', '.join(_literal(value, dtype) for value in values)}]"
+    number = float(values)
+    if dtype == "bool":
+        return str(bool(number))
+    if not np.isfinite(number):
+        return str(number)
+    if not dtype.startswith(("float", "bfloat")):
+        return str(int(number))
+    return repr(number) if dtype == "float64" else str(np.float32(number))
