@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from benchmarks.floors.record import Record
@@ -25,6 +26,7 @@ from difftest.judge.outcome import Array, Tensors, Trace
 from difftest.judge.stage import Stage
 from workers.training.perturb import perturbed
 from workers.training.pieces import sharded, values
+from workers.training.rounding import classes, operator_name
 
 ALONE = replicated(Mesh((("dp", 1),)))
 FLOATS = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64}
@@ -124,6 +126,16 @@ def _sample(sample: _Sample, place: Record, *, xla: bool) -> Iterator[Record]:
     yield from _compared(place, truth, simulated, native, candidate)
 
 
+class _Draws(TorchDispatchMode):
+    """Whether any random number is drawn: OpInfo seeds the generator before each call."""
+
+    drawn = False
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+        self.drawn |= classes().get(operator_name(func)) == "random"
+        return func(*args, **(kwargs or {}))
+
+
 def _on_xla(sample: _Sample) -> Tensors:
     import torch_xla  # noqa: PLC0415  not needed without --xla
 
@@ -154,13 +166,16 @@ def _compared(
             elements=int(known.sum()),
             scale=_size(value, known),
             simulated=_size(wide, known),
-            native=_size(own, known),
+            native=_size(in_floors(own, floor(wide)), known),
             native_worst=float(in_floors(own, floor(wide)).max()),
         )
-        if candidate is not None and key in candidate and candidate[key].shape == tensor.shape:
-            off = _off(candidate[key].pieces[0], value, known)
-            record.xla = _size(off, known)
+        there = candidate[key].pieces[0] if candidate is not None and key in candidate else None
+        if there is not None and there.shape == value.shape:
+            off = _off(there, value, known)
+            record.xla = _size(in_floors(off, floor(wide)), known)
             record.xla_worst = float(in_floors(off, floor(noise[key].pieces[0])).max())
+        elif there is not None:
+            record.reason = f"xla: shape {there.shape} instead of {value.shape}"
         yield record
 
 

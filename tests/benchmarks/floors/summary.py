@@ -47,9 +47,9 @@ def ratios(records: Iterable[Record], side: str) -> Mapping[Group, float]:
     squares = defaultdict[Group, list[float]](list)
     for record in records:
         error = getattr(record, side)
-        if error is not None and record.simulated > 0.0 and math.isfinite(error):
+        if error is not None and math.isfinite(error):
             stage = record.tensor.partition(".")[0]
-            squares[record.operator, record.dtype, stage].append((error / record.simulated) ** 2)
+            squares[record.operator, record.dtype, stage].append(error**2)
     means = {group: math.sqrt(sum(each) / len(each)) for group, each in squares.items()}
     return {group: ratio for group, ratio in means.items() if ratio > 0.0}
 
