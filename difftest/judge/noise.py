@@ -26,6 +26,9 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 SAMPLES = 8
 """How many runs with simulated rounding an oracle's floor is made of."""
 
+SAMPLES_OF_A_PROGRAM = 4
+"""The number for a program, of which there are many; each is believed after as many as any other case."""
+
 SAMPLES_WHEN_IN_DOUBT = 128
 """The number before a mismatch is believed: few samples may miss an update whose sign depends on rounding."""
 
@@ -140,7 +143,7 @@ def _by_element(
     kept, own = np.where(left_out, 0.0, value), np.where(left_out, 0.0, own)
     unit = _unit(kept)
     simulated = _simulated(kept / unit, [np.where(left_out, 0.0, run) / unit for run in samples], 0.0)
-    simulated += (precision.deviation(kept) / unit) ** 2
+    simulated = np.maximum(simulated, (precision.deviation(kept) / unit) ** 2)  # the last rounding is in both
     off = (own - kept) / unit
     ratios = in_floors(off, floor(np.sqrt(simulated)))
     deviation = np.sqrt(simulated + off**2) * unit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
 from difftest.judge.events import Events
-from difftest.judge.noise import SAMPLES, SAMPLES_VARIABLE, finite, spread
+from difftest.judge.noise import SAMPLES, SAMPLES_OF_A_PROGRAM, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
 from workers.sides import Profile
 from workers.torch import process_groups
@@ -84,7 +84,8 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     native = train(dataclasses.replace(joined, dtype=dtype, wide=False, observe=dispatched.observe))
     results = (fact.dtype for fact in native.events.facts.values())
     rounded = coarsest(results, case.dtype)  # a program may name dtypes; a model has no facts
-    for seed in range(int(os.environ.get(SAMPLES_VARIABLE, SAMPLES))):
+    usual = SAMPLES_OF_A_PROGRAM if program else SAMPLES
+    for seed in range(int(os.environ.get(SAMPLES_VARIABLE, usual))):
         with perturbed(rounded, seed, program=program) as mode:
             samples.append(train(joined))
         greatest = max(greatest, mode.greatest)

@@ -17,7 +17,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from difftest.cases.case import DType
-from workers.training.rounding import INTERMEDIATE, Overload, Rounding, operator_name, rounding, written
+from workers.training.rounding import (
+    Overload,
+    Rounding,
+    operator_name,
+    rounding,
+    rounding_in_program,
+    written,
+)
 from workers.training.rounding.sizes import ADDENDS, SIZES
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
@@ -44,6 +51,7 @@ class Perturb(TorchDispatchMode):
     def __init__(self, dtype: DType, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
+        self._wide = min(1.0, WIDE_ROUNDOFF / self._roundoff)
         self._flushed = FLUSHED[dtype]
         self._random = torch.Generator().manual_seed(seed)
         self.greatest = 0.0
@@ -60,9 +68,9 @@ class Perturb(TorchDispatchMode):
             return func(*args, **kwargs)
         addend = self._addend(func, args, kwargs)
         if kind.guarded:
-            args, result = self._guarded(func, args, kwargs)
+            args, result = self._guarded(func, kind, args, kwargs)
         else:
-            args = self._perturbed(func, args) if kind.inputs else args
+            args = self._perturbed(func, kind, args) if kind.inputs else args
             result = func(*args, **kwargs)
         sizes = SIZES.get(operator_name(func))
         if sizes and args[0].dtype == torch.float64:
@@ -83,40 +91,39 @@ class Perturb(TorchDispatchMode):
         """The size of what is rounded before it is added to the result, from the arguments alone."""
         return None
 
-    def _perturbed(self, func: Overload, args: Sequence[Any]) -> Sequence[Any]:
+    def _perturbed(self, func: Overload, kind: Rounding, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments with perturbed tensors; one that the operator writes to is perturbed in place."""
         where, perturbed = written(func), list(args)
+        roundoffs = self._wide if kind.wide_inputs else 1.0
         for position, argument in enumerate(args):
             if isinstance(argument, Tensor):
-                noisy = self._noisy(argument)
+                noisy = self._noisy(argument, roundoffs)
                 perturbed[position] = argument.copy_(noisy) if position in where else noisy
         return perturbed
 
     def _guarded(
-        self, func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, func: Overload, kind: Rounding, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Sequence[Any], Any]:
-        """The perturbed arguments and their result, but where it is not finite that of the exact ones.
+        """The perturbed arguments and their result, but where either is not finite that of the exact ones.
 
-        Rounding an argument may leave the domain (acosh of 1) or make a matrix singular. A correct program
-        does not.
+        Rounding an argument may leave the domain (logit of 1 + u), or make a matrix singular, and it may
+        leave a pole. A correct program does not: its arguments are exact, or rounded where they were made.
         """
-        exact = [a.clone() if position in written(func) else a for position, a in enumerate(args)]
-        perturbed = self._perturbed(func, args)
+        own = [a.clone() if position in written(func) else a for position, a in enumerate(args)]
+        exact, perturbed = func(*own, **kwargs), self._perturbed(func, kind, args)
         try:
             result = func(*perturbed, **kwargs)
         except RuntimeError:
-            return exact, func(*exact, **kwargs)
-        results = result if isinstance(result, tuple | list) else [result]
-        if all(bool(r.isfinite().all()) for r in results if isinstance(r, Tensor)):
-            return perturbed, result
-        others = func(*exact, **kwargs)
-        chosen = [
-            torch.where(r.isfinite(), r, other) if r.dtype in SIMULATED else r
-            for r, other in zip(results, [others] if isinstance(others, Tensor) else others, strict=True)
-        ]
-        if func._schema.is_mutable:  # noqa: SLF001
-            chosen = [r.copy_(c) for r, c in zip(results, chosen, strict=True)]
-        return perturbed, tuple(chosen) if isinstance(result, tuple | list) else chosen[0]
+            result = exact
+        if not isinstance(result, tuple | list):
+            return perturbed, self._finite(func, result, exact)
+        return perturbed, type(result)(self._finite(func, *pair) for pair in zip(result, exact, strict=True))
+
+    def _finite(self, func: Overload, result: Any, exact: Any) -> Any:  # noqa: ANN401  of several results
+        if not isinstance(result, Tensor) or result.dtype not in SIMULATED or result is exact:
+            return result
+        chosen = torch.where(result.isfinite() & exact.isfinite(), result, exact)
+        return result.copy_(chosen) if func._schema.is_mutable else chosen  # noqa: SLF001
 
     def _round(
         self, result: Tensor, kind: Rounding, *, in_place: bool, addend: Tensor | None = None
@@ -127,7 +134,7 @@ class Perturb(TorchDispatchMode):
         if not math.isfinite(greatest):
             greatest = result.abs().nan_to_num_(0.0, 0.0, 0.0).max().item()
         self.greatest = max(self.greatest, greatest)
-        roundoffs = min(1.0, WIDE_ROUNDOFF / self._roundoff) if kind.wide else kind.roundoffs
+        roundoffs = self._wide if kind.wide else kind.roundoffs
         noisy = self._noisy(result, roundoffs)
         if addend is not None and result.dtype == torch.float64:
             noisy += addend * self._roundoff * self._draw(result)
@@ -177,8 +184,7 @@ class PerturbProgram(Perturb):
     """
 
     def _kind(self, func: Overload) -> Rounding:
-        kind = rounding(func)
-        return INTERMEDIATE if kind.wide else kind
+        return rounding_in_program(func)
 
     def _addend(self, func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
         size = ADDENDS.get(operator_name(func).removesuffix("_"))

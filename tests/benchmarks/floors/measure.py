@@ -1,6 +1,6 @@
 """Measures, for samples of torch's OpInfo database, the simulated rounding noise beside the real errors.
 
-A sample runs in float64, eight times with simulated rounding, in its own dtype by torch's kernels on the CPU,
+A sample runs in float64, four times with simulated rounding, in its own dtype by torch's kernels on the CPU,
 and by XLA's on one device. The loss is the sum of all results times drawn cotangents, as that of a program.
 """
 
@@ -20,8 +20,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from benchmarks.floors.record import Record
 from difftest.cases.case import DType
 from difftest.cases.draws import round_to
+from difftest.cases.layers.operator import MOST_ELEMENTS
 from difftest.cases.layout import Mesh, replicated
-from difftest.judge.noise import SAMPLES, floor, in_floors, spread
+from difftest.judge.noise import SAMPLES_OF_A_PROGRAM, floor, in_floors, spread
 from difftest.judge.outcome import Array, Tensors, Trace
 from difftest.judge.stage import Stage
 from workers.training.perturb import perturbed
@@ -49,13 +50,19 @@ def measured(info: Any, dtype: DType, most: int, *, xla: bool) -> Iterator[Recor
     np.random.seed(0)  # noqa: NPY002  OpInfo draws from it
     random.seed(0)
     gradients = info.supports_autograd and wanted in info.supported_backward_dtypes("cpu")
-    samples = list(info.sample_inputs("cpu", wanted, requires_grad=gradients))
+    drawn = info.sample_inputs("cpu", wanted, requires_grad=gradients)
+    samples = [sample for sample in drawn if _elements(sample) <= MOST_ELEMENTS]
     for index in sorted({int(at) for at in np.linspace(0, len(samples) - 1, min(most, len(samples)))}):
         place = Record(operator=name_of(info), dtype=dtype, sample=index)
         try:
             yield from _sample(_Sample(info, samples[index], dtype), place, xla=xla)
         except Exception as error:  # noqa: BLE001  whatever an operator raises
             yield msgspec.structs.replace(place, reason=_reason(error))
+
+
+def _elements(sample: Any) -> int:  # noqa: ANN401  torch's SampleInput
+    given = tree_leaves((sample.input, sample.args, sample.kwargs))
+    return max((value.numel() for value in given if isinstance(value, Tensor)), default=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +115,7 @@ def _widened(tensor: Tensor) -> Tensor:
 def _sample(sample: _Sample, place: Record, *, xla: bool) -> Iterator[Record]:
     with _default_dtype(torch.float64):
         truth, simulated = sample.run(_widened, wide=True), []
-        for seed in range(SAMPLES):
+        for seed in range(SAMPLES_OF_A_PROGRAM):
             with perturbed(sample.dtype, seed, program=True):
                 simulated.append(sample.run(_widened, wide=True))
     native, again = sample.run(torch.clone), sample.run(torch.clone)

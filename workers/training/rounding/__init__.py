@@ -5,11 +5,15 @@
 | `exact` | nothing | no |
 | `random` | nothing: no two frameworks draw the same numbers | no |
 | `once` | one unit roundoff | no |
-| `approximated` | four: two units in the last place | no |
+| `approximated` | two in programs, four in models | no |
 | `sums` | one | by one, which models partial sums |
-| `intermediate` | four | by one |
-| `ill_conditioned` | four | by one, except where the operator is not defined on the perturbed ones |
-| `wide` | one of float32 | no |
+| `intermediate` | as approximated | by one |
+| `special` | as approximated | by one of float32, except outside of the function's domain |
+| `ill_conditioned` | as approximated | by one, except where the operator is not defined on those |
+| `wide` | one of float32 in models; as intermediate in programs | no |
+
+Half types have no special functions of their own: kernels compute them in float32. Sums are another matter,
+because ranks exchange partial sums in the dtype itself.
 
 An operator that is not in the table is treated as ill-conditioned, and so is one that torch should have taken
 apart (`composite`). That is safe because a correct algorithm is at worst as wrong as one that rounds its
@@ -18,7 +22,7 @@ accused. `tests/benchmarks/calibration.py` compares the floors with real errors.
 """
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,10 +33,13 @@ Overload: TypeAlias = Any
 TABLE = Path(__file__).parent / "operators.toml"
 
 ELEMENTARY_ROUNDOFFS = 4.0
-"""The rounding of approximated functions, in unit roundoffs: two units in the last place.
+"""The rounding of approximated functions in models, in unit roundoffs: two units in the last place.
 
 The CUDA C++ Programming Guide's table of single-precision functions gives these for exp, tanh and erf.
 """
+
+PROGRAM_ROUNDOFFS = 2.0
+"""Their rounding in programs. With four, most floors are over three times the real error (calibration)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +48,14 @@ class Rounding:
 
     `roundoffs`: how far results are rounded, in unit roundoffs; 0 for results that are exact. `inputs`:
     whether inputs are perturbed too. `guarded`: whether perturbed inputs may be outside the domain. `wide`:
-    whether results are float32 whatever the dtype.
+    whether results are float32 whatever the dtype; `wide_inputs`: whether inputs are perturbed as float32.
     """
 
     roundoffs: float = 0.0
     inputs: bool = False
     guarded: bool = False
     wide: bool = False
+    wide_inputs: bool = False
 
 
 INTERMEDIATE = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True)
@@ -60,6 +68,7 @@ CLASSES = {
     "approximated": Rounding(ELEMENTARY_ROUNDOFFS),
     "sums": Rounding(1.0, inputs=True),
     "intermediate": INTERMEDIATE,
+    "special": Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True, wide_inputs=True),
     "ill_conditioned": ILL_CONDITIONED,
     "wide": Rounding(1.0, wide=True),
     "composite": ILL_CONDITIONED,
@@ -90,6 +99,13 @@ def rounding(func: Overload) -> Rounding:
     if func.is_view:
         return CLASSES["exact"]
     return CLASSES[classes().get(operator_name(func), "unknown")]
+
+
+@cache
+def rounding_in_program(func: Overload) -> Rounding:
+    """How an operator of a program rounds."""
+    kind = rounding(func)
+    return replace(INTERMEDIATE if kind.wide else kind, roundoffs=min(kind.roundoffs, PROGRAM_ROUNDOFFS))
 
 
 @cache

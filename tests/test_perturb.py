@@ -1,0 +1,133 @@
+"""Simulated rounding on real operators: what is perturbed, by how much, and what stays as it is."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from difftest.cases.case import DType
+from workers.training.perturb import coarsest, perturbed
+
+pytestmark = pytest.mark.slow
+
+UNIT = 2.0**-24
+"""The unit roundoff of float32."""
+
+
+def values(*shape: int, seed: int = 0) -> Tensor:
+    return torch.rand(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 0.5
+
+
+def noise(
+    function: Callable[..., Tensor], *given: Tensor, dtype: DType = "float32", program: bool = True
+) -> float:
+    """The greatest deviation over eight perturbed runs."""
+    exact, greatest = function(*given), 0.0
+    for seed in range(8):
+        with perturbed(dtype, seed, program=program):
+            moved = function(*given)
+        greatest = max(greatest, float((moved - exact).abs().max()))
+    return greatest
+
+
+def test_a_model_draws_the_numbers_that_it_always_drew() -> None:
+    def drawn(random: torch.Generator, like: Tensor) -> Tensor:
+        return torch.rand(like.shape, dtype=torch.float64, generator=random) * 2.0 - 1.0
+
+    def noisy(random: torch.Generator, value: Tensor, roundoffs: float) -> Tensor:
+        relative = drawn(random, value)
+        flushed = (relative.flip(0) * 2.0**-126).clamp(-value.abs(), value.abs())
+        return value + (value * relative) * (roundoffs * UNIT) + flushed
+
+    one, other, random = values(3, 4), values(4, 2, seed=1), torch.Generator().manual_seed(5)
+    product = noisy(random, noisy(random, one, 1.0) @ noisy(random, other, 1.0), 1.0)
+    expected = noisy(random, product.exp(), 4.0)
+    with perturbed("float32", 5):
+        assert torch.equal((one @ other).exp(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_noise_has_the_size_of_the_dtypes_roundoff(dtype: DType) -> None:
+    roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
+    assert 0.3 * roundoff < noise(torch.mul, values(50), values(50, seed=1), dtype=dtype) < 3 * roundoff
+
+
+def test_copies_and_selections_do_not_round() -> None:
+    given = values(3, 4) - 1.0
+    functions: list[Callable[[Tensor], Tensor]] = [torch.t, torch.amax, torch.relu, lambda one: one.sort()[0]]
+    for function in functions:
+        assert noise(function, given, dtype="bfloat16") == 0.0
+
+
+def test_a_sum_into_a_given_tensor_arrives_there() -> None:
+    into, index = torch.zeros(3, dtype=torch.float64), torch.tensor([0, 2, 2])
+    with perturbed("float32", 0, program=True):
+        into.scatter_add_(0, index, values(3))
+    assert torch.allclose(into, torch.zeros(3, dtype=torch.float64).scatter_add(0, index, values(3)))
+    assert into[2] > 0
+
+
+def test_running_statistics_are_updated_while_inputs_are_perturbed() -> None:
+    mean = torch.zeros(4, dtype=torch.float64)
+    with perturbed("float32", 0, program=True):
+        torch.nn.functional.batch_norm(values(8, 4), mean, torch.ones_like(mean), training=True)
+    assert torch.allclose(mean, 0.1 * values(8, 4).mean(0), rtol=1e-5)
+
+
+def test_perturbed_inputs_neither_leave_the_domain_nor_a_pole() -> None:
+    edge = torch.tensor([1.0, 0.0, 0.5], dtype=torch.float64)
+    for function in (torch.special.ndtri, torch.erfinv, torch.logit, torch.digamma):
+        with perturbed("bfloat16", 1, program=True):
+            moved = function(edge)
+        assert torch.equal(moved.isfinite(), function(edge).isfinite())
+        assert not moved.isnan().any()
+
+
+def test_an_operator_in_place_at_the_edge_of_its_domain_is_given_its_own_input_again() -> None:
+    edge = torch.tensor([1.0, 0.5], dtype=torch.float64)
+    for seed in range(8):
+        with perturbed("bfloat16", seed, program=True):
+            moved = edge.clone().erfinv_()
+        assert moved[0] == torch.inf
+        assert moved[1] == pytest.approx(torch.erfinv(edge)[1].item(), rel=0.1)
+
+
+def test_a_matrix_that_rounding_makes_singular_is_not_perturbed() -> None:
+    tiny = torch.full((1, 1), 1e-300, dtype=torch.float64)
+    with perturbed("float16", 0, program=True):
+        assert torch.linalg.inv(tiny).isfinite().all()
+
+
+def test_an_ill_conditioned_matrix_amplifies_the_noise() -> None:
+    matrix = torch.tensor([[1.0, 1.0], [1.0, 1.0 + 1e-3]], dtype=torch.float64)
+    ratio = noise(torch.linalg.inv, matrix) / torch.linalg.inv(matrix).abs().max().item()
+    assert 100 * UNIT < ratio < 1e5 * UNIT
+
+
+def test_an_addend_that_cancels_leaves_its_rounding() -> None:
+    one, other = values(20), values(20, seed=1)
+    assert noise(torch.addcmul, -one * other, one, other) > 0.1 * UNIT
+    assert noise(torch.addcmul, -one * other, one, other, program=False) < 1e-3 * UNIT
+
+
+def test_the_parts_of_a_complex_product_round_as_its_magnitude() -> None:
+    one = torch.full((50,), 1 + 1j, dtype=torch.complex128)
+
+    def real_part(product: Tensor) -> Tensor:
+        return (product * product).real  # 0
+
+    assert 0.3 * UNIT < noise(real_part, one) < 6 * UNIT
+
+
+def test_an_operator_without_a_class_has_noise() -> None:
+    with torch.library._scoped_library("floors_test", "DEF") as library:  # noqa: SLF001  no public equivalent
+        library.define("twice(Tensor one) -> Tensor")
+        library.impl("twice", lambda one: one * 2.0, "CompositeExplicitAutograd")
+        assert noise(torch.ops.floors_test.twice, values(20)) > UNIT
+
+
+def test_the_coarsest_floating_dtype_is_simulated() -> None:
+    assert coarsest(["float32", "int64", "bfloat16", "float16"], "float32") == "bfloat16"
+    assert coarsest(["complex64", "float64"], "float64") == "float32"
+    assert coarsest(["bool"], "float16") == "float16"
