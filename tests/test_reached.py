@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 from real_runs import oracle_trace
+from sample_programs import a_program, an_operator
 from samples import DEEP, a_case
 
+from difftest.cases.case import Case
+from difftest.cases.layers.operator import Reference
 from difftest.cases.layout import Replicate, Shard
 from difftest.judge.events import Events
 from difftest.judge.outcome import Trace
@@ -18,8 +21,16 @@ CASE = a_case(
 )
 
 
-def reached(backend: str) -> Reached:
-    outcome = sandbox.run(CASE, backend, deadline=120.0)
+PROGRAM = a_program(
+    an_operator("exp"),
+    an_operator("mul", operands={}, arguments=(Reference("0.output"), 2.0)),
+    an_operator("neg"),
+    sharded={"0.input": (Shard(0),)},
+)
+
+
+def reached(backend: str, case: Case = CASE) -> Reached:
+    outcome = sandbox.run(case, backend, deadline=120.0)
     assert isinstance(outcome, Trace), outcome
     return outcome.events.reached
 
@@ -65,3 +76,31 @@ def test_torch_xla_says_which_operators_it_counted_and_which_nodes_it_lowered() 
     assert "threshold_backward" not in names.forward[""]
     assert {"aten::addmm", "aten::threshold_backward", "xla::device_data"} <= {*names.lowered}
     assert not names.eager
+
+
+@pytest.mark.slow
+def test_of_a_program_the_oracle_says_which_layer_dispatched_what_and_dtensor_its_rules() -> None:
+    names = oracle_trace(PROGRAM).events.reached
+    assert {path: {*own} & {"exp", "mul", "neg"} for path, own in names.forward.items() if path} == {
+        "0": {"exp"},
+        "1": {"mul"},
+        "2": {"neg"},
+    }
+    assert "neg" in names.backward["2"]
+    assert "neg" not in {*names.backward["0"], *names.backward["1"]}
+    assert "mul" in names.backward["0"]
+    rules = reached("torch_dtensor", PROGRAM).rules
+    assert {"exp S0>S0", "mul S0>S0", "neg R>R"} <= {*rules}
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_of_a_program_torch_xla_says_which_layer_dispatched_what() -> None:
+    names = reached("xla_spmd", PROGRAM)
+    assert {path: own for path, own in names.forward.items() if path} == {
+        "0": ("exp",),
+        "1": ("mul",),
+        "2": ("neg",),
+    }
+    assert "neg" in names.backward[""]
+    assert {"aten::exp", "aten::neg"} <= {*names.lowered}

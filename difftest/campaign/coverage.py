@@ -61,8 +61,13 @@ def _cut(
     least = min(kinds.values(), key=ORDER.index)
     loop = {*oracle.get(ALL_LAYERS, ())}
     for name in names.get(ALL_LAYERS, ()):
-        known = [kind for path, kind in kinds.items() if name in oracle.get(path, ())]
-        yield from ((kind, name) for kind in known or ([] if name in loop else [least]))
+        known = [kind for path, kind in kinds.items() if {name, _viewed(name)} & {*oracle.get(path, ())}]
+        yield from ((kind, name) for kind in known or ([] if _viewed(name) in loop else [least]))
+
+
+def _viewed(name: str) -> str:
+    """The operator that makes a view where functionalization dispatches one that makes a copy."""
+    return name if name == "_to_copy" else name.removesuffix("_copy")
 
 
 def _by_evenness(names: Iterator[tuple[Evenness, str]]) -> ByEvenness:
