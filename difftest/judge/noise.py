@@ -90,8 +90,14 @@ SQUARABLE = 2.0**500
 """Below this, the square of a float64 is finite."""
 
 
-def spread(
-    truth: Trace, samples: Sequence[Trace], native: Trace, roundoff: float, *, by_element: bool = False
+def spread(  # noqa: PLR0913  the oracle's runs
+    truth: Trace,
+    samples: Sequence[Trace],
+    native: Trace,
+    roundoff: float,
+    *,
+    by_element: bool = False,
+    flushed: Trace | None = None,
 ) -> tuple[tuple[Tensors, ...], float]:
     """By step and tensor, how far rounding moves each element of `truth`; and how far `native` is off.
 
@@ -101,6 +107,8 @@ def spread(
 
     `by_element` (programs): values need not be finite. A deviation is infinite where these runs do not decide
     what a correct computation gives, see `undecided`, or `native` is more than `NATIVE_MOST` floors off.
+    `flushed` is one more run of a program, with zeros in place of subnormal operands; its deviation counts in
+    full, as that of `native` does.
     """
     steps, greatest = list[Tensors](), 0.0
     for step, tensors in enumerate(truth.steps):
@@ -108,7 +116,8 @@ def spread(
         for key, exact in tensors.items():
             runs, own = [sample.steps[step].get(key) for sample in samples], native.steps[step].get(key)
             if by_element:
-                deviation, farthest = _by_element(exact, runs, own, precision)
+                zeros = (flushed or truth).steps[step].get(key)
+                deviation, farthest = _by_element(exact, runs, (own, zeros), precision)
             else:
                 deviation, farthest = _by_tensor(exact, runs, own, roundoff)
             greatest = max(greatest, farthest)
@@ -128,25 +137,30 @@ def _by_tensor(
 
 
 def _by_element(
-    exact: Sharded, runs: Sequence[Sharded | None], native: Sharded | None, precision: Precision
+    exact: Sharded,
+    samples: Sequence[Sharded | None],
+    others: tuple[Sharded | None, Sharded | None],
+    precision: Precision,
 ) -> tuple[Floats, float]:
-    """As `_by_tensor`, for a program's tensor, whose elements are decided one by one."""
+    """As `_by_tensor`, for a program's tensor, whose elements are decided one by one.
+
+    `others` are the tensor in the dtype under test, and with subnormal operands flushed.
+    """
     value = exact.pieces[0]
-    samples = [run.pieces[0] for run in runs if run is not None and run.pieces[0].shape == value.shape]
-    if native is None or native.pieces[0].shape != value.shape or len(samples) < len(runs):
+    runs = [run.pieces[0] for run in (*others, *samples) if run and run.pieces[0].shape == value.shape]
+    if len(runs) < len(others) + len(samples):
         return np.full(value.shape, np.inf), 0.0  # how many elements there are depends on rounding
-    own = native.pieces[0]
-    unclear = undecided(exact, samples, own)
+    unclear = undecided(exact, runs)
     if exact.is_discrete:
         return np.where(unclear, np.inf, 0.0), 0.0
     left_out = unclear | ~np.isfinite(value)
-    kept, own = np.where(left_out, 0.0, value), np.where(left_out, 0.0, own)
+    kept = np.where(left_out, 0.0, value)
     unit = _unit(kept)
-    simulated = _simulated(kept / unit, [np.where(left_out, 0.0, run) / unit for run in samples], 0.0)
+    off, flushed, *moved = (np.where(left_out, 0.0, run - kept) / unit for run in runs)
+    simulated = np.asarray(sum(one**2 for one in moved) / len(moved))
     simulated = np.maximum(simulated, (precision.deviation(kept) / unit) ** 2)  # the last rounding is in both
-    off = (own - kept) / unit
     ratios = in_floors(off, floor(np.sqrt(simulated)))
-    deviation = np.sqrt(simulated + off**2) * unit
+    deviation = np.sqrt(simulated + off**2 + flushed**2) * unit
     return np.where(unclear | (ratios > NATIVE_MOST), np.inf, deviation), _farthest(off, simulated)
 
 
@@ -156,13 +170,14 @@ def _coarsest(native: Tensors, roundoff: float) -> Precision:
     return reduce(Precision.coarser, own, Precision(roundoff))
 
 
-def undecided(exact: Sharded, samples: Sequence[Array], native: Array) -> npt.NDArray[np.bool_]:
+def undecided(exact: Sharded, runs: Sequence[Array]) -> npt.NDArray[np.bool_]:
     """Of which elements one correct computation may give another kind of value than the next.
 
-    That is so where one run is finite and another is not, as beside a pole or where the dtype overflows;
-    where integers or booleans differ; and where the sign of a zero does.
+    `runs` have the tensor in further runs of the oracle, the first in the dtype under test. That is so where
+    one run is finite and another is not, as beside a pole or where the dtype overflows; where integers or
+    booleans differ; and where the sign of a zero does in the dtype.
     """
-    value, runs = exact.pieces[0], (*samples, native)
+    value, native = exact.pieces[0], runs[0]
     if exact.is_discrete:
         return np.asarray(np.any([run != value for run in runs], axis=0))
     signs = (value == 0) & (native == 0) & (np.signbit(value) != np.signbit(native))

@@ -4,19 +4,23 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
 from difftest.judge.events import Events
-from difftest.judge.noise import SAMPLES, SAMPLES_OF_A_PROGRAM, SAMPLES_VARIABLE, finite, spread
+from difftest.judge.noise import PRECISIONS, SAMPLES, SAMPLES_OF_A_PROGRAM, SAMPLES_VARIABLE, finite, spread
 from difftest.judge.outcome import Sharded, Trace
 from workers.sides import Profile
 from workers.torch import process_groups
 from workers.training.pieces import sharded, values
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from workers.training.session import Session
 
@@ -89,8 +93,11 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         with perturbed(rounded, seed, program=program) as mode:
             samples.append(train(joined))
         greatest = max(greatest, mode.greatest)
+    flushed = None
+    if _has_subnormals(case):
+        flushed = train(dataclasses.replace(joined, place=partial(_flushed, case)))
     roundoff = torch.finfo(getattr(torch, rounded)).eps / 2
-    noise, farthest = spread(truth, samples, native, roundoff, by_element=program)
+    noise, farthest = spread(truth, samples, native, roundoff, by_element=program, flushed=flushed)
     # A program may have infinities and NaN, and is decided element by element.
     in_bounds = in_range(rounded, greatest) and (program or finite(native))
     events = Events(
@@ -101,6 +108,28 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         facts=native.events.facts,
     )
     return dataclasses.replace(truth, noise=noise, events=events)
+
+
+def _has_subnormals(case: Case) -> bool:
+    """Whether a program has operands that XLA flushes to zero: a step of an operator may lie between."""
+    return case.model.is_program and any(
+        bool(((values != 0) & (np.abs(values) < _flushed_below(case, name))).any())
+        for name, values in numbers.weights(case).items()
+    )
+
+
+def _flushed(case: Case, module: "nn.Module") -> "nn.Module":
+    """The module of a program, whose subnormal operands are zeros of their sign."""
+    for name, parameter in module.named_parameters():
+        values = parameter.data
+        values[values.abs() < _flushed_below(case, name)] *= 0.0
+    return module
+
+
+def _flushed_below(case: Case, name: str) -> float:
+    """The magnitude below which XLA on CPU takes an operand's values for zero; 0 where it takes none."""
+    dtype = case.model.dtypes(case.dtype)[name]
+    return PRECISIONS[dtype].flushed if dtype in PRECISIONS else 0.0
 
 
 def _environment() -> dict[str, str]:
