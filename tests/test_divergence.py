@@ -306,6 +306,7 @@ def test_text_that_is_no_finding_is_a_usage_error(text: bytes | str) -> None:
         Finding.from_json(text)
 
 
+WRAPPED = "Sharding propagation failed on op Op(op=aten.{}, args_schema={} @ mesh: (2, 2)). IndexError: x"
 NO_STRATEGY = "Operator aten.{}.default does not have a sharding strategy registered."
 
 
@@ -316,6 +317,10 @@ NO_STRATEGY = "Operator aten.{}.default does not have a sharding strategy regist
         ("cumsum(): argument 'dim' must be int", "sort(): argument 'dim' must be int"),
         ("\"cumsum_cpu\" not implemented for 'Half'", "\"sort_stable\" not implemented for 'Long'"),
         ("cumsum got torch.float32, expected torch.int64", "sort got torch.bool, expected torch.int32"),
+        (
+            WRAPPED.format("sort.stable", "[2]"),
+            WRAPPED.format("topk.default", "Spec((Replicate()) on (2,)), 1"),
+        ),
         ("mismatch f32[4,2] and pred[4]", "mismatch s64[4,2] and bf16[4]"),
     ],
 )
@@ -327,6 +332,12 @@ def test_operators_of_programs_that_fail_alike_have_one_identity(one: str, other
     assert identity(first) == identity(second)
     assert identity(a_failure(message="another", operator="sort")) != identity(second)
     assert identity(a_failure(message=one)) != identity(a_failure(message=other))
+
+
+def test_what_a_rule_raised_is_part_of_a_program_s_failure() -> None:
+    messages = (WRAPPED.format("sort.stable", "[2]"), WRAPPED.format("sort.stable", "[2]").replace("x", "y"))
+    failures = [a_failure(message=message, operator="sort") for message in messages]
+    assert len({identity(one) for one in failures}) == 2
 
 
 def test_a_program_that_hangs_nowhere_in_particular_is_identified_by_its_operator() -> None:

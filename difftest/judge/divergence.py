@@ -47,6 +47,8 @@ with what replaces it.
 
 
 _OPERATORS = (
+    # DTensor's call of an operator with its arguments; what the rule raised follows on the same line
+    (re.compile(r"\bOp\(op=.*?@ mesh: \([\d, ]*\)\)"), "OP"),
     (re.compile(r"\b(torch\.ops\.)?aten(\.|::)\w+(\.\w+)?"), "OP"),
     (re.compile(r"\b[a-z_]\w*\(\)"), "OP()"),  # as `linear(): argument ...`
     (re.compile(r"[\"']\w+[\"'](?= not implemented for)"), "OP"),
