@@ -15,6 +15,7 @@ from difftest.cases.evenness import evenness, of_case, of_operators
 from difftest.cases.layers.operator import Operand, Reference
 from difftest.cases.layout import Mesh, Replicate, Shard
 from difftest.judge.events import Events
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Symptom, Trace
 from difftest.judge.reached import Reached
 from difftest.records.columns import Columns
@@ -90,6 +91,31 @@ def test_a_comparison_covers_what_the_oracle_dispatched_in_its_layers_where_torc
         differentiated={"whole": ("neg",), "even": ("add",)},
         rules=("add S0,S0>S0",),
     )
+
+
+def test_a_stage_of_a_program_of_which_noise_hides_everything_is_not_covered() -> None:
+    case = chain()
+    own = trace(case, Reached(eager=True))
+    clear = Measurement(
+        stage="forward",
+        tensor="0.output",
+        step=0,
+        elements=4,
+        differing=0,
+        error=0.0,
+        greatest=0.0,
+        scale=1.0,
+        floor=0.0,
+        ratio=0.0,
+    )
+    noisy = msgspec.structs.replace(clear, stage="backward", tensor="0.input", floor=1.0)
+    undecided = msgspec.structs.replace(clear, undecided=4)
+    whole = covered(case, trace(case, TRUTH), own, "agree", (clear,))
+    assert whole == covered(case, trace(case, TRUTH), own, "agree")
+    part = covered(case, trace(case, TRUTH), own, "agree", (clear, noisy))
+    assert (part.forward, part.entries) == (whole.forward, whole.entries)
+    assert (part.backward, part.differentiated) == ({}, {})
+    assert not covered(case, trace(case, TRUTH), own, "agree", (undecided,)).entries
 
 
 def test_a_counted_backward_belongs_to_the_layers_where_the_oracle_has_it_and_the_rest_to_the_least_cut() -> (

@@ -1,23 +1,39 @@
 """From what a run reached to what its comparison covered: the case says how the operands were cut."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import structs
 
 from difftest.cases import evenness
 from difftest.cases.case import Case
 from difftest.cases.evenness import ORDER, Evenness
 from difftest.cases.layers import walk
 from difftest.cases.layers.operator import Operator
+from difftest.judge.doubts import compares
+from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Outcome, Trace
 from difftest.judge.reached import ALL_LAYERS, Names
+from difftest.judge.stage import Stage
 from difftest.records.covered import ByEvenness, Covered
+
+BY_STAGE: Mapping[Stage, Sequence[str]] = {
+    Stage.FORWARD: ("forward", "entries"),
+    Stage.BACKWARD: ("backward", "differentiated"),
+}
+"""The fields of `Covered` that a stage's numbers cover."""
 
 COUNTED = frozenset({"agree", "diverge"})
 """The verdicts of comparisons that cover something."""
 
 
-def covered(case: Case, truth: Outcome, outcome: Outcome, verdict: str) -> Covered:
+def covered(
+    case: Case, truth: Outcome, outcome: Outcome, verdict: str, measurements: Sequence[Measurement] = ()
+) -> Covered:
     """What a comparison of `outcome` with the oracle's `truth` covered.
+
+    The forward of a program is not covered where rounding or undecided elements hide all of its results, nor
+    the backward where they hide all gradients.
 
     A program's operators are as even as their operands, and an ordinary case's as the least even tensor of
     the case. A name that torch_xla counted for the whole backward belongs to the layers to which the oracle's
@@ -33,7 +49,7 @@ def covered(case: Case, truth: Outcome, outcome: Outcome, verdict: str) -> Cover
         for path, layer in walk(case.model.layers)
         if isinstance(layer, Operator) and not layer.rejects
     }
-    return Covered(
+    all_covered = Covered(
         forward=_by_evenness(_cut(case, kinds, dispatched.forward, oracle.forward)),
         backward=_by_evenness(_cut(case, kinds, dispatched.backward, oracle.backward)),
         entries=_by_evenness((kinds[path], name) for path, name in entries.items()),
@@ -43,6 +59,16 @@ def covered(case: Case, truth: Outcome, outcome: Outcome, verdict: str) -> Cover
         rules=own.rules,
         lowered=own.lowered,
     )
+    hidden = _hidden(measurements) if case.model.is_program else ()
+    return structs.replace(all_covered, **{name: {} for stage in hidden for name in BY_STAGE[stage]})
+
+
+def _hidden(measurements: Sequence[Measurement]) -> Iterator[Stage]:
+    """The stages of which nothing could have differed."""
+    for stage in BY_STAGE:
+        own = [m for m in measurements if m.stage == stage and m.tensor != "loss" and m.elements]
+        if own and not any(map(compares, own)):
+            yield stage
 
 
 def _cut(

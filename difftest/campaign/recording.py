@@ -80,7 +80,13 @@ def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Obse
         measurements=comparison.measurements,
         lacks=comparison.lacks,
         environment=dict(run.outcome.environment),
-        covered=covered(result.case, result.runs[ORACLE].outcome, run.outcome, comparison.verdict),
+        covered=covered(
+            result.case,
+            result.runs[ORACLE].outcome,
+            run.outcome,
+            comparison.verdict,
+            comparison.measurements,
+        ),
         started=run.started,
         seconds=round(run.seconds, 3),
     )
