@@ -12,6 +12,7 @@ from difftest.cases.case import Case, DType
 from difftest.cases.draws import Floats, random, round_to
 from difftest.cases.layers import walk
 from difftest.cases.layers.operator import Operand, Operator
+from difftest.cases.regimes import in_regime
 
 LEAST_INTEGER, GREATEST_INTEGER = -8, 8
 """The range of integers where nothing bounds them."""
@@ -45,7 +46,11 @@ def values(case: Case, path: str, name: str, operand: Operand) -> Floats:
     rng = random(case, f"operand {path}.{name}")
     if operand.values is not None:
         return _held(case, operand, np.array(operand.values, dtype=np.float64).reshape(operand.shape))
-    return _held(case, operand, _floats(operand, rng) if operand.is_float else _integers(operand, rng))
+    if not operand.is_float:
+        return _held(case, operand, _integers(operand, rng))
+    dtype = case.dtype if operand.dtype == "float" else operand.dtype
+    drawn = _floats(operand, rng)
+    return _held(case, operand, in_regime(case.data.regime, drawn, operand, dtype, rng))
 
 
 def _floats(operand: Operand, rng: np.random.Generator) -> Floats:
@@ -77,10 +82,10 @@ def _integers(operand: Operand, rng: np.random.Generator) -> Floats:
 def _held(case: Case, operand: Operand, drawn: Floats) -> Floats:
     """`drawn` as the operand's dtype holds it."""
     if operand.dtype == "bool":
-        return np.where(drawn != 0, 1.0, 0.0)
+        return np.asarray(np.where(drawn != 0, 1.0, 0.0))
     if not operand.is_float:
         limits = np.iinfo(operand.dtype)
         whole: Floats = np.clip(np.rint(drawn), limits.min, limits.max)
-        return whole
+        return np.asarray(whole)
     dtype: DType = case.dtype if operand.dtype == "float" else operand.dtype  # type: ignore[assignment]
-    return round_to(dtype, drawn)
+    return np.asarray(round_to(dtype, drawn))  # numpy turns arrays without dims into numbers

@@ -124,7 +124,9 @@ def _variants(entry: Entry, sample: Sample) -> Sequence[_Variant]:
             [
                 [_Variant(plain, dtype=cast("DType", one)) for one in dtypes],
                 [_Variant(one) for one in forms if one],
-                [_Variant(plain, regime=regime) for regime in REGIMES if _is_free(plain)],
+                [_Variant(plain, regime=regime) for regime in REGIMES if regime not in sample.refused]
+                if is_free(plain)
+                else [],
                 [_Variant(retyped(plain, one, sample.integers)) for one in whole],
                 [_Variant(one) for one in laid if one],
                 [_mixed(plain, sample, one) for one in sample.mixed],
@@ -150,7 +152,7 @@ def _mixed(plain: Operator, sample: Sample, dtype: OperandType) -> _Variant:
     return _Variant(retyped(plain, dtype, sample.integers, only=(last,)))
 
 
-def _is_free(operator: Operator) -> bool:
+def is_free(operator: Operator) -> bool:
     """Whether the regime decides any value."""
     return any(
         one.is_float and one.values is None and 0 not in one.shape for one in operator.operands.values()

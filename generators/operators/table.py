@@ -11,6 +11,7 @@ from importlib import resources
 
 import msgspec
 
+from difftest.cases.case import Regime
 from difftest.cases.layers.operator import Argument, Form, Operand, OperandType, Operator
 
 FILE = "table.jsonl"
@@ -41,8 +42,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     operands may have instead of float32, and `mixed` those that the last of several may have by itself;
     integers are then drawn between the two `integers`. `indices` are the kinds of other indices that work
     (`generators.operators.variants.INDICES`). `gradient`: whether torch computes gradients of a result.
-    `view`: whether the first result shares memory with an operand. `results` are what the sample gives in
-    float32; empty for error inputs.
+    `refused` are the regimes with whose values torch raises. `view`: whether the first result shares memory
+    with an operand. `results` are what the sample gives in float32; empty for error inputs.
     """
 
     operands: Mapping[str, Operand]
@@ -54,6 +55,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mixed: tuple[OperandType, ...] = ()
     indices: tuple[str, ...] = ()
     gradient: bool = False
+    refused: tuple[Regime, ...] = ()
     view: bool = False
     results: tuple[Result, ...] = ()
 

@@ -11,9 +11,12 @@ from difftest.cases import operands
 from difftest.cases.case import DType, Regime
 from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Mesh
+from difftest.cases.options import Spelling
 from generators.operators.programs import program
 from workers.training.dtypes import NUMBERS, Dtypes
+from workers.training.layers import Plan
 from workers.training.layers import operator as modules
+from workers.training.operators import Operators
 
 ONE_RANK = Mesh((("dp", 1),))
 
@@ -39,7 +42,8 @@ def run(
         [operator], path="operators", mesh=ONE_RANK, placements={}, dtype=dtype, regime=regime, seed=draw
     )
     dtypes = Dtypes(torch.float64 if wide else getattr(torch, dtype), wide)
-    module = modules.Operator(operator, "0", dtypes)
+    plan = Plan(sequence=0, operators=Operators(), dtypes=dtypes, checkpointing=False, spelling=Spelling())
+    module = modules.Operator(operator, "0", plan)
     held = dict((*module.named_parameters(), *module.named_buffers()))
     with torch.no_grad():
         for name, values in operands.all_values(case).items():

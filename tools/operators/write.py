@@ -32,9 +32,9 @@ from tools.operators.exclusions import reason_for
 from tools.operators.validate import UnfitError, rejected, validated
 
 OUTPUT = Path(table.__file__).with_name(table.FILE)
-MOST_SAMPLES = 8
+MOST_SAMPLES = 6
 MOST_ERRORS = 4
-MOST_TRIED = 24
+MOST_TRIED = 12
 MOST_READ = 400
 USUAL_SIZES = {"S": 5, "M": 10, "L": 20}
 EVEN_SIZES = {"S": 4, "M": 6, "L": 8}
@@ -54,11 +54,16 @@ def main() -> None:
     lines = _read_lines(options.output) if options.only else {}
     wanted = options.only or names
     with ProcessPoolExecutor(options.processes) as pool:
-        lines |= zip(wanted, pool.map(line_of, wanted, chunksize=4), strict=True)
+        for name, line in zip(wanted, pool.map(line_of, wanted, chunksize=2), strict=True):
+            lines[name] = line
+            _write(options.output, [lines[name] for name in names if name in lines])
+    _print_totals([msgspec.json.decode(line, type=Entry) for line in lines.values()])
+
+
+def _write(file: Path, lines: Sequence[bytes]) -> None:
+    """Writes the table as far as it is."""
     header = Header(torch=torch.__version__.partition("+")[0], entries=len(op_db))
-    ordered = [lines[name] for name in names if name in lines]
-    options.output.write_bytes(b"\n".join([msgspec.json.encode(header), *ordered]) + b"\n")
-    _print_totals([msgspec.json.decode(line, type=Entry) for line in ordered])
+    file.write_bytes(b"\n".join([msgspec.json.encode(header), *lines]) + b"\n")
 
 
 def _read_lines(file: Path) -> dict[str, bytes]:
