@@ -356,6 +356,25 @@ def test_what_a_later_operator_writes_into_is_that_operators() -> None:
     assert first(written, oracle(written, both), trace(written, wrong)).operator == "zero_"
 
 
+VIEWED = a_program(
+    an_operator("mul"),
+    an_operator("narrow", operands={}, arguments=(Reference("0.output"),)),
+    an_operator("zero_", operands={}, arguments=(Reference("1.output"),), form="inplace"),
+)
+
+
+def test_a_result_that_is_not_changed_through_a_right_view_of_it_has_lost_an_alias() -> None:
+    expected = oracle(VIEWED, RESULTS)
+    actual = {**RESULTS, RESULT: VALUES + 1.0}
+    divergence = first(VIEWED, expected, trace(VIEWED, actual))
+    assert (divergence.operator, divergence.nature) == ("narrow", "narrow, lost alias")
+    operands = {**RESULTS, OPERAND: VALUES}
+    unchanged = first(VIEWED, oracle(VIEWED, operands), trace(VIEWED, {**RESULTS, OPERAND: VALUES + 1.0}))
+    assert unchanged.nature == "narrow, lost alias"
+    all_wrong = {key: value + 1.0 for key, value in RESULTS.items()}
+    assert first(VIEWED, expected, trace(VIEWED, all_wrong)).operator == "mul"
+
+
 # Properties
 
 any_values = arrays.arrays(np.float64, (4, 3), elements=st.floats(width=32))

@@ -136,6 +136,10 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The dtype of its own tensor `name` in a case of `dtype`, by torch's names."""
         return dtype
 
+    def references(self) -> Iterator[str]:
+        """The names of the tensors in its arguments, in order: its own, and those of earlier layers."""
+        yield from ()
+
     def changes(self) -> tuple[str, ...]:
         """The tensors that it writes into, by their names in its arguments (`input`, `0.output`)."""
         return ()

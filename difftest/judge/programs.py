@@ -1,15 +1,19 @@
 """Whose fault a difference in a program is: which comes first, and the operator that it is named by."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from difftest.cases.case import Case
+from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.judge import checks
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import STAGES, Stage
+
+LOST_ALIAS = "lost alias"
+"""The nature of a tensor that an operator changed elsewhere, in a view of it, and not here."""
 
 LAST = 10**6
 """The place of what belongs to no operator: the loss, which adds all results."""
@@ -34,7 +38,9 @@ def _full(path: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 def in_order(case: Case, divergences: Iterable[Divergence]) -> tuple[Divergence, ...]:
     """A program's divergences, complete, causes first; what torch leaves undefined comes last."""
-    complete = [_undefined(case, _named(case, one)) for one in divergences]
+    shown = list(divergences)
+    wrong = {one.tensor for one in shown if one.stage is not Stage.BACKWARD}
+    complete = [_undefined(case, _named(case, one, wrong)) for one in shown]
     return tuple(sorted(complete, key=lambda one: (one.symptom is Symptom.UNDEFINED, *_place(one))))
 
 
@@ -50,13 +56,41 @@ def _place(divergence: Divergence) -> tuple[int, int, int]:
     return divergence.step, STAGES.index(divergence.stage), place
 
 
-def _named(case: Case, divergence: Divergence) -> Divergence:
-    """The divergence with its operator, with which the nature of wrong tensors begins."""
+def _named(case: Case, divergence: Divergence, wrong: Collection[str]) -> Divergence:
+    """The divergence with its operator, with which the nature of wrong tensors begins.
+
+    `wrong` are the results and the operands that diverge.
+    """
     if not divergence.tensor:
         return divergence
+    numbers = checks.load(divergence.check).USES_NUMBERS and divergence.stage is not Stage.BACKWARD
+    if numbers and (view := _lost_alias(case, divergence.tensor, wrong)):
+        return msgspec.structs.replace(divergence, operator=view, nature=f"{view}, {LOST_ALIAS}")
     operator = operator_of(case, divergence.stage, divergence.tensor)
     nature = ", ".join(filter(None, (operator, divergence.nature)))
     return msgspec.structs.replace(divergence, operator=operator, nature=nature)
+
+
+def _lost_alias(case: Case, tensor: str, wrong: Collection[str]) -> str:
+    """The operator that made a view of `tensor` which was changed later and is right; empty if there is none.
+
+    Were `tensor` wrong before, what was made of it would be wrong too.
+    """
+    layers = dict(walk(case.model.layers))
+    for path, layer in layers.items():
+        for changed in _full(path, layer.changes()):
+            maker, _, own = changed.partition(".")
+            if own.startswith("output") and changed not in wrong and tensor in _origins(layers, maker):
+                return layers[maker].title
+    return ""
+
+
+def _origins(layers: Mapping[str, Layer], path: str) -> Iterator[str]:
+    """The full names of the tensors that the results of the operator at `path` are made of."""
+    for name in _full(path, tuple(layers[path].references())):
+        yield name
+        if name.partition(".")[2].startswith("output"):
+            yield from _origins(layers, name.partition(".")[0])
 
 
 def _undefined(case: Case, divergence: Divergence) -> Divergence:
