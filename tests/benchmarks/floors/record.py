@@ -6,10 +6,10 @@ import msgspec
 class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What was measured of one tensor of a sample, or why there are no figures.
 
-    Over the elements that are decided: `scale` and `simulated` are root mean squares of the values and of
-    the simulated noise; `native` and `xla` are those of the real errors, each in floors of the simulation
-    alone. `native_worst` is the greatest of torch's; `xla_worst` is XLA's in floors of a verdict, to which
-    torch's own error belongs.
+    `scale` and `simulated` are root mean squares of the values and of the simulated noise, over the elements
+    that are decided. `native` and `xla` are those of the real errors, in floors of the simulation alone, over
+    the elements that are not exact: 0 where all are. `native_worst` is the greatest of torch's; `xla_worst`
+    is XLA's in floors of a verdict, to which torch's own error belongs.
     """
 
     operator: str

@@ -14,7 +14,7 @@ from difftest.judge.noise import THRESHOLD
 FACTOR = 3.0
 """How far the predicted noise may be from the real error, for 95 % of the operators."""
 
-SIDES = {"native": "torch on the CPU", "xla": "XLA on one device"}
+SIDES = {"native": "torch on the CPU", "xla": "XLA on one device", "larger": "the larger of both"}
 
 
 def summary(file: Path, plot: Path | None, caption: str) -> str:
@@ -46,12 +46,19 @@ def ratios(records: Iterable[Record], side: str) -> Mapping[Group, float]:
     """
     squares = defaultdict[Group, list[float]](list)
     for record in records:
-        error = getattr(record, side)
+        error = of_side(record, side)
         if error is not None and math.isfinite(error):
             stage = record.tensor.partition(".")[0]
             squares[record.operator, record.dtype, stage].append(error**2)
     means = {group: math.sqrt(sum(each) / len(each)) for group, each in squares.items()}
     return {group: ratio for group, ratio in means.items() if ratio > 0.0}
+
+
+def of_side(record: Record, side: str) -> float | None:
+    """The root mean square of the error, in floors; None where XLA gave none."""
+    if side == "larger":
+        return None if record.xla is None else max(record.native, record.xla)
+    return record.native if side == "native" else record.xla
 
 
 def _figures(side: str, groups: Mapping[Group, float], records: Sequence[Record]) -> list[str]:
@@ -60,10 +67,10 @@ def _figures(side: str, groups: Mapping[Group, float], records: Sequence[Record]
     share, above = f"{inside / len(groups):.1%}", len(groups) - inside - below
     what = f"{len(groups)} (operator, dtype, stage) within a factor of {FACTOR:g}"
     lines = [f"{SIDES[side]}: {share} of {what}, {below} below, {above} above"]
-    worst = sorted(
-        ((getattr(r, f"{side}_worst"), r) for r in records if getattr(r, side) is not None), key=_first
-    )
-    beyond = [(far, r) for far, r in reversed(worst) if far > THRESHOLD]
+    if side == "larger":
+        return lines
+    worst = ((getattr(r, f"{side}_worst"), r) for r in records if of_side(r, side) is not None)
+    beyond = [(far, r) for far, r in worst if far > THRESHOLD]
     lines.append(f"{len(beyond)} tensors beyond {THRESHOLD:g} floors")
     lines += [f"  {far:9.3g}  {r.operator} {r.dtype} sample {r.sample} {r.tensor}" for far, r in beyond]
     return lines
@@ -71,7 +78,3 @@ def _figures(side: str, groups: Mapping[Group, float], records: Sequence[Record]
 
 def _of_dtype(groups: Mapping[Group, float], dtype: str) -> list[float]:
     return [ratio for group, ratio in groups.items() if group[1] == dtype]
-
-
-def _first(pair: tuple[float, Record]) -> float:
-    return pair[0]

@@ -80,6 +80,12 @@ def _addend(_self: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor
     return torch.as_tensor(size, dtype=torch.float64).abs()
 
 
+def _softmax_gradient(gradient: Tensor, output: Tensor, dim: int, _dtype: torch.dtype) -> Tensor:
+    """Output * (gradient - sum(gradient * output)), whose difference may cancel."""
+    total = (gradient * output).abs().sum(dim, keepdim=True)
+    return output.abs() * (gradient.abs() + 2.0 * total)
+
+
 ADDENDS: Mapping[str, Callable[..., Tensor]] = {
     "add": _addend,
     "sub": _addend,
@@ -87,6 +93,7 @@ ADDENDS: Mapping[str, Callable[..., Tensor]] = {
     "lerp": _lerp,
     "addcmul": lambda _self, one, other, value=1.0: (value * one * other).abs() * 2.0,
     "addcdiv": _ratio,
+    "_softmax_backward_data": _softmax_gradient,
 }
 """The size of an addend that is rounded before it is added, from the arguments alone: for programs.
 
