@@ -211,7 +211,7 @@ def test_the_oracles_cost_is_a_ratio_to_the_xla_run_of_the_same_case() -> None:
     assert null_summary([*timed, other], ["xla_spmd"])["oracle_cost"] == 0.5
 
 
-def a_fault(name: str, **more: int) -> PlantedFault:
+def a_fault(name: str, least_gpus: int = 0) -> PlantedFault:
     return PlantedFault(
         name=name,
         about="",
@@ -219,7 +219,7 @@ def a_fault(name: str, **more: int) -> PlantedFault:
         blame=faults.BACKEND,
         reaches=lambda _: True,
         plant=lambda session, *_: session,
-        **more,
+        least_gpus=least_gpus,
     )
 
 

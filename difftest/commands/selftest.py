@@ -33,10 +33,13 @@ from difftest.selftest.rates import passed
 from difftest.selftest.sweep import detection_curve
 
 if TYPE_CHECKING:
-    from workers.faults import VacuousFault
+    from workers.faults import PlantedFault, VacuousFault
 
 NULL_CASES = 20
 PLANTED_CASES = 100
+MOST_PROGRAMS = 20_000
+"""Few programs can show a given fault of operators, and drawing them takes no time."""
+
 PROGRESS_EVERY = 10
 """How many cases of the null campaign go by between two lines of progress."""
 
@@ -152,7 +155,7 @@ def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
     most = request.cases or PLANTED_CASES
     return Planting(
         backends=cluster.backends,
-        cases=partial(_cases, request.seed, most),
+        cases=partial(_cases_for, request.seed, most),
         most=most,
         execute=cluster.execute_within(deadline),
         correct=Memo(cluster.execute),
@@ -176,6 +179,16 @@ def _cases(seed: int, count: int) -> Iterator[Case]:
     from generators.cases import case_at
 
     return (case_at(seed, index) for index in range(count))
+
+
+def _cases_for(seed: int, count: int, fault: "PlantedFault") -> Iterator[Case]:
+    """The first cases on the usual paths, or those on the fault's own that can show it."""
+    from generators.cases import case_at
+
+    if not fault.paths:
+        return _cases(seed, count)
+    drawn = (case_at(seed, index, paths=fault.paths) for index in range(MOST_PROGRAMS))
+    return itertools.islice(filter(fault.reaches, drawn), count)
 
 
 def _watched(results: Iterable[Planted]) -> list[Planted]:

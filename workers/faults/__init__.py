@@ -11,7 +11,7 @@ with `@vacuous(...)`. No campaign with one of them may end in status 0.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -59,6 +59,8 @@ class PlantedFault:
     * `backends`: those that it can be planted into.
     * `blame`: `SHARDING` or `BACKEND`.
     * `reaches(case)`: whether a case can show it.
+    * `paths`: the paths whose cases can show it; none for the usual ones. With paths it is planted only where
+      it, or a path of its, is named.
     * `least_gpus`: with fewer GPUs than these no generated case can show it, and it is planted only where it
       is named. Without any GPU `all_faults` leaves it out.
     * `plant(session, case, rank)`: the spoiled session.
@@ -71,6 +73,7 @@ class PlantedFault:
     reaches: Callable[[Case], bool]
     plant: Plant
     least_gpus: int = 0
+    paths: tuple[str, ...] = ()
 
 
 def planted(
@@ -95,6 +98,14 @@ def planted(
         )
 
     return decorate
+
+
+def of_operators(
+    *, about: str, blame: str, reaches: Callable[[Case], bool]
+) -> Callable[[Plant], PlantedFault]:
+    """As `planted`, for a fault of a program's operators, on one backend of each side that runs programs."""
+    decorate = planted(about=about, backends=("torch_dtensor", "xla_spmd"), blame=blame, reaches=reaches)
+    return lambda plant: replace(decorate(plant), paths=("operators",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

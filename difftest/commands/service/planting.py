@@ -28,32 +28,40 @@ FURTHER_CASES = 3
 def chosen_defects(names: str) -> list[tuple["PlantedFault", str]]:
     """The defects named in the comma-separated `names`, each with every backend that it is planted into.
 
-    If none is named: all that a case can show with this machine's GPUs. `UsageError` for an unknown
-    name.
+    The name of a path stands for all defects of its cases. If none is named: all that a case of the usual
+    paths can show with this machine's GPUs. `UsageError` for an unknown name.
     """
     from workers.faults import all_faults
     from workers.gpus import gpu_count
 
     faults, available = all_faults(), gpu_count()
     requested = [name.strip() for name in names.split(",") if name.strip()]
-    requested = requested or [name for name, fault in faults.items() if fault.least_gpus <= available]
+    requested = requested or [
+        name for name, fault in faults.items() if fault.least_gpus <= available and not fault.paths
+    ]
+    by_path = {path: [one.name for one in faults.values() if path in one.paths] for path in _paths(faults)}
+    requested = [name for each in requested for name in by_path.get(each, [each])]
     for name in requested:
         if name not in faults:
-            msg = f"unknown defect {name!r}; allowed: {', '.join(sorted(faults))}"
+            msg = f"unknown defect {name!r}; allowed: {', '.join(sorted([*faults, *by_path]))}"
             raise UsageError(msg)
     return [(faults[name], backend) for name in requested for backend in faults[name].backends]
+
+
+def _paths(faults: Mapping[str, "PlantedFault"]) -> set[str]:
+    return {path for fault in faults.values() for path in fault.paths}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planting:
     """What all searches for a planted defect share.
 
-    `cases` starts the same `most` cases anew at each call. `execute` runs a case with a defect, `correct`
-    without one.
+    `cases(defect)` starts the same cases anew at each call, at most `most`. `execute` runs a case with a
+    defect, `correct` without one.
     """
 
     backends: Mapping[str, "Backend"]
-    cases: Callable[[], Iterator[Case]]
+    cases: Callable[["PlantedFault"], Iterator[Case]]
     most: int
     execute: Execute
     correct: Execute
@@ -114,7 +122,7 @@ class Planting:
         In any other case, a fault of the framework's own could hide the defect.
         """
         backend = self.backends[name]
-        for index, case in enumerate(self.cases()):
+        for index, case in enumerate(self.cases(defect)):
             if not backend.unsupported(case) and defect.reaches(case):
                 truth, healthy = self.correct(case, ORACLE, {}), self.correct(case, name, {})
                 if compare(case, name, backend.SIDE, truth, healthy).verdict == "agree":
