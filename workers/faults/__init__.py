@@ -100,11 +100,15 @@ def planted(
     return decorate
 
 
+RUN_PROGRAMS = ("torch_dtensor", "xla_spmd")
+"""One backend of each side that runs programs."""
+
+
 def of_operators(
-    *, about: str, blame: str, reaches: Callable[[Case], bool]
+    *, about: str, blame: str, reaches: Callable[[Case], bool], backends: tuple[str, ...] = RUN_PROGRAMS
 ) -> Callable[[Plant], PlantedFault]:
-    """As `planted`, for a fault of a program's operators, on one backend of each side that runs programs."""
-    decorate = planted(about=about, backends=("torch_dtensor", "xla_spmd"), blame=blame, reaches=reaches)
+    """As `planted`, for a fault of a program's operators."""
+    decorate = planted(about=about, backends=backends, blame=blame, reaches=reaches)
     return lambda plant: replace(decorate(plant), paths=("operators",))
 
 

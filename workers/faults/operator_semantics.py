@@ -24,7 +24,7 @@ from workers.training.program_hooks import (
 )
 from workers.training.session import Session
 
-ARGUMENTS_OF_MAXIMA = frozenset({"argmax", "argmin", "argsort", "nonzero", "searchsorted", "bucketize"})
+ARGUMENTS_OF_MAXIMA = frozenset({"argmax", "argmin", "argsort", "nonzero", "searchsorted", "sort", "topk"})
 VIEWS = frozenset(
     {"view", "t", "transpose", "select", "narrow", "unsqueeze", "squeeze", "diagonal", "permute", "view_as"}
 )
