@@ -30,6 +30,7 @@ PROGRAMS = (
     _over("logsumexp", UNEVEN, 0),
     _over("argmax", MATRIX, 1),
     _over("topk", MATRIX, 2),
+    _over("sort", MATRIX, 1),
     _over("cumsum", MATRIX, 1),
     a_program(ROOT, placements=CUT),
     a_program(ROOT, an_operator("torch.amax", {}, tensor("0.output"), 1), placements=CUT),

@@ -22,7 +22,6 @@ SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = sides.XLA
 PRELOAD = devices.PRELOAD
-unsupported = replicas.unsupported
 processes = replicas.processes
 
 STORELESS = {"TORCH_DIST_INIT_BARRIER": "0", "XLA_USE_DUMMY_STORE": "1"}
@@ -30,6 +29,13 @@ STORELESS = {"TORCH_DIST_INIT_BARRIER": "0", "XLA_USE_DUMMY_STORE": "1"}
 
 The store serves only a barrier as the group is made, and listens on every network interface.
 """
+
+
+def unsupported(case: Case) -> str | None:
+    """Why replicas cannot have the layout, or the wrapper cannot verify shapes, or None."""
+    if case.forms.verified_shapes and processes(case) == 1:
+        return "the verification of shapes has a graph for each rank; replicas on the CPU must share one"
+    return replicas.unsupported(case)
 
 
 def environment(case: Case) -> dict[str, str]:

@@ -15,7 +15,10 @@ from difftest.cases.options import Spelling
 from workers.training.operators import Operators
 
 DIFFERENT_NUMBERS = 8
-"""Powers of two, with which a product and a quotient round nothing."""
+"""Powers of two, with which a product and a quotient round nothing. 1 is not among them.
+
+torch_xla makes constants of 0 and 1, so that a program that meets one of them anew compiles anew.
+"""
 
 
 def operators(own: Operators, spelling: Spelling) -> Operators:
@@ -51,7 +54,7 @@ def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:
 
 def with_changing_number(loss: Tensor, step: int) -> Tensor:
     """The same loss, multiplied and divided by a number of the step."""
-    number = 2.0 ** (step % DIFFERENT_NUMBERS)
+    number = 2.0 ** (1 + step % DIFFERENT_NUMBERS)
     return loss * number / number
 
 

@@ -4,9 +4,8 @@ All ranks are threads of one process there, and a collective's rendezvous is key
 ranks that compile the same graph separately never meet. Behind the gate rank 0 compiles and the others find
 its program in the cache. The gate stands wherever a graph is run: in `torch_xla.sync`, and after
 `ProcessGroupXla.broadcast`, whose result `DistributedDataParallel` reads at once. The wrapper's check that
-all ranks have the same shapes cannot pass a gate, as its graph depends on the rank. It is skipped unless a
-case says otherwise: ours have the same shapes. What is traced, and with which collectives, is left to torch
-and torch_xla.
+all ranks have the same shapes cannot pass a gate, as its graph depends on the rank, and is skipped: ours have
+the same shapes. What is traced, and with which collectives, is left to torch and torch_xla.
 
 Before the replicas start, the gate also creates the entries of the tokens that order collectives, for which
 their threads would race otherwise (`tests/upstream/first_collectives_race_on_xla.py`; one run in 400 failed
@@ -121,16 +120,13 @@ def _compiled() -> tuple[int, int]:
 
 
 @contextmanager
-def gated(replicas: int, *, verified: bool = False) -> Iterator[threading.Barrier]:
-    """Installs the gate; `NotImplementedError` where torch or torch_xla has no place for it.
-
-    `verified`: `DistributedDataParallel` keeps its check that all ranks have the same shapes.
-    """
+def gated(replicas: int) -> Iterator[threading.Barrier]:
+    """Installs the gate; `NotImplementedError` where torch or torch_xla has no place for it."""
     barrier = threading.Barrier(replicas)
     with ExitStack() as stack:
         try:
             _create_token_entries()
-            for place in _places(barrier, verified=verified):
+            for place in _places(barrier):
                 stack.enter_context(place)
         except AttributeError as error:
             msg = f"the replicas' compile gate cannot be installed: {error}"
@@ -151,7 +147,7 @@ def _create_token_entries() -> None:
         torch_xla._XLAC._set_all_reduce_token(device, None)  # noqa: SLF001  no public way to its entry
 
 
-def _places(barrier: threading.Barrier, *, verified: bool) -> "Iterator[AbstractContextManager[object]]":
+def _places(barrier: threading.Barrier) -> "Iterator[AbstractContextManager[object]]":
     """The patches by which the gate stands in torch and torch_xla.
 
     `AttributeError` where one of them has no such place.
@@ -173,5 +169,4 @@ def _places(barrier: threading.Barrier, *, verified: bool) -> "Iterator[Abstract
 
     yield patch.object(torch_xla, "sync", gate.sync)
     yield patch.object(ProcessGroupXla, "broadcast", broadcast_and_sync)
-    if not verified:
-        yield patch.object(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)
+    yield patch.object(distributed, "_verify_param_shape_across_processes", lambda *_, **__: None)

@@ -191,8 +191,7 @@ def _replay(case: Case, process: int, train: "Callable[[Session], Trace]", joine
     """Runs the loop once a replica of this process, at the same time, as `torch_xla.launch` does."""
     from torch_xla._internal import pjrt
 
-    gated = gate.gated(case.world_size, verified=case.forms.verified_shapes)
-    with gated if processes(case) == 1 else nullcontext() as barrier:
+    with gate.gated(case.world_size) if processes(case) == 1 else nullcontext() as barrier:
         failures: list[Exception] = []
         replica = partial(_attempt, case, barrier, failures, lambda: train(joined))
         launch = pjrt._run_thread_per_device  # noqa: SLF001  `torch_xla.launch` would spawn processes
