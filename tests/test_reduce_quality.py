@@ -76,7 +76,7 @@ def chosen() -> list[tuple[str, str]]:
         return [
             (fault.name, backend)
             for fault in all_faults().values()
-            if fault.least_gpus <= gpu_count()
+            if fault.least_gpus <= gpu_count() and not fault.paths
             for backend in fault.backends
         ]
     pairs = [tuple(part.strip().split(":")) for part in wanted.split(",") if part.strip()] or [

@@ -85,7 +85,8 @@ def _everywhere(case: Case, rank: int, change: Change) -> Change:
         if not isinstance(tensor, DTensor):
             return whole(tensor)
         is_cut = any(placement.is_shard() for placement in tensor.placements)
-        return piecewise(tensor, change) if rank and is_cut else tensor
+        # All ranks, because what is done to a DTensor's piece has a collective in its backward pass.
+        return piecewise(tensor, change if rank else torch.clone) if is_cut else tensor
 
     return floats_only(spoil)
 
