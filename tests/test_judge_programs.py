@@ -330,6 +330,15 @@ def test_equal_damage_of_two_operators_has_two_fingerprints() -> None:
     assert len(names) == 2
 
 
+def test_a_failure_of_an_unknown_operator_of_a_chain_is_that_of_one_alone() -> None:
+    message = "aten::mul: mul_ is not made for torch.float32"
+    alone = a_program(an_operator("mul"))
+    known = a_failure(message=message, operator="mul", stage=Stage.BACKWARD)
+    unknown = dataclasses.replace(known, operator="")
+    one = first(alone, oracle(alone, only(VALUES)), known)
+    assert first(CHAIN, oracle(CHAIN, RESULTS), unknown).fingerprint == one.fingerprint
+
+
 INPLACE = a_program(an_operator("mul_", call="Tensor.mul_", form="inplace"))
 INITIAL = numbers.weights(INPLACE)["0.input"].astype(np.float32)
 

@@ -6,6 +6,7 @@ backend, path, check and stage are the same and the damage looks alike.
 """
 
 import re
+from collections.abc import Collection
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -99,20 +100,22 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
         return str(Fingerprint.of(self.backend, self.check, self.symptom, identifying))
 
 
-def identity(failure: Failure) -> str:
+def identity(failure: Failure, operators: Collection[str] = ()) -> str:
     """What identifies a failure: kind, message and frame, without numbers, folders or addresses.
 
     The stage of a crash identifies it too. The message of a hang is left out, because which ranks had ended
     when time was up is chance. So is the source line that stands in for a missing message: the frame names
-    its function. Of a program's failure the message counts without names of operators and dtypes; without
-    message and frame, the operator itself identifies it.
+    its function. Of the failure of a program of `operators` the message counts without names of operators
+    and dtypes; without message and frame, the operator that ran identifies it.
     """
     where: tuple[str, ...] = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
     chance = failure.symptom is Symptom.HANG or failure.message.startswith(NO_MESSAGE)
     message = "" if chance else failure.message
-    if failure.operator:  # many operators of programs share a fault
-        message = _DTYPES.sub("DTYPE", without_operators(message, failure.operator))
-        where += () if message or failure.frame else (failure.operator,)
+    if names := {*operators, *filter(None, [failure.operator])}:  # many operators share a fault
+        for name in sorted(names, key=len, reverse=True):  # one name may be part of another
+            message = without_operators(message, name)
+        message = _DTYPES.sub("DTYPE", message)
+        where += (failure.operator,) if failure.operator and not (message or failure.frame) else ()
     return "\n".join((failure.kind, without_numbers(message), failure.frame.rpartition("/")[2], *where))
 
 

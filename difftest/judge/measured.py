@@ -104,10 +104,12 @@ class MeasuredRun:
         place = f"step {failure.step}, {failure.stage}, rank {failure.rank}"
         detail = f"{prefix}{place}: {failure.kind}: {failure.message}"
         where = {"stage": failure.stage, "step": failure.step, "detail": detail}
+        layers = self.case.model.layers if self.case.model.is_program else ()
+        operators = {layer.title for layer in layers}
         return self.divergence(
             check=check,
             symptom=failure.symptom,
-            cause=identity(failure),
+            cause=identity(failure, operators),
             operator=failure.operator,
             log=failure.log,
             **where,
