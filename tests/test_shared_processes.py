@@ -6,7 +6,7 @@ from real_runs import DEADLINE_SECONDS, small_case
 from sample_programs import a_call, a_program
 
 from difftest.cases.case import Case
-from difftest.cases.layers.operator import Operand, Reference
+from difftest.cases.layers.operator import Items, Operand, Reference
 from difftest.cases.layout import Shard
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.events import Events
@@ -32,6 +32,9 @@ PRODUCT = a_program(
 ALONE = msgspec.structs.replace(EXP, layout=EXP.unsharded().layout)
 RAISES = a_program(a_call("torch.sort", {"input": MATRIX}, Reference("input"), 0), sharded=SHARDED)
 LONG = Operand(shape=(1,), dtype="int64", values=(2.0**40,))
+LACKS = a_program(
+    a_call("torch.flip", {"input": MATRIX}, Reference("input"), Items((0,))), sharded=SHARDED
+)
 CRASHES = a_program(
     a_call(
         "torch.segment_reduce",
@@ -74,6 +77,7 @@ def test_a_case_gives_the_same_alone_and_after_others_in_the_same_processes(back
     ("spoiled", "backend", "symptom", "kind"),
     [
         (RAISES, "torch_dtensor", Symptom.EXCEPTION, "RuntimeError"),
+        (LACKS, "torch_dtensor", Symptom.CAPABILITY, "NotImplementedError"),
         (CRASHES, "oracle", Symptom.CRASH, "SIGSEGV"),
     ],
 )

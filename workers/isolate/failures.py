@@ -14,15 +14,15 @@ LOG_CHARACTERS = 8000
 """How much of a rank's log a failure keeps."""
 
 
-def failure_of(ranks: Ranks) -> Failure | None:
-    """The failure that stands for the first case of a run, without versions; None where none is known."""
-    folder = ranks.folders[0]
+def failure_of(ranks: Ranks, case: int) -> Failure | None:
+    """The failure that stands for a case, by its index, of a run; without versions; None if none is known."""
+    folder = ranks.folders[case]
     if ranks.excess is not None:
         return _beyond_limit(folder, ranks.excess)
-    here = {rank: status for rank, status in ranks.statuses.items() if not ranks.case_of(rank)}
+    here = {rank: status for rank, status in ranks.statuses.items() if ranks.case_of(rank) == case}
     if failed := [rank for rank, status in here.items() if run_folder.failed(folder, rank, status)]:
         return representative(folder, min(failed, key=partial(run_folder.failed_at, folder)), here)
-    return _hang(folder, ranks, ranks.hang) if ranks.hang else None
+    return _hang(case, ranks, ranks.hang) if ranks.hang else None
 
 
 def representative(folder: Path, first: int, statuses: Mapping[int, int]) -> Failure:
@@ -80,12 +80,13 @@ def _failure(folder: Path, rank: int, status: int) -> Failure:
     )
 
 
-def _hang(folder: Path, ranks: Ranks, reason: str) -> Failure:
+def _hang(case: int, ranks: Ranks, reason: str) -> Failure:
     """The hang of the lowest rank that did not end, with its Python frame.
 
     It stands for the run, since which rank waits for which cannot be observed from outside.
     """
-    rank = min(rank for rank in {*ranks.expected} - {*ranks.statuses} if not ranks.case_of(rank))
+    folder = ranks.folders[case]
+    rank = min(rank for rank in {*ranks.expected} - {*ranks.statuses} if ranks.case_of(rank) == case)
     stage, step = run_folder.stage(folder, rank)
     log = run_folder.log(folder, rank)
     return Failure(

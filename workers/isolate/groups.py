@@ -16,8 +16,9 @@ def run(
 
     `requests` has the request for each case, all for one backend; `deadline`, in seconds, is that of each
     case, and `options` are as in `sandbox.run`. The error is an `UnsupportedError` where this machine's
-    packages cannot run the case. The outcome of a case that fails is always that of fresh processes, in which
-    nothing ran before: a framework that has failed once may fail again for that reason.
+    packages cannot run the case. After a failure the processes are fresh, since a framework that has failed
+    once may fail again for that reason. For the same reason a case that fails after others runs again in
+    fresh processes, unless the framework only refused it.
     """
     outcomes = dict[int, Outcome | InfrastructureError]()
     runnable = list[int]()

@@ -12,7 +12,7 @@ from functools import reduce
 
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.judge.outcome import Failure, Origin, Outcome, Trace
+from difftest.judge.outcome import Failure, Origin, Outcome, Symptom, Trace
 from difftest.own_folder import own_folder
 from workers import backends
 from workers.deadlines import DEADLINE_SECONDS
@@ -58,9 +58,9 @@ def run_first(
 ) -> Sequence[Outcome]:
     """Runs cases one after another in the same fresh processes; the outcomes of the first of them.
 
-    These are the traces up to the first failure. A failure counts only where nothing ran before its case:
-    then it is the only outcome. `requests` has the request for each case, all for one backend. The first
-    case decides what the processes are; the others must need the same. The rest is as in `run`.
+    These are the traces up to the first failure, and that failure if it counts whatever ran before
+    (`_counts`) or nothing did. `requests` has the request for each case, all for one backend. The first case
+    decides what the processes are; the others must need the same. The rest is as in `run`.
     """
     backend = requests[0].backend
     try:
@@ -91,11 +91,28 @@ def _run(
         }
         ranks = run_ranks(zygote, request, folders, share or range(module.processes(cases[0])), allowed)
         ranks.require_ended_by_itself()
-        outcomes = _finished(ranks, requests) or [_failure(ranks, requests[0])]
-        if isinstance(outcomes[0], Failure) and (reason := limits.full_disk(folder)):
-            msg = f"case {cases[0].id} failed on {backend} while {reason}"
+        outcomes = _finished(ranks, requests)
+        if (failed := len(outcomes)) < len(cases):
+            failure = _failure(ranks, failed, requests[failed])
+            if failure is None and not outcomes:
+                msg = f"case {cases[0].id} did not end on {backend}, and a later one in its processes failed"
+                raise InfrastructureError(msg)
+            if failure and (_counts(failure, cases[failed]) or not outcomes):
+                outcomes.append(failure)
+        if isinstance(outcomes[-1], Failure) and (reason := limits.full_disk(folder)):
+            msg = f"case {cases[failed].id} failed on {backend} while {reason}"
             raise InfrastructureError(msg)
         return outcomes
+
+
+def _counts(failure: Failure, case: Case) -> bool:
+    """Whether a failure of `case` is one whatever ran before it in its processes.
+
+    What a framework refuses, as all do whose arguments are wrong, it refuses before it computes anything. Any
+    other failure may come from what ran before.
+    """
+    refused = failure.symptom is Symptom.EXCEPTION and case.model.rejects
+    return failure.symptom is Symptom.CAPABILITY or refused
 
 
 def _finished(ranks: Ranks, requests: Sequence[Origin]) -> list[Outcome]:
@@ -112,13 +129,12 @@ def _finished(ranks: Ranks, requests: Sequence[Origin]) -> list[Outcome]:
     return finished
 
 
-def _failure(ranks: Ranks, origin: Origin) -> Failure:
-    """The failure of the first case."""
-    failure = failure_of(ranks)
+def _failure(ranks: Ranks, case: int, origin: Origin) -> Failure | None:
+    """The failure of a case, by its index; None if none is known of it."""
+    failure = failure_of(ranks, case)
     if failure is None:
-        msg = f"case {origin.case} on {origin.backend} did not end, and a later case in its processes failed"
-        raise InfrastructureError(msg)
+        return None
     if failure.origin:
         require_answer(failure, origin)
-    versions = run_folder.versions(ranks.folders[0], failure.rank)
+    versions = run_folder.versions(ranks.folders[case], failure.rank)
     return dataclasses.replace(failure, environment=versions, origin=origin)
