@@ -32,9 +32,7 @@ PRODUCT = a_program(
 ALONE = msgspec.structs.replace(EXP, layout=EXP.unsharded().layout)
 RAISES = a_program(a_call("torch.sort", {"input": MATRIX}, Reference("input"), 0), sharded=SHARDED)
 LONG = Operand(shape=(1,), dtype="int64", values=(2.0**40,))
-LACKS = a_program(
-    a_call("torch.flip", {"input": MATRIX}, Reference("input"), Items((0,))), sharded=SHARDED
-)
+LACKS = a_program(a_call("torch.flip", {"input": MATRIX}, Reference("input"), Items((0,))), sharded=SHARDED)
 CRASHES = a_program(
     a_call(
         "torch.segment_reduce",
