@@ -4,13 +4,14 @@ import msgspec
 import numpy as np
 import pytest
 from sample_programs import a_program, an_operator
+from samples import a_case
 
 from difftest import plugins
 from difftest.cases import numbers
 from difftest.cases.case import Case, DType
 from difftest.cases.draws import Floats, round_to
 from difftest.cases.layers.operator import FLOATS, Operand, OperandType
-from difftest.cases.layout import Shard
+from difftest.cases.layout import Partial, Shard
 from workers import backends
 
 RUNS_PROGRAMS = {"oracle", "torch_dtensor", "xla_spmd", "xla_annotated"}
@@ -60,6 +61,12 @@ def test_given_values_are_taken_and_rounded_to_the_dtype() -> None:
     np.testing.assert_array_equal(of(Operand(shape=(2,), values=(3, 0), dtype="bool")), [1.0, 0.0])
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_given_values_are_finite_because_json_has_no_others(value: float) -> None:
+    with pytest.raises(ValueError, match="allowed: finite numbers"):
+        of(Operand(shape=(2,), values=(1.0, value)))
+
+
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
 @pytest.mark.parametrize("dtype", ["float", "int64", "bool"])
 def test_operands_may_be_empty_or_have_no_dim(shape: tuple[int, ...], dtype: OperandType) -> None:
@@ -102,6 +109,19 @@ def test_a_program_is_the_same_case_after_json_whether_its_bounds_are_written_wh
     again = Case.from_json(case.to_json())
     assert (again, again.id) == (case, case.id)
     assert not list(case.option_resets())
+
+
+def test_only_float_operands_of_programs_are_placed_as_partial_sums() -> None:
+    partial = (Partial(),)
+    case = a_program(sharded={"0.input": partial})
+    assert Case.from_json(case.to_json()).layout.parameters["0.input"] == partial
+    refusals = {name: backends.load(name).unsupported(case) for name in RUNS_PROGRAMS}
+    assert {name for name, reason in refusals.items() if not reason} == {"oracle", "torch_dtensor"}
+    indices = an_operator(operands={"input": Operand(shape=(4, 3), dtype="int64")})
+    with pytest.raises(ValueError, match=r"0\.input is placed as a partial sum; only float operands"):
+        a_program(indices, sharded={"0.input": partial})
+    with pytest.raises(ValueError, match="the batch is placed as a partial sum"):
+        a_case(mesh=(("dp", 2),), batch=partial)
 
 
 @pytest.mark.parametrize("name", plugins.names("workers.backends"))

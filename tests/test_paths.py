@@ -17,7 +17,7 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
-from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
+from difftest.cases.layout import Layout, Mesh, Placement, Placements, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.errors import UsageError
 from generators import layouts
@@ -146,7 +146,7 @@ def test_redistributions_and_dims_sharded_twice_are_frequent_enough() -> None:
     assert sum(any(p.count(S0) > 1 for p in kinds(case.layout)) for case in drawn) >= 4
 
 
-def over_tp(case: Case) -> dict[str, Shard | Replicate]:
+def over_tp(case: Case) -> dict[str, Placement]:
     return {name: placements[-1] for name, placements in case.layout.parameters.items()}
 
 
@@ -183,7 +183,7 @@ def test_megatron_shards_evenly_and_pairs_every_row_sharding_with_a_column_shard
 ) -> None:
     size, model = drawn
     placed = more.draw(layouts.megatron_placements(model=model, size=size))
-    before: Shard | Replicate = R
+    before: Placement = R
     for path, layer in linears(model):
         cut = placed[f"{path}.weight"]
         assert cut != S0 or layer.outputs % size == 0

@@ -8,7 +8,7 @@ from sample_programs import a_call, a_program
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Items, Named, Operand, Reference
-from difftest.cases.layout import Replicate, Shard
+from difftest.cases.layout import Partial, Replicate, Shard
 from difftest.judge.comparator import compare
 from difftest.judge.events import Fact
 from difftest.judge.outcome import Failure, Outcome, Trace
@@ -26,7 +26,7 @@ NO_OPERATORS = (
     *("torch.load", "torch.save", "torch.os.system", "torch.from_file", "torch.ops.aten.from_file"),
     *("torch.hub.load", "torch.compile", "torch.ops.aten.save", "nothing"),
 )
-R, S0, S1 = Replicate(), Shard(0), Shard(1)
+P, R, S0, S1 = Partial(), Replicate(), Shard(0), Shard(1)
 GRID = (("dp", 2), ("tp", 2))
 SECONDS = 120.0
 
@@ -140,6 +140,22 @@ FLAT = {
 }
 """Programs on two ranks, by what is special about them."""
 
+PARTIAL = {
+    "a function that is not linear": a_program(
+        a_call("torch.exp", {"input": a_float(5, 4, memory="strided")}), sharded={"0.input": (P,)}
+    ),
+    "shares of zeros and of the largest and smallest numbers": a_program(
+        a_call("torch.reciprocal", {"input": a_float(4, values=(0, -0.0, 3e38, 1e-30))}),
+        sharded={"0.input": (P,)},
+    ),
+    "half precision": a_program(
+        a_call("torch.add", {"a": a_float(5, 4), "b": a_float(5, 4)}),
+        sharded={"0.a": (P,), "0.b": (S0,)},
+        dtype="bfloat16",
+    ),
+}
+"""Programs on two ranks that hold shares of a sum."""
+
 SQUARE = {
     "two axes on one dim": a_program(
         a_call("torch.tanh", {"input": a_float(7, 3)}), mesh=GRID, sharded={"0.input": (S0, S0)}
@@ -152,6 +168,14 @@ SQUARE = {
 }
 """Programs on four ranks."""
 
+SHARES_OF_PIECES = {
+    "two operands": a_program(
+        a_call("torch.matmul", {"a": a_float(5, 4), "b": a_float(4, 3)}),
+        mesh=GRID,
+        sharded={"0.a": (P, S0), "0.b": (S1, P)},
+    )
+}
+
 
 def runs(cases: Sequence[Case], backend: str) -> Sequence[Outcome]:
     """The outcomes of cases that run one after another in the same processes."""
@@ -162,7 +186,8 @@ def runs(cases: Sequence[Case], backend: str) -> Sequence[Outcome]:
 @pytest.fixture(scope="module")
 def truths() -> dict[str, Outcome]:
     """The oracle's outcome of every program, by the case's id."""
-    cases = [*FLAT.values(), *SQUARE.values()]
+    groups = (FLAT, SQUARE, PARTIAL, SHARES_OF_PIECES)
+    cases = [case for group in groups for case in group.values()]
     return {case.id: outcome for case, outcome in zip(cases, runs(cases, "oracle"), strict=True)}
 
 
@@ -171,6 +196,15 @@ def truths() -> dict[str, Outcome]:
 def test_programs_agree_with_the_oracle(
     backend: str, group: dict[str, Case], truths: dict[str, Outcome]
 ) -> None:
+    assert_agreement(backend, group, truths)
+
+
+@pytest.mark.parametrize("group", [PARTIAL, SHARES_OF_PIECES], ids=["2 ranks", "4 ranks"])
+def test_shares_of_a_sum_stand_for_their_sum(group: dict[str, Case], truths: dict[str, Outcome]) -> None:
+    assert_agreement("torch_dtensor", group, truths)
+
+
+def assert_agreement(backend: str, group: dict[str, Case], truths: dict[str, Outcome]) -> None:
     outcomes = runs(list(group.values()), backend)
     compared = {
         name: compare(case, backend, backends.load(backend).SIDE, truths[case.id], outcome)

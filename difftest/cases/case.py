@@ -12,7 +12,7 @@ from typing import Literal, Self, TypeAlias
 import msgspec
 
 from difftest.cases.layers import walk
-from difftest.cases.layout import ALONE, Layout, Placements, Replicate, replicated, uneven_axes
+from difftest.cases.layout import ALONE, Layout, Partial, Placements, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
 from difftest.cases.options import (
     TORCH_KERNELS,
@@ -141,6 +141,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         for name, placements in self.layout.parameters.items():
             _check_dims(name, placements, len(shapes[name]))
         _check_dims("the batch", self.layout.batch, 2 if self.model.sequence else 1)
+        self._check_shares()
         if self.data.batch % self.training.accumulation:
             parts = self.training.accumulation
             msg = f"batch {self.data.batch} does not divide into {parts} accumulation parts"
@@ -150,6 +151,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.data.ignored and self.training.loss != "cross_entropy":
             msg = f"ignored is {self.data.ignored}; only cross_entropy has ignored targets"
             raise ValueError(msg)
+
+    def _check_shares(self) -> None:
+        """`ValueError` if anything but a float operand of a program is placed as shares of a sum."""
+        floats = self.model.parameters() if self.model.is_program else {}
+        for name, placements in (("the batch", self.layout.batch), *self.layout.parameters.items()):
+            if Partial() in placements and name not in floats:
+                msg = f"{name} is placed as a partial sum; only float operands of programs can be"
+                raise ValueError(msg)
 
     def _check_layers(self) -> None:
         """`ValueError` if a layer refers to another mesh.

@@ -44,7 +44,18 @@ class Replicate(msgspec.Struct, frozen=True, array_like=True, tag="R", forbid_un
         return "R"
 
 
-Placements: TypeAlias = tuple[Shard | Replicate, ...]
+class Partial(msgspec.Struct, frozen=True, array_like=True, tag="P", forbid_unknown_fields=True):
+    """Every rank along this mesh axis holds a share of the whole tensor; the sum of the shares is its value.
+
+    For the float operands of programs alone, and of DTensor's placements that of sums alone.
+    """
+
+    def __str__(self) -> str:
+        return "P"
+
+
+Placement: TypeAlias = Shard | Replicate | Partial
+Placements: TypeAlias = tuple[Placement, ...]
 Slices: TypeAlias = tuple[slice, ...]
 
 

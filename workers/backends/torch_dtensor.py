@@ -13,6 +13,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Placements, replicated
 from workers import sides
 from workers.torch import process_groups
+from workers.torch.shares import share
 from workers.training import redistribution
 from workers.training.pieces import dtensor_placements
 
@@ -85,9 +86,19 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
 
 
 def _distributed(member: process_groups.Member, tensor: "Tensor", placements: Placements) -> "Tensor":
-    from torch.distributed.tensor import distribute_tensor
+    """A host tensor that every rank has, as a DTensor.
 
-    return distribute_tensor(tensor.to(member.device), member.mesh, dtensor_placements(placements))
+    The ranks of a program each cut their own, because `distribute_tensor` has no partial sums, and fails at
+    some empty pieces (torch 2.9.0).
+    """
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    case, where = member.case, dtensor_placements(placements)
+    if not case.model.is_program:
+        return distribute_tensor(tensor.to(member.device), member.mesh, where)
+    held = share(tensor, placements, case.layout.mesh, member.rank).to(member.device)
+    shape, stride = tensor.shape, tensor.stride()
+    return DTensor.from_local(held, member.mesh, where, run_check=False, shape=shape, stride=stride)
 
 
 def _total(loss: "Tensor") -> "Tensor":

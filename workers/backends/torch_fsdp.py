@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
-from difftest.cases.layout import Replicate, Shard, ways
+from difftest.cases.layout import Placement, Replicate, Shard, ways
 from workers import sides
 from workers.torch import process_groups
 from workers.training.refusals import for_modules_only
@@ -63,12 +63,12 @@ def refusal(case: Case, axes: tuple[str, ...]) -> str | None:
     return None
 
 
-def by_axis(case: Case, name: str) -> dict[str, Shard | Replicate]:
+def by_axis(case: Case, name: str) -> dict[str, Placement]:
     """A parameter's placement on every mesh axis."""
     return dict(zip(case.layout.mesh.names, case.layout.parameters[name], strict=True))
 
 
-def _uneven(case: Case, placements: dict[str, Shard | Replicate], shape: tuple[int, ...], dim: int) -> bool:
+def _uneven(case: Case, placements: dict[str, Placement], shape: tuple[int, ...], dim: int) -> bool:
     """Whether the axes that cut `dim`, the axis of tensor parallelism among them, leave a remainder."""
     return bool(
         shape[dim] % ways(dim, tuple(placements[axis] for axis in case.layout.mesh.names), case.layout.mesh)

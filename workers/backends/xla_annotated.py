@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from difftest.cases.layout import replicated
 from workers import sides
+from workers.training import refusals
 from workers.xla import sharding, spmd
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def unsupported(case: Case) -> str | None:
     """
     if case.model.flash_attentions:
         return "an annotation does not reach into a Pallas kernel; xla_spmd names its partition_spec"
-    return None
+    return refusals.partial_sums(case)
 
 
 @contextmanager

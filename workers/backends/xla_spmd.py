@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
 from workers import sides
+from workers.training import refusals
 from workers.xla import flash, legitimate, scan, sharding, spmd, start
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ environment = spmd.environment
 
 
 def unsupported(case: Case) -> str | None:
-    """Why the kernels of flash attention cannot run here, or None: every layout can be annotated."""
-    return flash.refusal(case)
+    """Why no annotation says what the layout does, or the kernels of flash attention cannot run; or None."""
+    return refusals.partial_sums(case) or flash.refusal(case)
 
 
 @contextmanager

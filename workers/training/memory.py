@@ -30,12 +30,14 @@ def pieces_laid_out(tensor: Tensor, memory: Memory) -> Tensor:
     DTensor's own operators do not do. With torch 2.9.0 `select` of a replica writes its result's shape into
     the cached shape of its argument, and the gradient of `select` has the shape of its result.
     """
-    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import DTensor, Replicate
 
     if memory in {"expanded", "contiguous"}:
         return laid_out(tensor, memory)
     held = cast("DTensor", tensor)
-    local = laid_out(held.to_local(), memory)
+    # Every rank has the whole gradient of a partial sum, as every share is added to it with the factor 1.
+    gradient = [Replicate() if placement.is_partial() else placement for placement in held.placements]
+    local = laid_out(held.to_local(grad_placements=gradient), memory)
     stride = laid_out(torch.empty(held.shape, device="meta"), memory).stride()
     return DTensor.from_local(
         local, held.device_mesh, held.placements, run_check=False, shape=held.shape, stride=stride

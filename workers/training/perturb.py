@@ -66,7 +66,8 @@ class Perturb(TorchDispatchMode):
         kind, kwargs = self._kind(func), kwargs or {}
         if not kind.roundoffs:
             return func(*args, **kwargs)
-        addend = self._addend(func, args, kwargs)
+        options = {name: kwargs[name] for name in kwargs.keys() - _given_for_results(func)}
+        addend = self._addend(func, args, options)
         if kind.guarded:
             args, result = self._guarded(func, kind, args, kwargs)
         else:
@@ -74,7 +75,7 @@ class Perturb(TorchDispatchMode):
             result = func(*args, **kwargs)
         sizes = SIZES.get(operator_name(func))
         if sizes and args[0].dtype == torch.float64:
-            result = self._cancelled(result, sizes(result, *args, **kwargs))
+            result = self._cancelled(result, sizes(result, *args, **options))
         in_place = func._schema.is_mutable  # noqa: SLF001  no public name
         if isinstance(result, Tensor):
             return self._round(result, kind, in_place=in_place, addend=addend)
@@ -197,6 +198,12 @@ class PerturbProgram(Perturb):
         error = self._flushed / value.abs()  # infinite where the value is 0, which stays 0
         most = error.clamp_(roundoffs * self._roundoff, 1.0)
         return value * most.mul_(self._draw(value)).add_(1.0)
+
+
+def _given_for_results(func: Overload) -> frozenset[str]:
+    """The options by which an operator is given tensors to write its results into, such as `out`."""
+    arguments = func._schema.arguments  # noqa: SLF001  no public name
+    return frozenset(argument.name for argument in arguments if argument.is_out)
 
 
 @contextmanager

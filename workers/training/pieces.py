@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
-from difftest.cases.layout import Placements, Shard, local_slices
+from difftest.cases.layout import Partial, Placements, Shard, local_slices
+from difftest.cases.layout import Placement as Ours
 from difftest.judge.outcome import Array, Sharded
 
 if TYPE_CHECKING:
@@ -80,6 +81,16 @@ def global_shape(case: Case, local: "Tensor", placements: Placements) -> tuple[i
 
 def dtensor_placements(placements: Placements) -> "list[Placement]":
     """The placements as DTensor has them."""
+    return [_dtensor_placement(placement) for placement in placements]
+
+
+def _dtensor_placement(placement: "Ours") -> "Placement":
     from torch.distributed import tensor as distributed
 
-    return [distributed.Shard(p.dim) if isinstance(p, Shard) else distributed.Replicate() for p in placements]
+    match placement:
+        case Shard(dim=dim):
+            return distributed.Shard(dim)
+        case Partial():
+            return distributed.Partial()
+        case _:
+            return distributed.Replicate()

@@ -5,6 +5,7 @@ from functools import wraps
 from typing import TypeAlias
 
 from difftest.cases.case import Case
+from difftest.cases.layout import Partial
 
 Unsupported: TypeAlias = Callable[[Case], str | None]
 """A backend's `unsupported`: why it cannot express a case, or None."""
@@ -23,3 +24,10 @@ def for_modules_only(unsupported: Unsupported) -> Unsupported:
         return unsupported(case)
 
     return refusal
+
+
+def partial_sums(case: Case) -> str | None:
+    """Why annotations cannot express the layout, or None."""
+    if any(Partial() in placements for placements in case.layout.parameters.values()):
+        return "an annotation cuts a tensor or repeats it; the layout has a partial sum"
+    return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
-from difftest.cases.layout import Replicate, Shard
+from difftest.cases.layout import Placement, Replicate, Shard
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -115,13 +115,13 @@ def _split(case: Case, layer: Layer, path: str) -> Literal["columns", "rows", "w
     return split
 
 
-def _split_of(placement: Shard | Replicate) -> Literal["columns", "rows", "whole"]:
-    if isinstance(placement, Replicate):
+def _split_of(placement: Placement) -> Literal["columns", "rows", "whole"]:
+    if not isinstance(placement, Shard):
         return "whole"
     return "rows" if placement.dim else "columns"
 
 
-def _on_tp(case: Case, name: str) -> Shard | Replicate:
+def _on_tp(case: Case, name: str) -> Placement:
     return case.layout.parameters[name][-1]
 
 

@@ -125,6 +125,8 @@ class Operand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return f"an operand of shape {self.shape}; allowed: sizes from 0, up to {MOST_ELEMENTS} elements"
         if self.values is not None and len(self.values) != elements:
             return f"{len(self.values)} values for an operand of shape {self.shape}; needed: {elements}"
+        if odd := [number for number in self.values or () if not math.isfinite(number)]:
+            return f"a value {odd[0]}; allowed: finite numbers, which JSON has"
         if self.memory == "transposed" and len(self.shape) < 2:  # noqa: PLR2004  what can be transposed
             return f"a transposed operand of shape {self.shape}; allowed: 2 dims or more"
         if self.memory in {"strided", "expanded"} and not self.shape:
