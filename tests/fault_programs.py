@@ -32,7 +32,6 @@ PROGRAMS = (
     _over("logsumexp", UNEVEN, 0),
     _over("argmax", MATRIX, 1),
     _over("topk", MATRIX, 2),
-    _over("sort", MATRIX, 1),
     _over("cumsum", MATRIX, 1),
     a_program(ROOT, sharded=CUT),
     a_program(ROOT, a_call("torch.amax", {}, Reference("0.output"), 1), sharded=CUT),
