@@ -13,10 +13,17 @@ from typing import TypeAlias
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layout import uneven_axes
+from generators.signatures import Signature, expected
 
 BLOCK = 100
 POOL = 8
 SMALL_WORLD = 4
+
+BY_MEASUREMENT = False
+"""Whether what cases were measured to reach comes before pairs of features.
+
+It would change which case an index of a seed is, so it is to be switched on together with other such changes.
+"""
 
 Cost: TypeAlias = tuple[object, ...]
 """Learnable, exact, many ranks, dtype and early start, or only the first of them."""
@@ -24,10 +31,11 @@ Cost: TypeAlias = tuple[object, ...]
 
 @dataclass(slots=True)
 class Walk:
-    """The cases chosen so far in one block, and the pairs of features that they cover."""
+    """The cases chosen so far in one block, the pairs of features that they cover, and what they reach."""
 
     chosen: list[Case] = field(default_factory=list)
     covered: set[tuple[str, str]] = field(default_factory=set)
+    reached: set[Signature] = field(default_factory=set)
 
     def choose(self, pool: Sequence[Case]) -> None:
         """Adds the case of `pool` that covers most new pairs of features; of equals the first.
@@ -36,9 +44,15 @@ class Walk:
         they cost more, or show less, stay rare.
         """
         rivals = [case for case in pool if cost_of(case) == cost_of(pool[0])]
-        best = max(rivals, key=lambda case: len(pairs(case) - self.covered))
+        best = max(rivals, key=self._worth)
         self.chosen.append(best)
         self.covered |= pairs(best)
+        self.reached |= expected(features(best)) if BY_MEASUREMENT else set()
+
+    def _worth(self, case: Case) -> tuple[int, int]:
+        """How many things the case probably reaches that no earlier one did, and how many pairs it adds."""
+        new = expected(features(case)) - self.reached if BY_MEASUREMENT else ()
+        return sum(signature.things for signature in new), len(pairs(case) - self.covered)
 
 
 def pairs(case: Case) -> frozenset[tuple[str, str]]:

@@ -33,7 +33,8 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
 
 INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
     "generators": (
-        frozenset({"chances", "explore"}),
+        frozenset({"chances", "signatures"}),
+        frozenset({"explore"}),
         frozenset({"sizes"}),
         frozenset({"layers"}),
         frozenset({"layouts", "models", "options"}),
