@@ -73,17 +73,16 @@ class Unreached(NamedTuple):
 def totals(coverage: Coverage) -> Iterator[Total]:
     """The rows of the summary: operators by direction, entries of the operator table, rules, kernels."""
     data = reachable()
-    entries, gradients = len(data.usable), len(data.differentiable)
-    whats: tuple[tuple[str, int, What, bool | None], ...] = (
-        (f"{OPERATORS}, forward", len(data.dispatched), "forward", None),
-        (f"{OPERATORS}, backward", len(data.dispatched), "backward", None),
-        (f"{ENTRIES}, forward", entries, "entries", None),
-        (f"{ENTRIES}, backward", gradients, "differentiated", None),
-        (f"{ENTRIES}, with cut operands", entries, "entries", True),
+    whats: tuple[tuple[str, frozenset[str], What, bool | None], ...] = (
+        (f"{OPERATORS}, forward", data.dispatched, "forward", None),
+        (f"{OPERATORS}, backward", data.dispatched, "backward", None),
+        (f"{ENTRIES}, forward", data.usable, "entries", None),
+        (f"{ENTRIES}, backward", frozenset(data.differentiable), "differentiated", None),
+        (f"{ENTRIES}, with cut operands", data.usable, "entries", True),
     )
     for title, most, what, sharded in whats:
-        by_side = {side: len(coverage.names(what, side, sharded=sharded)) for side in coverage.sides()}
-        yield Total(title, most, len(coverage.names(what, sharded=sharded)), by_side)
+        by_side = {side: len(most & coverage.names(what, side, sharded=sharded)) for side in coverage.sides()}
+        yield Total(title, len(most), len(most & coverage.names(what, sharded=sharded)), by_side)
     yield Total(RULES, len(data.having(RULE)), len(coverage.ruled() & data.having(RULE)), {})
     yield Total("DTensor's rules, with placements", None, len(coverage.rules), {})
     yield Total(KERNELS, len(data.having(KERNEL)), len(data.having(KERNEL) & coverage.kernels.keys()), {})
