@@ -41,6 +41,26 @@ def mission() -> str:
     return "\n".join(rows)
 
 
+def operators() -> str:
+    """The totals of the operator table, and the reason for every exclusion."""
+    from generators.operators import table
+
+    usable, all_entries = table.usable(), table.entries()
+    samples = [sample for entry in usable for sample in entry.samples]
+    gradients = sum(entry.gradient for entry in usable)
+    rejected = sum(len(entry.errors) for entry in usable)
+    reasons: dict[str, list[str]] = {}
+    for entry in all_entries.values():
+        if entry.excluded:
+            reasons.setdefault(entry.excluded.replace("|", "\\|"), []).append(f"`{entry.name}`")
+    rows = [f"| {reason} | {', '.join(names)} |" for reason, names in sorted(reasons.items())]
+    totals = (
+        f"From torch {table.header().torch}: {len(usable)} of {table.header().entries} entries, "
+        f"{gradients} of them with gradients, {len(samples)} samples, {rejected} that torch rejects."
+    )
+    return "\n".join((totals, "", "| why an entry is excluded | entries |", "|---|---|", *rows))
+
+
 def support() -> str:
     """Which backend takes which path; it generates 200 cases, which takes some seconds."""
     command = [sys.executable, "-m", "difftest", "support"]
@@ -58,6 +78,7 @@ def variables() -> str:
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "columns": columns,
     "mission": mission,
+    "operators": operators,
     "support": support,
     "variables": variables,
 }

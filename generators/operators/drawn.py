@@ -32,11 +32,12 @@ REGIMES: Mapping[Regime, int] = {
 
 
 def draw_program(draw: st.DrawFn, *, path: str, model: Model, layout: Layout) -> Case:
-    """The case of a drawn program: a dtype that all of its operators take, and any regime."""
+    """The case of a drawn program: a dtype that all of its operators take, and a regime that none refuses."""
     names = [layer.operator for layer in model.layers if isinstance(layer, Operator)]
     allowed = set(DTYPES).intersection(*map(_dtypes, names))
     dtype = draw(_weighted(tuple(one for one in DTYPES if one in allowed)))
-    regime = draw(weighted(*((weight, one) for one, weight in REGIMES.items())))
+    refused = frozenset[str]().union(*map(_refused, names))
+    regime = draw(weighted(*((weight, one) for one, weight in REGIMES.items() if one not in refused)))
     seed = draw(st.integers(0, MOST_SEED))
     return assembled(model, path=path, layout=layout, dtype=dtype, regime=regime, seed=seed)
 
@@ -44,6 +45,12 @@ def draw_program(draw: st.DrawFn, *, path: str, model: Model, layout: Layout) ->
 @functools.cache
 def _weighted(dtypes: tuple[DType, ...]) -> SearchStrategy[DType]:
     return weighted(*((DTYPES[one], one) for one in dtypes))
+
+
+@functools.cache
+def _refused(name: str) -> frozenset[str]:
+    """The regimes with whose values some sample of the entry raises."""
+    return frozenset(regime for sample in entries()[name].samples for regime in sample.refused)
 
 
 @functools.cache

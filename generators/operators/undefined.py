@@ -28,6 +28,7 @@ TIED: frozenset[Regime] = frozenset(
 """The regimes in which two values may be equal, some of them only after rounding."""
 
 SIGNS = "eigenvectors and singular vectors are unique only up to their signs and, in a subspace, their order"
+MAXIMA = "of equal maxima in a window, which index is returned is not documented"
 DUPLICATES = (
     "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
 )
@@ -43,15 +44,19 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "mode": ("ties", "the index location of each mode value found may be that of any occurrence"),
     "cummax": ("ties", "of equal maxima, which index is the location is not documented"),
     "cummin": ("ties", "of equal minima, which index is the location is not documented"),
+    "nn.functional.max_pool1d": ("ties", MAXIMA),
+    "nn.functional.max_pool2d": ("ties", MAXIMA),
+    "nn.functional.max_pool3d": ("ties", MAXIMA),
+    "nn.functional.adaptive_max_pool1d": ("ties", MAXIMA),
+    "nn.functional.adaptive_max_pool2d": ("ties", MAXIMA),
+    "nn.functional.adaptive_max_pool3d": ("ties", MAXIMA),
     "index_put": (
         "duplicates",
         "if accumulate is False, the behavior is undefined if indices contain duplicates",
     ),
     "put": ("duplicates", "if accumulate is False, the behavior is undefined if index contains duplicates"),
     "index_copy": ("duplicates", "if index contains duplicate entries, the result is nondeterministic"),
-    "index_fill": ("duplicates", "if index contains duplicate entries, the gradient may be any of them"),
     "scatter": ("duplicates", DUPLICATES),
-    "__setitem__": ("duplicates", DUPLICATES),
     "svd": ("always", SIGNS),
     "linalg.svd": ("always", SIGNS),
     "linalg.eig": ("always", SIGNS),
