@@ -13,7 +13,7 @@ from sample_programs import a_program, an_operator
 from samples import a_failure
 
 from difftest.cases import numbers
-from difftest.cases.case import Data
+from difftest.cases.case import Data, Regime
 from difftest.cases.layers.operator import Operand, Reference
 from difftest.cases.layout import Shard
 from difftest.judge.events import Fact
@@ -57,8 +57,19 @@ def test_another_kind_of_value_is_a_divergence_that_names_both(want: str, got: s
         return
     divergence = first(CASE, expected, actual)
     assert (divergence.check, divergence.symptom) == ("finite", Symptom.NONFINITE)
-    assert divergence.nature == f"add, {got} instead of {want}"
+    assert divergence.nature == f"add, not {want}"
     assert divergence.detail.endswith(f"2 values are {got} where the oracle's are {want}, on ranks [0, 1]")
+
+
+def test_lost_nans_have_one_fingerprint_whatever_is_there_instead() -> None:
+    truth = only(np.full_like(VALUES, NAN))
+    wrong = [
+        at(5.0, of=truth[RESULT]),
+        at(INF, of=truth[RESULT]),
+        at(5.0, of=at(INF, index=(0, 0), of=truth[RESULT])),
+    ]
+    found = {first(CASE, oracle(CASE, truth), trace(CASE, only(one))).fingerprint for one in wrong}
+    assert len(found) == 1
 
 
 def test_a_wrong_number_beside_an_infinity_of_the_oracle_is_found() -> None:
@@ -120,6 +131,19 @@ def test_values_that_pass_through_a_coarser_dtype_are_as_coarse() -> None:
     assert [m.undecided for m in compared(CASE, single, trace(CASE, only(VALUES))).measurements] == [12]
 
 
+@pytest.mark.parametrize(("regime", "verdict"), [("normal", "agree"), ("extreme", "diverge")])
+def test_a_small_value_beside_a_great_one_has_its_own_noise_where_magnitudes_differ(
+    regime: Regime, verdict: str
+) -> None:
+    case = a_program(data=Data(batch=1, regime=regime))
+    truth = VALUES * np.where(VALUES > 6.0, np.float32(1e15), np.float32(1e-15))
+    wrong = truth.copy()
+    wrong[0, 0] = 0.0
+    assert compared(case, oracle(case, only(truth)), trace(case, only(wrong))).verdict == verdict
+    near = truth * (1 + 2e-7 * np.sign(VALUES - 6.5))
+    assert compared(case, oracle(case, only(truth)), trace(case, only(near))).verdict == "agree"
+
+
 # Doubts
 
 
@@ -135,6 +159,15 @@ def test_results_without_elements_agree_and_a_run_without_results_is_inconclusiv
     operands = {OPERAND: VALUES}
     comparison = compared(CASE, oracle(CASE, operands), trace(CASE, operands))
     assert comparison.reason == "there is no result to compare"
+
+
+def test_subnormal_values_may_be_flushed_and_nothing_else() -> None:
+    subnormal = (VALUES * np.float32(2.0**-130)).astype(np.float32)
+    expected = oracle(CASE, only(subnormal))
+    for right in (subnormal, np.zeros_like(VALUES)):
+        assert compared(CASE, expected, trace(CASE, only(right))).verdict == "agree"
+    for wrong in (at(1e-20, of=subnormal), at(NAN, of=subnormal)):
+        assert compared(CASE, expected, trace(CASE, only(wrong))).verdict == "diverge"
 
 
 # Integers and booleans

@@ -265,6 +265,19 @@ def test_a_hang_that_was_not_reproduced_does_not_fail_the_campaign(
     assert concluded(tmp_path, tally) == status
 
 
+@pytest.mark.parametrize(("fail_on", "status"), [("new", 0), ("any", 1)])
+def test_a_difference_of_what_torch_leaves_undefined_is_kept_and_fails_no_campaign(
+    tmp_path: Path, fail_on: FailOn, status: int
+) -> None:
+    undefined = changed(FINDING, symptom=Symptom.UNDEFINED, stable=(2, 2))
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.prepare()
+    corpus.save(undefined, EVEN)
+    tally = Tally(cases=1, runs=2, new={undefined.fingerprint: undefined})
+    assert concluded(tmp_path, tally, fail_on) == status
+    assert corpus.finding(undefined.fingerprint).divergence.symptom is Symptom.UNDEFINED
+
+
 def test_a_campaign_that_compared_nothing_is_an_error(tmp_path: Path) -> None:
     Corpus(tmp_path / "corpus").prepare()
     tally = Tally(cases=2, runs=2)

@@ -16,6 +16,9 @@ VAGUE = 0.25
 LEAST_DENSITY = 0.02
 """A tensor with a smaller share of values other than zero can show no difference."""
 
+SUBNORMAL = 2.0**-126
+"""The least normal number of float32 and bfloat16."""
+
 NOISE = "rounding noise is as large as the values"
 
 
@@ -49,10 +52,11 @@ def out_of_range(dtype: str) -> Doubt:
 def compares(measurement: Measurement) -> bool:
     """Whether a tensor of a program could have differed: not all of it is undecided or hidden by noise.
 
-    A tensor without elements could not, and neither could one that is zero but for rounding.
+    A tensor without elements could not, and neither could one that is zero but for rounding. Subnormal values
+    may be flushed to zero, which hides no other value.
     """
     decided = measurement.elements > measurement.undecided
-    return decided and measurement.floor <= VAGUE * measurement.scale
+    return decided and measurement.floor <= max(VAGUE * measurement.scale, SUBNORMAL)
 
 
 def _program(run: MeasuredRun, measurements: Iterable[Measurement]) -> Doubt | None:

@@ -79,7 +79,12 @@ class MeasuredRun:
     def beside(self, at: Key) -> tuple[Floats, Floats, Sharded]:
         """A measured tensor as the oracle has it, the floors of its rounding, and as the candidate has it."""
         truth, deviation = self.truth(at)
-        return truth, noise.floor(deviation), dict(self.tensors())[at]
+        return truth, noise.floor(deviation, wide=self.wide), dict(self.tensors())[at]
+
+    @property
+    def wide(self) -> bool:
+        """Whether the values of one tensor are of very different magnitudes."""
+        return self.case.model.is_program and self.case.data.regime == "extreme"
 
     def decided(self, truth: Array, deviation: Floats, value: Array) -> Bools:
         """Which elements of a tensor or of a piece are compared with the candidate's `value`."""
@@ -194,20 +199,23 @@ def _measure(run: MeasuredRun, actual: Trace, *, exact: bool) -> Iterator[tuple[
                     np.where(run.decided(whole, deviation, copy), deviation, np.inf),
                     copy,
                     exact=exact,
+                    wide=run.wide,
                 )
                 for copy in copies
             )
             yield key, max(each, key=lambda measurement: measurement.ratio)
 
 
-def measure(at: Key, truth: Array, deviation: Floats, value: Array, *, exact: bool = False) -> Measurement:
+def measure(  # noqa: PLR0913  the arrays, and how they are compared
+    at: Key, truth: Array, deviation: Floats, value: Array, *, exact: bool = False, wide: bool = False
+) -> Measurement:
     """How far `value` is from `truth` where rounding deviates by `deviation`; all have one shape.
 
     `at` names the tensor. `exact`: any difference counts as differing. Elements of infinite deviation are
-    left out; the scale is that of the finite values.
+    left out; the scale is that of the finite values. `wide` is as in `noise.floor`.
     """
     step, stage, name = at
-    floors = noise.floor(deviation)
+    floors = noise.floor(deviation, wide=wide)
     decided = np.isfinite(floors)
     error = np.where(decided, errors(truth, value), 0.0)
     ratio = float(_bounded(noise.in_floors(error, floors)).max(initial=0.0))

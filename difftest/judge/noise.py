@@ -38,6 +38,9 @@ SAMPLES_VARIABLE = "DIFFTEST_SAMPLES"
 SHARED_WEIGHT = 4.0
 """The weight of the tensor-wide floor, in samples: few samples can miss an element's own noise."""
 
+SHARED_MOST = 64.0
+"""The most that a tensor of very different magnitudes adds to an element's noise, in its own deviations."""
+
 UNIFORM = 3.0
 """The inverse of the variance of a number drawn uniformly from [-1, 1]."""
 
@@ -200,16 +203,20 @@ def finite(trace: Trace) -> bool:
     )
 
 
-def floor(deviation: Floats) -> Floats:
+def floor(deviation: Floats, *, wide: bool = False) -> Floats:
     """The floor of every element: its own deviation, drawn towards the root mean square of the whole tensor.
 
     Infinite where the element's deviation is infinite or NaN: the tensor's is that of the other elements.
+    `wide`: the values are of very different magnitudes, so that the tensor's noise says little of an
+    element's, which then limits it.
     """
     known = np.isfinite(deviation)
     kept = deviation if known.all() else np.where(known, deviation, 0.0)
     unit = _unit(kept)
     square = (kept / unit) ** 2
     shared = square.sum() / max(1, np.count_nonzero(known))
+    if wide:
+        shared = np.where(square > 0.0, np.minimum(shared, SHARED_MOST**2 * square), shared)
     with np.errstate(over="ignore"):
         floors = unit * np.sqrt((SAMPLES * square + SHARED_WEIGHT * shared) / (SAMPLES + SHARED_WEIGHT))
     return np.asarray(np.where(known, floors, np.inf))

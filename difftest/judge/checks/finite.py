@@ -57,8 +57,12 @@ def _all_wrong(rank: int, got: Kinds) -> tuple[int, list[int], list[int]]:
 
 
 def _described(pairs: set[tuple[int, int]]) -> tuple[str, str]:
-    """A nature and words for values of the wrong kind, from pairs of the oracle's kind and the value's."""
+    """A nature and words for values of the wrong kind, from pairs of the oracle's kind and the value's.
+
+    What is there instead of a NaN depends on the numbers, and is no part of the nature.
+    """
+    wants, gots = ({pair[side] for pair in pairs} for side in (0, 1))
+    nature = f"not {KINDS[min(wants)]}" if len(wants) == 1 else "values of other kinds"
     if len(pairs) > 1:
-        return "values of other kinds", "of other kinds than the oracle's (numbers, infinities or NaN)"
-    ((want, got),) = pairs
-    return f"{KINDS[got]} instead of {KINDS[want]}", f"{KINDS[got]} where the oracle's are {KINDS[want]}"
+        return nature, "of other kinds than the oracle's (numbers, infinities or NaN)"
+    return nature, f"{KINDS[min(gots)]} where the oracle's are {KINDS[min(wants)]}"
