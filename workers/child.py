@@ -6,6 +6,7 @@ and native ones in the rank's log; so does, with Python's frames alone, the sign
 rank that hangs.
 """
 
+import contextlib
 import dataclasses
 import faulthandler
 import gc
@@ -24,6 +25,7 @@ import torch
 
 from difftest import installed
 from difftest.cases.case import Case
+from difftest.errors import UsageError
 from difftest.judge.outcome import Origin, Outcome, Trace
 from difftest.judge.stage import Stage
 from workers import backends, exceptions, faults
@@ -31,6 +33,7 @@ from workers.isolate import native_frames, run_folder
 from workers.isolate.run_folder import Stages
 from workers.pjrt_clients import Clients
 from workers.torch.rendezvous import interface
+from workers.training import arguments, rounding
 from workers.training.spelling import host_backward
 from workers.training.train import train
 
@@ -47,6 +50,14 @@ VERSIONS = installed.versions(*installed.COMPUTING) | {"torch": str(torch.__vers
 The zygote looks them up once, so that a later installation does not change them. torch's own version replaces
 the package's, because it says for which CUDA torch was built.
 """
+
+
+def warm() -> None:
+    """Does once, before ranks are forked, what each of them would do: a program itself takes less time."""
+    arguments.warm()
+    rounding.classes()
+    with contextlib.suppress(UsageError):
+        Case.from_json("{}")  # msgspec looks through the types of all layers
 
 
 def main(request: Mapping[str, Any]) -> None:

@@ -45,6 +45,7 @@ def serve(preload: list[str]) -> None:
     from workers.isolate import native_frames
 
     native_frames.compiled()
+    child.warm()
     gc.freeze()  # the ranks need not look through what is imported, nor copy its pages
     _reply(replies, {"ready": True})
     children: set[int] = set()

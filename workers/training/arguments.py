@@ -119,6 +119,12 @@ def _function(namespace: str, name: str) -> Callable[..., Any] | None:
     return function if makes or own or function in _overridable() else None
 
 
+def warm() -> None:
+    """Looks up the names of torch's operators, which takes longer than a program does."""
+    _overridable()
+    _dispatched()
+
+
 @cache
 def _overridable() -> frozenset[Callable[..., Any]]:
     """The functions and methods that take tensors."""
