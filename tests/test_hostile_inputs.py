@@ -60,7 +60,7 @@ def machine() -> Iterator[Machine]:
     """Stand-ins for what runs cases and scripts, and for what starts other programs."""
     machine = Machine(torch_dtensor=sharded, xla_spmd=sharded_with_odd_seed)
 
-    pool: Any = SimpleNamespace(execute=machine.execute, capacity=None)
+    pool: Any = SimpleNamespace(execute=machine.execute, execute_group=None, capacity=None)
 
     @contextmanager
     def on_cluster(backends: Any, **_: object) -> Iterator[Cluster]:  # noqa: ANN401
@@ -194,6 +194,7 @@ def test_hostile_corpora_are_inert(whole: Path, tmp_path: Path, watch: Watch, co
         name = sorted(given)[number % len(given)]
         attacked = root / ("bundle" if name == "compare" and rng.random() < 0.7 else "out")
         what = f"{number}: {name} after {hostile_corpora.attacked(rng, attacked, root / 'away')}"
+        away = contents(root / "away")  # an attack through a link of an earlier one may have changed it
         there = finding if finding.is_dir() and rng.random() < 0.5 else Path.cwd()
         written = (root / "out", root / "bundle", root / "compared", Path(os.environ["XDG_STATE_HOME"]))
         with contextlib.chdir(there), ends(what), watch.watching(*written):
@@ -203,7 +204,7 @@ def test_hostile_corpora_are_inert(whole: Path, tmp_path: Path, watch: Watch, co
         assert "Traceback" not in result.output, results[-1]
         assert not set(result.output) & set("\x1b\x07\x9b\u202e"), results[-1]
         assert watch.wrong == [], what
-        assert contents(root / "away") == {"treasure": TREASURE}, what
+        assert contents(root / "away") == away, what
         assert {file.name for file in root.iterdir()} <= {"away", "out", "bundle", "compared"}, what
         assert sorted(file.name for file in tmp_path.iterdir()) == ["root"], what
     assert sum(": 0 " in one or ": 1 " in one for one in results) > count / 4, "many corpora are still read"
