@@ -192,13 +192,13 @@ def _compared(
             elements=int(known.sum()),
             scale=_size(value, known),
             simulated=_size(wide, known),
-            native=_size(in_floors(own, floor(wide)), own != 0.0),
+            native=_relative(own, wide),
             native_worst=float(in_floors(own, floor(wide)).max()),
         )
         there = candidate[key].pieces[0] if candidate is not None and key in candidate else None
         if there is not None and there.shape == value.shape:
             off = _off(there, value, known)
-            record.xla = _size(in_floors(off, floor(wide)), off != 0.0)
+            record.xla = _relative(off, wide)
             record.xla_worst = float(in_floors(off, floor(noise[key].pieces[0])).max())
         elif there is not None:
             record.reason = f"xla: shape {there.shape} instead of {value.shape}"
@@ -209,8 +209,14 @@ def _off(actual: Array, value: Array, known: Array) -> Array:
     return np.where(known, actual, 0.0) - np.where(known, value, 0.0)
 
 
+def _relative(errors: Array, simulated: Array) -> float:
+    """Real errors in units of the simulated noise, root mean squares, of the elements that have errors."""
+    wrong = errors != 0.0
+    return _size(errors, wrong) / (_size(simulated, wrong) or 1.0) if wrong.any() else 0.0
+
+
 def _size(values: Array, counted: Array) -> float:
-    return float(np.sqrt(np.mean(values[counted] ** 2))) if counted.any() else 0.0
+    return float(np.sqrt(np.mean(values[counted] ** 2)))
 
 
 def _reason(error: Exception) -> str:

@@ -7,9 +7,10 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What was measured of one tensor of a sample, or why there are no figures.
 
     `scale` and `simulated` are root mean squares of the values and of the simulated noise, over the elements
-    that are decided. `native` and `xla` are those of the real errors, in floors of the simulation alone, over
-    the elements that are not exact: 0 where all are. `native_worst` is the greatest of torch's; `xla_worst`
-    is XLA's in floors of a verdict, to which torch's own error belongs.
+    that are decided. `native` and `xla` are the real errors in units of the simulated noise, both as root
+    mean squares over the elements that have an error: 0 where none has. `native_worst` is the greatest of
+    torch's in floors of the simulation alone; `xla_worst` is XLA's in floors of a verdict, to which torch's
+    own error belongs.
     """
 
     operator: str

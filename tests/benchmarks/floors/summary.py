@@ -55,7 +55,7 @@ def ratios(records: Iterable[Record], side: str) -> Mapping[Group, float]:
 
 
 def of_side(record: Record, side: str) -> float | None:
-    """The root mean square of the error, in floors; None where XLA gave none."""
+    """The real error in units of the simulated noise; None where XLA gave none."""
     if side == "larger":
         return None if record.xla is None else max(record.native, record.xla)
     return record.native if side == "native" else record.xla

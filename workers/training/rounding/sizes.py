@@ -67,12 +67,11 @@ SIZES: Mapping[str, Sizes] = {
 
 
 def _lerp(start: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
-    """Twice the addend: the difference is rounded, and its product with the weight."""
-    return (weight * (end - start)).abs() * 2.0
+    return (weight * (end - start)).abs()
 
 
 def _ratio(_self: Tensor, one: Tensor, other: Tensor, *, value: float = 1.0) -> Tensor:
-    return (value * one / other).abs().nan_to_num_(0.0, 0.0, 0.0) * 2.0
+    return (value * one / other).abs().nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _addend(_self: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor:
@@ -82,8 +81,7 @@ def _addend(_self: Tensor, other: Tensor | float, *, alpha: float = 1) -> Tensor
 
 def _softmax_gradient(gradient: Tensor, output: Tensor, dim: int, _dtype: torch.dtype) -> Tensor:
     """Output * (gradient - sum(gradient * output)), whose difference may cancel."""
-    total = (gradient * output).abs().sum(dim, keepdim=True)
-    return output.abs() * (gradient.abs() + 2.0 * total)
+    return output.abs() * (gradient.abs() + (gradient * output).abs().sum(dim, keepdim=True))
 
 
 ADDENDS: Mapping[str, Callable[..., Tensor]] = {
@@ -91,7 +89,7 @@ ADDENDS: Mapping[str, Callable[..., Tensor]] = {
     "sub": _addend,
     "rsub": lambda self, _other, alpha=1: _addend(self, self, alpha=alpha),
     "lerp": _lerp,
-    "addcmul": lambda _self, one, other, value=1.0: (value * one * other).abs() * 2.0,
+    "addcmul": lambda _self, one, other, value=1.0: (value * one * other).abs(),
     "addcdiv": _ratio,
     "_softmax_backward_data": _softmax_gradient,
 }
