@@ -39,6 +39,7 @@ class Rules:
 
     def __init__(self) -> None:
         self._names: set[str] = set()
+        self._answers: dict[int, object] = {}
 
     @contextmanager
     def observe(self, _direction: "Direction", _module: "nn.Module") -> Iterator[None]:
@@ -54,8 +55,11 @@ class Rules:
 
         def noted(op_info: Any) -> Any:  # noqa: ANN401  private types of torch
             result = propagate(op_info)
-            with suppress(AttributeError, TypeError):  # a run must not fail for want of a note
-                self._names.add(_rule(op_info)[:MOST_CHARACTERS])
+            answer = op_info.output_sharding
+            if id(answer) not in self._answers:  # DTensor gives the same object for the same operands
+                self._answers[id(answer)] = answer
+                with suppress(AttributeError, TypeError):  # a run must not fail for want of a note
+                    self._names.add(_rule(op_info)[:MOST_CHARACTERS])
             return result
 
         propagator.propagate = noted
