@@ -10,8 +10,9 @@ import pytest
 from difftest.cases.layers.operator import MOST_ELEMENTS, Operand, Operator
 from difftest.cases.layout import Mesh
 from difftest.cases.model import Model
+from generators.operators import chains
 from generators.operators.singles import singles
-from generators.operators.table import Entry, entries, usable
+from generators.operators.table import Entry, entries, header, usable
 from generators.operators.undefined import undefined
 from generators.operators.variants import with_out
 
@@ -103,6 +104,19 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert not undefined(plain, dtype="float32", regime="normal")
     assert "stable" in undefined(plain, dtype="float32", regime="ties")
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
+
+
+def test_what_chains_are_made_of_is_in_the_table() -> None:
+    plain = {*chains.UNARY, *chains.BINARY, *chains.KEEPS_NOTHING, *chains.UPDATES, *chains.VIEWS}
+    assert plain <= set(NAMES)
+    assert all("inplace" in entries()[name].calls for name in chains.UPDATES)
+
+
+def test_most_of_the_database_is_usable() -> None:
+    assert header().entries == 696
+    assert len(usable()) >= 450
+    assert sum(entry.gradient for entry in usable()) >= 380
+    assert sum(len(entry.errors) for entry in usable()) >= 200
 
 
 def test_an_entry_refuses_unknown_fields() -> None:

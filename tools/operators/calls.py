@@ -23,6 +23,10 @@ SPACES = (
 """Where below torch a function is searched for."""
 
 
+PROPERTIES = ("T", "H", "mT", "mH", "real", "imag")
+"""The attributes of a tensor that are operators."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A callable's dotted name and what it is given."""
@@ -94,6 +98,8 @@ def method_name(function: Any) -> str:  # noqa: ANN401
 
 def _property(function: Any) -> str:  # noqa: ANN401
     text = resolve_name(function) or ""
+    if not any(text.endswith(f".{name}.__get__") for name in PROPERTIES):
+        return ""
     return text.removeprefix("torch.").removesuffix(".__get__") if text.endswith(".__get__") else ""
 
 
