@@ -101,6 +101,15 @@ def test_a_failure_is_that_of_its_case_alone_and_the_others_finish(
     assert same_bits(after, sandbox.run(SUM, backend))
 
 
+def test_the_rank_that_raises_alone_stands_for_the_program_and_no_rank_waits_for_it() -> None:
+    """Rank 1 holds nothing of a row; rank 0 loses its connection, or would wait for the whole deadline."""
+    operator = a_call("torch.max", {"input": Operand(shape=(1, 3))}, Reference("input"))
+    failure, after = together(a_program(operator, sharded=SHARDED), SUM, backend="torch_dtensor")
+    assert isinstance(failure, Failure)
+    assert (failure.rank, failure.symptom, failure.message[:5]) == (1, Symptom.EXCEPTION, "max()")
+    assert isinstance(after, Trace)
+
+
 def test_a_case_that_is_not_supported_is_an_error_and_the_others_run() -> None:
     refused, ran = together(EXP, small_case(), backend="torch_ddp")
     assert isinstance(refused, UnsupportedError)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from difftest.judge.divergence import without_numbers
 from difftest.judge.outcome import Failure, Symptom
 from workers.isolate import native_frames, run_folder
 from workers.isolate.limits import Excess
@@ -42,8 +43,11 @@ def representative(folder: Path, first: int, statuses: Mapping[int, int]) -> Fai
 
 
 def _kind(failure: Failure) -> tuple[object, ...]:
-    """What is equal for ranks that fail in the same way."""
-    return failure.kind, failure.frame, failure.stage, failure.step
+    """What is equal for ranks that fail in the same way.
+
+    The message is part of it: a rank that lost its peer may raise where the peer did.
+    """
+    return failure.kind, failure.frame, failure.stage, failure.step, without_numbers(failure.message)
 
 
 def _beyond_limit(folder: Path, excess: Excess) -> Failure:
