@@ -34,7 +34,14 @@ PROGRAMS = (
     _over("topk", MATRIX, 2),
     _over("cumsum", MATRIX, 1),
     a_program(ROOT, sharded=CUT),
+    # XLA itself ignores NaN in amax and clamp on the CPU, so another operator of the kind comes before each.
+    a_program(
+        ROOT,
+        a_call("torch.maximum", {"other": MATRIX}, Reference("0.output"), Reference("other")),
+        sharded=CUT,
+    ),
     a_program(ROOT, a_call("torch.amax", {}, Reference("0.output"), 1), sharded=CUT),
+    a_program(ROOT, a_call("torch.nn.functional.hardtanh", {}, Reference("0.output")), sharded=CUT),
     a_program(ROOT, a_call("torch.clamp", {}, Reference("0.output"), 0.5, 1.0), sharded=CUT),
     a_program(
         a_call("Tensor.mul_", {"input": MATRIX, "other": MATRIX}, form="inplace"),

@@ -110,7 +110,6 @@ def nan_replaced(session: Session, _case: Case, _rank: int) -> Session:
 
 @of_operators(
     about="a maximum or a minimum ignores NaN",
-    backends=("torch_dtensor",),  # XLA has this fault itself on the CPU
     blame=BACKEND,
     reaches=lambda case: may_have_nan(case) and any_operator(case, lambda one: function(one) in EXTREMES),
 )
@@ -122,7 +121,6 @@ def extreme_ignores_nan(session: Session, _case: Case, _rank: int) -> Session:
 
 @of_operators(
     about="clamp turns NaN into a limit",
-    backends=("torch_dtensor",),  # XLA has this fault itself on the CPU
     blame=BACKEND,
     reaches=lambda case: may_have_nan(case) and any_operator(case, lambda one: function(one) in CLAMPS),
 )
