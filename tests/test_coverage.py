@@ -23,7 +23,6 @@ from difftest.records.coverage import Cell, Coverage
 from difftest.records.covered import Covered
 from difftest.records.observation import read_observation
 from difftest.records.reachable import reachable
-from generators.operators import table
 
 PAIR = Mesh((("tp", 2),))
 SQUARE = Mesh((("dp", 2), ("tp", 2)))
@@ -200,9 +199,3 @@ def test_the_data_say_what_can_be_reached_in_the_version_that_the_project_uses()
     assert len(data.having("x")) == 422
     assert {"add", "mm", "_softmax"} <= data.dispatched
     assert not {"linear", "cudnn_convolution"} & data.dispatched
-
-
-def test_the_entries_are_those_of_the_operator_table() -> None:
-    """Otherwise `python tools/reachable.py` writes them anew."""
-    assert reachable().entries == {name: entry.excluded for name, entry in table.entries().items()}
-    assert {*reachable().differentiable} == {n for n, entry in table.entries().items() if entry.gradient}

@@ -13,7 +13,7 @@ from difftest.judge.capability import Lack
 from difftest.records.coverage import Coverage
 from difftest.records.covered import Covered
 from difftest.records.lacks import SupportTable
-from difftest.records.totals import ENTRIES, KERNELS, NOT_YET, OPERATORS, RULES, totals, unreached
+from difftest.records.totals import ENTRIES, KERNELS, NOT_YET, OPERATORS, RULES, Entries, totals, unreached
 from reports.write import write
 
 
@@ -29,6 +29,10 @@ def test_what_was_reached_is_counted_beside_what_there_is() -> None:
     assert rows[f"{OPERATORS}, forward"] == (3, {"torch": 3, "xla": 1})
     assert rows[f"{OPERATORS}, backward"] == (1, {"torch": 0, "xla": 1})
     assert rows[f"{ENTRIES}, with cut operands"] == (1, {"torch": 1, "xla": 0})
+    table = Entries({"add": "", "mul": "", "rand": "it draws"}, frozenset({"add"}))
+    entries = {one.what: (one.reachable, one.reached) for one in totals(coverage, table)}
+    assert entries[f"{ENTRIES}, forward"] == (2, 1)
+    assert entries[f"{ENTRIES}, backward"] == (1, 0)
     assert rows[RULES] == (1, {})
     assert rows[KERNELS] == (2, {})  # add forward and mul backward, of the line with lowered nodes
 
@@ -43,6 +47,9 @@ def test_what_was_not_reached_has_a_reason() -> None:
     assert "mm" in names[OPERATORS, NOT_YET]
     assert "linear" in names[OPERATORS, "torch replaces it by other operators before it is dispatched"]
     assert "uniform_" in names[RULES, "it draws random numbers"]
+    table = Entries({"add": "", "mul": "", "rand": "it draws"}, frozenset({"add"}))
+    entries = [one for one in unreached(coverage, lacks, table) if one.what == ENTRIES]
+    assert [(one.reason, one.names) for one in entries] == [("it draws", ("rand",)), (NOT_YET, ("mul",))]
     assert not any("add" in own for (what, _), own in names.items() if what in {OPERATORS, RULES})
 
 

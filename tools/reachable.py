@@ -3,7 +3,6 @@
     python tools/reachable.py
 
 For each of torch's own operators, without overload, letters say what it is (`difftest.records.reachable`).
-The entries are those of the operator table; after that was written anew, this must be too.
 """
 
 from pathlib import Path
@@ -12,8 +11,6 @@ import msgspec
 import torch
 import torch_xla
 from torch.distributed.tensor import DTensor
-
-from generators.operators import table
 
 FILE = Path(__file__).parent.parent / "difftest" / "records" / "reachable.json"
 ATEN = "aten::"
@@ -35,13 +32,7 @@ def main() -> None:
         for base, names in sorted(overloads.items())
     }
     versions = {"torch": torch.__version__.partition("+")[0], "torch_xla": torch_xla.__version__}
-    entries = table.entries()
-    held = {
-        **versions,
-        "operators": operators,
-        "entries": {name: entry.excluded for name, entry in sorted(entries.items())},
-        "differentiable": sorted(name for name, entry in entries.items() if entry.gradient),
-    }
+    held = {**versions, "operators": operators}
     FILE.write_bytes(msgspec.json.format(msgspec.json.encode(held), indent=1) + b"\n")
     print(f"{len(operators)} operators, {len(rules)} with a rule, {len(kernels)} with a kernel of torch_xla")
 

@@ -14,7 +14,7 @@ from difftest.records.coverage import COUNTED, WHAT, Coverage
 from difftest.records.index import parts
 from difftest.records.lacks import COUNTED as LACKS
 from difftest.records.lacks import SupportTable
-from difftest.records.totals import Total, Unreached, cuts, totals, unreached
+from difftest.records.totals import Entries, Total, Unreached, cuts, totals, unreached
 
 WIDTH = 100
 """Characters of a line of names."""
@@ -37,14 +37,15 @@ def command(directory: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_described(coverage, lacks))
         return
-    click.echo("\n".join(_lines(list(totals(coverage)), coverage.sides())))
+    entries = _entries()
+    click.echo("\n".join(_lines(list(totals(coverage, entries)), coverage.sides())))
     click.echo("\noperators forward by how their operands were cut, and backward:")
     for cut in cuts(coverage):
         counts = f"{cut.whole} whole, {cut.even} even, {cut.uneven} uneven, {cut.empty} empty"
         regimes = ", ".join(cut.regimes)
         click.echo(f"  {cut.side} {cut.dtype}: {counts}; {cut.backward} backward; regimes {regimes}")
     click.echo("\nnot reached:")
-    for one in unreached(coverage, lacks):
+    for one in unreached(coverage, lacks, entries):
         click.echo(f"  {len(one.names):5,} {one.what}: {one.reason}: {_few(one)}")
 
 
@@ -57,6 +58,15 @@ def _counted(corpus: Corpus) -> tuple[Coverage, SupportTable]:
         coverage.add_columns(columns, own)
         lacks.add_columns(columns, own)
     return coverage, lacks
+
+
+def _entries() -> Entries:
+    """Those of the operator table from which programs are generated."""
+    from generators.operators import table
+
+    held = table.entries()
+    gradients = frozenset(name for name, entry in held.items() if entry.gradient)
+    return Entries({name: entry.excluded for name, entry in held.items()}, gradients)
 
 
 def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:
@@ -89,8 +99,9 @@ def _few(one: Unreached) -> str:
 
 def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
     """Everything that is counted, for programs."""
+    entries = _entries()
     return {
-        "totals": [one._asdict() for one in totals(coverage)],
+        "totals": [one._asdict() for one in totals(coverage, entries)],
         "cuts": [one._asdict() for one in cuts(coverage)],
         "cells": {
             what: [{**cell._asdict(), "comparisons": n} for cell, n in sorted(coverage.cells[what].items())]
@@ -99,5 +110,5 @@ def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
         "rules": dict(sorted(coverage.rules.items())),
         "kernels": dict(sorted(coverage.kernels.items())),
         "lowered": dict(sorted(coverage.lowered.items())),
-        "unreached": [one._asdict() for one in unreached(coverage, lacks)],
+        "unreached": [one._asdict() for one in unreached(coverage, lacks, entries)],
     }

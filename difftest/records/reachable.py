@@ -20,22 +20,11 @@ random numbers; DTensor has a rule for some overload of it; torch_xla has a kern
 
 
 class Reachable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The versions that were asked, and the letters of every operator by its name without overload.
-
-    `entries` are those of the operator table, with the reason why one has no samples, or an empty text.
-    `differentiable` are those of which torch computes gradients.
-    """
+    """The versions that were asked, and the letters of every operator by its name without overload."""
 
     torch: str
     torch_xla: str
     operators: Mapping[str, str]
-    entries: Mapping[str, str] = {}
-    differentiable: tuple[str, ...] = ()
-
-    @property
-    def usable(self) -> frozenset[str]:
-        """The entries that have samples."""
-        return frozenset(name for name, excluded in self.entries.items() if not excluded)
 
     def having(self, letter: str) -> frozenset[str]:
         """The operators with a letter."""

@@ -37,6 +37,26 @@ _FAMILIES = {
 """What the names of operators say that no program of plain tensors calls."""
 
 
+class Entries(NamedTuple):
+    """The entries of the operator table: the reason why one has no samples, or an empty text.
+
+    `differentiable` are those of which torch computes gradients. The generators have the table, so that only
+    who knows them can give it.
+    """
+
+    excluded: Mapping[str, str] = {}
+    differentiable: frozenset[str] = frozenset()
+
+    @property
+    def usable(self) -> frozenset[str]:
+        """Those with samples."""
+        return frozenset(name for name, reason in self.excluded.items() if not reason)
+
+
+UNKNOWN = Entries()
+"""Where nobody gives them."""
+
+
 class Total(NamedTuple):
     """How many of something were reached, on any side and by side; `reachable` is None where nobody knows."""
 
@@ -70,19 +90,20 @@ class Unreached(NamedTuple):
     names: tuple[str, ...]
 
 
-def totals(coverage: Coverage) -> Iterator[Total]:
+def totals(coverage: Coverage, entries: Entries = UNKNOWN) -> Iterator[Total]:
     """The rows of the summary: operators by direction, entries of the operator table, rules, kernels."""
     data = reachable()
     whats: tuple[tuple[str, frozenset[str], What, bool | None], ...] = (
         (f"{OPERATORS}, forward", data.dispatched, "forward", None),
         (f"{OPERATORS}, backward", data.dispatched, "backward", None),
-        (f"{ENTRIES}, forward", data.usable, "entries", None),
-        (f"{ENTRIES}, backward", frozenset(data.differentiable), "differentiated", None),
-        (f"{ENTRIES}, with cut operands", data.usable, "entries", True),
+        (f"{ENTRIES}, forward", entries.usable, "entries", None),
+        (f"{ENTRIES}, backward", entries.differentiable, "differentiated", None),
+        (f"{ENTRIES}, with cut operands", entries.usable, "entries", True),
     )
     for title, most, what, sharded in whats:
-        by_side = {side: len(most & coverage.names(what, side, sharded=sharded)) for side in coverage.sides()}
-        yield Total(title, len(most), len(most & coverage.names(what, sharded=sharded)), by_side)
+        reached = {side: coverage.names(what, side, sharded=sharded) for side in ("", *coverage.sides())}
+        counts = {side: len(names & most if most else names) for side, names in reached.items()}
+        yield Total(title, len(most) or None, counts.pop(""), counts)
     yield Total(RULES, len(data.having(RULE)), len(coverage.ruled() & data.having(RULE)), {})
     yield Total("DTensor's rules, with placements", None, len(coverage.rules), {})
     yield Total(KERNELS, len(data.having(KERNEL)), len(data.having(KERNEL) & coverage.kernels.keys()), {})
@@ -100,7 +121,7 @@ def cuts(coverage: Coverage) -> Iterator[Cut]:
         yield Cut(side=side, dtype=dtype, **forward, backward=backward, regimes=tuple(sorted(regimes)))
 
 
-def unreached(coverage: Coverage, lacks: SupportTable) -> Iterator[Unreached]:
+def unreached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOWN) -> Iterator[Unreached]:
     """What no side reached, by reason: excluded, refused by a backend, or not compared yet."""
     data = reachable()
     refused: dict[str, str] = {}
@@ -110,7 +131,7 @@ def unreached(coverage: Coverage, lacks: SupportTable) -> Iterator[Unreached]:
     reached = coverage.names("forward") | coverage.names("backward")
     for what, names, excluded in (
         (OPERATORS, data.operators.keys() - reached, {name: _why(name) for name in data.operators}),
-        (ENTRIES, data.entries.keys() - coverage.names("entries"), data.entries),
+        (ENTRIES, entries.excluded.keys() - coverage.names("entries"), entries.excluded),
         (RULES, data.having(RULE) - coverage.ruled(), {name: _why(name) for name in data.operators}),
         (KERNELS, data.having(KERNEL) - coverage.kernels.keys(), {}),
     ):
