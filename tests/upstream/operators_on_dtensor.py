@@ -1,0 +1,54 @@
+"""Operators that DTensor's rules fail at, each without need of a second rank; a name runs it alone.
+
+torch 2.9.0. The process group is torch's fake one, which communicates nothing. Exits 0 when all faults are
+there.
+"""
+
+import sys
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def whole(*shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape), mesh, [Replicate()]).requires_grad_()
+
+
+def cut(*shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape), mesh, [Shard(0)]).requires_grad_()
+
+
+def write_to_select() -> None:
+    base = whole(4, 6) * 2
+    base.select(1, 5).mul_(3.0)
+    base.sum().backward()
+
+
+MIXED = "got mixed torch.Tensor and DTensor"
+FAULTS = {
+    "expand": (lambda: cut(1, 3).expand(5, 3), "aten.expand.default"),
+    "max_backward": (lambda: whole(4, 3).max(0).values.sum().backward(), MIXED),
+    "sort_backward": (lambda: whole(4, 3).sort(0).values.sum().backward(), MIXED),
+    "prod_backward": (lambda: whole(4, 3).prod(0).sum().backward(), MIXED),
+    "block_diag": (lambda: torch.block_diag(whole(1, 5), whole(2, 5)), "found no DeviceMesh"),
+    "write_to_select": (write_to_select, "aten.select.int"),
+    "empty_uneven": (lambda: cut(1, 0, 3), "negative output size"),
+    "empty_view": (lambda: whole(2, 0).view(0), "aten.view.default"),
+    "equal": (lambda: torch.equal(cut(4), whole()), "at least a 1-dimensional"),
+}
+missing = []
+for name in sys.argv[1:] or FAULTS:
+    call, message = FAULTS[name]
+    try:
+        print(f"{name}: expected a result, actual {call()}")
+        missing.append(name)
+    except (AssertionError, RuntimeError) as error:
+        print(f"{name}: expected a result, actual {type(error).__name__}: {str(error)[:160]!r}")
+        missing += [] if message in str(error) else [name]
+sys.exit(f"not there: {missing}" if missing else 0)
