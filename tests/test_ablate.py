@@ -16,7 +16,7 @@ from difftest.cases.case import Case, Training
 from difftest.cases.flags import SAME_PRECISION
 from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.linear import Linear
-from difftest.cases.options import Start
+from difftest.cases.options import Spelling, Start
 from difftest.commands.ablate import command
 from difftest.errors import InfrastructureError
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS, ablate
@@ -262,3 +262,13 @@ def test_the_clipped_norm_of_partial_sums_needs_sharding_and_dtensor(tmp_path: P
     assert changes["the dtype is bfloat16"].startswith(STAYS)
     kept = msgspec.json.decode((tmp_path / finding.fingerprint / "finding.json").read_bytes(), type=dict)
     assert kept["ablations"] == changes
+
+
+def test_each_usual_form_of_a_case_is_taken_away_alone() -> None:
+    spelled = a_case(spelling=Spelling(torch_loss=True, host_backward=True))
+    without = {name: one.case for name, one in ablations_of(spelled, "xla").items() if "form" in name.split()}
+    assert without == {
+        "the program does not take the form torch_loss": a_case(spelling=Spelling(host_backward=True)),
+        "the program does not take the form host_backward": a_case(spelling=Spelling(torch_loss=True)),
+    }
+    assert not any("form" in name.split() for name in ablations_of(a_case(), "xla"))
