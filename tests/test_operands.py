@@ -130,3 +130,4 @@ def test_a_backend_runs_programs_or_says_why_not(name: str) -> None:
     case = a_program()
     refusals = {backend.unsupported(case), backend.unsupported(msgspec.structs.replace(case, seed=2))}
     assert (refusals == {None}) == (name in RUNS_PROGRAMS)
+    assert (backend.unsupported(case.unsharded()) is None) == (name in RUNS_PROGRAMS | {"xla_replica"})

@@ -199,6 +199,14 @@ def test_programs_agree_with_the_oracle(
     assert_agreement(backend, group, truths)
 
 
+@pytest.mark.xla
+def test_programs_run_on_one_device_without_annotations(truths: dict[str, Outcome]) -> None:
+    names = ("in place in a view", "several results", "booleans", "not contiguous")
+    group = {name: FLAT[name].unsharded() for name in names}
+    alone = {case.id: truths[FLAT[name].id] for name, case in group.items()}
+    assert_agreement("xla_replica", group, alone)
+
+
 @pytest.mark.parametrize("group", [PARTIAL, SHARES_OF_PIECES], ids=["2 ranks", "4 ranks"])
 def test_shares_of_a_sum_stand_for_their_sum(group: dict[str, Case], truths: dict[str, Outcome]) -> None:
     assert_agreement("torch_dtensor", group, truths)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from workers import sides
 from workers.backends import torch_ddp
+from workers.training.refusals import for_modules_only
 from workers.xla import devices, legitimate, replicas
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ The store serves only a barrier as the group is made, and listens on every netwo
 """
 
 
+@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why replicas cannot have the layout, or the wrapper cannot verify shapes, or None."""
     if case.forms.verified_shapes and processes(case) == 1:

@@ -24,9 +24,15 @@ SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = sides.XLA
 PRELOAD = devices.PRELOAD
-unsupported = replicas.unsupported
 processes = replicas.processes
 environment = replicas.environment
+
+
+def unsupported(case: Case) -> str | None:
+    """Why replicas cannot have the layout, or None. Of a program there is one: all would do the same."""
+    if case.model.is_program and case.world_size > 1:
+        return "every replica would run the whole program; it runs on a mesh of one rank"
+    return replicas.unsupported(case)
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from difftest.judge.outcome import Array, Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.torch import process_groups
 from workers.training.pieces import global_shape, own_rows, rows_by_rank, values
-from workers.training.refusals import for_modules_only
 from workers.xla import devices, gate, lazy, plugin
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from workers.training.session import Session
 
 
-@for_modules_only
 def unsupported(case: Case) -> str | None:
     """Why replicas cannot have the layout, or would have different graphs; or None."""
     if any(isinstance(p, Shard) for placements in case.layout.parameters.values() for p in placements):
