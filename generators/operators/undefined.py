@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from difftest.cases.case import DType, Regime
 from difftest.cases.layers.operator import Operator
 
-When: TypeAlias = Literal["always", "ties", "duplicates"]
+When: TypeAlias = Literal["always", "ties", "duplicates", "far"]
 
 TIED: frozenset[Regime] = frozenset(
     (
@@ -27,12 +27,18 @@ TIED: frozenset[Regime] = frozenset(
 )
 """The regimes in which two values may be equal, some of them only after rounding."""
 
+FAR: frozenset[Regime] = frozenset(("nonfinite", "extreme", "large", "offset"))
+"""The regimes with values that an integer type may not hold."""
+
+CONVERTED = "converting a value that the integer type cannot hold is undefined, as it is in C++"
 SIGNS = "eigenvectors and singular vectors are unique only up to their signs and, in a subspace, their order"
 MAXIMA = "of equal maxima in a window, which index is returned is not documented"
 DUPLICATES = (
     "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
 )
 UNDEFINED: Mapping[str, tuple[When, str]] = {
+    **dict.fromkeys(("char", "short", "int", "long"), ("far", CONVERTED)),
+    "byte": ("always", CONVERTED),
     "aminmax": ("ties", "of several equal values, which one gets the gradient is not documented"),
     "argsort": ("ties", "the relative order of equivalent elements is preserved only if stable is True"),
     "sort": ("ties", "the order of equivalent elements is preserved only if stable is True"),
@@ -85,9 +91,13 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         or dtype in SMALL_TYPES
         or any(one.dtype not in {"float", "float32", "float64"} for one in operator.operands.values())
     )
-    if when == "always" or (when == "ties" and ties) or (when == "duplicates" and _repeats(operator)):
-        return words
-    return ""
+    applies = {
+        "always": True,
+        "ties": ties,
+        "duplicates": _repeats(operator),
+        "far": regime in FAR,
+    }
+    return words if applies[when] else ""
 
 
 def _documented(name: str) -> tuple[When, str]:
