@@ -41,6 +41,9 @@ FLUSHED = {
 XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is half the least subnormal.
 """
 
+MATRIX_ROUNDOFFS = 3.0
+"""By how many roundoffs of its size a matrix is perturbed: eigh and svd of XLA and of LAPACK need as many."""
+
 SIMULATED = (torch.float64, torch.complex128)
 """The dtypes of the oracle's numbers. Others are counters and masks, or rounded as on every backend."""
 
@@ -98,7 +101,7 @@ class Perturb(TorchDispatchMode):
         roundoffs = self._wide if kind.wide_inputs else 1.0
         for position, argument in enumerate(args):
             if isinstance(argument, Tensor):
-                noisy = self._noisy(argument, roundoffs)
+                noisy = self._noisy_matrix(argument) if kind.matrices else self._noisy(argument, roundoffs)
                 perturbed[position] = argument.copy_(noisy) if position in where else noisy
         return perturbed
 
@@ -170,11 +173,22 @@ class Perturb(TorchDispatchMode):
             + (absolute * self._flushed).clamp(-most, most)
         )
 
+    def _noisy_matrix(self, value: Tensor) -> Tensor:
+        """Every element with an error in units of the root mean square of its matrix, the last two dims."""
+        if value.dtype not in SIMULATED or not value.numel():
+            return value
+        dims = [-2, -1][-value.dim() :] if value.dim() else []
+        size = value.abs().square_().mean(dims, keepdim=True).sqrt_() if dims else value.abs()
+        error = self._draw(value) if value.dtype == torch.float64 else self._complex_draw(value.abs())
+        return value + error * (size * (MATRIX_ROUNDOFFS * self._roundoff))
+
+    def _complex_draw(self, like: Tensor) -> Tensor:
+        return torch.complex(self._draw(like), self._draw(like))
+
     def _noisy_complex(self, value: Tensor, roundoffs: float) -> Tensor:
         """Both parts with errors in units of the magnitude: a product's parts are differences."""
         size = value.abs().nan_to_num_(0.0, 0.0, 0.0)
-        error = torch.complex(self._draw(size), self._draw(size))
-        return value + error.mul_(size * (roundoffs * self._roundoff) + self._flushed)
+        return value + self._complex_draw(size).mul_(size * (roundoffs * self._roundoff) + self._flushed)
 
 
 class PerturbProgram(Perturb):

@@ -9,16 +9,20 @@
 | `sums` | one | by one, which models partial sums |
 | `intermediate` | as approximated | by one |
 | `special` | as approximated | by one of float32, except outside of the function's domain |
-| `ill_conditioned` | as approximated | by one, except where the operator is not defined on those |
+| `ill_conditioned` | as approximated | by three of the matrix's size, unless it is not defined there |
+| `unknown`, `composite` | as approximated | by one, unless it is not defined there |
 | `wide` | one of float32 in models; as intermediate in programs | no |
 
 Half types have no special functions of their own: kernels compute them in float32. Sums are another matter,
 because ranks exchange partial sums in the dtype itself.
 
-An operator that is not in the table is treated as ill-conditioned, and so is one that torch should have taken
-apart (`composite`). That is safe because a correct algorithm is at worst as wrong as one that rounds its
-inputs and approximates its result: the floor may be too high, so that a fault stays hidden, but nobody is
-accused. `tests/benchmarks/calibration.py` compares the floors with real errors.
+Linear algebra is backward stable by norm: its results are those of a matrix that is some roundoffs of the
+matrix's size away, in every element (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002).
+
+An operator that is not in the table, or that torch should have taken apart (`composite`), has its inputs
+perturbed and its results approximated. That is safe because it is the most that any single rounding inside
+would do: the floor may be too high, so that a fault stays hidden, but nobody is accused.
+`tests/benchmarks/calibration.py` compares the floors with real errors.
 """
 
 import tomllib
@@ -51,7 +55,8 @@ class Rounding:
 
     `roundoffs`: how far results are rounded, in unit roundoffs; 0 for results that are exact. `inputs`:
     whether inputs are perturbed too. `guarded`: whether perturbed inputs may be outside the domain. `wide`:
-    whether results are float32 whatever the dtype; `wide_inputs`: whether inputs are perturbed as float32.
+    whether results are float32 whatever the dtype; `wide_inputs`: whether inputs are perturbed as float32;
+    `matrices`: whether inputs are perturbed in units of their matrix's size.
     """
 
     roundoffs: float = 0.0
@@ -59,10 +64,12 @@ class Rounding:
     guarded: bool = False
     wide: bool = False
     wide_inputs: bool = False
+    matrices: bool = False
 
 
 INTERMEDIATE = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True)
-ILL_CONDITIONED = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True)
+ILL_CONDITIONED = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True, matrices=True)
+UNKNOWN = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True)
 
 CLASSES = {
     "exact": Rounding(),
@@ -74,8 +81,8 @@ CLASSES = {
     "special": Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True, wide_inputs=True),
     "ill_conditioned": ILL_CONDITIONED,
     "wide": Rounding(1.0, wide=True),
-    "composite": ILL_CONDITIONED,
-    "unknown": ILL_CONDITIONED,
+    "composite": UNKNOWN,
+    "unknown": UNKNOWN,
 }
 
 
