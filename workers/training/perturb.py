@@ -41,7 +41,7 @@ FLUSHED = {
 XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is half the least subnormal.
 """
 
-MATRIX_ROUNDOFFS = 3.0
+MATRIX_ROUNDOFFS = 4.0
 """By how many roundoffs of its size a matrix is perturbed: eigh and svd of XLA and of LAPACK need as many."""
 
 SIMULATED = (torch.float64, torch.complex128)

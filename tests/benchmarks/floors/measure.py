@@ -23,6 +23,7 @@ from difftest.cases.draws import round_to
 from difftest.cases.layers.operator import MOST_ELEMENTS
 from difftest.cases.layout import Mesh, replicated
 from difftest.judge.noise import (
+    FLOORS_MOST,
     SAMPLES_OF_A_PROGRAM,
     SAMPLES_WHEN_IN_DOUBT,
     THRESHOLD,
@@ -182,7 +183,7 @@ def _compared(
     noise = spread(whole, runs, Trace(steps=(native,)), 0.0, by_element=True)[0][0]
     for key, tensor in exact.items():
         value, wide = tensor.pieces[0], predicted[key].pieces[0]
-        known = np.isfinite(value) & np.isfinite(wide)
+        known = np.isfinite(value) & np.isfinite(wide) & np.isfinite(native[key].pieces[0])
         if tensor.is_discrete or not known.any():
             continue
         own = _off(native[key].pieces[0], value, known)
@@ -206,7 +207,8 @@ def _compared(
 
 
 def _off(actual: Array, value: Array, known: Array) -> Array:
-    return np.where(known, actual, 0.0) - np.where(known, value, 0.0)
+    """The errors of the elements that are decided; one that is not finite there is a great error."""
+    return np.nan_to_num(np.where(known, actual, 0.0), nan=FLOORS_MOST) - np.where(known, value, 0.0)
 
 
 def _relative(errors: Array, simulated: Array) -> float:

@@ -9,7 +9,7 @@
 | `sums` | one | by one, which models partial sums |
 | `intermediate` | as approximated | by one |
 | `special` | as approximated | by one of float32, except outside of the function's domain |
-| `ill_conditioned` | as approximated | by three of the matrix's size, unless it is not defined there |
+| `ill_conditioned` | as approximated | by four of the matrix's size, unless it is not defined there |
 | `unknown`, `composite` | as approximated | by one, unless it is not defined there |
 | `wide` | one of float32 in models; as intermediate in programs | no |
 
