@@ -83,16 +83,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return next(iter(self.calls))
 
     def operator(self, sample: Sample, *, form: Form, rejects: bool = False) -> Operator:
-        """The call with the arguments of `sample`, one of `samples` or, if it `rejects`, of `errors`."""
+        """The call with the arguments of `sample`, one of `samples` or, if it `rejects`, of `errors`.
+
+        Operands require gradients only where torch computes them: some operators raise in the backward pass.
+        """
         return Operator(
             operator=self.name,
             call=self.calls[form],
-            operands=sample.operands,
+            operands={name: one if sample.gradient else _fixed(one) for name, one in sample.operands.items()},
             arguments=sample.arguments,
             options=sample.options,
             form=form,
             rejects=rejects,
         )
+
+
+def _fixed(operand: Operand) -> Operand:
+    return msgspec.structs.replace(operand, gradient=False)
 
 
 @functools.cache
