@@ -100,7 +100,6 @@ def test_a_worker_refuses_a_case_that_its_backend_does_not_support(pool: dispatc
         pool.execute(cut, DDP)
 
 
-@pytest.mark.nightly
 def test_a_group_has_an_outcome_or_an_error_for_each_of_its_cases(pool: dispatch.Pool) -> None:
     cases = [small_case(), tensor_parallel_case(), small_case(3)]
     first, refused, last = pool.execute_group(cases, DDP, {})
@@ -114,6 +113,7 @@ def test_workers_with_a_planted_fault_run_the_cases_of_a_group_alone(pool: dispa
     assert [one.message for one in outcomes if isinstance(one, Failure)] == ["planted failure"] * 2
 
 
+@pytest.mark.nightly
 def test_no_exporter_of_ray_outlives_its_cluster() -> None:
     variables = {**os.environ, "RAY_metrics_report_interval_ms": "100"}
     done = subprocess.run(
