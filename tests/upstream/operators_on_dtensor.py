@@ -1,7 +1,6 @@
 """Operators that DTensor's rules fail at, each without need of a second rank; a name runs it alone.
 
-torch 2.9.0. The process group is torch's fake one, which communicates nothing. Exits 0 when all faults are
-there.
+torch 2.9.0. The process group is torch's fake one. Exits 0 when all faults are there.
 """
 
 import sys
@@ -25,15 +24,15 @@ def cut(*shape: int) -> DTensor:
 
 
 def write_to_select() -> None:
-    base = whole(4, 6) * 2
-    base.select(1, 5).mul_(3.0)
+    (base := whole(4, 6) * 2).select(1, 5).mul_(3.0)
     base.sum().backward()
 
 
 def select_spec() -> None:
     tensor = whole(4, 4, 4)
     tensor.select(0, 2)
-    assert tensor._spec.shape == tensor.shape, f"the spec of {tuple(tensor.shape)} says {tensor._spec.shape}"
+    shape = tensor._spec.shape  # noqa: SLF001
+    assert shape == tensor.shape, f"the spec of {tuple(tensor.shape)} says {shape}"
 
 
 MIXED = "got mixed torch.Tensor and DTensor"
