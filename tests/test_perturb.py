@@ -105,6 +105,14 @@ def test_an_ill_conditioned_matrix_amplifies_the_noise() -> None:
     assert 100 * UNIT < ratio < 1e5 * UNIT
 
 
+def test_a_mask_of_floats_stays_one() -> None:
+    given, target = values(2, 3).requires_grad_(), torch.tensor([[0, -1, 0], [1, 2, -1]])
+    for seed in range(4):
+        with perturbed("bfloat16", seed, program=True):
+            torch.nn.functional.multilabel_margin_loss(given, target).backward()
+    assert given.grad is not None
+
+
 def test_an_addend_that_cancels_leaves_its_rounding() -> None:
     one, other = values(20), values(20, seed=1)
     assert noise(torch.addcmul, -one * other, one, other) > 0.1 * UNIT
