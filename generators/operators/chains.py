@@ -202,7 +202,13 @@ def places() -> Mapping[Shape, Sequence[Place]]:
     for entry, sample in _followed():
         for name, one in sample.operands.items() if _is_plain(entry) else ():
             free = one.dtype == "float" and one.values is None and one.low is None and one.high is None
-            if free and sample.gradient and one.memory == "contiguous" and entry.form != "inplace":
+            if (
+                free
+                and sample.gradient
+                and one.gradient
+                and one.memory == "contiguous"
+                and entry.form != "inplace"
+            ):
                 by_shape.setdefault(one.shape, []).append((entry, sample, name))
     return by_shape
 
