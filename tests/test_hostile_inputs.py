@@ -111,6 +111,7 @@ def commands(rng: Random, root: Path, finding: Path) -> dict[str, tuple[object, 
         "ablate": (finding,),
         "reproducer": (finding,),
         "draft": (finding,),
+        "coverage": (out,),
         "bisect": (finding, "--package", "p", "--versions", "1,2", "--times", 1),
     }
 

@@ -214,7 +214,16 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_without_a_run(
 
 
 def test_the_checks_without_a_script_are_those_of_more_than_a_runs_numbers() -> None:
-    assert sorted(WITHOUT_SCRIPT) == ["annotation", "determinism", "on_device", "recompile", "runtime_init"]
+    assert sorted(WITHOUT_SCRIPT) == [
+        "annotation",
+        "determinism",
+        "on_device",
+        "recompile",
+        "rejection",
+        "result_facts",
+        "runtime_init",
+        "zero_signs",
+    ]
 
 
 def measured_fault(stage: Stage = Stage.BACKWARD) -> Fault:
