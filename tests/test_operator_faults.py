@@ -71,6 +71,7 @@ def test_a_fault_of_one_device_and_one_of_sharding_are_found_and_blamed() -> Non
 
 
 @pytest.mark.nightly
+@pytest.mark.slow
 @pytest.mark.xla
 def test_nearly_all_faults_of_operators_are_found_and_blamed() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")

@@ -37,6 +37,12 @@ TYPES: Mapping[torch.dtype, OperandType] = {
 TAKEN = {"output", *dir(nn.Module())}
 """What an operand cannot be called: a module has it."""
 
+DEVICES = ("cpu", "cuda")
+"""What a string argument cannot be: a program's tensors are where its backend puts them."""
+
+ON_HOST = ("tensor_split",)
+"""Operators that take every operand but the first on the host, whatever device the first is on."""
+
 DECIMALS = 3
 """Digits of the literal values of floats: enough for well-conditioned matrices to stay what they are."""
 
@@ -66,15 +72,21 @@ class Encoder:
             if not (key == "device" and str(value) == "cpu")
             and not (value is None and key in {"generator", "out", "device"})
         }
+        if call.name.rpartition(".")[2] in ON_HOST and len(self.operands) > 1:
+            msg = "an operand that torch takes on the host alone"
+            raise NoDataError(msg)
         if len(self.operands) > MOST_OPERANDS:
             msg = f"{len(self.operands)} operands"
             raise NoDataError(msg)
         return arguments, options
 
-    def _argument(self, value: Any, name: str) -> Argument:  # noqa: ANN401, PLR0911, C901
+    def _argument(self, value: Any, name: str) -> Argument:  # noqa: ANN401, C901, PLR0911, PLR0912
         match value:
             case Tensor():
                 return Reference(self._operand(value, name))
+            case str() if value in DEVICES:
+                msg = f"the device {value}, which the backend chooses"
+                raise NoDataError(msg)
             case None | bool() | int() | str():
                 return value
             case float():

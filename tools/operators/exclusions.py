@@ -12,6 +12,8 @@ CUDA = "needs CUDA"
 NO_TENSOR = "takes no tensor, so that nothing can be placed"
 COMPLEX = "takes complex numbers alone, which placements and noise floors do not know"
 INTERNAL = "an internal kernel of one device, which no program calls"
+ON_HOST = "makes its result on the host, unless the call names a device"
+UNSAFE = "reads memory outside of its operands, since its samples ask for no checks"
 RESIZES = "resizes a tensor's memory, which placed tensors do not have"
 
 EXCLUDED: Mapping[str, tuple[str, ...]] = {
@@ -86,6 +88,8 @@ EXCLUDED: Mapping[str, tuple[str, ...]] = {
     ),
     COMPLEX: ("imag", "view_as_real", "nn.functional.silu.complex", "istft", "chalf"),
     RESIZES: ("resize_", "resize_as_"),
+    ON_HOST: ("linspace.tensor_overload", "logspace.tensor_overload"),
+    UNSAFE: ("_segment_reduce.lengths", "_segment_reduce.offsets"),
     INTERNAL: ("_batch_norm_with_update", "_native_batch_norm_legit"),
 }
 
