@@ -79,8 +79,8 @@ def assignments(package: str, protocol: str, name: str, module: str) -> Iterator
     tree = ast.parse(plugins.file(package, name).read_text())
     if package == KINDS:
         yield "import difftest.cases.layer"
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef):
+        for node in tree.body:  # a kind may have types of its own beside its class
+            if isinstance(node, ast.ClassDef) and f"tag='{name}'" in map(ast.unparse, node.keywords):
                 yield f"{name}_{node.name}: type[difftest.cases.layer.Layer] = {module}.{node.name}"
         return
     planted = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
