@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[cuda]'")
 
-from difftest.cases import numbers, operands  # noqa: E402
+from difftest.cases import numbers  # noqa: E402
 from difftest.cases.case import Case  # noqa: E402
 from difftest.cases.options import Spelling  # noqa: E402
 from generators.cases import case_at  # noqa: E402
@@ -78,7 +78,7 @@ def differentiate(case: Case) -> None:
         spelling=Spelling(),
     )
     module: Any = build(case.model, numbers.weights(case), plan)
-    writes = any(layer.form in {"inplace", "out"} for _, layer in operands.operators(case))
+    writes = any(layer.form in {"inplace", "out"} for layer in case.model.operators.values())
     torch.set_default_dtype(torch.float64)
     try:
         tensors = module(lambda _index: None, copied=writes)

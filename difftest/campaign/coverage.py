@@ -8,8 +8,6 @@ from msgspec import structs
 from difftest.cases import evenness
 from difftest.cases.case import Case
 from difftest.cases.evenness import ORDER, Evenness
-from difftest.cases.layers import walk
-from difftest.cases.layers.operator import Operator
 from difftest.judge.doubts import compares
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Outcome, Trace
@@ -44,11 +42,7 @@ def covered(
     oracle, own = truth.events.reached, outcome.events.reached
     dispatched = oracle if own.eager else own
     kinds = evenness.of_operators(case)
-    entries = {
-        path: layer.operator
-        for path, layer in walk(case.model.layers)
-        if isinstance(layer, Operator) and not layer.rejects
-    }
+    entries = {path: layer.operator for path, layer in case.model.operators.items() if not layer.rejects}
     all_covered = Covered(
         forward=_by_evenness(_cut(case, kinds, dispatched.forward, oracle.forward)),
         backward=_by_evenness(_cut(case, kinds, dispatched.backward, oracle.backward)),
@@ -87,8 +81,8 @@ def _cut(
     least = min(kinds.values(), key=ORDER.index)
     loop = {*oracle.get(ALL_LAYERS, ())}
     for name in names.get(ALL_LAYERS, ()):
-        known = [kind for path, kind in kinds.items() if {name, _viewed(name)} & {*oracle.get(path, ())}]
-        yield from ((kind, name) for kind in known or ([] if _viewed(name) in loop else [least]))
+        of_layers = [kind for path, kind in kinds.items() if {name, _viewed(name)} & {*oracle.get(path, ())}]
+        yield from ((kind, name) for kind in of_layers or ([] if _viewed(name) in loop else [least]))
 
 
 def _viewed(name: str) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 from difftest.cases.case import Case
-from difftest.cases.layers import walk
-from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Mesh, Placements, local_slices, ways
 
 Evenness: TypeAlias = Literal["whole", "even", "uneven", "empty"]
@@ -44,18 +42,17 @@ def of_operators(case: Case) -> dict[str, Evenness]:
     """
     shapes, layout = case.model.tensors(), case.layout
     kinds: dict[str, Evenness] = {}
-    for path, layer in walk(case.model.layers):
-        if isinstance(layer, Operator):
-            names = [name if "." in name else f"{path}.{name}" for name in layer.references()]
-            own = [f"{path}.{name}" for name in layer.operands]
-            kinds[path] = _last(
-                [
-                    evenness(shapes[name], layout.parameters[name], layout.mesh)
-                    if name in layout.parameters
-                    else kinds.get(name.partition(".")[0], "whole")
-                    for name in (*own, *names)
-                ]
-            )
+    for path, layer in case.model.operators.items():
+        names = [name if "." in name else f"{path}.{name}" for name in layer.references()]
+        own = [f"{path}.{name}" for name in layer.operands]
+        kinds[path] = _last(
+            [
+                evenness(shapes[name], layout.parameters[name], layout.mesh)
+                if name in layout.parameters
+                else kinds.get(name.partition(".")[0], "whole")
+                for name in (*own, *names)
+            ]
+        )
     return kinds
 
 

@@ -11,6 +11,7 @@ import msgspec
 from difftest.cases.layer import MOST_WIDTH, Layer, Parameters
 from difftest.cases.layers import AnyLayer, walk
 from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.operator import Operator
 
 MOST_LAYERS = 64
 
@@ -87,6 +88,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def is_program(self) -> bool:
         """Whether its layers are operators that name their tensors, instead of passing activations on."""
         return self.layers[0].READS_RESULTS
+
+    @property
+    def operators(self) -> Mapping[str, Operator]:
+        """The operators of a program in order, by path; none of any other model."""
+        return {path: layer for path, layer in walk(self.layers) if isinstance(layer, Operator)}
 
     @property
     def rejects(self) -> bool:

@@ -3,15 +3,14 @@
 Every value is one that the operand's dtype holds, so that all backends start from equal tensors.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from difftest.cases.case import Case, DType
 from difftest.cases.draws import Floats, random, round_to
-from difftest.cases.layers import walk
-from difftest.cases.layers.operator import Operand, Operator
+from difftest.cases.layers.operator import Operand
 from difftest.cases.regimes import in_regime
 
 LEAST_INTEGER, GREATEST_INTEGER = -8, 8
@@ -24,16 +23,11 @@ An operator need not be defined at its bounds, and rounding to a half type must 
 """
 
 
-def operators(case: Case) -> Iterator[tuple[str, Operator]]:
-    """The operators of a program in order, each with its path."""
-    return ((path, layer) for path, layer in walk(case.model.layers) if isinstance(layer, Operator))
-
-
 def all_values(case: Case) -> Mapping[str, Floats]:
     """The values of every operand of a program, by full name, such as `0.input`."""
     return {
         f"{path}.{name}": values(case, path, name, operand)
-        for path, layer in operators(case)
+        for path, layer in case.model.operators.items()
         for name, operand in layer.operands.items()
     }
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case, DType, Regime
-from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Layout
 from difftest.cases.model import Model
 from generators.chances import weighted
@@ -33,7 +32,7 @@ REGIMES: Mapping[Regime, int] = {
 
 def draw_program(draw: st.DrawFn, *, path: str, model: Model, layout: Layout) -> Case:
     """The case of a drawn program: a dtype that all of its operators take, and a regime that none refuses."""
-    names = [layer.operator for layer in model.layers if isinstance(layer, Operator)]
+    names = [layer.operator for layer in model.operators.values()]
     allowed = set(DTYPES).intersection(*map(_dtypes, names))
     dtype = draw(_weighted(tuple(one for one in DTYPES if one in allowed)))
     refused = frozenset[str]().union(*map(_refused, names))

@@ -40,9 +40,7 @@ def assembled(  # noqa: PLR0913  the parts of a case
     """The case of a model of operators; each says what the documentation leaves open of its result."""
     layers = tuple(
         msgspec.structs.replace(one, undefined=undefined(one, dtype=dtype, regime=regime))
-        if isinstance(one, Operator)
-        else one
-        for one in model.layers
+        for one in model.operators.values()
     )
     return Case(
         path=path,

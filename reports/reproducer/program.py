@@ -45,7 +45,7 @@ class ProgramScript:
     @property
     def operators(self) -> tuple[tuple[str, Operator], ...]:
         """The operators by path."""
-        return tuple(operands.operators(self.case))
+        return tuple(self.case.model.operators.items())
 
     @property
     def complex(self) -> bool:
@@ -174,7 +174,7 @@ class ProgramScript:
 
 def unspeakable(case: Case) -> str | None:
     """Why a program cannot be written as a script, or None: its texts would not be the Python they seem."""
-    for _, operator in operands.operators(case):
+    for operator in case.model.operators.values():
         names = [*operator.call.split("."), *operator.options]
         texts = [one.text for one in _named((*operator.arguments, *operator.options.values()))]
         if odd := [text for text in names if not text.isidentifier()] + [

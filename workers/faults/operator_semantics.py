@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Operator
-from difftest.cases.operands import operators
 from workers.faults import BACKEND, of_operators
 from workers.training.program_hooks import (
     any_operator,
@@ -108,7 +107,9 @@ def operand_gradient_lost(session: Session, _case: Case, _rank: int) -> Session:
 
 def _differentiable_operands(case: Case) -> int:
     """The number of float operands if all of them require gradients, else 0."""
-    floats = [one for _, layer in operators(case) for one in layer.operands.values() if one.is_float]
+    floats = [
+        one for layer in case.model.operators.values() for one in layer.operands.values() if one.is_float
+    ]
     return len(floats) if all(one.gradient for one in floats) else 0
 
 
@@ -219,7 +220,9 @@ def _over_another_dim(layer: Operator) -> Operator:
 @of_operators(
     about="wrong arguments are accepted",
     blame=BACKEND,
-    reaches=lambda case: case.model.is_program and all(layer.rejects for _, layer in operators(case)),
+    reaches=lambda case: (
+        case.model.is_program and all(layer.rejects for layer in case.model.operators.values())
+    ),
 )
 def wrong_arguments_accepted(session: Session, _case: Case, _rank: int) -> Session:
     """The result is the first operand."""

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Shard, local_slices
-from difftest.cases.operands import operators
 from workers.faults import SHARDING, of_operators
 from workers.training.program_hooks import (
     Change,
@@ -32,7 +31,7 @@ SOFTMAXES = frozenset({"softmax", "log_softmax", "logsumexp"})
 
 def _cuts(case: Case) -> Iterator[tuple[Operator, tuple[int, ...], int, int]]:
     """The cuts of float operands: the operator, the operand's shape, the dim, and rank 0's share of it."""
-    for path, layer in operators(case):
+    for path, layer in case.model.operators.items():
         for name, operand in layer.operands.items():
             placements = case.layout.parameters[f"{path}.{name}"]
             for dim in {at.dim for at in placements if isinstance(at, Shard)} if operand.is_float else ():

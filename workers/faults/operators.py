@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Operator, Reference
-from difftest.cases.operands import operators
 from workers.faults import BACKEND, of_operators
 from workers.training.program_hooks import (
     any_operator,
@@ -84,7 +83,7 @@ def broadcast_gradient_unsummed(session: Session, case: Case, _rank: int) -> Ses
     """It is the mean instead, of the size of one term."""
     broadcast = {
         f"{path}.{name}": operand.shape
-        for path, layer in operators(case)
+        for path, layer in case.model.operators.items()
         if _broadcasts(layer)
         for name, operand in float_operands(layer).items()
     }
@@ -143,7 +142,7 @@ def small_flushed(session: Session, _case: Case, _rank: int) -> Session:
 
 def _is_small(case: Case) -> bool:
     """Whether an operand has numbers that are small, but no denormals."""
-    operands = [one for _, layer in operators(case) for one in float_operands(layer).values()]
+    operands = [one for layer in case.model.operators.values() for one in float_operands(layer).values()]
     return case.data.regime == "extreme" or any(
         0.0 < abs(v) < SMALL for o in operands for v in o.values or ()
     )

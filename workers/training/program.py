@@ -14,7 +14,7 @@ import torch
 from msgspec import structs
 from torch import Tensor, nn
 
-from difftest.cases import numbers, operands
+from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import replicated
 from difftest.judge.events import Fact
@@ -54,11 +54,11 @@ class _Program:
     @property
     def writes(self) -> bool:
         """Whether any operator writes into a tensor that it is given."""
-        return any(layer.form in {"inplace", "out"} for _, layer in operands.operators(self.case))
+        return any(layer.form in {"inplace", "out"} for layer in self.case.model.operators.values())
 
     def forward(self) -> Mapping[str, Any]:
         """Every operand and every result by full name."""
-        names = [layer.operator for _, layer in operands.operators(self.case)]
+        names = [layer.operator for layer in self.case.model.operators.values()]
 
         def begins(index: int) -> None:
             self.report(Stage.FORWARD, 0, names[index])
@@ -96,7 +96,7 @@ class _Program:
         """
         self.report(Stage.UPDATE, 0, self._only_operator())
         read: Results = {}
-        for path, layer in operands.operators(self.case):
+        for path, layer in self.case.model.operators.items():
             for own, operand in layer.operands.items():
                 name = f"{path}.{own}"
                 copied = self.writes and operand.memory != "expanded"
@@ -121,7 +121,7 @@ class _Program:
 
     def _only_operator(self) -> str:
         """The name of the program's operator if it has one alone: what fails later is then that one's."""
-        names = [layer.operator for _, layer in operands.operators(self.case)]
+        names = [layer.operator for layer in self.case.model.operators.values()]
         return names[0] if len(names) == 1 else ""
 
 

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Operand, Operator
-from difftest.cases.operands import operators
 from workers.training.layers.operator import Operator as Module
 from workers.training.session import Session
 
@@ -90,14 +89,14 @@ def floats_only(change: Change) -> Change:
 
 def any_operator(case: Case, applies: Applies) -> bool:
     """Whether some operator of a program is one of those."""
-    return any(applies(layer) for _, layer in operators(case))
+    return any(applies(layer) for layer in case.model.operators.values())
 
 
 def runs(case: Case) -> bool:
     """Whether every operator of the program is meant to succeed, and gives floats of floats."""
-    return all(not layer.rejects and not layer.undefined for _, layer in operators(case)) and any_operator(
-        case, lambda layer: bool(float_operands(layer))
-    )
+    return all(
+        not layer.rejects and not layer.undefined for layer in case.model.operators.values()
+    ) and any_operator(case, lambda layer: bool(float_operands(layer)))
 
 
 def float_operands(layer: Operator) -> Mapping[str, Operand]:
@@ -107,10 +106,12 @@ def float_operands(layer: Operator) -> Mapping[str, Operand]:
 
 def has_gradient(case: Case) -> bool:
     """Whether the first float operand of a program requires a gradient, and an operator uses it."""
-    for path, layer in operators(case):
+    for path, layer in case.model.operators.items():
         for name, operand in layer.operands.items():
             if operand.is_float:
-                uses = any(f"{path}.{name}" in set(later.references()) for _, later in operators(case))
+                uses = any(
+                    f"{path}.{name}" in set(later.references()) for later in case.model.operators.values()
+                )
                 return runs(case) and operand.gradient and (uses or name in set(layer.references()))
     return False
 

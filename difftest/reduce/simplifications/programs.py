@@ -25,7 +25,7 @@ SMALL = (2, 3)
 
 def fewer_operators(case: Case) -> Iterator[Candidate]:
     """Without one of several operators, the last ones first; what later ones refer to becomes an operand."""
-    operators = operators_of(case)
+    operators = tuple(case.model.operators.values())
     for index in reversed(range(len(operators) if len(operators) > 1 else 0)):
         words = f"operator {index}, {operators[index].title}"
         for shape in _possible_results(operators, index):
@@ -34,7 +34,7 @@ def fewer_operators(case: Case) -> Iterator[Candidate]:
 
 def unused_operands(case: Case) -> Iterator[Candidate]:
     """Without operands that no argument names."""
-    operators = operators_of(case)
+    operators = tuple(case.model.operators.values())
     used = {
         name if "." in name else f"{index}.{name}"
         for index, operator in enumerate(operators)
@@ -51,7 +51,7 @@ def unused_operands(case: Case) -> Iterator[Candidate]:
 
 def smaller_dims(case: Case) -> Iterator[Candidate]:
     """One size made smaller in every operand that has it, and in the arguments where they have it too."""
-    operators = operators_of(case)
+    operators = tuple(case.model.operators.values())
     for size in sorted({size for one in operators for o in one.operands.values() for size in o.shape})[::-1]:
         named = any(size in _numbers((*one.arguments, *one.options.values())) for one in operators)
         for arguments in (True, False) if named else (False,):
@@ -60,11 +60,6 @@ def smaller_dims(case: Case) -> Iterator[Candidate]:
 
 
 SIMPLIFICATIONS: tuple[Simplification, ...] = (fewer_operators, unused_operands, smaller_dims)
-
-
-def operators_of(case: Case) -> tuple[Operator, ...]:
-    """The operators of a program; none of any other case."""
-    return tuple(layer for layer in case.model.layers if isinstance(layer, Operator))
 
 
 def _without_operator(case: Case, dropped: int, shape: tuple[int, ...]) -> Case:
@@ -82,9 +77,7 @@ def _without_operator(case: Case, dropped: int, shape: tuple[int, ...]) -> Case:
 
 def _refer(placed: Placed, dropped: int, gone: Placed, result: Operand, where: Placements) -> Placed:
     """A later operator that refers to what is left: operands of its own stand for those that are gone."""
-    operator, lost = placed.layer, gone.layer
-    assert isinstance(operator, Operator)  # noqa: S101  the layers of a program
-    assert isinstance(lost, Operator)  # noqa: S101
+    operator, lost = _operator(placed), _operator(gone)
     operands, placements = dict(operator.operands), dict(placed.placements)
 
     def renamed(name: str) -> str:
@@ -107,15 +100,11 @@ def _refer(placed: Placed, dropped: int, gone: Placed, result: Operand, where: P
 def _possible_results(operators: Sequence[Operator], index: int) -> Iterator[tuple[int, ...]]:
     """The shapes that an operator's result may have, the likeliest first: that of its operands together."""
     shapes = [_shape(operators, index, name) for name in operators[index].references()]
-    seen = set[tuple[int, ...]]()
     try:
         together = [np.broadcast_shapes(*shapes)]
     except ValueError:
         together = []
-    for shape in (*together, *shapes, ()):
-        if shape not in seen:
-            seen.add(shape)
-            yield shape
+    yield from dict.fromkeys((*together, *shapes, ()))
 
 
 def _shape(operators: Sequence[Operator], index: int, name: str) -> tuple[int, ...]:
@@ -129,8 +118,7 @@ def _shape(operators: Sequence[Operator], index: int, name: str) -> tuple[int, .
 
 def _without_operands(case: Case, names: Sequence[str]) -> Case:
     def edit(path: str, placed: Placed) -> tuple[Placed]:
-        operator = placed.layer
-        assert isinstance(operator, Operator)  # noqa: S101  the layers of a program
+        operator = _operator(placed)
         left = {name: one for name, one in operator.operands.items() if f"{path}.{name}" not in names}
         return (replace(placed, layer=msgspec.structs.replace(operator, operands=left)),)
 
@@ -141,8 +129,7 @@ def _resized(case: Case, old: int, arguments: bool, new: int) -> Case:  # noqa: 
     """The program with `new` instead of the size `old`; in `arguments` too, where they have it."""
 
     def edit(_path: str, placed: Placed) -> tuple[Placed]:
-        operator = placed.layer
-        assert isinstance(operator, Operator)  # noqa: S101  the layers of a program
+        operator = _operator(placed)
         operands = {name: _smaller_operand(one, old, new) for name, one in operator.operands.items()}
         if arguments:
             operator = _mapped(operator, lambda one: new if type(one) is int and one == old else one)
@@ -160,6 +147,12 @@ def _smaller_operand(operand: Operand, old: int, new: int) -> Operand:
     if not operand.is_float and np.abs(values).max(initial=0) <= old:
         values = np.fmod(values, new)
     return msgspec.structs.replace(operand, shape=shape, values=tuple(values.ravel().tolist()))
+
+
+def _operator(placed: Placed) -> Operator:
+    """The operator that a layer of a program is."""
+    assert isinstance(placed.layer, Operator)  # noqa: S101
+    return placed.layer
 
 
 def _mapped(operator: Operator, change: Callable[[Argument], Argument]) -> Operator:
