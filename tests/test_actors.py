@@ -46,6 +46,13 @@ def test_a_crash_takes_precedence_over_hangs_and_exceptions() -> None:
     assert actors.merged([a_failure(Symptom.HANG), a_failure(Symptom.EXCEPTION), crash]) == crash
 
 
+def test_a_lost_connection_is_reported_only_where_no_node_failed_by_itself() -> None:
+    lost = a_failure(message="NCCL error: remote process exited or there was a network error")
+    for cause in (a_failure(Symptom.HANG), a_failure(Symptom.CAPABILITY), a_failure()):
+        assert actors.merged([lost, cause]) == cause
+    assert actors.merged([candidate(a_case()), lost]) == lost
+
+
 def test_nodes_that_do_not_connect_are_an_infrastructure_error() -> None:
     waiting = a_failure(Symptom.HANG, stage=Stage.BUILD, kind="deadline")
     with pytest.raises(InfrastructureError, match="the nodes of a run did not meet"):

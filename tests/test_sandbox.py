@@ -288,3 +288,12 @@ def test_the_lowest_rank_with_the_first_failure_is_reported_and_no_consequence(t
         "RuntimeError",
         "KeyError",
     ]
+
+
+def test_a_rank_that_lost_its_peer_is_no_cause_even_where_it_failed_earlier(tmp_path: Path) -> None:
+    lost = a_failure(message="[gloo/transport/tcp/pair.cc:519] Connection closed by peer [127.0.0.1]:38231")
+    run_folder.write(tmp_path, 0, lost, at=1)
+    run_folder.write(tmp_path, 1, lost, at=2)
+    run_folder.write(tmp_path, 2, a_failure(kind="IndexError"), at=3)
+    assert failures.first_failed(tmp_path, {0: 0, 1: 0, 2: 0}) == 2
+    assert failures.first_failed(tmp_path, {0: 0, 1: 0}) == 0, "where all lost one, it is the first"

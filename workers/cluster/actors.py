@@ -23,6 +23,7 @@ from workers import backends, faults
 from workers.cluster.environments import Environment
 from workers.isolate import groups, sandbox
 from workers.isolate.answers import new_request
+from workers.isolate.lost_peers import lost_a_peer
 from workers.isolate.ranks import Share
 from workers.isolate.zygotes import zygote_with
 from workers.torch import rendezvous
@@ -194,4 +195,4 @@ def merged(outcomes: Sequence[Outcome]) -> Outcome:
     ):
         msg = f"the nodes of a run did not meet: {failures[0].message}"
         raise InfrastructureError(msg)
-    return min(failures, key=lambda failure: CONSEQUENCES.index(failure.symptom))
+    return min(failures, key=lambda failure: (lost_a_peer(failure), CONSEQUENCES.index(failure.symptom)))

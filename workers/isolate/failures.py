@@ -2,13 +2,13 @@
 
 import signal
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from difftest.judge.divergence import without_numbers
 from difftest.judge.outcome import Failure, Symptom
 from workers.isolate import native_frames, run_folder
 from workers.isolate.limits import Excess
+from workers.isolate.lost_peers import lost_a_peer
 from workers.isolate.ranks import Ranks
 
 LOG_CHARACTERS = 8000
@@ -22,8 +22,23 @@ def failure_of(ranks: Ranks, case: int) -> Failure | None:
         return _beyond_limit(folder, ranks.excess)
     here = {rank: status for rank, status in ranks.statuses.items() if ranks.case_of(rank) == case}
     if failed := [rank for rank, status in here.items() if run_folder.failed(folder, rank, status)]:
-        return representative(folder, min(failed, key=partial(run_folder.failed_at, folder)), here)
+        return representative(folder, first_failed(folder, {rank: here[rank] for rank in failed}), here)
     return _hang(case, ranks, ranks.hang) if ranks.hang else None
+
+
+def first_failed(folder: Path, failed: Mapping[int, int]) -> int:
+    """The rank that failed first by itself, of those that failed, which have their exit statuses.
+
+    A rank that lost its peer failed because of it, whatever the times say: a process may be gone before what
+    it left has its time. Where all have lost one, it is the first of them.
+    """
+    return min(
+        failed,
+        key=lambda rank: (
+            lost_a_peer(_failure(folder, rank, failed[rank])),
+            run_folder.failed_at(folder, rank),
+        ),
+    )
 
 
 def representative(folder: Path, first: int, statuses: Mapping[int, int]) -> Failure:
