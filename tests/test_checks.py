@@ -86,7 +86,7 @@ def test_no_check_reports_a_divergence_of_a_correct_run(name: str) -> None:
 @pytest.mark.parametrize("name", plugins.names("difftest.judge.checks"))
 def test_only_a_check_that_says_so_reports_a_failed_run(name: str) -> None:
     check = plugins.load("difftest.judge.checks", name)
-    assert bool(divergences(check.check, a_failure())) == check.RUN_FAILED
+    assert bool(divergences(check.check, a_failure())) == check.TRAITS.run_failed
 
 
 @pytest.mark.parametrize("symptom", [Symptom.CAPABILITY, Symptom.EXCEPTION, Symptom.HANG, Symptom.CRASH])

@@ -195,7 +195,7 @@ def test_a_case_that_no_template_can_show_is_refused_with_the_reason() -> None:
     assert "accumulates by 'scan'" in (refusal(scanned, "xla_spmd") or "")
 
 
-WITHOUT_SCRIPT = [name for name, check in checks.load_all().items() if not check.SCRIPTS]
+WITHOUT_SCRIPT = [name for name, check in checks.load_all().items() if not check.TRAITS.scripts]
 
 
 @pytest.mark.parametrize("check", WITHOUT_SCRIPT)

@@ -18,7 +18,7 @@ AGREES = "agrees"
 
 def takes_two(check: str) -> bool:
     """Whether this check needs two runs; False for a name that is not a check's (any more)."""
-    return check in checks.load_all() and checks.load(check).TAKES_TWO_RUNS
+    return check in checks.load_all() and checks.load(check).TRAITS.takes_two_runs
 
 
 def rerun(

@@ -51,8 +51,8 @@ def lack_of(case: Case, divergence: Divergence, outcome: Outcome) -> Lack | None
     None where it says something else.
     """
     if isinstance(outcome, Failure):
-        return _refused(case, outcome) if checks.load(divergence.check).RUN_FAILED else None
-    if not checks.load(divergence.check).LACKS_CAPABILITY:
+        return _refused(case, outcome) if checks.load(divergence.check).TRAITS.run_failed else None
+    if not checks.load(divergence.check).TRAITS.lacks_capability:
         return None
     named = _OPERATOR.search(divergence.cause)
     reason = without_operators(without_numbers(divergence.cause))

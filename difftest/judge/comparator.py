@@ -76,7 +76,7 @@ def _without_device(  # noqa: PLR0913, PLR0917  as `compare`
     farthest = worst(run.measured.values())
     divergences, leaves_range = divergences_in_order(run), None
     if isinstance(actual, Trace) and not expected.events.in_range and not case.model.is_program:
-        divergences = tuple(d for d in divergences if not checks.load(d.check).USES_NUMBERS)
+        divergences = tuple(d for d in divergences if not checks.load(d.check).TRAITS.uses_numbers)
         leaves_range = out_of_range(case.dtype)
     return _concluded(run, divergences, leaves_range or doubt(run, farthest), farthest)
 
@@ -144,11 +144,13 @@ def divergences_in_order(run: MeasuredRun) -> tuple[Divergence, ...]:
     """The divergences of all checks by step and stage; at one step and stage in the order of the checks."""
     loaded = checks.load_all()
     reported = [divergence for check in loaded.values() for divergence in check.check(run)]
-    ranks_part = {divergence.step for divergence in reported if loaded[divergence.check].COMPARES_RANKS}
+    ranks_part = {
+        divergence.step for divergence in reported if loaded[divergence.check].TRAITS.compares_ranks
+    }
     complete = [
         _with_context(
             divergence,
-            ranks_part=divergence.step in ranks_part and not loaded[divergence.check].COMPARES_RANKS,
+            ranks_part=divergence.step in ranks_part and not loaded[divergence.check].TRAITS.compares_ranks,
         )
         for divergence in reported
     ]

@@ -63,7 +63,7 @@ def _named(case: Case, divergence: Divergence, wrong: Collection[str]) -> Diverg
     """
     if not divergence.tensor:
         return divergence
-    numbers = checks.load(divergence.check).USES_NUMBERS and divergence.stage is not Stage.BACKWARD
+    numbers = checks.load(divergence.check).TRAITS.uses_numbers and divergence.stage is not Stage.BACKWARD
     if numbers and (view := _lost_alias(case, divergence.tensor, wrong)):
         return msgspec.structs.replace(divergence, operator=view, nature=f"{view}, {LOST_ALIAS}")
     operator = operator_of(case, divergence.stage, divergence.tensor)
@@ -96,7 +96,7 @@ def _origins(layers: Mapping[str, Layer], path: str) -> Iterator[str]:
 def _undefined(case: Case, divergence: Divergence) -> Divergence:
     """The divergence; one of numbers that torch's documentation leaves open says so."""
     check = checks.load(divergence.check)
-    numbers = divergence.tensor and (check.USES_NUMBERS or check.TAKES_TWO_RUNS)
+    numbers = divergence.tensor and (check.TRAITS.uses_numbers or check.TRAITS.takes_two_runs)
     if not case.model.undefined or not numbers:
         return divergence
     detail = f"{divergence.detail}; torch leaves open: {case.model.undefined}"

@@ -150,7 +150,7 @@ def _own_fault(comparison: Comparison, entry: LedgerEntry) -> str:
 
 def _explained(divergence: Divergence) -> bool:
     """Whether a divergence cannot be a correct run that the machine slowed down or rounded differently."""
-    failed = checks.load(divergence.check).RUN_FAILED and divergence.symptom != Symptom.HANG
+    failed = checks.load(divergence.check).TRAITS.run_failed and divergence.symptom != Symptom.HANG
     return failed or (divergence.ratio or 0.0) >= REAL_FLOORS
 
 

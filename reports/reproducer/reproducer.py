@@ -48,7 +48,7 @@ def fault(divergence: Divergence, outcome: Outcome, measurement: Measurement | N
     The tolerance lies half way, in orders of magnitude, between the rounding noise and the error.
     """
     check = checks.load_all().get(divergence.check)
-    kind = check.SCRIPTS.get(divergence.symptom) if check else None
+    kind = check.TRAITS.scripts.get(divergence.symptom) if check else None
     if kind is None:
         return None
     shown = Fault(kind=kind, stage=divergence.stage, step=divergence.step, tensor=divergence.tensor)

@@ -74,7 +74,7 @@ def _refusal(finding: Finding, case: Case) -> str | None:
     from reports.reproducer import reproducer
 
     check = checks.load_all().get(finding.divergence.check)
-    if check is not None and not check.SCRIPTS:
+    if check is not None and not check.TRAITS.scripts:
         return _no_script_shows(finding.divergence.check)
     return reproducer.refusal(case, finding.divergence.backend)
 

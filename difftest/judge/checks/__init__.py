@@ -5,6 +5,7 @@ is the name of its divergences and part of their fingerprints.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
 
@@ -17,29 +18,35 @@ ScriptKind: TypeAlias = Literal["numbers", "nonfinite", "replicas", "shape", "ra
 """How a reproducer shows a divergence, see `reports.reproducer.script`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What the core must know of a check.
+
+    * `uses_numbers`: it needs values within the range of the dtype, and is ignored where they leave it.
+    * `compares_ranks`: it reports ranks that disagree; the nature of other mismatches in that step then says
+      so.
+    * `takes_two_runs`: it needs a second run of the same case on the same backend.
+    * `run_failed`: its divergences mean that the run did not finish.
+    * `lacks_capability`: its divergences mean, for a program, that the framework lacks an operator on its
+      device.
+    * `scripts`: how a reproducer script shows its divergences, by symptom; empty where no script can.
+    """
+
+    uses_numbers: bool = False
+    compares_ranks: bool = False
+    takes_two_runs: bool = False
+    run_failed: bool = False
+    lacks_capability: bool = False
+    scripts: Mapping[Symptom, ScriptKind] = field(default_factory=dict)
+
+
 class Check(Protocol):
     """What a file in this folder declares."""
 
     ORDER: int
     """Settles which of several divergences at one step and stage comes first: lower is nearer to a cause."""
 
-    USES_NUMBERS: bool
-    """Whether it needs values within the range of the dtype; it is ignored where they leave it."""
-
-    COMPARES_RANKS: bool
-    """Whether it reports ranks that disagree; the nature of other mismatches in that step then says so."""
-
-    TAKES_TWO_RUNS: bool
-    """Whether it needs a second run of the same case on the same backend."""
-
-    RUN_FAILED: bool
-    """Whether its divergences mean that the run did not finish."""
-
-    LACKS_CAPABILITY: bool
-    """Whether its divergences mean, for a program, that the framework lacks an operator on its device."""
-
-    SCRIPTS: Mapping[Symptom, ScriptKind]
-    """How a reproducer script shows its divergences, by symptom; empty where no script can."""
+    TRAITS: Traits
 
     def check(self, run: MeasuredRun) -> Iterable[Divergence]:
         """The divergences of one run from the oracle's, in any order."""

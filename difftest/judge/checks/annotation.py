@@ -5,21 +5,16 @@ What the compiler makes of it later is not checked.
 Fewer pieces than requested give the same numbers, but every device then holds more than it should.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 1
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits()
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

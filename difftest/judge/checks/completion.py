@@ -1,25 +1,23 @@
 """A candidate finishes whenever the oracle does, and raises an exception where the oracle must."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Failure, Symptom, dies
 from difftest.judge.stage import STAGES, Stage
 
 ORDER = 0
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = True
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {
-    Symptom.EXCEPTION: "raises",
-    Symptom.CAPABILITY: "raises",
-    Symptom.CRASH: "crash",
-    Symptom.HANG: "hang",
-}
+TRAITS = Traits(
+    run_failed=True,
+    scripts={
+        Symptom.EXCEPTION: "raises",
+        Symptom.CAPABILITY: "raises",
+        Symptom.CRASH: "crash",
+        Symptom.HANG: "hang",
+    },
+)
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

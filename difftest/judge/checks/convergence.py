@@ -1,20 +1,15 @@
 """On a learnable task, the candidate learns as the oracle does: the loss over a longer run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun, beyond
 from difftest.judge.outcome import Symptom, Trace
 from difftest.judge.stage import Stage
 
 ORDER = 5
-USES_NUMBERS = True
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "numbers"}
+TRAITS = Traits(uses_numbers=True, scripts={Symptom.MISMATCH: "numbers"})
 
 LEAST_STEPS = 10
 """Shorter runs are not judged by this check."""

@@ -1,21 +1,16 @@
 """The same case on the same backend gives the same bits in other processes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import PARTLY_DETERMINISTIC, Failure, Sharded, Symptom
 
 ORDER = 2
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = True
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits(takes_two_runs=True)
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -1,23 +1,18 @@
 """Where the oracle is finite, so is the candidate; a program has NaN and infinities where the oracle does."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
 from difftest.cases.layout import local_slices
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.elements import KINDS, Kinds, kinds
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.outcome import Sharded, Symptom
 
 ORDER = 3
-USES_NUMBERS = True
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.NONFINITE: "nonfinite"}
+TRAITS = Traits(uses_numbers=True, scripts={Symptom.NONFINITE: "nonfinite"})
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -1,8 +1,8 @@
 """Gradients, before clipping, agree with the oracle's."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.mismatches import mismatches
@@ -10,12 +10,7 @@ from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 4
-USES_NUMBERS = True
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "numbers"}
+TRAITS = Traits(uses_numbers=True, scripts={Symptom.MISMATCH: "numbers"})
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -5,9 +5,9 @@ Numbers that the host computed agree too, and prove nothing about the device. A 
 judged.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Events, increases
 from difftest.judge.measured import MeasuredRun
@@ -17,12 +17,7 @@ from difftest.judge.stage import Stage
 ORDER = 5
 """Last: wrong numbers are reported as such, wherever they were computed."""
 
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = True
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits(lacks_capability=True)
 
 MOVES = ("Copy", "TBackward", "View", "AccumulateGrad")
 """In the names of autograd's nodes that compute nothing: the operators beside them come first."""

@@ -6,9 +6,9 @@ first step, and settles with the third. A program that compiles a new graph at e
 a hundred times slower.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import SETTLED_STEP
 from difftest.judge.measured import MeasuredRun
@@ -16,12 +16,7 @@ from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 4
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits()
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

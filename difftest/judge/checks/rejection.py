@@ -1,19 +1,14 @@
 """Arguments that torch rejects on the host are rejected everywhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence, without_numbers
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Failure, Symptom
 
 ORDER = 0
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits()
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -1,23 +1,18 @@
 """Copies are bit-equal: ranks that hold the same piece of a parameter or gradient hold the same bits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from difftest.cases.layout import replica_groups
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Sharded, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 2
-USES_NUMBERS = True
-COMPARES_RANKS = True
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "replicas"}
+TRAITS = Traits(uses_numbers=True, compares_ranks=True, scripts={Symptom.MISMATCH: "replicas"})
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -1,8 +1,8 @@
 """A program's results are what torch says on the host: their dtype, and whether they require a gradient."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Fact
 from difftest.judge.measured import MeasuredRun
@@ -10,12 +10,7 @@ from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 1
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits()
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -5,21 +5,16 @@ it waits for the first one forever.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Client
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Failure, Symptom
 
 ORDER = 3
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits()
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

@@ -3,21 +3,16 @@
 In a program, operands and results have dtypes of their own.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Key, MeasuredRun
 from difftest.judge.outcome import Failure, Sharded, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 1
-USES_NUMBERS = False
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {Symptom.MISMATCH: "shape"}
+TRAITS = Traits(scripts={Symptom.MISMATCH: "shape"})
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:

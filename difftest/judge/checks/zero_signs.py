@@ -4,11 +4,11 @@ IEEE 754 tells -0.0 from 0.0, and so do division, `atan2` and `copysign`. In oth
 compared.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from difftest.judge.checks import ScriptKind
+from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
 from difftest.judge.outcome import Symptom
@@ -17,12 +17,7 @@ from difftest.judge.stage import Stage
 ORDER = 5
 """Last: wrong numbers are reported as such."""
 
-USES_NUMBERS = True
-COMPARES_RANKS = False
-TAKES_TWO_RUNS = False
-RUN_FAILED = False
-LACKS_CAPABILITY = False
-SCRIPTS: Mapping[Symptom, ScriptKind] = {}
+TRAITS = Traits(uses_numbers=True)
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
