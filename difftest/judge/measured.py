@@ -13,6 +13,7 @@ from difftest.cases.layout import ALONE
 from difftest.judge import noise
 from difftest.judge.divergence import Divergence, Whole, identity
 from difftest.judge.elements import Bools, errors, near_overflow, overflows_alone
+from difftest.judge.events import Events
 from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Array, Failure, Outcome, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
@@ -69,6 +70,11 @@ class MeasuredRun:
     again: Outcome | None = None
     near_overflow: bool = False
     rejection: Failure | None = None
+
+    @property
+    def events(self) -> Events:
+        """What the candidate reports besides tensors; nothing of a run that failed."""
+        return Events() if isinstance(self.actual, Failure) else self.actual.events
 
     def truth(self, at: Key) -> tuple[Array, Floats]:
         """A tensor as the oracle has it, whole, and the deviation of each of its elements by rounding."""

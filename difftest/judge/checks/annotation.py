@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 1
@@ -19,8 +19,7 @@ TRAITS = Traits()
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
     """One divergence for the first misplaced parameter, see `difftest.judge.events.Misplaced`."""
-    misplaced = {} if isinstance(run.actual, Failure) else run.actual.events.misplaced
-    for name, pieces in list(misplaced.items())[:1]:
+    for name, pieces in list(run.events.misplaced.items())[:1]:
         yield run.divergence(
             check="annotation",
             symptom=Symptom.MISMATCH,

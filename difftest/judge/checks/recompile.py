@@ -12,7 +12,7 @@ from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import SETTLED_STEP
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 4
@@ -21,7 +21,7 @@ TRAITS = Traits()
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
     """One divergence at the first settled step that compiles; nothing for a backend that counts no graphs."""
-    graphs = [] if isinstance(run.actual, Failure) else list(run.actual.events.graphs)
+    graphs = list(run.events.graphs)
     for step in range(SETTLED_STEP, len(graphs)):
         if graphs[step] > graphs[step - 1]:
             yield run.divergence(

@@ -6,7 +6,7 @@ from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Fact
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 1
@@ -18,7 +18,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
 
     A wrong dtype of a tensor that was read is the shape check's.
     """
-    facts = {} if isinstance(run.actual, Failure) else run.actual.events.facts
+    facts = run.events.facts
     read = {tensor for (_, stage, tensor), _ in run.tensors() if stage is Stage.FORWARD}
     for name, expected in run.expected.events.facts.items():
         if name in facts and (wrong := _wrong(expected, facts[name], was_read=name in read)):

@@ -11,7 +11,7 @@ from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.events import Client
 from difftest.judge.measured import MeasuredRun
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import Symptom
 
 ORDER = 3
 TRAITS = Traits()
@@ -23,9 +23,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     Several processes may have a client each. Nothing is reported of a run that failed: its clients are not
     recorded.
     """
-    if isinstance(run.actual, Failure):
-        return
-    clients = run.actual.events.clients
+    clients = run.events.clients
     for process in dict.fromkeys(client.process for client in clients):
         yield from _of_process(run, [client for client in clients if client.process == process])
 
