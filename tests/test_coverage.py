@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 from sample_coverage import LINES
+from sample_findings import a_measurement
 from sample_programs import a_program, a_trace, an_operator
 from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case
 
@@ -15,7 +16,6 @@ from difftest.cases.evenness import evenness, of_case, of_operators
 from difftest.cases.layers.operator import Operand, Reference
 from difftest.cases.layout import Mesh, Replicate, Shard
 from difftest.judge.events import Events
-from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Symptom, Trace
 from difftest.judge.reached import Reached
 from difftest.records.columns import Columns
@@ -95,18 +95,7 @@ def test_a_comparison_covers_what_the_oracle_dispatched_in_its_layers_where_torc
 def test_a_stage_of_a_program_of_which_noise_hides_everything_is_not_covered() -> None:
     case = chain()
     own = trace(case, Reached(eager=True))
-    clear = Measurement(
-        stage="forward",
-        tensor="0.output",
-        step=0,
-        elements=4,
-        differing=0,
-        error=0.0,
-        greatest=0.0,
-        scale=1.0,
-        floor=0.0,
-        ratio=0.0,
-    )
+    clear = a_measurement(0.0, tensor="0.output", elements=4, error=0.0, greatest=0.0, floor=0.0)
     noisy = msgspec.structs.replace(clear, stage="backward", tensor="0.input", floor=1.0)
     undecided = msgspec.structs.replace(clear, undecided=4)
     whole = covered(case, trace(case, TRUTH), own, "agree", (clear,))

@@ -8,14 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from sample_findings import changed, finding_of
+from sample_findings import a_measurement, changed, finding_of
 from samples import a_case
 
 from difftest import installed
 from difftest.commands.draft import command
 from difftest.commands.service import drafting
 from difftest.judge.blame import layer
-from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
@@ -25,7 +24,8 @@ from reports.draft.markup import fenced
 from reports.draft.tracker import refusal, tracker
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
-MEASURED = Measurement(
+MEASURED = a_measurement(
+    2.5e7,
     stage="update",
     tensor="0.weight",
     step=1,
@@ -35,7 +35,6 @@ MEASURED = Measurement(
     greatest=0.5,
     scale=1.5,
     floor=2e-8,
-    ratio=2.5e7,
     other_error=3e-8,
 )
 

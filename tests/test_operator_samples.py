@@ -15,7 +15,7 @@ from generators.operators.schedule import BLOCK  # noqa: E402
 from generators.operators.table import Entry, usable  # noqa: E402
 from tools.operators.execute import gradients, run  # noqa: E402
 from workers.training.build import build  # noqa: E402
-from workers.training.dtypes import Dtypes  # noqa: E402
+from workers.training.dtypes import Dtypes, default_dtype  # noqa: E402
 from workers.training.layers import Plan  # noqa: E402
 from workers.training.operators import Operators  # noqa: E402
 
@@ -79,11 +79,8 @@ def differentiate(case: Case) -> None:
     )
     module: Any = build(case.model, numbers.weights(case), plan)
     writes = any(layer.form in {"inplace", "out"} for layer in case.model.operators.values())
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         tensors = module(lambda _index: None, copied=writes)
-    finally:
-        torch.set_default_dtype(torch.float32)
     results = [one for name, one in tensors.items() if "output" in name and isinstance(one, torch.Tensor)]
     parts = [torch.view_as_real(one) if one.is_complex() else one for one in results if one.requires_grad]
     losses = [one.sum() for one in parts]

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sample_findings import a_measurement
 from sample_scripts import FAULTS, LEARNED, OPERATIONS, collective_case
 from samples import LINEAR, a_case
 
@@ -18,7 +19,6 @@ from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
 from difftest.cases.options import Replication, Spelling
 from difftest.judge.divergence import Divergence, identity
-from difftest.judge.measured import Measurement
 from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
@@ -133,11 +133,10 @@ WORDS = Training(loss="cross_entropy")
 def test_a_usual_form_is_in_the_script_of_a_case_that_has_it(
     form: str, case: Case, backend: str, usual: str
 ) -> None:
-    spelled = msgspec.structs.replace(case, spelling=Spelling(**{form: True}))
-    text = render(spelled, backend, LONG, form)
+    text, plain = in_both_forms(form, case, backend)
     compile(text, form, "exec")
     assert usual in text
-    assert usual not in render(case, backend, LONG, form)
+    assert usual not in plain
 
 
 @pytest.mark.parametrize(
@@ -156,9 +155,15 @@ def test_a_usual_form_is_in_the_script_of_a_case_that_has_it(
 def test_what_a_usual_form_leaves_out_is_not_in_the_script(
     form: str, case: Case, backend: str, own: str
 ) -> None:
+    text, plain = in_both_forms(form, case, backend)
+    assert own not in text
+    assert own in plain
+
+
+def in_both_forms(form: str, case: Case, backend: str) -> tuple[str, str]:
+    """Return the script in the usual form, and in the workers' own."""
     spelled = msgspec.structs.replace(case, spelling=Spelling(**{form: True}))
-    assert own not in render(spelled, backend, LONG, form)
-    assert own in render(case, backend, LONG, form)
+    return render(spelled, backend, LONG, form), render(case, backend, LONG, form)
 
 
 def test_a_tied_weight_is_tied_in_the_script() -> None:
@@ -189,18 +194,8 @@ def test_a_needle_holds_no_number_folder_or_address() -> None:
 
 
 def test_the_tolerance_lies_between_rounding_and_the_error() -> None:
-    fields: dict[str, Any] = {
-        "stage": "update",
-        "tensor": "w",
-        "step": 0,
-        "elements": 1,
-        "differing": 1,
-        "error": 0.01,
-        "scale": 1.0,
-        "ratio": 1e6,
-    }
-    assert tolerance(Measurement(**fields, greatest=0.01, floor=1e-8)) == pytest.approx(1e-5)
-    assert tolerance(Measurement(**fields, greatest=0.5, floor=0.0, exact=True)) == 0.25
+    assert tolerance(a_measurement(1e6, greatest=0.01, floor=1e-8)) == pytest.approx(1e-5)
+    assert tolerance(a_measurement(1e6, greatest=0.5, floor=0.0, exact=True)) == 0.25
 
 
 def test_a_failure_is_recognised_by_type_and_message() -> None:

@@ -13,7 +13,7 @@ from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Mesh
 from difftest.cases.options import Spelling
 from generators.operators.programs import program
-from workers.training.dtypes import NUMBERS, Dtypes
+from workers.training.dtypes import NUMBERS, Dtypes, default_dtype
 from workers.training.layers import Plan
 from workers.training.layers import operator as modules
 from workers.training.operators import Operators
@@ -49,12 +49,9 @@ def run(
         for name, values in operands.all_values(case).items():
             held[name.removeprefix("0.")].copy_(torch.from_numpy(values))
     before = {name: one.detach().clone() for name, one in held.items()}
-    torch.set_default_dtype(dtypes.default)
-    try:
+    with default_dtype(dtypes.default):
         tensors = module.operands(copied=operator.form in {"inplace", "out"})
         results = module(tensors)
-    finally:
-        torch.set_default_dtype(torch.float32)
     if not results:
         msg = "the result is no tensor"
         raise TypeError(msg)

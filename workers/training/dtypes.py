@@ -1,11 +1,24 @@
-"""Which torch dtype a name in a program stands for."""
+"""Which torch dtype a name in a program stands for, and which one numbers get that name none."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 """The dtypes as which numbers of Python are read, where they are an operator's result."""
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """While it is entered, `dtype` is torch's default dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ through an alias must show it.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +20,7 @@ from difftest.judge.events import Fact
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.training.build import held
-from workers.training.dtypes import NUMBERS, Dtypes
+from workers.training.dtypes import NUMBERS, Dtypes, default_dtype
 from workers.training.elsewhere import operators_elsewhere
 from workers.training.session import Report, Session
 
@@ -64,7 +63,7 @@ class _Program:
             self.report(Stage.FORWARD, 0, names[index])
 
         dtypes = Dtypes(self.session.dtype, self.session.wide)
-        with _default_dtype(dtypes.default), self.session.observe("forward", self.module):
+        with default_dtype(dtypes.default), self.session.observe("forward", self.module):
             tensors: Mapping[str, Any] = self.module(begins, copied=self.writes)
         return tensors
 
@@ -138,13 +137,3 @@ def _as_tensor(value: Any, session: Session) -> Tensor:  # noqa: ANN401  a tenso
 
 def _fact(tensor: Tensor) -> Fact:
     return Fact(str(tensor.dtype).removeprefix("torch."), tensor.requires_grad)
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -7,7 +7,6 @@ and by XLA's on one device. The loss is the sum of all results times drawn cotan
 import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -33,6 +32,7 @@ from difftest.judge.noise import (
 )
 from difftest.judge.outcome import Array, Tensors, Trace
 from difftest.judge.stage import Stage
+from workers.training.dtypes import default_dtype
 from workers.training.perturb import perturbed
 from workers.training.pieces import sharded, values
 from workers.training.rounding import classes, operator_name
@@ -143,7 +143,7 @@ def _sample(sample: _Sample, place: Record, *, xla: bool) -> Iterator[Record]:
 
 def _simulated(sample: _Sample, count: int) -> tuple[Tensors, list[Tensors]]:
     """The run in float64, and those with simulated rounding."""
-    with _default_dtype(torch.float64):
+    with default_dtype(torch.float64):
         truth, simulated = sample.run(_widened, wide=True), []
         for seed in range(count):
             with perturbed(sample.dtype, seed, program=True):
@@ -223,13 +223,3 @@ def _size(values: Array, counted: Array) -> float:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-
-
-@contextmanager
-def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
