@@ -85,11 +85,11 @@ ENTRY = Entry(
 
 
 @pytest.mark.parametrize(
-    ("operator", "known"), [("sum", True), ("mean_var", True), ("prod", False), ("", True)]
+    ("operator", "matches"), [("sum", True), ("mean_var", True), ("prod", False), ("", True)]
 )
-def test_a_ledger_s_entry_can_be_about_operators(operator: str, known: bool) -> None:
+def test_a_ledger_s_entry_can_be_about_operators(operator: str, matches: bool) -> None:
     entry = Ledger(entries=(ENTRY,)).entry("xla_spmd-loss-mismatch-0a1b2c3d", "", PROGRAM, LATER, operator)
-    assert (entry is not None) == known
+    assert (entry is not None) == matches
 
 
 def test_an_entry_about_operators_is_not_about_ordinary_cases() -> None:

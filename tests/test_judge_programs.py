@@ -68,8 +68,8 @@ def test_lost_nans_have_one_fingerprint_whatever_is_there_instead() -> None:
         at(INF, of=truth[RESULT]),
         at(5.0, of=at(INF, index=(0, 0), of=truth[RESULT])),
     ]
-    found = {first(CASE, oracle(CASE, truth), trace(CASE, only(one))).fingerprint for one in wrong}
-    assert len(found) == 1
+    fingerprints = {first(CASE, oracle(CASE, truth), trace(CASE, only(one))).fingerprint for one in wrong}
+    assert len(fingerprints) == 1
 
 
 def test_a_wrong_number_beside_an_infinity_of_the_oracle_is_found() -> None:
@@ -368,9 +368,9 @@ def test_equal_damage_of_two_operators_has_two_fingerprints() -> None:
 def test_a_failure_of_an_unknown_operator_of_a_chain_is_that_of_one_alone() -> None:
     message = "aten::mul: mul_ is not made for torch.float32"
     alone = a_program(an_operator("mul"))
-    known = a_failure(message=message, operator="mul", stage=Stage.BACKWARD)
-    unknown = dataclasses.replace(known, operator="")
-    one = first(alone, oracle(alone, only(VALUES)), known)
+    named = a_failure(message=message, operator="mul", stage=Stage.BACKWARD)
+    unknown = dataclasses.replace(named, operator="")
+    one = first(alone, oracle(alone, only(VALUES)), named)
     assert first(CHAIN, oracle(CHAIN, RESULTS), unknown).fingerprint == one.fingerprint
 
 

@@ -100,13 +100,13 @@ def test_on_a_terminal_the_user_is_asked(
             return True
 
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
-    monkeypatch.setattr(sys, "stderr", asked := Terminal())
+    monkeypatch.setattr(sys, "stderr", question := Terminal())
     arguments = [str(folder), "--package", "p", "--versions", "1,2", "--times", "1"]
     try:
         cli.difftest.main(["bisect", *arguments], standalone_mode=False)
     except ValueError as error:
         assert "--trust" in str(error)  # noqa: PT017  either way is right here
-    assert str(folder / SCRIPT) in asked.getvalue()
+    assert str(folder / SCRIPT) in question.getvalue()
     assert (folder.parent.parent / "ran").exists() == ran
 
 

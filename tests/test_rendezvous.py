@@ -114,8 +114,8 @@ def test_a_stranger_who_comes_first_neither_takes_part_nor_changes_the_run() -> 
 
 @pytest.mark.slow
 def test_a_port_that_was_taken_after_all_is_the_machines_fault_and_no_finding() -> None:
-    with socket.socket() as taken:
-        taken.bind((LOOPBACK, 0))
-        taken.listen()
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        listener.listen()
         with pytest.raises(InfrastructureError, match=r"the ranks did not meet at 127\.0\.0\.1:\d+: "):
-            run_share(range(1), f"{rendezvous.url(taken)}")
+            run_share(range(1), f"{rendezvous.url(listener)}")

@@ -62,7 +62,7 @@ def test_a_recorded_case_takes_less_than_a_kibibyte_of_memory(out: Path) -> None
             for run in case:
                 diverging = {"verdict": "diverge", "fingerprints": (records.fingerprint(run.index % 20),)}
                 record.add(replace(run, **(diverging if run.side == "xla" else {})))
-        taken = (tracemalloc.get_traced_memory()[0] - before) / CASES
+        bytes_of_a_case = (tracemalloc.get_traced_memory()[0] - before) / CASES
     finally:
         tracemalloc.stop()
-    assert 100 < taken < MOST_BYTES
+    assert 100 < bytes_of_a_case < MOST_BYTES

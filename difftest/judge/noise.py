@@ -210,16 +210,16 @@ def floor(deviation: Floats, *, wide: bool = False) -> Floats:
     `wide`: the values are of very different magnitudes, so that the tensor's noise says little of an
     element's, which then limits it.
     """
-    known = np.isfinite(deviation)
-    kept = deviation if known.all() else np.where(known, deviation, 0.0)
+    decided = np.isfinite(deviation)
+    kept = deviation if decided.all() else np.where(decided, deviation, 0.0)
     unit = _unit(kept)
     square = (kept / unit) ** 2
-    shared = square.sum() / max(1, np.count_nonzero(known))
+    shared = square.sum() / max(1, np.count_nonzero(decided))
     if wide:
         shared = np.where(square > 0.0, np.minimum(shared, SHARED_MOST**2 * square), shared)
     with np.errstate(over="ignore"):
         floors = unit * np.sqrt((SAMPLES * square + SHARED_WEIGHT * shared) / (SAMPLES + SHARED_WEIGHT))
-    return np.asarray(np.where(known, floors, np.inf))
+    return np.asarray(np.where(decided, floors, np.inf))
 
 
 def _unit(values: Floats) -> float:

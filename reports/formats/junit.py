@@ -106,12 +106,12 @@ def _finding(suite: ET.Element, finding: Finding, *, new: bool) -> None:
             cells.cut(finding.divergence.log or finding.divergence.detail, GREATEST_TEXT, "see finding.json")
         )
     else:
-        known = (
+        reason = (
             f"known upstream: {finding.upstream}"
             if finding.upstream
             else f"known since {finding.first_seen or 'an earlier campaign'}"
         )
-        ET.SubElement(case, "skipped", message=_text(f"{known}; {what}"))
+        ET.SubElement(case, "skipped", message=_text(f"{reason}; {what}"))
 
 
 def _count(suite: ET.Element) -> None:

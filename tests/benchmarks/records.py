@@ -178,8 +178,8 @@ def main() -> None:
 
 def in_words(figures: dict[str, float], seconds: float, megabytes: float) -> str:
     """The figures of a step beside what a million runs may take."""
-    taken = f"{figures['wall']:.1f} s, {figures['cpu']:.1f} s of CPU time, {figures['megabytes']:.0f} MB"
-    return f"{taken}; a million runs may take {seconds} s and {megabytes} MB"
+    words = f"{figures['wall']:.1f} s, {figures['cpu']:.1f} s of CPU time, {figures['megabytes']:.0f} MB"
+    return f"{words}; a million runs may take {seconds} s and {megabytes} MB"
 
 
 if __name__ == "__main__":

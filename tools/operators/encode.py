@@ -120,9 +120,9 @@ class Encoder:
         return Named("dtype", str(value).removeprefix("torch."))
 
     def _operand(self, tensor: Tensor, name: str) -> str:
-        known = next((own for own, one in self.tensors.items() if one is tensor), None)
-        if known:
-            return known
+        named = next((own for own, one in self.tensors.items() if one is tensor), None)
+        if named:
+            return named
         if tensor.layout is not torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
             msg = f"a tensor that is {tensor.layout} on {tensor.device}"
             raise NoDataError(msg)
@@ -171,10 +171,10 @@ def _memory(tensor: Tensor) -> Memory:
 
 def _names(call: Call) -> Sequence[str]:
     """Names for the positional arguments: those of torch's signature, where it has one."""
-    known = [*_python_names(call.name)] or [*_schema_names(call.name, len(call.args))]
-    if call.name.startswith("Tensor.") or (known and known[0] in {"self", "a", "A", "x"}):
-        known = ["input", *known[1:]]
-    return [known[i] if i < len(known) else f"operand{i}" if i else "input" for i in range(len(call.args))]
+    names = [*_python_names(call.name)] or [*_schema_names(call.name, len(call.args))]
+    if call.name.startswith("Tensor.") or (names and names[0] in {"self", "a", "A", "x"}):
+        names = ["input", *names[1:]]
+    return [names[i] if i < len(names) else f"operand{i}" if i else "input" for i in range(len(call.args))]
 
 
 def resolve(name: str) -> Any:  # noqa: ANN401

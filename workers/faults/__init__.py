@@ -175,9 +175,9 @@ def _named(kind: type[F]) -> dict[str, F]:
     return faults
 
 
-def _require_new(names: Iterable[str], taken: Container[str]) -> None:
+def _require_new(names: Iterable[str], in_use: Container[str]) -> None:
     for name in names:
-        if name in taken:
+        if name in in_use:
             msg = f"two planted faults are called {name!r}; a name must be given once"
             raise ValueError(msg)
 

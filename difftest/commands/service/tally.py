@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
-from functools import partial
 
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
@@ -62,8 +61,9 @@ class Tally:
         case, today = progress.result.case, utc_today()
         for first in progress.result.first_divergences():
             name = first.fingerprint
-            known = partial(self.ledger.entry, name, first.detail, case, today, first.operator)
-            if name not in self.uncovered and not known():
+            if name in self.uncovered:
+                continue
+            if not self.ledger.entry(name, first.detail, case, today, first.operator):
                 self.uncovered[name] = (first.detail, case)
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:

@@ -183,22 +183,22 @@ def _compared(
     noise = spread(whole, runs, Trace(steps=(native,)), 0.0, by_element=True)[0][0]
     for key, tensor in exact.items():
         value, wide = tensor.pieces[0], predicted[key].pieces[0]
-        known = np.isfinite(value) & np.isfinite(wide) & np.isfinite(native[key].pieces[0])
-        if tensor.is_discrete or not known.any():
+        decided = np.isfinite(value) & np.isfinite(wide) & np.isfinite(native[key].pieces[0])
+        if tensor.is_discrete or not decided.any():
             continue
-        own = _off(native[key].pieces[0], value, known)
+        own = _off(native[key].pieces[0], value, decided)
         record = msgspec.structs.replace(
             place,
             tensor=f"{key[0].value}.{key[1]}",
-            elements=int(known.sum()),
-            scale=_size(value, known),
-            simulated=_size(wide, known),
+            elements=int(decided.sum()),
+            scale=_size(value, decided),
+            simulated=_size(wide, decided),
             native=_relative(own, wide),
             native_worst=float(in_floors(own, floor(wide)).max()),
         )
         there = candidate[key].pieces[0] if candidate is not None and key in candidate else None
         if there is not None and there.shape == value.shape:
-            off = _off(there, value, known)
+            off = _off(there, value, decided)
             record.xla = _relative(off, wide)
             record.xla_worst = float(in_floors(off, floor(noise[key].pieces[0])).max())
         elif there is not None:
@@ -206,9 +206,9 @@ def _compared(
         yield record
 
 
-def _off(actual: Array, value: Array, known: Array) -> Array:
+def _off(actual: Array, value: Array, decided: Array) -> Array:
     """The errors of the elements that are decided; one that is not finite there is a great error."""
-    return np.nan_to_num(np.where(known, actual, 0.0), nan=FLOORS_MOST) - np.where(known, value, 0.0)
+    return np.nan_to_num(np.where(decided, actual, 0.0), nan=FLOORS_MOST) - np.where(decided, value, 0.0)
 
 
 def _relative(errors: Array, simulated: Array) -> float:

@@ -27,7 +27,7 @@ def summary(file: Path, plot: Path | None, caption: str) -> str:
         lines += _figures(side, by_group, measured) if by_group else []
     if plot:
         panels = {
-            SIDES[side]: {dtype: found for dtype in COLOURS if (found := _of_dtype(by_group, dtype))}
+            SIDES[side]: {dtype: own for dtype in COLOURS if (own := _of_dtype(by_group, dtype))}
             for side, by_group in groups.items()
             if by_group
         }

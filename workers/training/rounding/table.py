@@ -65,16 +65,16 @@ def overloads() -> dict[str, list[str]]:
 
 def _class(name: str, chosen: dict[str, str]) -> str:
     """By hand, else by schema, else that of the operator of which it is a form."""
-    known = [func for full in overloads()[name] if (func := _overload(full))]
-    plain = [func for func in known if "out" not in func._overloadname]  # noqa: SLF001  no public name
+    functions = [func for full in overloads()[name] if (func := _overload(full))]
+    plain = [func for func in functions if "out" not in func._overloadname]  # noqa: SLF001  no public name
     results = [str(result.type) for func in plain for result in func._schema.returns]  # noqa: SLF001
-    tags = {tag for func in known for tag in func.tags}
+    tags = {tag for func in functions for tag in func.tags}
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key  # noqa: SLF001
     kinds = (
         (chosen.get(name), name in chosen),
         (
             "exact",
-            any(func.is_view for func in known) or tags & {torch.Tag.view_copy, torch.Tag.inplace_view},
+            any(func.is_view for func in functions) or tags & {torch.Tag.view_copy, torch.Tag.inplace_view},
         ),
         ("once", name.startswith("_foreach_")),  # the clipping of gradients has always been rounded once
         (chosen.get(name.removesuffix("_")), name.removesuffix("_") in chosen),
