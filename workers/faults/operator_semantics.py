@@ -1,8 +1,8 @@
 """Planted faults of what operators mean: dtypes, gradients, aliases, indices, dims, rejected arguments."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from msgspec import structs
@@ -36,13 +36,25 @@ OVER_A_DIM = frozenset(
 )
 
 
-def _edited(session: Session, edit: Any) -> Session:  # noqa: ANN401  from a layer to a layer
+Edit: TypeAlias = Callable[[Operator], Operator]
+
+
+def _edited(session: Session, edit: Edit) -> Session:
     """The session in which operators call what `edit` makes of their layers."""
 
     def install(module: Any) -> None:  # noqa: ANN401
         module.layer = edit(module.layer)
 
     return hooked(session, install, lambda _: True)
+
+
+def _changed_by(edit: Edit) -> Callable[[Case], bool]:
+    """Whether a program that runs has an operator that `edit` changes."""
+    return lambda case: runs(case) and any_operator(case, lambda layer: edit(layer) != layer)
+
+
+def _gives_indices(case: Case) -> bool:
+    return runs(case) and any_operator(case, lambda layer: function(layer) in ARGUMENTS_OF_MAXIMA)
 
 
 @of_operators(
@@ -59,9 +71,7 @@ def result_promoted(session: Session, _case: Case, _rank: int) -> Session:
     about="indices are int32 instead of int64",
     backends=("xla_spmd",),  # DTensor has no rule for operators that give indices
     blame=BACKEND,
-    reaches=lambda case: (
-        runs(case) and any_operator(case, lambda layer: function(layer) in ARGUMENTS_OF_MAXIMA)
-    ),
+    reaches=_gives_indices,
 )
 def indices_narrowed(session: Session, _case: Case, _rank: int) -> Session:
     """The numbers are right."""
@@ -74,9 +84,7 @@ def indices_narrowed(session: Session, _case: Case, _rank: int) -> Session:
     about="indices of results are one too great",
     backends=("xla_spmd",),  # DTensor has no rule for operators that give indices
     blame=BACKEND,
-    reaches=lambda case: (
-        runs(case) and any_operator(case, lambda layer: function(layer) in ARGUMENTS_OF_MAXIMA)
-    ),
+    reaches=_gives_indices,
 )
 def result_index_shifted(session: Session, _case: Case, _rank: int) -> Session:
     """As if counted from 1."""
@@ -160,16 +168,6 @@ def view_copied(session: Session, _case: Case, _rank: int) -> Session:
     return with_results(session, torch.Tensor.clone, lambda layer: function(layer) in VIEWS)
 
 
-@of_operators(
-    about="a negative index is off by one",
-    blame=BACKEND,
-    reaches=lambda case: runs(case) and any_operator(case, lambda layer: _shifted(layer) != layer),
-)
-def negative_index_shifted(session: Session, _case: Case, _rank: int) -> Session:
-    """As if counted from the last but one."""
-    return _edited(session, _shifted)
-
-
 def _shifted(layer: Operator) -> Operator:
     """The layer whose last argument, a negative index, is one less; the same where that is impossible."""
     *before, last = layer.arguments or (None,)
@@ -180,13 +178,13 @@ def _shifted(layer: Operator) -> Operator:
 
 
 @of_operators(
-    about="what has the same index is not added, but overwritten",
+    about="a negative index is off by one",
     blame=BACKEND,
-    reaches=lambda case: runs(case) and any_operator(case, lambda layer: _overwriting(layer) != layer),
+    reaches=_changed_by(_shifted),
 )
-def repeats_overwritten(session: Session, _case: Case, _rank: int) -> Session:
-    """`index_add` is `index_copy`, and `scatter_add` is `scatter`."""
-    return _edited(session, _overwriting)
+def negative_index_shifted(session: Session, _case: Case, _rank: int) -> Session:
+    """As if counted from the last but one."""
+    return _edited(session, _shifted)
 
 
 def _overwriting(layer: Operator) -> Operator:
@@ -195,13 +193,13 @@ def _overwriting(layer: Operator) -> Operator:
 
 
 @of_operators(
-    about="a wrong dim is reduced",
+    about="what has the same index is not added, but overwritten",
     blame=BACKEND,
-    reaches=lambda case: runs(case) and any_operator(case, lambda layer: _over_another_dim(layer) != layer),
+    reaches=_changed_by(_overwriting),
 )
-def wrong_dim_reduced(session: Session, _case: Case, _rank: int) -> Session:
-    """The first for the last, and the other way round."""
-    return _edited(session, _over_another_dim)
+def repeats_overwritten(session: Session, _case: Case, _rank: int) -> Session:
+    """`index_add` is `index_copy`, and `scatter_add` is `scatter`."""
+    return _edited(session, _overwriting)
 
 
 def _over_another_dim(layer: Operator) -> Operator:
@@ -215,6 +213,16 @@ def _over_another_dim(layer: Operator) -> Operator:
     if type(last) is int and last in other:
         return structs.replace(layer, arguments=(*before, other[last]))
     return layer
+
+
+@of_operators(
+    about="a wrong dim is reduced",
+    blame=BACKEND,
+    reaches=_changed_by(_over_another_dim),
+)
+def wrong_dim_reduced(session: Session, _case: Case, _rank: int) -> Session:
+    """The first for the last, and the other way round."""
+    return _edited(session, _over_another_dim)
 
 
 @of_operators(
