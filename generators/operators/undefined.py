@@ -32,6 +32,8 @@ FAR: frozenset[Regime] = frozenset(("nonfinite", "extreme", "large", "offset"))
 
 CONVERTED = "converting a value that the integer type cannot hold is undefined, as it is in C++"
 SIGNS = "eigenvectors and singular vectors are unique only up to their signs and, in a subspace, their order"
+MEDIANS = "indices does not necessarily contain the first occurrence of each median value"
+PIVOTS = "the permutation is not unique where pivots are equal in magnitude"
 MAXIMA = "of equal maxima in a window, which index is returned is not documented"
 DUPLICATES = (
     "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
@@ -45,8 +47,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "msort": ("ties", "the relative order of equivalent elements is not guaranteed to be stable"),
     "topk": ("ties", "the indices of tied elements are not guaranteed to be stable and may vary"),
     "kthvalue": ("ties", "if there are several valid k-th values, the indices may be of any of them"),
-    "median": ("ties", "indices does not necessarily contain the first occurrence of each median value"),
-    "nanmedian": ("ties", "indices does not necessarily contain the first occurrence of each median value"),
+    **dict.fromkeys(("median", "nanmedian"), ("ties", MEDIANS)),
     "mode": ("ties", "the index location of each mode value found may be that of any occurrence"),
     "cummax": ("ties", "of equal maxima, which index is the location is not documented"),
     "cummin": ("ties", "of equal minima, which index is the location is not documented"),
@@ -63,20 +64,18 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "put": ("duplicates", "if accumulate is False, the behavior is undefined if index contains duplicates"),
     "index_copy": ("duplicates", "if index contains duplicate entries, the result is nondeterministic"),
     "scatter": ("duplicates", DUPLICATES),
-    "svd": ("always", SIGNS),
-    "linalg.svd": ("always", SIGNS),
-    "linalg.eig": ("always", SIGNS),
-    "linalg.eigh": ("always", SIGNS),
+    **dict.fromkeys(("svd", "linalg.svd", "linalg.eig", "linalg.eigh"), ("always", SIGNS)),
     "linalg.eigvals": ("always", "the returned eigenvalues are not guaranteed to be in any specific order"),
-    "linalg.qr": ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
-    "qr": ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
+    **dict.fromkeys(
+        ("linalg.qr", "qr"),
+        ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
+    ),
     "geqrf": ("always", "the representation of Q by reflectors is LAPACK's, and not unique"),
-    "linalg.lu": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
-    "linalg.lu_factor": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
-    "linalg.lu_factor_ex": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
-    "lu": ("ties", "the permutation is not unique where pivots are equal in magnitude"),
-    "linalg.ldl_factor": ("always", "the LDL decomposition is not unique; its pivots are LAPACK's"),
-    "linalg.ldl_factor_ex": ("always", "the LDL decomposition is not unique; its pivots are LAPACK's"),
+    **dict.fromkeys(("linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "lu"), ("ties", PIVOTS)),
+    **dict.fromkeys(
+        ("linalg.ldl_factor", "linalg.ldl_factor_ex"),
+        ("always", "the LDL decomposition is not unique; its pivots are LAPACK's"),
+    ),
 }
 """When the result is left open, and what the documentation says, by the entry without its variant."""
 
