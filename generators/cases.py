@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from difftest import plugins
 from difftest.cases.case import Case, Data
 from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
@@ -28,10 +27,10 @@ from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
 from generators.layers.flash_attention import draw_shared_heads
 from generators.operators.drawn import draw_program
 from generators.options import kernels, replications, spellings, starts
-from generators.paths import defaults, load
+from generators.paths import chosen, load
+from generators.sequence import place_of
 from generators.training import draw_batch, draw_training, draw_wire_type, dtypes, ignored_shares, regimes
 
-PATHS = "generators.paths"
 MOST_SEED = 2**63 - 1
 BYTES_PER_CASE = 4096
 BLOCKS_REMEMBERED = 64
@@ -48,8 +47,8 @@ All threads share walks and decoders: two at once would add a case twice, or tak
 
 @st.composite
 def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
-    """Cases on one of `paths` (None: of the default ones) with at most `max_world_size` ranks."""
-    name = draw(st.sampled_from(_chosen(paths)))
+    """Cases on one of `paths` (None: of all) with at most `max_world_size` ranks."""
+    name = draw(st.sampled_from(chosen(paths)))
     mesh = draw(load(name).meshes(max_world_size=max_world_size))
     return cast("Case", _draw_case(draw, name, mesh, lambda _cost: True))
 
@@ -92,14 +91,15 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
-    """Case `index` of `seed`, both from 0; `len(paths)` successive cases cover every path.
+    """Case `index` of `seed`, both from 0; `generators.sequence` says which cases have which indices.
 
     Raises `UsageError` for a seed or an index out of range, and for an unknown path.
     """
     if not 0 <= seed <= MOST_SEED or index < 0:
         msg = f"seed is {seed} and index is {index}; allowed: seed 0 to {MOST_SEED}, index from 0"
         raise UsageError(msg)
-    names, block = _chosen(paths), index // BLOCK
+    names, index = place_of(index, chosen(paths))
+    block = index // BLOCK
     if program := _scheduled(seed, index, names, max_world_size):
         return program
     with _DRAWING:
@@ -138,14 +138,6 @@ def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> lis
 
 def _case_seed(seed: int, index: int) -> int:
     return int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
-
-
-def _chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
-    names = defaults() if paths is None else plugins.require(PATHS, paths)
-    if not names:
-        msg = f"no paths are given; allowed: {', '.join(plugins.names(PATHS))}"
-        raise UsageError(msg)
-    return tuple(sorted(set(names)))
 
 
 @functools.lru_cache(maxsize=BLOCKS_REMEMBERED)

@@ -52,7 +52,12 @@ def _covered(names: str) -> str:
 
 RUN = (
     _of("campaign", "category", "the campaign's name"),
-    _of("index", "int64", 'the case\'s number in its campaign, from 0 (write `t["index"]`)'),
+    _of(
+        "index",
+        "int64",
+        "the case's number in its campaign, from 0; that of a program beside other cases from 1000000000 "
+        '(write `t["index"]`)',
+    ),
     _of("case", "category", "the case's id: 12 hexadecimal digits of its content"),
     _of("backend", "category", "the backend that ran it; `oracle` is the expected side"),
     _of("side", "category", "the side the backend is on: `torch`, `xla` or `oracle`"),

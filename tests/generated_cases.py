@@ -8,12 +8,19 @@ import msgspec
 
 from difftest.cases.case import Case
 from generators.cases import case_at
+from generators.paths import chosen
+from generators.sequence import split
 
 SEED = 20
+ALONE, IN_BLOCKS = split(chosen(None))
+"""The paths whose cases run one by one, and those of programs, which come in blocks."""
 
 
 class GeneratedCases:
-    """Hundreds of cases of `SEED` on all paths; a process keeps what it draws in `folder` for the others."""
+    """Hundreds of cases of `SEED` on the paths `ALONE`.
+
+    A process keeps what it draws in `folder` for the others.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._hundreds = folder, dict[int, tuple[Case, ...]]()

@@ -40,6 +40,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"layouts", "models", "options"}),
         frozenset({"operators", "training"}),
         frozenset({"paths"}),
+        frozenset({"sequence"}),
         frozenset({"cases"}),
         frozenset({"ahead"}),
     ),

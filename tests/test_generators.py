@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from generated_cases import SEED, GeneratedCases
+from generated_cases import ALONE, SEED, GeneratedCases
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ from generators import cases as generated
 from generators.cases import case_at, cases, pool_at
 from generators.explore import BLOCK, POOL, Walk, cost_of, features, pairs
 from generators.models import MOST_PARAMETERS
-from generators.paths import defaults, flash_attention
+from generators.paths import flash_attention
 
 ROOT = Path(__file__).parents[1]
 COUNT = 200
@@ -48,7 +48,7 @@ def sample(generated_cases: GeneratedCases) -> tuple[Case, ...]:
 
 
 @quietly
-@given(cases())
+@given(cases(paths=ALONE))
 def test_a_case_is_read_back_from_its_json(case: Case) -> None:
     assert Case.from_json(case.to_json()) == case
     assert Case.from_json(case.to_json()).id == case.id
@@ -57,7 +57,7 @@ def test_a_case_is_read_back_from_its_json(case: Case) -> None:
 @quietly
 @given(
     st.sampled_from((2, 3, 4, 8, 16, MOST_RANKS)).flatmap(
-        lambda most: st.tuples(st.just(most), cases(max_world_size=most))
+        lambda most: st.tuples(st.just(most), cases(paths=ALONE, max_world_size=most))
     )
 )
 def test_no_case_has_more_ranks_than_requested(drawn: tuple[int, Case]) -> None:
@@ -66,7 +66,7 @@ def test_no_case_has_more_ranks_than_requested(drawn: tuple[int, Case]) -> None:
 
 
 @quietly
-@given(cases())
+@given(cases(paths=ALONE))
 def test_every_rank_has_a_row_of_every_accumulation_part(case: Case) -> None:
     rows = case.data.batch // case.training.accumulation
     for rank in range(case.world_size):
@@ -81,7 +81,7 @@ def test_a_case_of_the_exact_regime_is_exact(case: Case) -> None:
 
 
 @quietly
-@given(cases())
+@given(cases(paths=ALONE))
 def test_only_comparable_options_are_combined(case: Case) -> None:
     training, fed = case.training, case.data
     assert case.dtype != "float16" or (
@@ -98,7 +98,7 @@ def test_only_comparable_options_are_combined(case: Case) -> None:
 
 
 @quietly
-@given(cases())
+@given(cases(paths=ALONE))
 def test_models_are_small(case: Case) -> None:
     most = flash_attention.MOST_PARAMETERS if case.path == "flash_attention" else MOST_PARAMETERS
     assert sum(math.prod(shape) for shape in case.model.parameters().values()) < most
@@ -107,7 +107,7 @@ def test_models_are_small(case: Case) -> None:
 
 @pytest.mark.parametrize("paths", [None, ("tensor_parallel", "data_parallel"), ("fully_sharded",)])
 def test_consecutive_cases_cover_each_path_once(paths: tuple[str, ...] | None) -> None:
-    names = sorted(paths or defaults())
+    names = sorted(paths or ALONE)
     paths_drawn = [case_at(SEED, index, paths=paths).path for index in range(2 * len(names) + 1)]
     for start in range(len(names) + 1):
         assert sorted(paths_drawn[start : start + len(names)]) == names
@@ -128,7 +128,7 @@ def test_the_order_of_requests_does_not_matter() -> None:
     ids = [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
     assert ids[0] == ids[3]
     assert ids == [case_at(SEED + 1, index).id for index in (9, 2, BLOCK, 9, 0)]
-    again = [case_at(SEED + 1, index, paths=reversed(defaults())).id for index in (9, 2)]
+    again = [case_at(SEED + 1, index, paths=reversed(ALONE)).id for index in (9, 2)]
     assert again == ids[:2]
 
 
@@ -212,7 +212,7 @@ def test_two_hundred_cases_have_every_feature(sample: tuple[Case, ...]) -> None:
         "learnable",
     ]
     uneven = ["uneven parameters", "uneven batch"]
-    paths = [f"path {name}" for name in defaults()]
+    paths = [f"path {name}" for name in ALONE]
     assert not {*layers, *details, *regimes, *optimizers, *sizes, *trained, *uneven, *paths} - shown
 
 
@@ -260,7 +260,7 @@ def test_exploring_covers_more_pairs_than_taking_the_first_of_each_pool(sample: 
 
 
 def test_a_pool_has_every_candidate_that_competes_with_the_first(sample: tuple[Case, ...]) -> None:
-    for index, chosen in enumerate(sample[: len(defaults())]):
+    for index, chosen in enumerate(sample[: len(ALONE)]):
         decode = generated._decoder(chosen.path, 8)  # noqa: SLF001
         drawn = [generated._drawn(decode, SEED, index, member) for member in range(POOL)]  # noqa: SLF001
         complete = [msgspec.structs.replace(case, seed=chosen.seed) for case in drawn if case is not None]

@@ -4,7 +4,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from generated_cases import GeneratedCases
+from generated_cases import ALONE, GeneratedCases
 from hypothesis import given, settings
 
 from difftest.cases.case import Case
@@ -12,7 +12,6 @@ from difftest.cases.options import ACTS, Spelling, Start
 from generators import options
 from generators.cases import pool_at
 from generators.options import CONCERNS, EARLY, LATE, starts
-from generators.paths import defaults
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +74,7 @@ def test_half_of_the_cases_take_usual_forms_each_of_which_concerns_its_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(options, "DRAWS_SPELLINGS", True)
-    paths = defaults()
+    paths = ALONE
     cases = [pool_at(1, index, path=paths[index % len(paths)])[0] for index in range(150)]
     forms = [[name for name in CONCERNS if getattr(case.forms, name)] for case in cases]
     counts = Counter(name for drawn in forms for name in drawn)

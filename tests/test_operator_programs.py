@@ -16,7 +16,6 @@ from difftest.errors import UsageError
 from generators.cases import case_at, cases
 from generators.operators import schedule
 from generators.operators.table import usable
-from generators.paths import defaults
 
 ROOT = Path(__file__).parents[1]
 PATHS = ("operators",)
@@ -29,11 +28,6 @@ quietly = settings(
 
 def program_at(index: int, seed: int = 3, most: int = 8) -> Case:
     return case_at(seed, index, paths=PATHS, max_world_size=most)
-
-
-def test_programs_are_generated_only_where_they_are_named() -> None:
-    assert "operators" not in defaults()
-    assert case_at(0, 0, paths=PATHS).model.is_program
 
 
 @quietly

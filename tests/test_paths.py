@@ -21,10 +21,11 @@ from difftest.cases.layout import Layout, Mesh, Placement, Placements, Replicate
 from difftest.cases.model import Model
 from difftest.errors import UsageError
 from generators import layouts
-from generators.cases import PATHS, case_at, cases
+from generators.cases import case_at, cases
 from generators.models import models
 from generators.paths import Path
 
+PATHS = "generators.paths"
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
 BLOCK = Residual(
     layers=(
@@ -53,7 +54,7 @@ def test_every_path_has_the_functions_of_the_protocol(name: str) -> None:
     module = plugins.load(PATHS, name)
     wanted = [attribute for attribute in vars(Path) if not attribute.startswith("_")]
     assert all(callable(getattr(module, attribute)) for attribute in wanted)
-    assert isinstance(module.DEFAULT, bool)
+    assert isinstance(module.IN_BLOCKS, bool)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from generated_cases import ALONE
 from hypothesis import HealthCheck, given, settings
 from sample_programs import a_program, an_operator
 from samples import a_case, tensor_parallel_case
@@ -145,7 +146,7 @@ def assert_simpler_and_valid(case: Case) -> None:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
 )
-@given(cases())
+@given(cases(paths=ALONE))
 def test_every_candidate_of_a_generated_case_is_valid_and_simpler(case: Case) -> None:
     assert_simpler_and_valid(case)
 

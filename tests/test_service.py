@@ -11,11 +11,11 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from generated_cases import ALONE
 
 from difftest.campaign.campaign import ORACLE
 from difftest.judge.noise import THRESHOLD
 from difftest.records.corpus import Corpus
-from generators.paths import defaults
 from workers.backends import candidates
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
@@ -85,7 +85,7 @@ def test_no_numeric_finding_is_only_rounding(first: Path) -> None:
 
 def test_every_path_and_backend_is_exercised(first: Path) -> None:
     table = pd.read_parquet(first / "table.parquet")
-    assert set(table.path) == set(defaults())
+    assert set(table.path) == set(ALONE)
     assert set(table.backend) == {ORACLE, *candidates()}
     assert set(table.world_size) <= set(range(2, 9))
     assert (table.verdict == "agree").sum() > 100

@@ -102,9 +102,12 @@ def _cases(request: Request) -> Iterator[tuple[int, Case]]:
     if request.files:
         return ((index, check_ranks(read_case(file))) for index, file in enumerate(request.files))
     from generators.cases import case_at
+    from generators.paths import chosen
+    from generators.sequence import numbers
 
+    indices = numbers(chosen(request.paths or None), request.cases)
     options: dict[str, Any] = {"paths": request.paths or None, "max_world_size": request.max_world_size}
-    return ((index, case_at(request.seed, index, **options)) for index in range(request.cases))
+    return ((index, case_at(request.seed, index, **options)) for index in indices)
 
 
 def _print(request: Request, recording: Recording, incomplete: list[str]) -> None:

@@ -5,7 +5,7 @@ what `--paths` takes. A path that works with every model returns `generators.mod
 one that can only shard certain layers builds models that have them.
 """
 
-import functools
+from collections.abc import Iterable
 from typing import Protocol
 
 from hypothesis.strategies import SearchStrategy
@@ -14,14 +14,15 @@ from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.layout import Layout, Mesh
 from difftest.cases.model import Model
+from difftest.errors import UsageError
 from generators.models import Purpose
 
 
 class Path(Protocol):
     """What a file in this folder declares."""
 
-    DEFAULT: bool
-    """Whether a campaign has cases of it where no paths are named."""
+    IN_BLOCKS: bool
+    """Whether successive cases share processes, and so come in blocks beside the cases of other paths."""
 
     def scheduled(self, *, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:
         """What the path's case `index` of `seed` is, or the mesh on which it is drawn.
@@ -46,10 +47,13 @@ def drawn_alone(*, seed: int, index: int, max_world_size: int) -> None:
     """No schedule: every case is drawn."""
 
 
-@functools.cache
-def defaults() -> tuple[str, ...]:
-    """The paths of a campaign that names none, sorted."""
-    return tuple(name for name in plugins.names(__name__) if load(name).DEFAULT)
+def chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
+    """The paths called so, or all of them if None; sorted. `UsageError` for an unknown one, and for none."""
+    names = plugins.names(__name__) if paths is None else plugins.require(__name__, paths)
+    if not names:
+        msg = f"no paths are given; allowed: {', '.join(plugins.names(__name__))}"
+        raise UsageError(msg)
+    return tuple(sorted(set(names)))
 
 
 def load(name: str) -> Path:

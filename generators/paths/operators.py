@@ -19,7 +19,7 @@ from generators.operators import schedule
 from generators.operators.chains import chains
 from generators.operators.programs import program
 
-DEFAULT = False
+IN_BLOCKS = True
 
 
 def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:

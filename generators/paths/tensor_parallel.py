@@ -11,7 +11,7 @@ from generators import training
 from generators.models import Purpose
 from generators.paths import drawn_alone
 
-DEFAULT = True
+IN_BLOCKS = False
 
 scheduled = drawn_alone
 purposes = training.purposes

@@ -101,6 +101,7 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
     return {
         "seed": request.seed,
         "cases": tally.cases,
+        "programs": tally.programs,
         "resumed": tally.resumed,
         "runs": tally.runs,
         "absent": tally.absent,
@@ -118,7 +119,7 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
 
 def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) -> None:
     before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
-    head = f"{tally.cases} cases, {tally.runs} runs in {tally.seconds:.0f} s{before}"
+    head = f"{tally.cases_in_words}, {tally.runs} runs in {tally.seconds:.0f} s{before}"
     click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
     for line in lines(tally.comparisons):
         click.echo(f"  {line}")

@@ -3,7 +3,7 @@
 import heapq
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import click
@@ -29,14 +29,14 @@ SAMPLED = 3
 
 def define(request: CampaignRequest) -> Definition:
     """What defines the requested campaign: an equal definition continues it."""
-    from generators.paths import defaults
+    from generators.paths import chosen
     from workers.backends import candidates
     from workers.cluster import environments
 
     backends = tuple(sorted(candidates(request.backends)))
     return Definition(
         seed=request.seed,
-        paths=tuple(sorted(request.paths or defaults())),
+        paths=chosen(request.paths or None),
         backends=backends,
         max_world_size=request.max_world_size,
         twice_every=request.twice_every,
@@ -72,9 +72,7 @@ def run_cases(
     began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
-    most = request.most_cases
-    left = None if most is None else most - sum(index < most for index, _ in recorded.cases)
-    with Meter(left, request.budget, ledger) as meter:
+    with Meter(_left(request, recorded), request.budget, ledger) as meter:
         try:
             for progress in run(campaign, generated_cases(request, recorded), recorded):
                 tally.count(progress)
@@ -103,10 +101,22 @@ def recorded_tally(
 
 def is_complete(request: CampaignRequest, recorded: CampaignRecord) -> bool:
     """Whether every requested case is recorded, as it is drawn now, so that nothing is left to run."""
-    most = request.most_cases
-    if most is None or len({index for index, _ in recorded.cases if index < most}) < most:
-        return False
-    return _are_of_seed(request, recorded)
+    return _left(request, recorded) == 0 and _are_of_seed(request, recorded)
+
+
+def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
+    """How many of the requested cases are not recorded; None if only the budget limits their number."""
+    if request.most_cases is None:
+        return None
+    done = {index for index, _ in recorded.cases}
+    return sum(index not in done for index in _indices(request))
+
+
+def _indices(request: CampaignRequest) -> Iterator[int]:
+    from generators.paths import chosen
+    from generators.sequence import numbers
+
+    return numbers(chosen(request.paths or None), request.most_cases)
 
 
 def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Iterator[tuple[int, Case]]:
@@ -118,7 +128,7 @@ def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Itera
     from generators.ahead import cases_ahead
 
     end = time.monotonic() + request.budget if request.budget else float("inf")
-    indices: Iterable[int] = itertools.count() if request.most_cases is None else range(request.most_cases)
+    indices = _indices(request)
     if _are_of_seed(request, recorded):
         done = {index for index, _ in recorded.cases}
         indices = (index for index in indices if index not in done)

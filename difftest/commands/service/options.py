@@ -115,7 +115,7 @@ paths_option = click.option(
     "--paths",
     type=Names("generators.paths"),
     default=(),
-    help="Use only these parallelism paths.  [default: all but operators]",
+    help="Use only these parallelism paths.  [default: all]",
 )
 backends_option = click.option(
     "--backends", type=Backends(), default=(), help="Use only these backends.  [default: all]"

@@ -36,9 +36,18 @@ EVERY_SECONDS = 10.0
 def announce(request: CampaignRequest) -> None:
     """Says at once what will run and where its results go."""
     most, budget = request.most_cases, request.budget
-    cases = "cases" if most is None else f"{most} cases"
+    cases = "cases" if most is None else f"{most} cases{_in_blocks(request)}"
     limit = f" within {budget:g} s" if budget else ""
     click.echo(f"{cases} of seed {request.seed}{limit}; results in {request.out}", err=True)
+
+
+def _in_blocks(request: CampaignRequest) -> str:
+    """How many programs there are between the other cases."""
+    from generators.paths import chosen
+    from generators.sequence import is_in_block, numbers
+
+    programs = sum(map(is_in_block, numbers(chosen(request.paths or None), request.most_cases)))
+    return f" and {programs} programs" if programs else ""
 
 
 class FirstComparison:

@@ -18,7 +18,8 @@ from difftest.records.finding import Finding
 class Tally:
     """The counts of one command. It holds no tensors: a run's are freed as soon as they are recorded.
 
-    `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's.
+    `resumed` counts the cases that an earlier command had recorded; `cases` and `runs` are this command's,
+    and `programs` are those of the cases that are programs of operators.
     `campaign` is the campaign's name. `comparisons` are all of its comparisons, also those that were recorded
     earlier. `new` and `recurring` are the findings by fingerprint; the latter were in the corpus before.
     `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`, as its
@@ -31,6 +32,7 @@ class Tally:
     ledger: Ledger = field(default_factory=Ledger)
     comparisons: Comparisons = field(default_factory=Comparisons)
     cases: int = 0
+    programs: int = 0
     runs: int = 0
     resumed: int = 0
     new: dict[str, Finding] = field(default_factory=dict)
@@ -46,9 +48,18 @@ class Tally:
         """All findings by fingerprint."""
         return {**self.new, **self.recurring}
 
+    @property
+    def cases_in_words(self) -> str:
+        """The number of cases, such as `40 cases and 40 programs`."""
+        ordinary, programs = f"{self.cases - self.programs} cases", f"{self.programs} programs"
+        if not self.programs:
+            return ordinary
+        return programs if self.programs == self.cases else f"{ordinary} and {programs}"
+
     def count(self, progress: Progress) -> None:
         """Adds one case."""
         self.cases += 1
+        self.programs += progress.result.case.model.is_program
         self.runs += len(progress.result.runs)
         self.new |= {finding.fingerprint: finding for finding in progress.new}
         self.recurring |= {
