@@ -91,6 +91,14 @@ class Columns:
         """The column of texts with this name."""
         return cast("Texts", self.by_name[name])
 
+    def grouped(self, chosen: npt.NDArray[np.bool_], *names: str) -> Iterator[tuple[tuple[str, ...], int]]:
+        """The distinct combinations of some texts in the chosen lines, each with its number of lines."""
+        texts = [self.texts(name) for name in names]
+        codes = np.stack([text.codes[chosen] for text in texts])
+        keys, numbers = np.unique(codes, axis=1, return_counts=True)
+        for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
+            yield tuple(text.distinct[code] for text, code in zip(texts, key, strict=True)), lines
+
     def only(self, names: Collection[str]) -> "Columns":
         """Those of the columns that have one of these names."""
         return Columns({name: column for name, column in self.by_name.items() if name in names})

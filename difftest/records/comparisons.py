@@ -107,12 +107,7 @@ class Comparisons:
 
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`."""
-        texts = [columns.texts(name) for name in COUNTED]
-        keys, numbers = np.unique(
-            np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True
-        )
-        for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
-            values = (text.distinct[code] for text, code in zip(texts, key, strict=True))
+        for values, lines in columns.grouped(chosen, *COUNTED):
             side, backend, path, verdict, status, reason, kind = values
             if verdict != ORACLE:
                 counts = self.places.setdefault(Place(side, backend, path), Counts())

@@ -4,7 +4,7 @@ A line says what its comparison covered (`difftest.records.covered`), and only o
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -74,16 +74,16 @@ class Coverage:
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`."""
         for what in WHAT:
-            for (text, *place), lines in _grouped(columns, chosen, f"{PREFIX}{what}", *Place._fields):
+            for (text, *place), lines in columns.grouped(chosen, f"{PREFIX}{what}", *Place._fields):
                 names = msgspec.json.decode(text, type=dict[str, Names])
                 self._count(what, names, Place(*place), lines)
         for counts, name in ((self.rules, "rules"), (self.lowered, "lowered")):
-            for (text,), lines in _grouped(columns, chosen, f"{PREFIX}{name}"):
+            for (text,), lines in columns.grouped(chosen, f"{PREFIX}{name}"):
                 for one in msgspec.json.decode(text, type=Names):
                     counts[one] += lines
         lowered = chosen & ~columns.texts(f"{PREFIX}lowered").among({"[]"})
         for what in DISPATCHED:
-            for (text,), lines in _grouped(columns, lowered, f"{PREFIX}{what}"):
+            for (text,), lines in columns.grouped(lowered, f"{PREFIX}{what}"):
                 for own in msgspec.json.decode(text, type=dict[str, Names]).values():
                     self.kernels.update(dict.fromkeys(own, lines))
 
@@ -119,16 +119,6 @@ class Coverage:
     def _count(self, what: What, names: ByEvenness, place: Place, lines: int = 1) -> None:
         for evenness, own in names.items():
             self.cells[what].update({Cell(name, evenness, *place): lines for name in own})
-
-
-def _grouped(
-    columns: Columns, chosen: npt.NDArray[np.bool_], *names: str
-) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The distinct combinations of texts in some columns of the chosen lines, with their numbers of lines."""
-    texts = [columns.texts(name) for name in names]
-    keys, numbers = np.unique(np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True)
-    for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
-        yield tuple(text.distinct[code] for text, code in zip(texts, key, strict=True)), lines
 
 
 def together(coverages: Iterable[Coverage]) -> Coverage:

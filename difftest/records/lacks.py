@@ -44,12 +44,7 @@ class SupportTable:
 
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`."""
-        texts = [columns.texts(name) for name in COUNTED]
-        keys, numbers = np.unique(
-            np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True
-        )
-        for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
-            backend, dtype, lacks = (text.distinct[code] for text, code in zip(texts, key, strict=True))
+        for (backend, dtype, lacks), lines in columns.grouped(chosen, *COUNTED):
             for lack in msgspec.json.decode(lacks, type=tuple[Lack, ...]):
                 self._count(backend, lack, dtype, lines)
 
