@@ -78,7 +78,7 @@ def differentiate(case: Case) -> None:
         spelling=Spelling(),
     )
     module: Any = build(case.model, numbers.weights(case), plan)
-    writes = any(layer.form in {"inplace", "out"} for layer in case.model.operators.values())
+    writes = any(layer.writes for layer in case.model.operators.values())
     with default_dtype(torch.float64):
         tensors = module(lambda _index: None, copied=writes)
     results = [one for name, one in tensors.items() if "output" in name and isinstance(one, torch.Tensor)]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 from difftest.cases.case import Case
+from difftest.cases.layers.operator import full_name
 from difftest.cases.layout import Mesh, Placements, local_slices, ways
 
 Evenness: TypeAlias = Literal["whole", "even", "uneven", "empty"]
@@ -43,7 +44,7 @@ def of_operators(case: Case) -> dict[str, Evenness]:
     shapes, layout = case.model.tensors(), case.layout
     kinds: dict[str, Evenness] = {}
     for path, layer in case.model.operators.items():
-        names = [name if "." in name else f"{path}.{name}" for name in layer.references()]
+        names = [full_name(path, name) for name in layer.references()]
         own = [f"{path}.{name}" for name in layer.operands]
         kinds[path] = _last(
             [

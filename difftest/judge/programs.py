@@ -7,6 +7,7 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
+from difftest.cases.layers.operator import full_name
 from difftest.judge import checks
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
@@ -25,15 +26,15 @@ def operator_of(case: Case, stage: Stage, tensor: str) -> str:
     An operand or a result that an operator writes into is that operator's: it is read after the last one.
     """
     layers = dict(walk(case.model.layers))
-    writers = [path for path, layer in layers.items() if tensor in _full(path, layer.changes())]
+    writers = [path for path, layer in layers.items() if tensor in _changed(path, layer)]
     own = tensor.partition(".")[0]
     path = writers[0] if writers and stage is not Stage.BACKWARD else own
     return layers[path].title if path in layers else ""
 
 
-def _full(path: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The full names of tensors that the operator at `path` names; its own have no path."""
-    return tuple(name if "." in name else f"{path}.{name}" for name in names)
+def _changed(path: str, layer: Layer) -> list[str]:
+    """The full names of the tensors that the operator at `path` writes into."""
+    return [full_name(path, name) for name in layer.changes()]
 
 
 def in_order(case: Case, divergences: Iterable[Divergence]) -> tuple[Divergence, ...]:
@@ -78,7 +79,7 @@ def _lost_alias(case: Case, tensor: str, wrong: Collection[str]) -> str:
     """
     layers = dict(walk(case.model.layers))
     for path, layer in layers.items():
-        for changed in _full(path, layer.changes()):
+        for changed in _changed(path, layer):
             maker, _, own = changed.partition(".")
             if own.startswith("output") and changed not in wrong and tensor in _origins(layers, maker):
                 return layers[maker].title
@@ -87,8 +88,8 @@ def _lost_alias(case: Case, tensor: str, wrong: Collection[str]) -> str:
 
 def _origins(layers: Mapping[str, Layer], path: str) -> Iterator[str]:
     """The full names of the tensors that the results of the operator at `path` are made of."""
-    for name in _full(path, tuple(layers[path].references())):
-        yield name
+    for own in layers[path].references():
+        yield (name := full_name(path, own))
         if name.partition(".")[2].startswith("output"):
             yield from _origins(layers, name.partition(".")[0])
 

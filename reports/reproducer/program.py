@@ -11,7 +11,7 @@ import numpy as np
 from difftest.cases import operands
 from difftest.cases.case import Case
 from difftest.cases.draws import Floats
-from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference
+from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference, full_name
 from difftest.cases.layout import replicated
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
@@ -55,7 +55,7 @@ class ProgramScript:
     @property
     def writes(self) -> bool:
         """Whether any operator writes into a tensor that it is given."""
-        return any(operator.form in {"inplace", "out"} for _, operator in self.operators)
+        return any(operator.writes for _, operator in self.operators)
 
     @property
     def backward(self) -> bool:
@@ -127,7 +127,7 @@ class ProgramScript:
     def _spelled(self, path: str, argument: Argument) -> str:
         match argument:
             case Reference(name=name):
-                return self.variable(name if "." in name else f"{path}.{name}")
+                return self.variable(full_name(path, name))
             case Items(items=items, kind=kind):
                 inner = ", ".join(self._spelled(path, item) for item in items)
                 if kind == "list":

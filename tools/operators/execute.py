@@ -50,7 +50,7 @@ def run(
             held[name.removeprefix("0.")].copy_(torch.from_numpy(values))
     before = {name: one.detach().clone() for name, one in held.items()}
     with default_dtype(dtypes.default):
-        tensors = module.operands(copied=operator.form in {"inplace", "out"})
+        tensors = module.operands(copied=operator.writes)
         results = module(tensors)
     if not results:
         msg = "the result is no tensor"

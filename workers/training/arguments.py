@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, overrides
 
-from difftest.cases.layers.operator import Argument, Items, Named, Reference
+from difftest.cases.layers.operator import Argument, Items, Named, Reference, full_name
 from workers.training.dtypes import Dtypes
 
 METHOD = "Tensor."
@@ -34,7 +34,7 @@ class Resolver:
         """The object that `argument` stands for; `KeyError` for an unknown tensor."""
         match argument:
             case Reference(name=name):
-                return self.tensors[name if "." in name else f"{self.path}.{name}"]
+                return self.tensors[full_name(self.path, name)]
             case Items(items=items, kind=kind):
                 inner = [self.resolved(item) for item in items]
                 return tuple(inner) if kind == "tuple" else inner

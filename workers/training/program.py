@@ -53,7 +53,7 @@ class _Program:
     @property
     def writes(self) -> bool:
         """Whether any operator writes into a tensor that it is given."""
-        return any(layer.form in {"inplace", "out"} for layer in self.case.model.operators.values())
+        return any(layer.writes for layer in self.case.model.operators.values())
 
     def forward(self) -> Mapping[str, Any]:
         """Every operand and every result by full name."""

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from torch import Tensor, nn
 
 from difftest.cases.case import Case
-from difftest.cases.layers.operator import Operand, Operator
+from difftest.cases.layers.operator import Operand, Operator, full_name
 from workers.training.layers.operator import Operator as Module
 from workers.training.session import Session
 
@@ -36,7 +36,7 @@ def with_operands(session: Session, change: Change, applies: Applies = lambda _:
     """The session in which the chosen operators get every tensor as `change` makes it."""
 
     def hook(module: Any, given: tuple[Mapping[str, Any]]) -> tuple[dict[str, Any]]:  # noqa: ANN401
-        used = {name if "." in name else f"{module.path}.{name}" for name in module.layer.references()}
+        used = {full_name(module.path, name) for name in module.layer.references()}
         return ({n: change(t) if n in used and isinstance(t, Tensor) else t for n, t in given[0].items()},)
 
     return hooked(session, lambda module: module.register_forward_pre_hook(hook), applies)

@@ -57,6 +57,11 @@ class Reference(msgspec.Struct, frozen=True, tag="tensor", forbid_unknown_fields
     name: str
 
 
+def full_name(path: str, name: str) -> str:
+    """The name in its model of a tensor that the operator at `path` calls `name`, such as `0.input`."""
+    return name if "." in name else f"{path}.{name}"
+
+
 class Items(msgspec.Struct, frozen=True, tag="items", forbid_unknown_fields=True):
     """A list or a tuple of arguments."""
 
@@ -161,6 +166,11 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
     def title(self) -> str:
         """The operator's name."""
         return self.operator
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes into a tensor that it is given."""
+        return self.form in {"inplace", "out"}
 
     def shapes(self) -> Parameters:
         """The floating-point operands."""

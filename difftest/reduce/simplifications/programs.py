@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from difftest.cases.case import Case
-from difftest.cases.layers.operator import Argument, Items, Operand, Operator, Reference
+from difftest.cases.layers.operator import Argument, Items, Operand, Operator, Reference, full_name
 from difftest.cases.layout import Placements, replicated
 from difftest.reduce.candidate import Candidate, Simplification, by_parts, smaller, tried
 from difftest.reduce.measure import simpler
@@ -36,7 +36,7 @@ def unused_operands(case: Case) -> Iterator[Candidate]:
     """Without operands that no argument names."""
     operators = tuple(case.model.operators.values())
     used = {
-        name if "." in name else f"{index}.{name}"
+        full_name(str(index), name)
         for index, operator in enumerate(operators)
         for name in operator.references()
     }
