@@ -58,3 +58,23 @@ def test_a_process_of_an_instance_is_ended_though_its_parent_ended_first() -> No
         (orphan,) = processes.with_variable(instance.VARIABLE, str(folder / "tmp"))
         instance.end(folder, patience=0.0)
         assert not orphan.is_running()
+
+
+def test_the_guardian_of_a_killed_driver_ends_its_instance_and_removes_its_folder(tmp_path: Path) -> None:
+    driver = """
+import subprocess, sys, time
+from workers.cluster import guardian, instance
+with guardian.watching(), instance.folder() as folder:
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+    with subprocess.Popen([sys.executable, "-c", driver], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        folder = Path(running.stdout.readline().strip())
+        (left,) = processes.with_variable(instance.VARIABLE, str(folder / "tmp"))
+        guardian, _ = sorted(psutil.Process(running.pid).children(), key=lambda child: child.pid)
+        running.kill()
+    guardian.wait(60)
+    assert not left.is_running()
+    assert not folder.exists()

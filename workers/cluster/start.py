@@ -14,7 +14,7 @@ from ray._private import worker as ray_worker
 from ray.job_config import JobConfig
 
 from difftest.errors import InfrastructureError
-from workers.cluster import connection, health, instance, token
+from workers.cluster import connection, guardian, health, instance, token
 from workers.isolate import environment_variables, zygotes
 
 WITHOUT = {
@@ -91,7 +91,7 @@ def _joined(address: str) -> Iterator[None]:
 
 @contextmanager
 def _own_instance(workers: int | None) -> Iterator[None]:
-    with token.of_own_instance(), _local_only(), instance.folder() as folder:
+    with token.of_own_instance(), _local_only(), guardian.watching(), instance.folder() as folder:
         try:
             _start(folder, workers)
             connection.begin(local=True)
