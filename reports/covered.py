@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from difftest.records.coverage import together
+from difftest.records.coverage import Coverage, together
+from difftest.records.lacks import SupportTable
 from difftest.records.totals import Cut, Unreached, cuts, totals, unreached
 from reports.frame import Table
 from reports.tables import Section
@@ -16,9 +17,8 @@ MOST_NAMES = 12
 """How many operators of a row without any are named; `difftest coverage --json` names all."""
 
 
-def summary(t: Table) -> pd.DataFrame:
+def summary(coverage: Coverage) -> pd.DataFrame:
     """How many of each kind were reached of how many that there are, on any side and by side."""
-    coverage = together(t.coverage.values())
     rows = [
         {"what": one.what, "there are": one.reachable, "reached": one.reached, **one.by_side}
         for one in totals(coverage)
@@ -26,11 +26,9 @@ def summary(t: Table) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys(["there are", *coverage.sides()], "Int64"))
 
 
-def by_cut(t: Table) -> pd.DataFrame:
+def by_cut(coverage: Coverage) -> pd.DataFrame:
     """Operators by side and dtype, forward by how their operands were cut."""
-    rows = [
-        one._asdict() | {"regimes": ", ".join(one.regimes)} for one in cuts(together(t.coverage.values()))
-    ]
+    rows = [one._asdict() | {"regimes": ", ".join(one.regimes)} for one in cuts(coverage)]
     return pd.DataFrame(rows, columns=list(Cut._fields))
 
 
@@ -44,24 +42,29 @@ def by_night(t: Table) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def not_reached(t: Table) -> pd.DataFrame:
+def not_reached(coverage: Coverage, lacks: SupportTable) -> pd.DataFrame:
     """What no side reached, by reason, with the first names."""
     rows = [
         {"what": one.what, "reason": one.reason, "number": len(one.names), "names": _few(one)}
-        for one in unreached(together(t.coverage.values()), t.lacks)
+        for one in unreached(coverage, lacks)
     ]
     return pd.DataFrame(rows, columns=["what", "reason", "number", "names"])
 
 
 def sections(t: Table) -> Iterator[Section]:
     """The tables with their titles; none where nothing was recorded, as by earlier versions."""
-    if not together(t.coverage.values()).sides():
+    coverage = together(t.coverage.values())
+    if not coverage.sides():
         return
     compared = "of comparisons with a verdict alone"
-    yield Section(COVERAGE, f"{compared}; by what each side's dispatcher was given", summary(t))
-    yield Section("Coverage by side and dtype", "operators forward by how their operands were cut", by_cut(t))
+    yield Section(COVERAGE, f"{compared}; by what each side's dispatcher was given", summary(coverage))
+    yield Section(
+        "Coverage by side and dtype", "operators forward by how their operands were cut", by_cut(coverage)
+    )
     yield Section("Coverage by campaign", compared, by_night(t))
-    yield Section("Not reached", "by no side; `difftest coverage --json` names all", not_reached(t))
+    yield Section(
+        "Not reached", "by no side; `difftest coverage --json` names all", not_reached(coverage, t.lacks)
+    )
 
 
 def _few(one: Unreached) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from difftest.records.completeness import described
 from difftest.records.corpus import CORPUS
+from difftest.records.coverage import together
 from difftest.records.definition import named_seed
 from difftest.records.finding import Finding
 from reports import covered, tables
@@ -40,7 +41,7 @@ def render(report: Report, file: BinaryIO) -> None:
         "comparisons": len(compared),
         "runs": len(t.runs),
         "verdicts": {verdict: int((compared["verdict"] == verdict).sum()) for verdict in tables.VERDICTS},
-        "coverage": json.loads(covered.summary(t).to_json(orient="records")),
+        "coverage": json.loads(covered.summary(together(t.coverage.values())).to_json(orient="records")),
         "backends": _counts(t, "backend"),
         "paths": _counts(t, "path"),
         "findings": [_finding(finding, new=finding.fingerprint in report.new) for finding in report.findings],
