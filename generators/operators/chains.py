@@ -25,7 +25,7 @@ from difftest.cases.layers.operator import (
 )
 from generators.chances import equally, sometimes, weighted
 from generators.operators.table import Entry, Sample, entries, usable
-from generators.operators.undefined import UNDEFINED
+from generators.operators.undefined import documented
 
 UNARY = ("neg", "sin", "tanh", "sigmoid", "abs", "exp", "nn.functional.relu", "clone", "square", "contiguous")
 BINARY = ("add", "sub", "mul", "maximum", "minimum", "atan2", "eq", "lt")
@@ -223,4 +223,4 @@ def _followed() -> Iterator[Start]:
 
 def _is_plain(entry: Entry) -> bool:
     """Whether its result is defined for all values, equal ones too."""
-    return entry.name not in UNDEFINED and entry.name.rpartition(".")[0] not in UNDEFINED
+    return documented(entry.name) is None

@@ -84,7 +84,9 @@ SMALL_TYPES = frozenset(("bfloat16", "float16"))
 
 def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
     """What is left open of the result with these values; empty if nothing."""
-    when, words = _documented(operator.operator)
+    gap = documented(operator.operator)
+    if gap is None:
+        return ""
     ties = (
         regime in TIED
         or dtype in SMALL_TYPES
@@ -96,13 +98,13 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "duplicates": _repeats(operator),
         "far": regime in FAR,
     }
+    when, words = gap
     return words if applies[when] else ""
 
 
-def _documented(name: str) -> tuple[When, str]:
-    """The documented gap of the entry called `name`, which may end in a variant's name."""
-    plain = next((one for one in (name, name.rpartition(".")[0]) if one in UNDEFINED), None)
-    return UNDEFINED[plain] if plain else ("ties", "")
+def documented(name: str) -> tuple[When, str] | None:
+    """The gap of the entry called `name`, which may end in a variant's name; None where there is none."""
+    return UNDEFINED.get(name) or UNDEFINED.get(name.rpartition(".")[0])
 
 
 def _repeats(operator: Operator) -> bool:
