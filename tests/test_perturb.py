@@ -1,5 +1,6 @@
 """Simulated rounding on real operators: what is perturbed, by how much, and what stays as it is."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -117,6 +118,33 @@ def test_an_addend_that_cancels_leaves_its_rounding() -> None:
     one, other = values(20), values(20, seed=1)
     assert noise(torch.addcmul, -one * other, one, other) > 0.1 * UNIT
     assert noise(torch.addcmul, -one * other, one, other, program=False) < 1e-3 * UNIT
+
+
+@pytest.mark.parametrize("program", [True, False])
+def test_a_long_product_has_the_noise_of_its_partial_sums_which_cancel(program: bool) -> None:
+    ones = torch.ones(64, 256, dtype=torch.float64)
+    signs = torch.ones(256, 1, dtype=torch.float64).index_fill_(0, torch.arange(128, 256), -1.0)
+    forms: dict[str, Callable[..., Tensor]] = {
+        "mm": torch.mm,
+        "mv": lambda one, other: torch.mv(one, other[:, 0]),
+        "dot": lambda one, other: torch.dot(one[0], other[:, 0]),
+        "bmm": lambda one, other: torch.bmm(one[None], other[None]),
+        "addmm": lambda one, other: torch.addmm(torch.zeros_like(one[:1, :1]), one, other, alpha=-1),
+        "addbmm": lambda one, other: torch.addbmm(torch.zeros_like(one[:, :1]), one[None], other[None]),
+    }
+    real = math.sqrt(2 * sum(k**2 for k in range(128))) * UNIT / math.sqrt(3)
+    for name, form in forms.items():
+        squares = []
+        for seed in range(16):
+            with perturbed("float32", seed, program=program):
+                squares.append(form(ones, signs).square().mean())
+        assert 0.6 * real < torch.stack(squares).mean().sqrt() < 1.6 * real, name
+
+
+def test_the_partial_sums_of_a_product_of_half_types_are_float32() -> None:
+    ones, signs = torch.ones(8, 256, dtype=torch.float64), values(256, 1, seed=99).sub_(1.0).sign_()
+    roundoff = torch.finfo(torch.bfloat16).eps / 2
+    assert noise(torch.mm, ones, signs, dtype="bfloat16") < 4 * 16 * math.sqrt(2) * roundoff
 
 
 def test_the_parts_of_a_complex_product_round_as_its_magnitude() -> None:

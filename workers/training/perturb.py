@@ -25,6 +25,7 @@ from workers.training.rounding import (
     rounding_in_program,
     written,
 )
+from workers.training.rounding.products import partial_sums, place
 from workers.training.rounding.sizes import ADDENDS, SIZES
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
@@ -57,6 +58,8 @@ class Perturb(TorchDispatchMode):
         self._wide = min(1.0, WIDE_ROUNDOFF / self._roundoff)
         self._flushed = FLUSHED[dtype]
         self._random = torch.Generator().manual_seed(seed)
+        self._random_of_sums = torch.Generator().manual_seed(-1 - seed)  # other draws stay what they were
+        self._place = place(seed)
         self.greatest = 0.0
 
     def __torch_dispatch__(
@@ -79,6 +82,9 @@ class Perturb(TorchDispatchMode):
         sizes = SIZES.get(operator_name(func))
         if sizes and args[0].dtype == torch.float64:
             result = self._cancelled(result, sizes(result, *args, **options))
+        partial = partial_sums(operator_name(func), self._place, args, options.get("alpha", 1.0))
+        if partial is not None:
+            result = self._added_up(result, partial)
         in_place = func._schema.is_mutable  # noqa: SLF001  no public name
         if isinstance(result, Tensor):
             return self._round(result, kind, in_place=in_place, addend=addend)
@@ -152,9 +158,14 @@ class Perturb(TorchDispatchMode):
             return result + sizes[0] * self._roundoff * self._draw(result)
         return tuple(r + size * self._roundoff * self._draw(r) for r, size in zip(result, sizes, strict=True))
 
-    def _draw(self, like: Tensor) -> Tensor:
+    def _added_up(self, result: Tensor, partial: Tensor) -> Tensor:
+        """A product with the errors of its partial sums, which are float32 at least."""
+        error = self._draw(result, self._random_of_sums)
+        return result.add_(error.mul_(partial).mul_(self._roundoff * self._wide))
+
+    def _draw(self, like: Tensor, random: torch.Generator | None = None) -> Tensor:
         """Numbers drawn uniformly from [-1, 1), in the shape and dtype of `like`."""
-        return torch.rand(like.shape, dtype=like.dtype, generator=self._random).mul_(2.0).sub_(1.0)
+        return torch.rand(like.shape, dtype=like.dtype, generator=random or self._random).mul_(2.0).sub_(1.0)
 
     def _noisy(self, value: Tensor, roundoffs: float = 1.0) -> Tensor:
         """`value` (1 + u) + v, with |u| at most `roundoffs` unit roundoffs and |v| at most what is flushed.

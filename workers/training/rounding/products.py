@@ -1,0 +1,73 @@
+"""The partial sums of products: how large they are, which says how far adding term by term may be off.
+
+torch and XLA on CPU add up to some 256 products one after another, in float32 where the dtype is a half type.
+Each partial sum is rounded, however little of it is left in the result.
+
+A simulated run looks at one place of the sum, and further runs at other places: that costs half a product.
+All partial sums would need as much memory as there are terms. Over 8 to 256 terms in float32, the real errors
+of torch and of XLA are 0.4 to 0.85 of the noise; over 1024 terms, which both add in blocks, 0.2 to 0.4.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+FEW_TERMS = 16
+"""Up to so many terms, a product's perturbed factors say enough about its partial sums."""
+
+GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+"""Its multiples, modulo 1, are spread evenly over the unit interval, however many they are."""
+
+
+def place(seed: int) -> float:
+    """The place of the sum that a run looks at, from 0 (its first term) to 1."""
+    return (0.5 + seed * GOLDEN) % 1.0
+
+
+def _partial(at: float, one: Tensor, other: Tensor) -> Tensor | None:
+    """A partial sum of each element of `one @ other`, times the root of their number.
+
+    Its square is in the mean over all places the sum of the squares of the partial sums. None if there are
+    few terms.
+    """
+    partial_sums = one.shape[-1] - 1  # the last is the element itself, whose rounding every operator has
+    if partial_sums < FEW_TERMS:
+        return None
+    end = 1 + int(at * partial_sums)
+    return (one[..., :end] @ other[..., :end, :]).mul_(math.sqrt(partial_sums))
+
+
+def _matrix_vector(at: float, matrix: Tensor, vector: Tensor) -> Tensor | None:
+    size = _partial(at, matrix, vector.unsqueeze(-1))
+    return None if size is None else size.squeeze(-1)
+
+
+def _dot(at: float, one: Tensor, other: Tensor) -> Tensor | None:
+    size = _matrix_vector(at, one.unsqueeze(0), other)
+    return None if size is None else size.squeeze(0)
+
+
+def _summed_over_batch(at: float, one: Tensor, other: Tensor) -> Tensor | None:
+    return _partial(at, one.movedim(0, 1).flatten(1), other.flatten(0, 1))
+
+
+PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], Tensor | None]] = {
+    "mm": _partial,
+    "bmm": _partial,
+    "mv": _matrix_vector,
+    "dot": _dot,
+    "addmm": _partial,
+    "baddbmm": _partial,
+    "addbmm": _summed_over_batch,
+    "addmv": _matrix_vector,
+}
+"""The size of the partial sums from a place and both factors, which are the last two arguments."""
+
+
+def partial_sums(name: str, at: float, args: Sequence[Tensor], alpha: float = 1.0) -> Tensor | None:
+    """The size of an operator's partial sums, with either sign; None if it is no product, or a short one."""
+    product = PRODUCTS.get(name.removesuffix("_"))
+    size = product(at, *args[-2:]) if product and args[0].dtype == torch.float64 else None
+    return size if size is None or alpha == 1.0 else size.mul_(alpha)
