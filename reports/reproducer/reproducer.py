@@ -1,8 +1,9 @@
 """Reproducers: one self-contained script that shows one finding, rendered from its case.
 
 The one idea: a script is the case written out as Python. `reports.reproducer.script` gives the parts that are
-data (layers, placements, numbers). How to use a backend is a template,
-`reports/templates/reproducers/<backend>.py.jinja`; there is no list of templates.
+data (layers, placements, numbers), `reports.reproducer.program` those of an operator program. How to use a
+backend is a template, `<backend>.py.jinja` in `reports/templates/reproducers/` or, for programs, `programs/`;
+there is no list of templates.
 """
 
 import ast
