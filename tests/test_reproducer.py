@@ -93,15 +93,20 @@ def test_the_scripts_of_generated_cases_stand_alone(backend: str, shown: Fault) 
     for case, script in scripts(backend, shown, plain=None):
         tree = ast.parse(script)
         compile(tree, case.id, "exec")
-        names = [
-            alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
-        ]
-        names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        assert not OURS & {name.partition(".")[0] for name in names}
+        assert not OURS & {name.partition(".")[0] for name in imported(tree)}
         assert script.count("\n") <= MOST_LINES
         assert "expected" in script
         by_signal = shown.kind == "crash" and backend.startswith("torch")
         assert shown.needle == "" or by_signal or repr(shown.needle) in script
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules that a script imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
 
 
 @pytest.mark.parametrize("backend", ["torch_dtensor", "xla_spmd"])

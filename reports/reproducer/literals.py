@@ -1,5 +1,6 @@
 """The numbers in a script: the case's own if they are few, otherwise how torch draws numbers of the kind."""
 
+import math
 from typing import Literal
 
 from difftest.cases import numbers
@@ -13,16 +14,11 @@ MOST, MOST_STEPS = 16, 2
 
 def few(case: Case, steps: int) -> bool:
     """Whether a script may list the numbers of `steps` steps."""
-    if steps > MOST_STEPS:
+    sizes = [math.prod(shape) for shape in case.model.parameters().values()]
+    if steps > MOST_STEPS or max(sizes) > MOST:
         return False
     drawn = [numbers.batch(case, step) for step in range(steps)]
-    sizes = [
-        array.size
-        for array in (
-            *numbers.weights(case).values(),
-            *(a for batch in drawn for a in (batch.inputs, batch.targets)),
-        )
-    ]
+    sizes += [array.size for batch in drawn for array in (batch.inputs, batch.targets)]
     return max(sizes) <= MOST and sum(sizes) <= 4 * MOST
 
 
