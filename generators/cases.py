@@ -119,7 +119,7 @@ def _scheduled(seed: int, index: int, names: tuple[str, ...], max_world_size: in
         with _DRAWING:
             decode = _decoder(names[position], max_world_size, scheduled)
             scheduled = cast("Case", _drawn(decode, seed, index, 0))
-    return msgspec.structs.replace(scheduled, seed=_case_seed(seed, index)) if scheduled else None
+    return msgspec.structs.replace(scheduled, seed=case_seed(seed, index)) if scheduled else None
 
 
 def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> list[Case]:
@@ -127,7 +127,7 @@ def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> lis
 
     Without those that do not compete with the first.
     """
-    wanted = _case_seed(seed, index)
+    wanted = case_seed(seed, index)
     with _DRAWING:
         decode = _decoder(path, max_world_size)
         first = cast("Case", _drawn(decode, seed, index, 0))
@@ -136,7 +136,8 @@ def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> lis
         return [msgspec.structs.replace(case, seed=wanted) for case in (first, *others) if case is not None]
 
 
-def _case_seed(seed: int, index: int) -> int:
+def case_seed(seed: int, index: int) -> int:
+    """The seed of case `index`: its numbers are its own."""
     return int.from_bytes(_digest("case", seed, index)[:8]) & MOST_SEED
 
 
@@ -148,11 +149,12 @@ def _walk(seed: int, block: int, paths: tuple[str, ...], max_world_size: int) ->
 
 def _drawn(decode: Decode, seed: int, index: int, member: int, like: Cost = ()) -> Case | None:
     """The case of the first bytes that suffice for one; few bytes run out before the case is complete."""
-    tried = (decode(_bytes(seed, index, member, attempt), like) for attempt in itertools.count())
+    tried = (decode(case_bytes(seed, index, member, attempt), like) for attempt in itertools.count())
     return next(drawn for drawn in tried if drawn)[0]
 
 
-def _bytes(*place: int) -> bytes:
+def case_bytes(*place: int) -> bytes:
+    """The bytes from which a case is drawn, for a seed, an index, a candidate and an attempt."""
     return random.Random(_digest("bytes", *place)).randbytes(BYTES_PER_CASE)  # noqa: S311  not secret
 
 

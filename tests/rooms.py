@@ -17,6 +17,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
             "difftest.processes",
             "difftest.plugins",
             "difftest.printable",
+            "difftest.sources",
             "difftest.variables",
         )
     },
@@ -42,9 +43,10 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"paths"}),
         frozenset({"sequence"}),
         frozenset({"cases"}),
-        frozenset({"ahead"}),
+        frozenset({"ahead", "own"}),
     ),
     "workers": (
+        frozenset({"own"}),
         frozenset({"deadlines", "gpus", "pjrt_clients", "sides", "training"}),
         frozenset({"exceptions", "torch"}),
         frozenset({"xla"}),

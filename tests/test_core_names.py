@@ -22,6 +22,7 @@ HOMONYMS = {
     "linear": "a way in which `parallelize_module` splits a layer",
     "loss": "the tensor, and the training option",
     "oracle": "the reference, which the core runs beside every backend",
+    "own": "the loss and the optimizer that a module of the user's brings",
     "torch": "the package",
     "torchax": "the package",
     "xla": "the extra of this package that brings torch_xla",

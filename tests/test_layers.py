@@ -158,7 +158,11 @@ DECLARATIONS = {
 """Each package's declarations of a kind: a class tagged with the kind's name, or top-level names."""
 
 ABOUT_ONE_KIND = {
-    "difftest/cases/model.py": {"FlashAttention"},  # backends get these layers from a model
+    "difftest/cases/model.py": {
+        "FlashAttention",
+        "Operator",
+        "Own",
+    },  # backends get these layers from a model
     "generators/paths/flash_attention.py": {"FlashAttention"},
     "reports/reproducer/script.py": {
         "Attention",

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from difftest.errors import UsageError
 from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from workers.gpus import ON_GPUS, PLATFORMS
@@ -78,7 +79,12 @@ MISTAKES = (ArithmeticError, AssertionError, AttributeError, LookupError, NameEr
 
 
 def raise_if_of_the_machine(error: Exception) -> None:
-    """Raises `OSError` where `error` means that the machine lacks something or is broken."""
+    """Raises `OSError` where `error` means that the machine lacks something or is broken.
+
+    A source of the user's that is not there, or is not the case's, is lacking too.
+    """
+    if isinstance(error, UsageError):
+        raise OSError(errno.ENOENT, str(error)) from error
     if isinstance(error, OSError) and error.errno in MACHINE_ERRORS:
         raise error
     if EXHAUSTED.search(str(error)) and _others_hold_the_gpu():
@@ -157,9 +163,12 @@ def _message(error: Exception, frames: traceback.StackSummary) -> str:
 def _frame(frames: traceback.StackSummary) -> str:
     """Where an error was raised, as `file:function`, the same on every machine.
 
+    The file of a user's module is that in the working directory.
+
     Empty where our own code raised it, or called a function without a Python frame that did: a fault's
     identity must not change with our names.
     """
     if not frames or Path(frames[-1].filename).is_relative_to(OURS):
         return ""
-    return f"{frames[-1].filename.rpartition('site-packages/')[2]}:{frames[-1].name}"
+    file = frames[-1].filename.rpartition("site-packages/")[2].removeprefix(f"{Path.cwd()}/")
+    return f"{file}:{frames[-1].name}"

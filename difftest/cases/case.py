@@ -61,16 +61,17 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     `clip_norm` is the greatest global gradient norm, or None for no clipping. `checkpointing`: residual
     blocks are computed again in the backward pass. With the optimizer `none`, parameters stay as they are;
-    the loss `cotangent` is the sum of a program's results times drawn numbers. Whole numbers become floats,
-    so that 1 and 1.0 are one case. `ValueError` if a number is out of range.
+    the loss `cotangent` is the sum of a program's results times drawn numbers. The optimizer and the loss
+    `own` are those that a module of the user's brings (`difftest.cases.layers.own`). Whole numbers become
+    floats, so that 1 and 1.0 are one case. `ValueError` if a number is out of range.
     """
 
-    optimizer: Literal["sgd", "momentum", "adam", "adamw", "none"] = "sgd"
+    optimizer: Literal["sgd", "momentum", "adam", "adamw", "none", "own"] = "sgd"
     learning_rate: float = 0.125
     steps: int = 1
     accumulation: int = 1
     clip_norm: float | None = None
-    loss: Literal["mse", "cross_entropy", "cotangent"] = "mse"
+    loss: Literal["mse", "cross_entropy", "cotangent", "own"] = "mse"
     checkpointing: bool = False
 
     def __post_init__(self) -> None:

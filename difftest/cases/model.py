@@ -12,6 +12,7 @@ from difftest.cases.layer import MOST_WIDTH, Layer, Parameters
 from difftest.cases.layers import AnyLayer, walk
 from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.operator import Operator
+from difftest.cases.layers.own import Own
 
 MOST_LAYERS = 64
 
@@ -42,6 +43,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         _check_widths(self.layers, self.inputs)
         if len({layer.READS_RESULTS for layer in self.layers}) > 1:
             msg = "model mixes operators with other layers; a program consists of operators alone"
+            raise ValueError(msg)
+        if len(self.layers) > 1 and any(isinstance(layer, Own) for _, layer in walk(self.layers)):
+            msg = f"model has {len(self.layers)} layers; a module of the user's is the only one"
             raise ValueError(msg)
         if not self.tensors():
             msg = "model has no parameter; at least one is needed"
@@ -93,6 +97,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def operators(self) -> Mapping[str, Operator]:
         """The operators of a program in order, by path; none of any other model."""
         return {path: layer for path, layer in walk(self.layers) if isinstance(layer, Operator)}
+
+    @property
+    def own(self) -> Own | None:
+        """The module of the user's that it is, which brings its own numbers; None for any other model."""
+        first = self.layers[0]
+        return first if isinstance(first, Own) else None
 
     @property
     def rejects(self) -> bool:

@@ -57,7 +57,12 @@ class Batch:
 
 
 def weights(case: Case) -> Mapping[str, Floats]:
-    """The initial parameters by name, and those buffers of a program that have placements."""
+    """The initial parameters by name, and those buffers of a program that have placements.
+
+    None for a module of the user's, which brings its own.
+    """
+    if case.model.own:
+        return {}
     if case.model.is_program:
         return operands.all_values(case)
     return {

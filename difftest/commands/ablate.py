@@ -9,7 +9,7 @@ from difftest.campaign.campaign import ORACLE
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import json_option, workers_option
 from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_ranks
+from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, ablate
 from difftest.findings.localise import locate
@@ -28,7 +28,7 @@ def command(target: Path, workers: int | None, *, as_json: bool) -> int:
     and reports. Run `difftest minimize` first.
     """
     subject = read_finding(target)
-    check_ranks(subject.case)
+    check_runnable(subject.case)
     answers, located = _run(subject, workers)
     if answers is not None:
         subject.corpus.amend(subject.finding.fingerprint, ablations=answers, located=located)

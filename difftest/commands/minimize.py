@@ -7,7 +7,7 @@ import click
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import Backends, json_option, workers_option
 from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_ranks
+from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reduction import Task, keep, read_task, search
 from difftest.records.corpus import Corpus
 from difftest.reduce.search import BUDGET, Reduced
@@ -47,7 +47,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     until it is complete: the same command continues an interrupted search.
     """
     task = read_task(target, backend, out)
-    check_ranks(task.case)
+    check_runnable(task.case)
     result = _run(task, budget, workers)
     if result is None:
         _print_absent(task, as_json=as_json)

@@ -21,7 +21,7 @@ from difftest.commands.service.options import (
     seed_option,
 )
 from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_ranks, check_world_size
+from difftest.commands.service.ranks import check_runnable, check_world_size
 from difftest.commands.service.recording import Recording
 from difftest.commands.service.request import CASES
 from difftest.errors import InfrastructureError
@@ -100,7 +100,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 def _cases(request: Request) -> Iterator[tuple[int, Case]]:
     if request.files:
-        return ((index, check_ranks(read_case(file))) for index, file in enumerate(request.files))
+        return ((index, check_runnable(read_case(file))) for index, file in enumerate(request.files))
     from generators.cases import case_at
     from generators.paths import chosen
     from generators.sequence import numbers

@@ -11,7 +11,7 @@ import click
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.options import Backends, json_option, load_option
 from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_ranks
+from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.repeats import rates, repeats
 from difftest.commands.service.targets import read_target
 from difftest.errors import InfrastructureError, UsageError
@@ -35,7 +35,7 @@ def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, a
     is printed. --load makes races more likely.
     """
     subject = read_target(target)
-    check_ranks(subject.case)
+    check_runnable(subject.case)
     with busy(load):
         results = list(repeats(subject, backends, times, load))
     fingerprint = subject.finding.fingerprint if subject.finding else None

@@ -8,7 +8,7 @@ import click
 from difftest.commands.service.graphs import INCONCLUSIVE, recompile
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
-from difftest.commands.service.ranks import check_ranks
+from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reproduction import Reproduction, reproduce
 from difftest.commands.service.scripts import ScriptRun, keep_graphs
 from difftest.commands.service.targets import FindingTarget, read_finding
@@ -47,7 +47,7 @@ def command(
     from workers.backends import profile
 
     subject = read_finding(target)
-    check_ranks(subject.case)
+    check_runnable(subject.case)
     made = reproduce(subject.finding, subject.case)
     file = out or subject.folder / SCRIPT
     kept: tuple[str, ...] = ()

@@ -29,13 +29,14 @@ from difftest.commands.service.options import (
     least_compared_option,
     ledger_option,
     max_world_size_option,
+    model_option,
     most_inconclusive_option,
     paths_option,
     seed_option,
     workers_option,
 )
+from difftest.commands.service.own_model import describe_model
 from difftest.commands.service.progress import announce
-from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import CASES, TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
 from difftest.findings.ledger import Ledger, read_ledger
@@ -54,6 +55,7 @@ Joined: TypeAlias = Callable[[CampaignRequest, Corpus, Ledger], AbstractContextM
     help=f"How many cases to run.  [default: {CASES}, or with --budget no limit]",
 )
 @click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
+@model_option
 @paths_option
 @backends_option
 @max_world_size_option
@@ -86,11 +88,14 @@ Joined: TypeAlias = Callable[[CampaignRequest, Corpus, Ledger], AbstractContextM
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Generate cases, run them on both sides, compare them, and report what diverges.
 
+    With --model they are cases of your own model, whose source says how it is built and fed
+    (docs/own-model.md).
+
     Cases that --out already has from the same campaign are not run again. A campaign is the same if seed,
     paths, backends, world size, --twice-every and versions are.
     """
+    options["model"] = describe_model(options["model"], options["max_world_size"])
     request = CampaignRequest(**options)
-    check_world_size(request.max_world_size)
     announce(request)
     with opened(request.out) as output:
         return run_campaign(request, output)

@@ -11,7 +11,7 @@ from difftest.clock import utc_today
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import json_option, ledger_option, workers_option
 from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_ranks, most_ranks
+from difftest.commands.service.ranks import check_runnable, most_ranks
 from difftest.commands.service.targets import read_corpus
 from difftest.errors import InfrastructureError
 from difftest.findings.causes import causes
@@ -60,7 +60,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
         return _acknowledge(corpus, chosen, as_json=as_json)
     expired = known_faults.expired(utc_today())
     for finding in chosen:
-        check_ranks(corpus.simplest(finding.fingerprint))
+        check_runnable(corpus.simplest(finding.fingerprint))
     triaged = _triage(corpus, chosen, known_faults, times, workers, as_json=as_json) if chosen else []
     if triaged and all(one.finding.status == Status.ERROR for one in triaged):
         msg = f"no finding could be run again: {triaged[0].trouble}"

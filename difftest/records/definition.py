@@ -24,11 +24,12 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
     The number of cases, and how many run at a time, are not part of it: more cases continue the same
     campaign. `versions` are those of the driver's packages; `where` is what the user set about devices and
-    other Pythons.
+    other Pythons. `model` is the source of a module of the user's with a digest, unset where there is none.
     """
 
     seed: int
     paths: tuple[str, ...]
+    model: str | msgspec.UnsetType = msgspec.UNSET
     backends: tuple[str, ...]
     max_world_size: int
     twice_every: int

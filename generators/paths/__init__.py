@@ -24,6 +24,9 @@ class Path(Protocol):
     IN_BLOCKS: bool
     """Whether successive cases share processes, and so come in blocks beside the cases of other paths."""
 
+    TAKES_ANY_MODEL: bool
+    """Whether its layouts fit any model, a module of the user's too."""
+
     def scheduled(self, *, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:
         """What the path's case `index` of `seed` is, or the mesh on which it is drawn.
 

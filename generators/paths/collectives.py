@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from difftest.cases.layer import Layer
 
 IN_BLOCKS = False
+TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
 

@@ -29,6 +29,7 @@ from generators.models import Purpose
 from generators.paths import drawn_alone
 
 IN_BLOCKS = False
+TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone
 purposes = training.purposes

@@ -12,6 +12,7 @@ from generators.models import Purpose
 from generators.paths import drawn_alone
 
 IN_BLOCKS = False
+TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone
 purposes = training.purposes

@@ -20,6 +20,7 @@ from generators.operators.chains import chains
 from generators.operators.programs import program
 
 IN_BLOCKS = True
+TAKES_ANY_MODEL = False
 
 
 def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh | None:

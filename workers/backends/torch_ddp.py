@@ -10,7 +10,7 @@ from difftest.cases.layout import Shard
 from difftest.cases.options import Replication
 from workers import sides
 from workers.torch import process_groups
-from workers.training.refusals import for_modules_only
+from workers.training.refusals import for_modules_only, mixed_rows
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ def unsupported(case: Case) -> str | None:
         return "DistributedDataParallel keeps every parameter whole; the layout shards one"
     if not process_groups.cuts_rows_only(case):
         return "DistributedDataParallel takes whole rows; the layout cuts the batch along the sequence"
-    return None
+    return mixed_rows(case)
 
 
 @contextmanager

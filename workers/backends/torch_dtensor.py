@@ -4,7 +4,7 @@ DTensor's rules for operators decide the rest.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     from workers.training.session import Session
 
     forget()
-    with process_groups.joined(case, rank, rendezvous) as member:
+    with process_groups.joined(case, rank, rendezvous) as member, _beside_plain_tensors(case):
         facts, rules = process_groups.describe(member), Rules()
         yield Session(
             dtype=process_groups.dtype_of(case),
@@ -66,6 +66,18 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
             observe=rules.observe,
             events=rules.events,
         )
+
+
+@contextmanager
+def _beside_plain_tensors(case: Case) -> Iterator[None]:
+    """Takes the tensors that a module of the user's makes itself, such as a mask, for replicas.
+
+    Other modules make none that are not DTensors.
+    """
+    from torch.distributed.tensor.experimental import implicit_replication
+
+    with implicit_replication() if case.model.own else nullcontext():
+        yield
 
 
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":

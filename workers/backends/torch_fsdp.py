@@ -13,7 +13,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import Placement, Replicate, Shard, ways
 from workers import sides
 from workers.torch import process_groups
-from workers.training.refusals import for_modules_only
+from workers.training.refusals import for_modules_only, mixed_rows
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,6 +38,8 @@ def unsupported(case: Case) -> str | None:
         return "fully_shard replaces the parameters, and its documentation has the optimizer made after it"
     if not process_groups.cuts_rows_only(case):
         return "fully_shard takes whole rows; the layout cuts the batch along the sequence"
+    if reason := mixed_rows(case):
+        return reason
     if case.world_size == 1:
         return None
     axes = case.layout.mesh.names

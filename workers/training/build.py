@@ -3,7 +3,7 @@
 It is made of torch's own layers where torch has them, because wrappers know those.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,21 +11,32 @@ from torch import Tensor, nn
 from difftest.cases.case import Case
 from difftest.cases.draws import Floats
 from difftest.cases.layers import walk
+from difftest.cases.layers.own import Own
 from difftest.cases.model import Model
 from workers.training.layers import Plan, module_of
-from workers.training.modules import Chain, Program
+from workers.training.modules import Chain, Opaque, Program
 
 
 def build(model: Model, weights: Mapping[str, Floats], plan: Plan) -> nn.Module:
     """The module on the host with `weights` in their dtypes; parameter names are `model.parameters()`'s.
 
-    A program's `weights` include its buffers, and its tensors have dtypes of their own.
+    A program's `weights` include its buffers, and its tensors have dtypes of their own. A module of the
+    user's has weights of its own.
     """
     modules = [module_of(layer, str(index), plan) for index, layer in enumerate(model.layers)]
+    if model.own:
+        return _opaque(model.own, modules)
     chain: nn.Module = Program(modules) if model.is_program else Chain(*modules).to(plan.dtypes.own)
     tie(chain, model)
     chain.load_state_dict({k: torch.from_numpy(v) for k, v in weights.items()}, strict=False)
     return chain
+
+
+def _opaque(layer: Own, modules: Sequence[nn.Module]) -> nn.Module:
+    """The user's module, which has its dtypes, weights and ties already."""
+    module = Opaque(*modules)
+    module.names = layer.inputs
+    return module
 
 
 def tie(module: nn.Module, model: Model) -> None:

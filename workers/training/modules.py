@@ -26,6 +26,20 @@ class Chain(nn.Sequential):
         return inputs
 
 
+class Opaque(nn.Sequential):
+    """A module of the user's, which is given its inputs as it names them: positions or keywords."""
+
+    names: tuple[str, ...] = ("0",)
+
+    def forward(self, inputs: Tensor, extras: Extras = NO_EXTRAS) -> Any:  # noqa: ANN401  the user's choice
+        """What the module returns; `extras` are all inputs but the first."""
+        first, *others = self.names
+        given = {first: inputs, **{name: extras[name] for name in others}}
+        positional = [tensor for name, tensor in given.items() if name.isdigit()]
+        keywords = {name: tensor for name, tensor in given.items() if not name.isdigit()}
+        return self[0](*positional, **keywords)
+
+
 class Program(nn.ModuleList):
     """Operators in order. Each is given all tensors so far by name: every operand, and earlier results."""
 

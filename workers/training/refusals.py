@@ -31,3 +31,12 @@ def partial_sums(case: Case) -> str | None:
     if any(Partial() in placements for placements in case.layout.parameters.values()):
         return "an annotation cuts a tensor or repeats it; the layout has a partial sum"
     return None
+
+
+def mixed_rows(case: Case) -> str | None:
+    """Why ranks that compute with rows of their own compute something else than one device, or None."""
+    if case.model.own and not case.model.own.rowwise and case.layout.data_ranks > 1:
+        return (
+            "every rank has rows of its own; in this model rows influence each other (batch normalization?)"
+        )
+    return None

@@ -23,6 +23,8 @@ Style: TypeAlias = tuple[Literal["columns", "rows", "whole"], bool, bool]
 
 def refusal(case: Case) -> str | None:
     """Why no plan expresses the layout over the axis tp, or None."""
+    if case.model.own:
+        return case.model.own.no_style()
     if case.world_size == 1:
         return None
     if case.layout.mesh.names[-1] != AXIS:

@@ -5,9 +5,10 @@ A backend only joins, places, feeds and reads, so a difference between two backe
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import Any
 
 import torch
 from msgspec import structs
@@ -21,6 +22,8 @@ from difftest.cases.numbers import IGNORE_INDEX, Batch
 from difftest.cases.options import Spelling
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
+from workers.own import made
+from workers.own.precision import wide
 from workers.training import program, spelling
 from workers.training.build import build
 from workers.training.dtypes import Dtypes
@@ -40,6 +43,8 @@ def train(case: Case, session: Session, report: Report) -> Trace:
         dtypes=Dtypes(session.dtype, session.wide),
         checkpointing=case.training.checkpointing,
         spelling=forms,
+        seed=case.seed,
+        rounded=getattr(torch, case.dtype),
     )
     module = build(case.model, numbers.weights(case), plan)
     report(Stage.PLACE, 0)
@@ -49,7 +54,7 @@ def train(case: Case, session: Session, report: Report) -> Trace:
         return program.run(case, session, module, report)
     run = _Run(case, session, module, early or make_optimizer(case, module), report, Watch(module), forms)
     steps = tuple(run.step(step) for step in range(case.training.steps))
-    environment = {**session.environment, "numbers": numbers.digest(case)}
+    environment = {**session.environment, "numbers": _numbers(case).digest(case)}
     reported = structs.replace(session.events(), device=session.device, elsewhere=dict(run.elsewhere))
     return Trace(steps=steps, environment=environment, events=reported)
 
@@ -90,7 +95,7 @@ class _Run:
         return {name: there[name] for name in there if name in self.case.layout.parameters}
 
     def _forward_backward(self, step: int) -> dict[tuple[Stage, str], Sharded]:
-        parts = split(numbers.batch(self.case, step), self.case.training.accumulation)
+        parts = split(_numbers(self.case).batch(self.case, step), self.case.training.accumulation)
         if self.session.accumulate:
             self.report(Stage.FORWARD, step)
             hosts = [self._hosts(part) for part in parts]
@@ -132,14 +137,23 @@ class _Run:
         self, step: int, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Output and loss; `part` has the batch's number of targets and the names of the extras."""
-        with self.session.observe("forward", self.module):
-            output = cast("Tensor", self.module(inputs, dict(zip(part.extras, extras, strict=True))))
-            loss = (spelling.loss_of if self.forms.torch_loss else loss_of)(
-                self.case, output, targets, part.count
-            )
+        with self.session.observe("forward", self.module), self._precision():
+            outputs = self.module(inputs, dict(zip(part.extras, extras, strict=True)))
+            output = made.first_floats(outputs)
+            loss = self._loss(outputs, output, targets, part.count)
             loss = spelling.with_changing_number(loss, step) if self.forms.changing_number else loss
         self.elsewhere.update(operators_elsewhere(loss, self.session.device))
         return output, loss
+
+    def _precision(self) -> AbstractContextManager[None]:
+        """What makes the code of a module of the user's compute in float64 in the oracle."""
+        return wide() if self.case.model.own and self.session.wide else nullcontext()
+
+    def _loss(self, outputs: Any, output: Tensor, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
+        """The loss of what the module returns, of which `output` is compared."""
+        if self.case.training.loss == "own":
+            return made.loss(self.case, outputs, targets, count)
+        return (spelling.loss_of if self.forms.torch_loss else loss_of)(self.case, output, targets, count)
 
     def _hosts(self, part: Batch) -> list[Tensor]:
         """Inputs, targets and extras on the host, floating-point ones in the session's dtype."""
@@ -151,6 +165,11 @@ class _Run:
         return {
             (stage, name): self.session.read(tensor, placements[name]) for name, tensor in tensors.items()
         }
+
+
+def _numbers(case: Case) -> Any:  # noqa: ANN401  a module with `batch(case, step)` and `digest(case)`
+    """Where a case's numbers come from: its seed, or the functions of the user."""
+    return made if case.model.own else numbers
 
 
 def _output(index: int) -> str:
@@ -178,6 +197,8 @@ def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:
             return torch.optim.Adam(trained, lr=training.learning_rate)
         case "adamw":
             return torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=0.125)
+        case "own":
+            return made.optimizer(case, trained)
         case "none":
             return torch.optim.SGD(trained, lr=0.0)
 

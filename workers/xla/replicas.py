@@ -20,6 +20,7 @@ from difftest.judge.outcome import Array, Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.torch import process_groups
 from workers.training.pieces import global_shape, own_rows, rows_by_rank, values
+from workers.training.refusals import mixed_rows
 from workers.xla import devices, gate, lazy, plugin
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ def unsupported(case: Case) -> str | None:
         return "every replica must trace the same graph; the ranks do not share the rows evenly"
     if case.model.flash_attentions:
         return "replicas have no kernel of their own for flash attention"
+    return mixed_rows(case) or _machine(case)
+
+
+def _machine(case: Case) -> str | None:
+    """Why this machine's devices cannot be replicas of `case`, or None."""
     if (kind := fitting(case)) == plugin.DEVICE:
         return f"replicas on {kind} need a process per GPU, and the plugin is registered for one process only"
     return gate.missing() if kind == "CPU" else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import click
+import msgspec
 
 from difftest.campaign.campaign import BackendTraits, Campaign
 from difftest.campaign.run import run
@@ -29,14 +30,14 @@ SAMPLED = 3
 
 def define(request: CampaignRequest) -> Definition:
     """What defines the requested campaign: an equal definition continues it."""
-    from generators.paths import chosen
     from workers.backends import candidates
     from workers.cluster import environments
 
     backends = tuple(sorted(candidates(request.backends)))
     return Definition(
         seed=request.seed,
-        paths=chosen(request.paths or None),
+        paths=_paths(request),
+        model=f"{request.model.layer.source} {request.model.digest}" if request.model else msgspec.UNSET,
         backends=backends,
         max_world_size=request.max_world_size,
         twice_every=request.twice_every,
@@ -113,10 +114,18 @@ def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
 
 
 def _indices(request: CampaignRequest) -> Iterator[int]:
-    from generators.paths import chosen
+    from generators import own
     from generators.sequence import numbers
 
-    return numbers(chosen(request.paths or None), request.most_cases)
+    return numbers(own.paths() if request.model else _paths(request), request.most_cases)
+
+
+def _paths(request: CampaignRequest) -> tuple[str, ...]:
+    """The paths of the requested cases; `UsageError` for one that cannot have them."""
+    from generators import own, paths
+
+    wanted = request.paths or None
+    return own.chosen(request.model, wanted) if request.model else paths.chosen(wanted)
 
 
 def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Iterator[tuple[int, Case]]:
@@ -133,7 +142,11 @@ def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Itera
         done = {index for index, _ in recorded.cases}
         indices = (index for index in indices if index not in done)
     paths, most_ranks = request.paths or None, request.max_world_size
-    drawn = cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
+    drawn = (
+        ((index, draw(request, index)) for index in indices)
+        if request.model
+        else cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
+    )
     return itertools.takewhile(lambda _: time.monotonic() <= end, drawn)
 
 
@@ -142,12 +155,17 @@ def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:
 
     The chosen ones come early in their blocks, and therefore need few others to be drawn.
     """
-    from generators.cases import case_at
     from generators.explore import BLOCK
 
     sample = heapq.nsmallest(SAMPLED, recorded.cases, key=lambda one: (one[0] % BLOCK, one[0]))
+    return all(draw(request, index).id == name for index, name in sample)
+
+
+def draw(request: CampaignRequest, index: int) -> Case:
+    """The requested campaign's case `index`."""
+    from generators import cases, own
+
     paths, most_ranks = request.paths or None, request.max_world_size
-    return all(
-        case_at(request.seed, index, paths=paths, max_world_size=most_ranks).id == name
-        for index, name in sample
-    )
+    if request.model:
+        return own.case_at(request.model, request.seed, index, wanted=paths, max_world_size=most_ranks)
+    return cases.case_at(request.seed, index, paths=paths, max_world_size=most_ranks)

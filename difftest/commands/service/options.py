@@ -117,6 +117,11 @@ paths_option = click.option(
     default=(),
     help="Use only these parallelism paths.  [default: all]",
 )
+model_option = click.option(
+    "--model",
+    metavar="MODULE:FUNCTION",
+    help="Run cases of your own model in the working directory: mypackage.module:build or model.py:build.",
+)
 backends_option = click.option(
     "--backends", type=Backends(), default=(), help="Use only these backends.  [default: all]"
 )

@@ -1,4 +1,4 @@
-"""How many ranks this machine can run at a time, and the checks of what asks for more."""
+"""What this machine can run: how many ranks at a time, and a user's module as the case has it."""
 
 import os
 
@@ -7,6 +7,7 @@ import click
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
 from difftest.errors import UsageError
+from difftest.sources import require_unchanged
 
 RANKS_PER_CPU = 8
 """How many ranks a CPU can carry: with more, they starve in collectives (tried: 16 ranks on 2 CPUs)."""
@@ -24,10 +25,15 @@ def check_world_size(max_world_size: int) -> None:
         raise click.UsageError(msg)
 
 
-def check_ranks(case: Case) -> Case:
-    """`case` itself; `UsageError` when its mesh has more ranks than this machine allows."""
+def check_runnable(case: Case) -> Case:
+    """`case` itself; `UsageError` when its mesh has more ranks than this machine allows.
+
+    And where it is of a module of the user's, whose source is not here, or is another one.
+    """
     if case.world_size > most_ranks():
         mesh = f"case {case.id} has a mesh of {case.world_size} ranks"
         msg = f"{mesh}; this machine allows at most {most_ranks()}"
         raise UsageError(msg)
+    if case.model.own:
+        require_unchanged(case.model.own.files)
     return case

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from difftest.cases.described import Description
 from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
 
 CASES = 40
@@ -41,7 +42,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRequest(Request):
-    """A campaign of generated cases. `budget` is in seconds; empty `paths` and `backends` mean all of them.
+    """A campaign of generated cases, of a module of the user's if `model` describes one.
+
+    `budget` is in seconds; empty `paths` and `backends` mean all of them.
 
     `workers` is None for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one
     started on this machine. Every `twice_every`th case is run twice, none if 0. `fresh` runs every case
@@ -49,6 +52,7 @@ class CampaignRequest(Request):
     """
 
     seed: int
+    model: Description | None = None
     cases: int | None = None
     budget: float | None = None
     paths: tuple[str, ...] = ()

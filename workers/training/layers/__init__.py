@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+import torch
 from torch import nn
 
 from difftest import plugins
@@ -17,7 +18,8 @@ class Plan:
     """What layers are built from beside their own data.
 
     `dtypes`: the types of a program's tensors. `checkpointing`: residual blocks are computed again in the
-    backward pass. `spelling`: the forms to take.
+    backward pass. `spelling`: the forms to take. `seed` is the case's; tensors of a user's module are rounded
+    to `rounded`, the case's dtype.
     """
 
     sequence: int
@@ -25,6 +27,8 @@ class Plan:
     dtypes: Dtypes
     checkpointing: bool
     spelling: Spelling
+    seed: int = 0
+    rounded: torch.dtype = torch.float32
 
 
 class Kind(Protocol):

@@ -1,0 +1,36 @@
+"""What is known of a module of the user's before any case of it is drawn."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from difftest.cases.case import DType
+from difftest.cases.layers.own import Own
+from difftest.cases.layout import Layout
+
+DIGEST_LENGTH = 12
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """The layer of the cases, and what its cases may be.
+
+    `loss` is that of all cases; `optimizer`: whether the user brings one. `dtypes` are those in which the
+    module runs, `refused` has the reasons why it does not in others. `unused`: whether a parameter gets no
+    gradient.
+    `layouts` are those of the user's plan, by mesh; None where there is no plan.
+    """
+
+    layer: Own
+    loss: Literal["mse", "cross_entropy", "own"]
+    optimizer: bool = False
+    dtypes: tuple[DType, ...] = ("float32",)
+    refused: Mapping[str, str] = {}
+    unused: bool = False
+    layouts: tuple[Layout, ...] | None = None
+
+    @property
+    def digest(self) -> str:
+        """A digest of the source and of everything that is known of it."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:DIGEST_LENGTH]

@@ -1,0 +1,98 @@
+"""A module of the user's: where its source is, and what the core must know of it.
+
+A model has it as its only layer. `workers.own` describes a module once, in a process of its own, and the
+case keeps the description, so that nothing but a worker needs torch or runs the user's code.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+
+from difftest.cases.layer import Layer, Parameters
+
+SOURCE = re.compile(r"(?P<place>[\w./-]+):(?P<name>[A-Za-z_]\w*)")
+"""`package.module:function` or `folder/file.py:function`."""
+
+MOST_TENSORS = 4096
+
+
+class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
+    """What `source` makes: `package.module:build` or `model.py:build`, from the working directory.
+
+    `files` has the SHA-256 of every file of the working directory that the source needs, by its path in
+    there. Other files are refused, since they would be another case (`difftest.sources`).
+
+    `parameters` are the shapes by the module's own names, `tied` the further names of shared parameters, each
+    with the name under which its parameter is listed. `inputs` are the names of what the batch feeds: numbers
+    of positional arguments, or keywords. `modules` are the classes of the modules inside by their paths.
+
+    `rowwise`: rows do not influence each other, and the loss of some rows is the mean of theirs. Otherwise
+    (in batch normalization) ranks that have rows of their own compute something else than one device.
+    `without` are the paths of modules that are replaced by the identity.
+    """
+
+    source: str
+    files: Mapping[str, str]
+    parameters: Parameters
+    tied: Mapping[str, str] = {}
+    inputs: tuple[str, ...] = ("0",)
+    modules: Mapping[str, str] = {}
+    rowwise: bool = True
+    without: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The class that `build` makes an object of."""
+        return self.modules.get("", "own model")
+
+    @property
+    def place(self) -> str:
+        """The module, or the file, that has the function."""
+        return self.source.partition(":")[0]
+
+    def shapes(self) -> Parameters:
+        """Its parameters."""
+        return self.parameters
+
+    def borrows(self) -> Mapping[str, str]:
+        """The tied names. The layer is a model's only one, so that full names begin with its index."""
+        return {name: f"0.{owner}" for name, owner in self.tied.items()}
+
+    def sizes(self) -> Mapping[str, int]:
+        """None."""
+        return {}
+
+    def contradiction(self) -> str:
+        """The source and its files are inside of the working directory, and what is tied exists."""
+        if not SOURCE.fullmatch(self.source):
+            return f"the source {self.source!r}; allowed: package.module:function or file.py:function"
+        for file in (*self.files, *([self.place] if self.place.endswith(".py") else [])):
+            if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+                return f"the file {file!r}; allowed: paths inside of the working directory"
+        if not self.files:
+            return "no digests; allowed: those of 1 file or more"
+        if len(self.parameters) > MOST_TENSORS:
+            return f"{len(self.parameters)} parameters; allowed: {MOST_TENSORS}"
+        unknown = sorted({*self.tied.values()} - {*self.parameters})
+        return f"no parameter {unknown[0]} to tie to" if unknown else ""
+
+    def rounds(self) -> str:
+        """Nothing is known of its rounding here."""
+        return "a module of the user's may round"
+
+    @property
+    def extent(self) -> int:
+        """The number of modules that are left."""
+        return len(self.modules)
+
+    def features(self) -> Iterator[str]:
+        """The classes inside."""
+        yield from sorted({*self.modules.values()})
+
+    def no_style(self) -> str:
+        """The styles depend on what the modules compute."""
+        return "no plan of parallelize_module follows from the placements of a module of the user's"
+
+    def spelled(self, path: str, *, moves: bool) -> str:
+        """A call of the user's function, which the script imports."""
+        return f"{self.source.partition(':')[2]}(SEED)"

@@ -1,0 +1,184 @@
+"""Cases of a module of the user's: what is drawn beside it, by the paths that take any model or by its plan.
+
+Case i of a seed is the same wherever it is drawn, as in `generators.cases`: bytes hashed from the seed and
+the index go through Hypothesis. There is no choice among candidates.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from difftest import plugins
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.described import Description
+from difftest.cases.layers.own import Own
+from difftest.cases.layout import Layout, Mesh, Replicate
+from difftest.cases.model import Model
+from difftest.cases.options import Replication
+from difftest.errors import UsageError
+from generators import training
+from generators.cases import case_bytes, case_seed
+from generators.chances import equally, weighted
+from generators.options import replications, starts
+from generators.paths import load
+
+PLANNED = "plan"
+"""The path of cases whose layout is that of the user's plan."""
+
+AXES = (
+    ("dp",),
+    ("dp_shard",),
+    ("tp",),
+    ("dp_replicate", "dp_shard"),
+    ("dp", "tp"),
+    ("dp_shard", "tp"),
+    ("dp_replicate", "dp_shard", "tp"),
+)
+"""The axes of the meshes for which a plan is asked."""
+
+Decode: TypeAlias = Callable[[bytes], list[Case]]
+
+
+def meshes(max_world_size: int) -> tuple[Mesh, ...]:
+    """The meshes of 2 to `max_world_size` ranks for which a plan is asked; of 1 where that is the most."""
+    least = min(2, max_world_size)
+    sizes = range(least, max_world_size + 1)
+    made = (
+        Mesh(tuple(zip(axes, shape, strict=True)))
+        for axes in AXES
+        for shape in itertools.product(sizes, repeat=len(axes))
+        if least <= functools.reduce(int.__mul__, shape) <= max_world_size
+    )
+    return tuple(made)
+
+
+def paths() -> tuple[str, ...]:
+    """The paths whose layouts fit any model."""
+    return tuple(name for name in plugins.names("generators.paths") if load(name).TAKES_ANY_MODEL)
+
+
+def case_at(
+    description: Description,
+    seed: int,
+    index: int,
+    *,
+    wanted: Iterable[str] | None = None,
+    max_world_size: int,
+) -> Case:
+    """Case `index` of `seed`; successive cases cover the `wanted` paths, by default all that take any model.
+
+    `UsageError` for a path that takes generated models only.
+    """
+    names = chosen(description, wanted)
+    path = names[index % len(names)]
+    decode = _decoder(msgspec.json.encode(description), path, max_world_size)
+    tried = (decode(case_bytes(seed, index, 0, attempt)) for attempt in itertools.count())
+    case = next(drawn for drawn in tried if drawn)[0]
+    return msgspec.structs.replace(case, seed=case_seed(seed, index))
+
+
+def chosen(description: Description, wanted: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The paths called so, sorted; by default those whose layouts fit any model, or the plan.
+
+    `UsageError` for a path that takes generated models only.
+    """
+    if description.layouts is not None:
+        return (PLANNED,)
+    allowed = paths()
+    names = tuple(wanted or allowed)
+    for name in names:
+        if name not in allowed:
+            msg = f"path {name!r} has models of its own; a model of yours can take {', '.join(allowed)}"
+            raise UsageError(msg)
+    return tuple(sorted({*names}))
+
+
+@functools.cache
+def _decoder(text: bytes, path: str, max_world_size: int) -> Decode:
+    """The function that turns bytes into a case of a description, which is given as JSON."""
+    description, drawn = msgspec.json.decode(text, type=Description), list[Case]()
+
+    @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(own_cases(description=description, path=path, max_world_size=max_world_size))
+    def collect(case: Case) -> None:
+        drawn.append(case)
+
+    def decode(data: bytes) -> list[Case]:
+        drawn.clear()
+        cast("Any", collect).hypothesis.fuzz_one_input(data)
+        return drawn
+
+    return decode
+
+
+@st.composite
+def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world_size: int) -> Case:
+    """Cases of one description on one path."""
+    model = Model(layers=(description.layer,))
+    layout = _possible(description.layer, draw(_layouts(description, model, path, max_world_size)))
+    dtype = draw(weighted(*((6 if name == "float32" else 2, name) for name in description.dtypes)))
+    trained = _training(draw, description, dtype)
+    rows = draw(
+        training.batch_rows(
+            parts=tuple(size for name, size in layout.mesh.axes if name in layout.batch_axes),
+            most=training.MOST_ROWS // trained.accumulation,
+        )
+    )
+    return Case(
+        path=path,
+        model=model,
+        layout=layout,
+        training=trained,
+        data=Data(batch=rows * trained.accumulation),
+        dtype=dtype,
+        replication=_replication(draw, description, layout, trained.accumulation),
+        start=draw(starts(accumulation=1)),  # a scan needs the shape of the outputs
+    )
+
+
+@st.composite
+def _layouts(
+    draw: st.DrawFn, description: Description, model: Model, path: str, max_world_size: int
+) -> Layout:
+    if description.layouts is not None:
+        return draw(equally(*description.layouts))
+    places = load(path)
+    return draw(places.layouts(model=model, mesh=draw(places.meshes(max_world_size=max_world_size))))
+
+
+def _possible(layer: Own, layout: Layout) -> Layout:
+    """The layout, in which numbers without a dim are whole."""
+    scalars = {f"0.{name}" for name, shape in layer.parameters.items() if not shape}
+    whole = (Replicate(),) * len(layout.mesh.axes)
+    placed = {name: whole if name in scalars else at for name, at in layout.parameters.items()}
+    return msgspec.structs.replace(layout, parameters=placed)
+
+
+def _training(draw: st.DrawFn, description: Description, dtype: Any) -> Training:  # noqa: ANN401  of `DType`
+    """Few steps; parts of a batch only where their losses add up to that of the batch."""
+    if description.optimizer:
+        options: dict[str, Any] = {"optimizer": "own"}
+    else:
+        optimizer = draw(training.optimizers(dtype=dtype))
+        rates = training.learning_rates(optimizer=optimizer, regime="normal", loss="mse")
+        options = {"optimizer": optimizer, "learning_rate": draw(rates)}
+    return Training(
+        **options,
+        steps=draw(training.step_counts(dtype=dtype, regime="normal")),
+        accumulation=draw(weighted((5, 1), (2, 2), (1, 3))) if description.layer.rowwise else 1,
+        clip_norm=draw(weighted((4, None), (1, 1.0), (1, 0.25))),
+        loss=description.loss,
+    )
+
+
+def _replication(draw: st.DrawFn, description: Description, layout: Layout, accumulation: int) -> Replication:
+    """The options of replicas; where a parameter gets no gradient, DDP must look for it."""
+    options = draw(replications(layout=layout, accumulation=accumulation))
+    if not description.unused:
+        return options
+    return msgspec.structs.replace(options, find_unused_parameters=True, static_graph=False)

@@ -1,0 +1,180 @@
+"""Cases of a user's module: what a case holds of it, how cases are drawn, and which sources are refused."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from own_models import SHAPES, own_case, own_description, own_layer, written
+
+from difftest import sources
+from difftest.cases import numbers
+from difftest.cases.case import Case
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
+from difftest.cases.model import Model
+from difftest.commands.service.generated_cases import define, generated_cases
+from difftest.commands.service.ranks import check_runnable
+from difftest.commands.service.request import CampaignRequest
+from difftest.errors import UsageError
+from difftest.records.resume import CampaignRecord
+from generators import own
+from workers import backends
+
+WRAPPERS = ("torch_ddp", "xla_ddp", "xla_replica")
+
+
+def test_a_case_names_parameters_as_the_users_model_does_behind_the_layers_index(tmp_path: Path) -> None:
+    case = own_case(tmp_path)
+    assert set(case.layout.parameters) == {f"0.{name}" for name in SHAPES}
+    assert Case.from_json(case.to_json()) == case
+    assert numbers.weights(case) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"source": "model.py"}, r"source 'model.py'; allowed: package.module:function or file.py:function"),
+        ({"source": "../model.py:build"}, r"file '../model.py'; allowed: paths inside of the working"),
+        ({"files": {"/etc/passwd": "0"}}, r"file '/etc/passwd'; allowed: paths inside of the working"),
+        ({"files": {}}, r"no digests; allowed: those of 1 file or more"),
+        ({"tied": {"head.weight": "nowhere"}}, r"no parameter nowhere to tie to"),
+    ],
+)
+def test_a_source_outside_of_the_working_directory_is_no_case(
+    tmp_path: Path, fields: Mapping[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Model(layers=(own_layer(tmp_path, **fields),))
+
+
+def test_a_users_module_is_the_only_layer(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"2 layers; a module of the user's is the only one"):
+        Model(layers=(own_layer(tmp_path), Linear(inputs=1, outputs=1)))
+
+
+def test_a_changed_source_is_refused_with_both_digests_and_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = own_case(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert check_runnable(case) is case
+    before = sources.digest(tmp_path / "model.py")
+    after = sources.digest(written(tmp_path, "changed = True\n"))
+    with pytest.raises(UsageError, match=rf"model.py has the SHA-256 {after}; the case was made of {before}"):
+        check_runnable(case)
+    monkeypatch.chdir("/")
+    with pytest.raises(UsageError, match=r"cannot read model.py in '/': No such file or directory"):
+        check_runnable(case)
+
+
+def test_a_source_that_is_a_link_out_of_the_working_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, inside = own_case(tmp_path), tmp_path / "inside"
+    inside.mkdir()
+    (inside / "model.py").symlink_to(tmp_path / "model.py")
+    monkeypatch.chdir(inside)
+    with pytest.raises(UsageError, match=r"model.py is a link out of the working directory"):
+        check_runnable(case)
+
+
+def drawn(folder: Path, count: int = 40, **fields: object) -> list[Case]:
+    description = own_description(folder, **fields)
+    return [own.case_at(description, 7, index, max_world_size=4) for index in range(count)]
+
+
+def test_cases_cover_the_paths_that_take_any_model_and_place_parameters_in_many_ways(tmp_path: Path) -> None:
+    cases = drawn(tmp_path)
+    assert cases == drawn(tmp_path)
+    assert {case.path for case in cases} == set(own.paths())
+    assert "data_parallel" in own.paths()
+    assert "flash_attention" not in own.paths()
+    placements = {at for case in cases for one in case.layout.parameters.values() for at in one}
+    assert placements == {Replicate(), Shard(0), Shard(1)}
+    whole = [set(case.layout.parameters["0.scale"]) for case in cases]
+    assert all(one == {Replicate()} for one in whole), "a number has no dim to cut"
+
+
+def test_cases_have_only_the_dtypes_in_which_the_module_runs(tmp_path: Path) -> None:
+    assert {case.dtype for case in drawn(tmp_path)} == {"float32"}
+    both = drawn(tmp_path, dtypes=("float32", "bfloat16"))
+    assert {case.dtype for case in both} == {"float32", "bfloat16"}
+
+
+def test_the_users_loss_and_optimizer_are_in_every_case(tmp_path: Path) -> None:
+    cases = drawn(tmp_path, 10, loss="own", optimizer=True)
+    assert {(case.training.loss, case.training.optimizer) for case in cases} == {("own", "own")}
+
+
+def test_ddp_looks_for_parameters_without_a_gradient_where_there_are_any(tmp_path: Path) -> None:
+    cases = drawn(tmp_path, 10, unused=True)
+    assert all(case.replication.find_unused_parameters for case in cases)
+
+
+def test_a_plan_gives_the_layouts(tmp_path: Path) -> None:
+    mesh = Mesh((("dp", 2), ("tp", 2)))
+    names = {f"0.{name}": (Replicate(), Replicate()) for name in SHAPES}
+    cut: dict[str, Placements] = {**names, "0.head.weight": (Replicate(), Shard(1))}
+    layout = Layout(mesh=mesh, batch=(Shard(0), Replicate()), parameters=cut)
+    cases = drawn(tmp_path, 5, layouts=(layout,))
+    assert {case.path for case in cases} == {own.PLANNED}
+    assert all(case.layout == layout for case in cases)
+
+
+def test_meshes_of_a_plan_have_every_number_of_ranks_that_is_allowed() -> None:
+    assert {mesh.world_size for mesh in own.meshes(8)} == {2, 3, 4, 5, 6, 7, 8}
+    assert {mesh.world_size for mesh in own.meshes(1)} == {1}
+
+
+def test_a_path_with_models_of_its_own_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"'operators' has models of its own; a model of yours can"):
+        own.case_at(own_description(tmp_path), 0, 0, wanted=("operators",), max_world_size=2)
+
+
+def test_where_rows_influence_each_other_wrappers_refuse_and_nothing_is_accumulated(tmp_path: Path) -> None:
+    layer = msgspec.structs.replace(own_layer(tmp_path), rowwise=False)
+    for case in drawn(tmp_path, layer=layer):
+        assert case.training.accumulation == 1
+        reasons = {name: backends.load(name).unsupported(case) for name in (*WRAPPERS, "torch_fsdp")}
+        assert all(reasons.values()) or case.layout.data_ranks == 1
+        assert backends.load("torch_dtensor").unsupported(case) is None
+        assert backends.load("xla_spmd").unsupported(case) is None
+
+
+@pytest.mark.parametrize("backend", ["torch_tp", "xla_tp"])
+def test_backends_that_need_a_plan_of_styles_say_so(tmp_path: Path, backend: str) -> None:
+    for case in (own_case(tmp_path), own_case(tmp_path).unsharded()):
+        assert "plan of parallelize_module" in str(backends.load(backend).unsupported(case))
+
+
+def a_request(folder: Path, **fields: object) -> CampaignRequest:
+    plain: dict[str, Any] = {
+        "out": folder,
+        "ledger": folder,
+        "fail_on": ("new",),
+        "as_json": False,
+        "seed": 0,
+    }
+    return CampaignRequest(**(plain | {"max_world_size": 2, "twice_every": 0} | fields))
+
+
+def test_another_source_is_another_campaign(tmp_path: Path) -> None:
+    def name(**fields: object) -> str:
+        return define(a_request(tmp_path, **fields)).name
+
+    first = own_description(tmp_path)
+    written(tmp_path, "another = True\n")
+    digest = sources.digest(tmp_path / "model.py")
+    layer = msgspec.structs.replace(first.layer, files={"model.py": digest})
+    other = msgspec.structs.replace(first, layer=layer)
+    assert len({name(), name(model=first), name(model=other)}) == 3
+    assert name(model=first) == name(model=first)
+
+
+def test_a_campaign_of_a_plan_numbers_its_cases_from_0(tmp_path: Path) -> None:
+    mesh = Mesh((("dp", 2),))
+    layout = Layout(mesh=mesh, batch=(Shard(0),), parameters={f"0.{n}": (Replicate(),) for n in SHAPES})
+    request = a_request(tmp_path, model=own_description(tmp_path, layouts=(layout,)), cases=3)
+    assert [index for index, _ in generated_cases(request, CampaignRecord())] == [0, 1, 2]

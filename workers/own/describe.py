@@ -1,0 +1,157 @@
+"""Describes a module of the user's, in a process of its own: `python -P -m workers.own.describe`.
+
+It reads one JSON object from standard input, `{"source": ..., "meshes": [...]}`, and prints `{"description":
+...}`, or `{"error": ...}` with a sentence for the user. The module is built and run once in every dtype, with
+a batch of few rows, on the CPU.
+"""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from difftest import sources
+from difftest.cases.case import DType
+from difftest.cases.described import Description
+from difftest.cases.layers.own import SOURCE, Own
+from difftest.cases.layout import Mesh
+from difftest.errors import UsageError
+from workers.own import loaded, made, placed
+from workers.own.trial import ROWS, Batch, Trial, explained
+
+SEED = 1
+DTYPES: tuple[DType, ...] = ("float32", "bfloat16", "float16")
+OURS = ("difftest", "generators", "reports", "workers")
+
+Loss: TypeAlias = Literal["mse", "cross_entropy", "own"]
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What to describe, and the meshes for which the user's plan is asked."""
+
+    source: str
+    meshes: tuple[Mesh, ...] = ()
+
+
+def description(request: Request) -> Description:
+    """What is known of the source; `UsageError` where it is no model that can be compared."""
+    matched = SOURCE.fullmatch(request.source)
+    if not matched:
+        msg = f"--model is {request.source!r}; allowed: package.module:function or file.py:function"
+        raise UsageError(msg)
+    before = {*sys.modules}
+    with explained(f"importing {matched['place']}"):
+        functions = loaded.imported(matched["place"])
+    module = _built(functions, matched["name"], request.source)
+    batch = _batch(functions)
+    trial = Trial(functions, module, batch, _loss(functions, batch))
+    trial.require_comparable()
+    refused: dict[str, str] = {
+        dtype: reason for dtype in DTYPES if (reason := trial.refusal(getattr(torch, dtype)))
+    }
+    if "float32" in refused:
+        raise UsageError(refused["float32"])
+    parameters, tied = _parameters(module)
+    layer = Own(
+        source=request.source,
+        files=_files(before, matched["place"]),
+        parameters=parameters,
+        tied=tied,
+        inputs=tuple(batch.inputs),
+        modules={name: type(inner).__name__ for name, inner in module.named_modules()},
+        rowwise=trial.is_rowwise(),
+    )
+    return Description(
+        layer=layer,
+        loss=trial.loss,
+        optimizer=hasattr(functions, "optimizer"),
+        dtypes=tuple(dtype for dtype in DTYPES if dtype not in refused),
+        refused=refused,
+        unused=trial.has_unused(),
+        layouts=placed.layouts(functions, layer, request.meshes),
+    )
+
+
+def _built(functions: ModuleType, name: str, source: str) -> nn.Module:
+    function = getattr(functions, name, None)
+    if not callable(function):
+        msg = f"{source.partition(':')[0]} has no function {name}"
+        raise UsageError(msg)
+    with explained(f"{name}({SEED})"), loaded.seeded(SEED):
+        module = function(SEED)
+    if not isinstance(module, nn.Module):
+        msg = f"{name}({SEED}) returns {type(module).__name__}; needed: a torch.nn.Module"
+        raise UsageError(msg)
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        msg = f"{name}({SEED}) returns a module without parameters to train"
+        raise UsageError(msg)
+    return module
+
+
+def _batch(functions: ModuleType) -> Batch:
+    """A batch of few rows; `UsageError` unless the same generator gives the same batch again."""
+    batches = []
+    for _ in range(2):
+        generator = torch.Generator().manual_seed(SEED)
+        with explained(f"{loaded.BATCH}(generator, {ROWS})"):
+            batches.append(Batch(*made.split(functions.batch(generator, ROWS), ROWS)))
+    for first, second in zip(*(batch.tensors() for batch in batches), strict=True):
+        if not torch.equal(first, second):
+            msg = f"{loaded.BATCH} gives another batch for the same generator; it must draw from that alone"
+            raise UsageError(msg)
+    return batches[0]
+
+
+def _loss(functions: ModuleType, batch: Batch) -> Loss:
+    """The user's loss, or the one that the targets are for."""
+    if hasattr(functions, "loss"):
+        return "own"
+    return "mse" if batch.targets.is_floating_point() else "cross_entropy"
+
+
+def _parameters(module: nn.Module) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """The shapes of parameters by their first names, and the names of those that are other names of them."""
+    first: dict[Tensor, str] = {}
+    tied = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if first.setdefault(parameter, name) != name:
+            tied[name] = first[parameter]
+    return {name: tuple(parameter.shape) for parameter, name in first.items()}, tied
+
+
+def _files(before: set[str], place: str) -> dict[str, str]:
+    """The digests of the user's files: those of the working directory that were imported since."""
+    here, prefix = Path.cwd().resolve(), Path(sys.prefix).resolve()
+    names = {
+        Path(file).resolve()
+        for name, module in list(sys.modules.items())
+        if name not in before and name.partition(".")[0] not in OURS
+        if (file := getattr(module, "__file__", None)) and file.endswith(".py")
+    }
+    own = {file for file in names if file.is_relative_to(here) and not file.is_relative_to(prefix)}
+    own.add(loaded.found(place)[0])
+    return {file.relative_to(here).as_posix(): sources.digest(file) for file in sorted(own)}
+
+
+def main() -> None:
+    """Answers the request on standard input; what the user's code prints goes to standard error."""
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    answer: dict[str, Any]
+    try:
+        answer = {"description": description(msgspec.json.decode(sys.stdin.buffer.read(), type=Request))}
+    except UsageError as error:
+        answer = {"error": str(error)}
+    except Exception:  # noqa: BLE001  the user's code may raise anything
+        answer = {"error": f"the model could not be described:\n{traceback.format_exc()}"}
+    os.write(answers, msgspec.json.encode(answer))
+
+
+if __name__ == "__main__":
+    main()

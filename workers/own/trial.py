@@ -1,0 +1,201 @@
+"""Runs of a user's module with few rows: in which dtypes it computes, and whether it can be compared."""
+
+import copy
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from difftest.errors import UsageError
+from workers.own import made
+from workers.own.precision import wide
+
+ROWS = 4
+"""The rows of the batch: two for each half, so that statistics over rows exist in a half."""
+
+ROUNDING = 1e-9
+"""How far float64 results may be apart that should be equal, relative to the greatest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Inputs by name, and targets, of `ROWS` rows."""
+
+    inputs: Mapping[str, Tensor]
+    targets: Tensor
+
+    def tensors(self) -> list[Tensor]:
+        """All of them."""
+        return [*self.inputs.values(), self.targets]
+
+    def part(self, rows: slice, dtype: torch.dtype) -> "Batch":
+        """Some rows, with floats in `dtype`."""
+
+        def cut(tensor: Tensor) -> Tensor:
+            return tensor[rows].to(dtype) if tensor.is_floating_point() else tensor[rows]
+
+        return Batch({name: cut(tensor) for name, tensor in self.inputs.items()}, cut(self.targets))
+
+
+class _Random(TorchDispatchMode):
+    """The first operator that draws random numbers; empty for none."""
+
+    name = ""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,  # noqa: ANN401  an operator's overload has no public type
+        _types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401  what an operator returns
+        if torch.Tag.nondeterministic_seeded in func.tags and not self.name:
+            self.name = str(func._schema.name).removeprefix("aten::")  # noqa: SLF001  no public name
+        return func(*args, **(kwargs or {}))
+
+
+@dataclass(slots=True)
+class Trial:
+    """A module with a batch and the name of its loss."""
+
+    functions: ModuleType
+    module: nn.Module
+    batch: Batch
+    loss: Literal["mse", "cross_entropy", "own"]
+    running: list[str] = field(default_factory=list)
+
+    def run(self, dtype: torch.dtype, rows: slice = slice(0, ROWS)) -> tuple[Tensor, Tensor, nn.Module]:
+        """Output and loss of some rows in `dtype`, and the module, with its gradients.
+
+        `UsageError`, naming the module that was running, where that fails.
+        """
+        module = made.cast_to(copy.deepcopy(self.module), torch.float32, dtype)
+        batch = self.batch.part(rows, dtype)
+        named = str(dtype).removeprefix("torch.")
+        with self._followed(module), explained(f"in {named}", self._where):
+            with wide() if dtype == torch.float64 else nullcontext():
+                outputs = called(module, batch.inputs)
+                output = made.first_floats(outputs)
+                loss = self._loss(outputs, output, batch.targets)
+            self.running[:] = ["the loss's backward"]
+            loss.backward()
+        return output.detach(), loss.detach(), module
+
+    def _loss(self, outputs: Any, output: Tensor, targets: Tensor) -> Tensor:  # noqa: ANN401
+        self.running.append("the loss")
+        if self.loss == "own":
+            loss: Tensor = self.functions.loss(outputs, targets)
+            if not isinstance(loss, Tensor) or loss.dim():
+                shown = tuple(loss.shape) if isinstance(loss, Tensor) else repr(loss)
+                msg = f"loss returns {shown}; needed: a tensor without dims"
+                raise UsageError(msg)
+            return loss
+        shape = output.shape if self.loss == "mse" else output.shape[:-1]
+        if shape != targets.shape:
+            msg = (
+                f"the module gives {tuple(output.shape)} and batch the targets {tuple(targets.shape)}; "
+                f"{self.loss} needs {tuple(shape)}, so the source needs a function loss(outputs, targets)"
+            )
+            raise UsageError(msg)
+        if self.loss == "mse":
+            return functional.mse_loss(output, targets)
+        return functional.cross_entropy(output.flatten(0, -2), targets.flatten())
+
+    def require_comparable(self) -> None:
+        """`UsageError` unless float64 works, nothing is random, and outputs have the batch's rows."""
+        with _Random() as seen:  # type: ignore[no-untyped-call]
+            output, _, _ = self.run(torch.float64)
+        if seen.name:
+            msg = (
+                f"the module draws random numbers ({seen.name}); no two backends draw the same, so nothing "
+                "can be compared: set the probabilities of dropout to 0, or eval() the modules that draw"
+            )
+            raise UsageError(msg)
+        if not output.dim() or len(output) != ROWS:
+            msg = (
+                f"the first tensor that the module returns for {ROWS} rows has the shape "
+                f"{tuple(output.shape)}; needed: ({ROWS}, ...)"
+            )
+            raise UsageError(msg)
+
+    def refusal(self, dtype: torch.dtype) -> str:
+        """Why the module does not run in `dtype`; empty if it does."""
+        try:
+            self.run(dtype)
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    def is_rowwise(self) -> bool:
+        """Whether two halves of the batch give what the whole batch gives."""
+        output, loss, _ = self.run(torch.float64)
+        try:
+            halves = [self.run(torch.float64, slice(at, at + ROWS // 2)) for at in (0, ROWS // 2)]
+        except UsageError:
+            return False
+        outputs, losses = torch.cat([half[0] for half in halves]), torch.stack([half[1] for half in halves])
+        return _close(outputs, output) and _close(losses.mean(), loss)
+
+    def has_unused(self) -> bool:
+        """Whether a parameter that requires a gradient gets none."""
+        _, _, module = self.run(torch.float32)
+        return any(one.requires_grad and one.grad is None for one in module.parameters())
+
+    def _where(self) -> str:
+        return self.running[-1] if self.running else "the module"
+
+    @contextmanager
+    def _followed(self, module: nn.Module) -> Iterator[None]:
+        """Keeps the names of the modules that are running, the innermost last."""
+        self.running.clear()
+        hooks = []
+        for name, inner in module.named_modules():
+            shown = f"module {name} ({type(inner).__name__})" if name else f"module {type(inner).__name__}"
+            hooks += [
+                inner.register_forward_pre_hook(lambda *_, shown=shown: self.running.append(shown)),
+                inner.register_forward_hook(lambda *_: self._left()),
+            ]
+        yield
+        for hook in hooks:
+            hook.remove()
+
+    def _left(self) -> None:
+        self.running.pop()
+
+
+def called(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:  # noqa: ANN401  the user's choice
+    """What a module returns for inputs by name: numbers of arguments, or keywords."""
+    positional = [tensor for name, tensor in inputs.items() if name.isdigit()]
+    return module(*positional, **{name: one for name, one in inputs.items() if not name.isdigit()})
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    return one.shape == other.shape and bool(
+        (one - other).abs().max() <= ROUNDING * max(1e-30, float(other.abs().max()))
+    )
+
+
+@contextmanager
+def explained(doing: str, where: Any = None) -> Iterator[None]:  # noqa: ANN401  a function without arguments
+    """Turns what the user's code raises into a `UsageError` of one line."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        here = Path.cwd().resolve()
+        own = [frame for frame in frames if Path(frame.filename).resolve().is_relative_to(here)]
+        line = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+        message = next(iter(str(error).strip().splitlines()), "")
+        place = f"{where()} fails {doing}" if where else f"{doing} fails"
+        msg = f"{place}: {type(error).__name__}: {message}{line}"
+        raise UsageError(msg) from error
