@@ -53,10 +53,13 @@ def operators() -> str:
     for entry in all_entries.values():
         if entry.excluded:
             reasons.setdefault(entry.excluded.replace("|", "\\|"), []).append(f"`{entry.name}`")
+    own = [entry for entry in all_entries.values() if entry.name.startswith(table.OWN)]
     rows = [f"| {reason} | {', '.join(names)} |" for reason, names in sorted(reasons.items())]
     totals = (
-        f"From torch {table.header().torch}: {len(usable)} of {table.header().entries} entries, "
-        f"{gradients} of them with gradients, {len(samples)} samples, {rejected} that torch rejects."
+        f"From torch {table.header().torch}: {len(usable) - sum(bool(entry.samples) for entry in own)} of "
+        f"{table.header().entries} entries, and {sum(bool(entry.samples) for entry in own)} of {len(own)} of "
+        "operators that its database lacks; "
+        f"{gradients} of all with gradients, {len(samples)} samples, {rejected} that torch rejects."
     )
     return "\n".join((totals, "", "| why an entry is excluded | entries |", "|---|---|", *rows))
 

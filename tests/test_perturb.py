@@ -167,3 +167,34 @@ def test_the_coarsest_floating_dtype_is_simulated() -> None:
     assert coarsest(["float32", "int64", "bfloat16", "float16"], "float32") == "bfloat16"
     assert coarsest(["complex64", "float64"], "float64") == "float32"
     assert coarsest(["bool"], "float16") == "float16"
+
+
+def test_an_operator_of_lists_rounds_as_its_operator_of_tensors_does() -> None:
+    one, other = values(40), values(40, seed=1)
+
+    def in_place(left: Tensor, right: Tensor) -> Tensor:
+        held = [left.clone()]
+        torch._foreach_mul_(held, [right])
+        return held[0]
+
+    assert 0.3 * UNIT < noise(in_place, one, other) < 3 * UNIT
+    lists = torch.ops.aten
+    assert noise(lambda left, right: lists._foreach_add([left], [right])[0], one, other) > 0.3 * UNIT  # noqa: SLF001
+    scaled = noise(lambda a, b: lists._foreach_addcmul([a], [b], [b], 1e6)[0], one, other)  # noqa: SLF001
+    assert 1e5 * UNIT < scaled < 1e7 * UNIT
+
+
+def test_an_optimizer_in_one_kernel_rounds_every_tensor_that_it_writes() -> None:
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-5}
+
+    def updated(index: int) -> float:
+        def run(*given: Tensor) -> Tensor:
+            held = [[one.clone()] for one in given]
+            steps = [torch.tensor(3.0, dtype=torch.float64)]
+            update = torch.ops.aten._fused_adam_
+            update(*held, [], steps, **options, amsgrad=False, maximize=False)
+            return held[index][0]
+
+        return noise(run, *(values(40, seed=seed) for seed in range(4)))
+
+    assert all(0.3 * UNIT < updated(index) < 10 * UNIT for index in (0, 2, 3))

@@ -11,6 +11,7 @@ from sample_programs import a_program, an_operator
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Items, Named, Operand, Reference
 from difftest.cases.layout import Replicate, Shard
+from difftest.cases.options import Spelling
 from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
@@ -135,3 +136,26 @@ def test_a_script_shows_that_the_mean_of_uneven_shards_is_wrong(tmp_path: Path) 
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "expected" in done.stdout
+
+
+def test_a_program_in_inference_mode_is_written_as_one() -> None:
+    case = a_program(
+        an_operator("square", operands={"input": Operand(shape=(4, 3), gradient=False)}),
+        spelling=Spelling(inference=True),
+    )
+    text = script(case, "torch_dtensor")
+    assert "with torch.inference_mode():\n        output = torch.square(input)" in text
+
+
+def test_what_an_operator_of_lists_writes_is_its_result() -> None:
+    case = a_program(
+        an_operator(
+            "aten._foreach_add_",
+            call="torch._foreach_add_",
+            form="inplace",
+            arguments=(Items(items=(Reference("input"),)), 1.0),
+        )
+    )
+    text = script(case, "torch_dtensor", tensor="0.output.0", results={"0.output.0": "float32"})
+    assert "torch._foreach_add_([input], 1.0)\n    output = [input]" in text
+    assert "output[0]" in text

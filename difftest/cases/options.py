@@ -91,6 +91,8 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `no_broadcast`: replicas rely on equal weights from the start, and none are sent.
     * `verified_shapes`: `DistributedDataParallel` verifies the shapes of all ranks' parameters.
     * `changing_number`: the loss is multiplied and divided by a Python number that differs in every step.
+    * `inference`: a program of operators none of whose tensors requires a gradient runs in `inference_mode`.
+      Below it torch dispatches operators that it otherwise replaces by others, such as `square`.
     """
 
     pin_layout: bool = False
@@ -105,6 +107,7 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     no_broadcast: bool = False
     verified_shapes: bool = False
     changing_number: bool = False
+    inference: bool = False
 
 
 WHOLE = ("exact", "ties")

@@ -8,6 +8,7 @@ from difftest.cases.case import Case, Data, DType, Regime, Training
 from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, replicated
 from difftest.cases.model import Model
+from difftest.cases.options import Spelling
 from generators.operators.undefined import undefined
 
 TRAINING = Training(loss="cotangent", optimizer="none", steps=1)
@@ -22,6 +23,7 @@ def program(  # noqa: PLR0913  the parts of a case
     dtype: DType,
     regime: Regime,
     seed: int,
+    spelling: Spelling | msgspec.UnsetType = msgspec.UNSET,
 ) -> Case:
     """The case of one program; `placements` by full name, such as `0.input`, all others replicated."""
     model = Model(layers=tuple(operators))
@@ -31,7 +33,8 @@ def program(  # noqa: PLR0913  the parts of a case
         batch=(Replicate(),) * len(mesh.axes),
         parameters={name: placements.get(name, everywhere) for name in model.tensors()},
     )
-    return assembled(model, path=path, layout=layout, dtype=dtype, regime=regime, seed=seed)
+    case = assembled(model, path=path, layout=layout, dtype=dtype, regime=regime, seed=seed)
+    return msgspec.structs.replace(case, spelling=spelling)
 
 
 def assembled(  # noqa: PLR0913  the parts of a case

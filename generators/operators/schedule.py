@@ -1,8 +1,9 @@
-"""Which program is at which index: first every operator once, then every placement and variant, then chains.
+"""Which program is at which index: first what reaches most, then every placement and variant, then chains.
 
 Rounds follow one another. A round visits every operator, in an order that the seed decides, and ends with
-blocks of chains. `BLOCK` successive programs have the same mesh, so that they can share processes. An
-operator that has been enumerated on a mesh leaves its place to a chain.
+blocks of chains. In the first rounds every operator has one of its `first_singles` after the other. `BLOCK`
+successive programs have the same mesh, so that they can share processes. An operator that has been enumerated
+on a mesh leaves its place to a chain.
 """
 
 import functools
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from difftest.cases.layout import Mesh
 from generators.layouts import require_ranks
-from generators.operators.singles import Single, singles
+from generators.operators.singles import Single, first_singles, singles
 from generators.operators.table import Entry, usable
 
 BLOCK = 20
@@ -42,10 +43,12 @@ def place_at(seed: int, index: int, *, max_world_size: int) -> Place:
     mesh = own_meshes[(block + visit) % len(own_meshes)]
     if position >= len(order):
         return Place(mesh, None)
-    if not visit:
-        return Place(mesh, singles(order[position].name, mesh)[0])
+    first = first_singles(order[position].name, mesh)
+    if visit < len(first):
+        return Place(mesh, first[visit])
     own = singles(order[position].name, mesh)
-    number = sum(own_meshes[(block + before) % len(own_meshes)] == mesh for before in range(visit))
+    rounds = range(len(first), visit)
+    number = sum(own_meshes[(block + before) % len(own_meshes)] == mesh for before in rounds)
     rotated = number + own_meshes.index(mesh) * STRIDE
     return Place(mesh, own[rotated % len(own)] if number < len(own) else None)
 

@@ -8,14 +8,14 @@ placements and the variants of a sample are combined so that all of both occur, 
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from difftest.cases.case import DType, Regime
 from difftest.cases.layers.operator import FLOATS, Form, Memory, Operand, OperandType, Operator
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, replicated
 from generators.operators.table import Entry, Sample, entries
-from generators.operators.variants import indexed, remembered, retyped, with_out
+from generators.operators.variants import indexed, remembered, retyped, with_out, without_gradients
 
 REGIMES: tuple[Regime, ...] = (
     "ties",
@@ -31,6 +31,9 @@ REGIMES: tuple[Regime, ...] = (
 )
 COARSE = frozenset(("bfloat16", "float16"))
 MEMORY: tuple[Memory, ...] = ("transposed", "strided", "expanded")
+FORMS: tuple[Form, ...] = ("inplace", "out", "method")
+"""The forms beside the plain one, those of operators of their own first."""
+
 T = TypeVar("T")
 
 ByOperand = Mapping[str, Placements]
@@ -38,12 +41,16 @@ ByOperand = Mapping[str, Placements]
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One operator with the placements of its operands and the numbers it gets."""
+    """One operator with the placements of its operands and the numbers it gets.
+
+    `inference`: it runs in torch's inference mode, and no operand requires a gradient.
+    """
 
     operator: Operator
     placements: ByOperand
     dtype: DType = "float32"
     regime: Regime = "normal"
+    inference: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,33 @@ class _Variant:
     operator: Operator
     dtype: DType = "float32"
     regime: Regime = "normal"
+
+
+@functools.lru_cache(maxsize=4096)
+def first_singles(name: str, mesh: Mesh) -> tuple[Single, ...]:
+    """The programs of the entry called `name` that reach most, on `mesh`.
+
+    All operands are cut: plain, in another form, both in inference mode; and plain with all operands whole. A
+    backend may lack what it needs for a gradient, or for cut operands, and have the operator itself.
+    """
+    entry = entries()[name]
+    sample = entry.samples[0]
+    plain, formed = entry.operator(sample, form=entry.form), _in_another_form(entry)
+    calls = [
+        (plain, sample),
+        formed or (entry.operator(entry.samples[-1], form=entry.form), entry.samples[-1]),
+    ]
+    cut = [Single(one, _placed(one, placements(own.operands, mesh)[0], mesh)) for one, own in calls]
+    inferred = [replace(one, operator=without_gradients(one.operator), inference=True) for one in cut]
+    return (*cut, *inferred, Single(plain, _placed(plain, {}, mesh)))
+
+
+def _in_another_form(entry: Entry) -> tuple[Operator, Sample] | None:
+    """A call of the entry that writes into a tensor, or is a method; and its sample."""
+    for form, sample in itertools.product(FORMS, entry.samples):
+        if form in sample.forms and (operator := _formed(entry, sample, form)):
+            return operator, sample
+    return None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -70,10 +104,14 @@ def _of_sample(variants: Sequence[_Variant], operands: Mapping[str, Operand], me
     placed = placements(operands, mesh)
     for number in range(max(len(placed), len(variants))):
         variant = variants[number % len(variants)]
-        chosen = placed[number % len(placed)]
-        everywhere = replicated(mesh)
-        own = {name: chosen.get(name, everywhere) for name in variant.operator.operands}
+        own = _placed(variant.operator, placed[number % len(placed)], mesh)
         yield Single(variant.operator, own, variant.dtype, variant.regime)
+
+
+def _placed(operator: Operator, chosen: ByOperand, mesh: Mesh) -> ByOperand:
+    """The chosen placements, and all other operands whole."""
+    everywhere = replicated(mesh)
+    return {name: chosen.get(name, everywhere) for name in operator.operands}
 
 
 def placements(operands: Mapping[str, Operand], mesh: Mesh) -> tuple[ByOperand, ...]:

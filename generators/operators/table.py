@@ -1,8 +1,8 @@
 """The operator table: which operators torch has, how they are called, and samples of their arguments.
 
-`table.jsonl` has one line for each entry of torch's OpInfo database (`torch.testing._internal`), which
-`tools/operators/write.py` writes. The first line is the header. An entry has samples, or the reason why it
-has none.
+`table.jsonl` has one line for each entry of torch's OpInfo database (`torch.testing._internal`), and for
+operators that it lacks. `tools/operators/write.py` writes it. The first line is the header. An entry has
+samples, or the reason why it has none.
 """
 
 import functools
@@ -15,10 +15,14 @@ from difftest.cases.case import Regime
 from difftest.cases.layers.operator import Argument, Form, Operand, OperandType, Operator
 
 FILE = "table.jsonl"
+OWN = "aten."
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The version of torch whose database was read, and its number of entries."""
+    """The version of torch whose database was read, and its number of entries.
+
+    The table has more, of operators that the database does not name: those that begin with `OWN`.
+    """
 
     torch: str
     entries: int

@@ -1,7 +1,7 @@
 """Variants of one call: other dtypes, other forms, other memory of its operands."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -45,15 +45,18 @@ def with_out(operator: Operator, results: Sequence[Result]) -> Operator | None:
     if len(results) != 1 or "out" in operator.options or results[0].dtype.startswith("complex"):
         return None
     out = _out(results[0])
-    operands: Mapping[str, Operand] = {
-        name: msgspec.structs.replace(one, gradient=False) for name, one in operator.operands.items()
-    }
     return msgspec.structs.replace(
         operator,
-        operands={**operands, "out": out},
+        operands={**without_gradients(operator).operands, "out": out},
         options={**operator.options, "out": Reference("out")},
         form="out",
     )
+
+
+def without_gradients(operator: Operator) -> Operator:
+    """The operator none of whose operands requires a gradient."""
+    operands = {name: msgspec.structs.replace(one, gradient=False) for name, one in operator.operands.items()}
+    return msgspec.structs.replace(operator, operands=operands)
 
 
 def remembered(operator: Operator, memory: Memory) -> Operator | None:

@@ -6,12 +6,14 @@ enumeration; `models` and `layouts` draw these.
 
 import functools
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
+from difftest.cases.options import Spelling
 from generators.chances import always, equally, weighted
 from generators.layers import Placement
 from generators.models import Purpose
@@ -36,6 +38,7 @@ def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh | No
         dtype=place.single.dtype,
         regime=place.single.regime,
         seed=seed,
+        spelling=Spelling(inference=True) if place.single.inference else msgspec.UNSET,
     )
 
 

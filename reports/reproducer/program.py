@@ -68,8 +68,11 @@ class ProgramScript:
         for path, operator in self.operators:
             for name, operand in operator.operands.items():
                 yield from self._operand(f"{path}.{name}", operand, drawn[f"{path}.{name}"], by)
+        inner = "    " if self.case.forms.inference else ""
+        if inner:
+            yield "with torch.inference_mode():"
         for path, operator in self.operators:
-            yield f"{self.variable(f'{path}.output')} = {self._call(path, operator)}"
+            yield from (f"{inner}{line}" for line in self._called(path, operator))
         if self.backward:
             yield f"loss = {' + '.join(self._weighted(name, by) for name in self.fault.results)}"
             if not self.fault.wants_loss:
@@ -111,6 +114,14 @@ class ProgramScript:
         if by == "placements":
             return spelling.placements(at)
         return spelling.partition_spec(self.case, at, len(self.case.model.tensors()[name]))
+
+    def _called(self, path: str, operator: Operator) -> Iterator[str]:
+        """The call; an optimizer in one kernel returns nothing, and its result are the parameters."""
+        call, result = self._call(path, operator), self.variable(f"{path}.output")
+        if operator.form == "inplace" and isinstance(operator.arguments[0], Items):
+            yield call
+            call = self._spelled(path, operator.arguments[0])
+        yield f"{result} = {call}"
 
     def _call(self, path: str, operator: Operator) -> str:
         given = [self._spelled(path, argument) for argument in operator.arguments]

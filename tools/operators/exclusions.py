@@ -14,6 +14,7 @@ COMPLEX = "takes complex numbers alone, which placements and noise floors do not
 INTERNAL = "an internal kernel of one device, which no program calls"
 ON_HOST = "makes its result on the host, unless the call names a device"
 UNSAFE = "reads memory outside of its operands, since its samples ask for no checks"
+NARROW = "takes no float64, in which the oracle computes"
 RESIZES = "resizes a tensor's memory, which placed tensors do not have"
 
 EXCLUDED: Mapping[str, tuple[str, ...]] = {
@@ -90,6 +91,12 @@ EXCLUDED: Mapping[str, tuple[str, ...]] = {
     RESIZES: ("resize_", "resize_as_"),
     ON_HOST: ("linspace.tensor_overload", "logspace.tensor_overload"),
     UNSAFE: ("_segment_reduce.lengths", "_segment_reduce.offsets"),
+    NARROW: (
+        "aten._amp_foreach_non_finite_check_and_unscale_",
+        "aten._amp_update_scale_",
+        "aten._grouped_mm",
+        "aten._scaled_mm",
+    ),
     INTERNAL: ("_batch_norm_with_update", "_native_batch_norm_legit"),
 }
 

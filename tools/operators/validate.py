@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from difftest.cases.case import DType, Regime
-from difftest.cases.layers.operator import Form, Operand, OperandType, Operator, Reference
+from difftest.cases.layers.operator import Form, Items, Operand, OperandType, Operator, Reference
 from generators.operators.singles import REGIMES, is_free
 from generators.operators.table import Result, Sample
 from generators.operators.variants import INDICES, indexed, retyped, with_out
@@ -200,15 +200,15 @@ def _extended(
         results=tuple(Result(own, tuple(one.shape), _name(one.dtype)) for own, one in results.items()),
         indices=tuple(_indices(operator)),
     )
+    forms = tuple(form for form in [*calls][1:] if _same(name, calls, sample, form, results))
+    sample = msgspec.structs.replace(sample, forms=forms)
     if not any(one.dtype == "float" for one in sample.operands.values()):
         return sample
     if is_free(operator):
         sample = msgspec.structs.replace(sample, refused=tuple(_refused(operator)))
-    forms = tuple(form for form in [*calls][1:] if _same(name, calls, sample, form, results))
     integers, whole = _integers(operator)
     return msgspec.structs.replace(
         sample,
-        forms=forms,
         dtypes=(*(one for one in FLOATING if _works(operator, one)), *whole),
         integers=integers,
         mixed=tuple(_mixed(operator, integers)),
@@ -274,12 +274,15 @@ def _same(
     operator: Operator | None = _operator(name, calls, sample, form)
     if form == "out":
         operator = with_out(operator, sample.results) if operator else None
-    elif not sample.arguments or not isinstance(sample.arguments[0], Reference):
+    elif not sample.arguments or not isinstance(sample.arguments[0], Reference | Items):
         return False
     try:
-        results = _checked(operator, draws=1)[0][0].results if operator else {}
+        done, has_gradient = _checked(operator, draws=1)[0] if operator else (None, False)
     except UnfitError:
         return False
+    if done is None or (form != "out" and has_gradient != sample.gradient):
+        return False
+    results = done.results
     return results.keys() == expected.keys() and all(
         one.dtype == expected[own].dtype and torch.equal(one, expected[own]) for own, one in results.items()
     )

@@ -5,6 +5,7 @@ and called on the CPU. Prints the totals, and the exclusions with their reasons.
 """
 
 import argparse
+import functools
 import itertools
 import re
 import sys
@@ -26,9 +27,10 @@ from torch.testing._internal.opinfo.core import UnaryUfuncInfo
 from difftest.cases.layers.operator import Form
 from generators.operators import table
 from generators.operators.table import Entry, Header, Sample
-from tools.operators.calls import Call, NotRecordedError, called, method_name
+from tools.operators.calls import Call, NotRecordedError, called, method_name, name_of
 from tools.operators.encode import Encoder, NoDataError
 from tools.operators.exclusions import reason_for
+from tools.operators.own import own_db
 from tools.operators.validate import UnfitError, rejected, validated
 
 OUTPUT = Path(table.__file__).with_name(table.FILE)
@@ -39,6 +41,7 @@ MOST_READ = 400
 USUAL_SIZES = {"S": 5, "M": 10, "L": 20}
 EVEN_SIZES = {"S": 4, "M": 6, "L": 8}
 UNARY_SHAPES = ((4, 6), (3, 5, 2), (8,), (), (2, 0, 3))
+IN_PLACE = re.compile(r"[^_]_$|\.__i\w+__$")
 FEW_ELEMENTS = 300
 """Larger operands are stored only where an operator has no smaller sample."""
 
@@ -50,7 +53,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="write these entries anew, and keep the others")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args()
-    names = [op.full_name for op in op_db]
+    names = list(_operators())
     lines = _read_lines(options.output) if options.only else {}
     wanted = options.only or names
     with ProcessPoolExecutor(options.processes) as pool:
@@ -72,6 +75,12 @@ def _read_lines(file: Path) -> dict[str, bytes]:
     return {msgspec.json.decode(line, type=Entry).name: line for line in lines}
 
 
+@functools.cache
+def _operators() -> Mapping[str, Any]:
+    """The entries of torch's database and of ours by name."""
+    return {op.full_name: op for op in (*op_db, *own_db())}
+
+
 def line_of(name: str) -> bytes:
     """The line of the entry called `name`; literal values without the decimals that integers do not need."""
     text = msgspec.json.encode(entry_of(name)).decode()
@@ -80,7 +89,7 @@ def line_of(name: str) -> bytes:
 
 def entry_of(name: str) -> Entry:
     """The entry called `name`, with samples or the reason for its exclusion."""
-    op = next(one for one in op_db if one.full_name == name)
+    op = _operators()[name]
     if reason := reason_for(name):
         return Entry(name=name, excluded=reason)
     print(name, file=sys.stderr, flush=True)
@@ -168,14 +177,14 @@ def _sizes(sizes: Mapping[str, int]) -> Iterator[None]:
 
 def _forms(op: Any, call: Call) -> dict[Form, str]:  # noqa: ANN401
     """What is called in each form; the first is that of the database."""
-    if call.name.endswith("_") and not call.name.endswith("__"):
+    if IN_PLACE.search(call.name):
         return {"inplace": call.name}
     if call.name.startswith("Tensor."):
         return {"method": call.name}
     calls: dict[Form, str] = {"function": call.name}
     if name := method_name(op.method_variant):
         calls["method"] = name
-    if name := method_name(op.inplace_variant):
+    if name := method_name(op.inplace_variant) or name_of(op.inplace_variant):
         calls["inplace"] = name
     if op.supports_out:
         calls["out"] = call.name

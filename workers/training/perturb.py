@@ -25,6 +25,7 @@ from workers.training.rounding import (
     rounding_in_program,
     written,
 )
+from workers.training.rounding.lists import on_each, takes_lists
 from workers.training.rounding.products import partial_sums, place
 from workers.training.rounding.sizes import ADDENDS, SIZES
 
@@ -103,13 +104,17 @@ class Perturb(TorchDispatchMode):
 
     def _perturbed(self, func: Overload, kind: Rounding, args: Sequence[Any]) -> Sequence[Any]:
         """The arguments with perturbed tensors; one that the operator writes to is perturbed in place."""
-        where, perturbed = written(func), list(args)
+        where = written(func)
+        return [
+            self._moved(one, kind, in_place=position in where) if isinstance(one, Tensor) else one
+            for position, one in enumerate(args)
+        ]
+
+    def _moved(self, argument: Tensor, kind: Rounding, *, in_place: bool) -> Tensor:
+        """A perturbed argument."""
         roundoffs = self._wide if kind.wide_inputs else 1.0
-        for position, argument in enumerate(args):
-            if isinstance(argument, Tensor):
-                noisy = self._noisy_matrix(argument) if kind.matrices else self._noisy(argument, roundoffs)
-                perturbed[position] = argument.copy_(noisy) if position in where else noisy
-        return perturbed
+        noisy = self._noisy_matrix(argument) if kind.matrices else self._noisy(argument, roundoffs)
+        return argument.copy_(noisy) if in_place else noisy
 
     def _guarded(
         self, func: Overload, kind: Rounding, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -206,8 +211,38 @@ class PerturbProgram(Perturb):
     """One perturbed run of a program, which simulates more than that of a model.
 
     The verdicts of models are older and stay what they are. A program adds the rounding of addends, takes a
-    sum of exponentials as any operator with intermediate results, and draws fewer numbers.
+    sum of exponentials as any operator with intermediate results, and draws fewer numbers. It rounds what
+    operators of lists compute, and what operators write that return nothing.
     """
+
+    def __torch_dispatch__(
+        self,
+        func: Overload,
+        _types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401  what an operator returns
+        if takes_lists(func):
+            with self:
+                return on_each(func, args, kwargs or {})
+        result = super().__torch_dispatch__(func, _types, args, kwargs)
+        if not func._schema.returns and (kind := self._kind(func)).roundoffs:  # noqa: SLF001  no public name
+            for position in sorted(written(func) & {*range(len(args))}):
+                held = args[position]
+                for tensor in held if isinstance(held, list | tuple) else [held]:
+                    self._round(tensor, kind, in_place=True)
+        return result
+
+    def _perturbed(self, func: Overload, kind: Rounding, args: Sequence[Any]) -> Sequence[Any]:
+        perturbed = list(super()._perturbed(func, kind, args))
+        for position, one in enumerate(args):
+            if isinstance(one, list | tuple):
+                in_place = position in written(func)
+                perturbed[position] = [
+                    self._moved(tensor, kind, in_place=in_place) if isinstance(tensor, Tensor) else tensor
+                    for tensor in one
+                ]
+        return perturbed
 
     def _kind(self, func: Overload) -> Rounding:
         return rounding_in_program(func)

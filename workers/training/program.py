@@ -6,6 +6,7 @@ through an alias must show it.
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layout import replicated
+from difftest.cases.options import Spelling
 from difftest.judge.events import Fact
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
@@ -63,7 +65,9 @@ class _Program:
             self.report(Stage.FORWARD, 0, names[index])
 
         dtypes = Dtypes(self.session.dtype, self.session.wide)
-        with default_dtype(dtypes.default), self.session.observe("forward", self.module):
+        forms = self.case.forms if self.session.spelled else Spelling()
+        mode = torch.inference_mode if forms.inference else nullcontext
+        with default_dtype(dtypes.default), self.session.observe("forward", self.module), mode():
             tensors: Mapping[str, Any] = self.module(begins, copied=self.writes)
         return tensors
 

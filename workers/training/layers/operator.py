@@ -61,6 +61,8 @@ class Operator(nn.Module):
         # Autograd does not follow what is written into a given tensor, and torch refuses to try.
         with torch.no_grad() if layer.form == "out" else nullcontext():
             result = called(layer.call)(*arguments, **options)
+        if result is None and layer.form == "inplace":  # some operators of lists return nothing
+            result = arguments[0]
         return dict(_named(result, f"{self.path}.output"))
 
 
