@@ -72,6 +72,14 @@ VARIABLES = (
         read_by=("workers.child",),
     ),
     Variable(
+        name="DIFFTEST_MADE",
+        default="`environments` in difftest's folder of the user's state",
+        values="a folder",
+        meaning="Where `difftest environments make` keeps the environments that it makes.",
+        set_by="user",
+        read_by=("difftest.made_environments",),
+    ),
+    Variable(
         name="DIFFTEST_MATMUL_PRECISION",
         default="highest",
         values="`default`, `high` or `highest`",

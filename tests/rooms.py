@@ -13,11 +13,13 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
             "difftest.credentials",
             "difftest.errors",
             "difftest.installed",
+            "difftest.made_environments",
             "difftest.own_folder",
             "difftest.processes",
             "difftest.plugins",
             "difftest.printable",
             "difftest.sources",
+            "difftest.state_folder",
             "difftest.variables",
         )
     },

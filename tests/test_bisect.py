@@ -19,10 +19,11 @@ from samples import a_case
 
 from difftest.commands.service import case_script
 from difftest.commands.service.bisection import ask_version, read_script
-from difftest.commands.service.environments import MADE, Environments
+from difftest.commands.service.environments import Environments
 from difftest.commands.service.scripts import run_script
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.bisect import VersionResult, bisect
+from difftest.made_environments import COMPLETE
 from difftest.records import own_scripts
 from difftest.records.corpus import SCRIPT
 from generators.cases import case_at
@@ -126,7 +127,7 @@ def test_an_environment_is_created_once_unless_its_creation_was_interrupted(
         assert made.interpreter("2.8.0") == tmp_path / "torch_xla-2.8.0" / "bin" / "python"
     assert len(calls) == 2
     assert calls[1][-3:] == ["torch_xla==2.8.0", "torch==2.8.0", "numpy"]
-    (tmp_path / "torch_xla-2.8.0" / MADE).unlink()
+    (tmp_path / "torch_xla-2.8.0" / COMPLETE).unlink()
     made.interpreter("2.8.0")
     assert len(calls) == 4
 

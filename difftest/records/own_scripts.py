@@ -7,13 +7,10 @@ printed when it was run.
 """
 
 import hashlib
-import os
-from pathlib import Path
 
 from difftest.errors import InfrastructureError
 from difftest.records.disk import replace_file
-
-FOLDER = Path("difftest", "scripts")
+from difftest.state_folder import state_folder
 
 
 def remember(fingerprint: str, script: str, output: str) -> None:
@@ -21,7 +18,7 @@ def remember(fingerprint: str, script: str, output: str) -> None:
 
     `InfrastructureError` where the folder cannot be written.
     """
-    folder = _folder()
+    folder = state_folder("scripts")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(folder / _digest(fingerprint, script), _digest(output).encode())
@@ -46,15 +43,9 @@ def has_printed(fingerprint: str, script: str, output: str) -> bool:
 def _printed(fingerprint: str, script: str) -> str:
     """The digest of what a script printed; empty for one that is not difftest's own."""
     try:
-        return (_folder() / _digest(fingerprint, script)).read_text()
+        return (state_folder("scripts") / _digest(fingerprint, script)).read_text()
     except (OSError, UnicodeError):  # no such file, or a folder that may not be read
         return ""
-
-
-def _folder() -> Path:
-    """The folder of the digests; a relative `XDG_STATE_HOME` is ignored, as its specification says."""
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    return (state if state.is_absolute() else Path("~/.local/state").expanduser()) / FOLDER
 
 
 def _digest(*texts: str) -> str:

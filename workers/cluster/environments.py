@@ -6,6 +6,7 @@ backend is its environment. Everything but `backends` can be left out:
     [[environment]]
     backends = "xla_*"                # as in a shell; `*` matches the oracle too
     python = "/opt/xla/bin/python"    # on the nodes; with difftest and this version of Ray and of Python
+    path = "/opt/difftest"            # where difftest is on the nodes, if that Python does not have it
     resources = { TPU = 4 }           # of one worker; Ray's names: CPU, GPU, TPU, or a cluster's own
     labels = { "ray.io/accelerator-type" = "TPU-V5E" }
     nodes = 1                         # that share the ranks of one case, each with these resources
@@ -14,7 +15,8 @@ backend is its environment. Everything but `backends` can be left out:
 
 A backend may be named with its environment, to compare one version with another: `--backends
 xla_spmd@2.8,xla_spmd@2.9`. Such names match only patterns with an `@`, such as `*@2.8`, and those patterns
-match no other names.
+match no other names. Where the file has no such pattern, the name is that of an environment that `difftest
+environments make` has made on this machine.
 
 The variables that choose devices on the driver (`PJRT_DEVICE`, `DIFFTEST_SHARE_GPUS`) hold on all nodes.
 Without a file all backends run in this Python. In a cluster whose nodes differ, torch's backends and torchax
@@ -31,8 +33,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from difftest import made_environments
 from difftest.errors import UsageError
 from difftest.plugins import IN
+from workers.isolate import zygotes
 from workers.torch.devices import SHARE_VARIABLE
 
 VARIABLE = "DIFFTEST_ENVIRONMENTS"
@@ -68,6 +72,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     backends: str = "*"
     python: str | None = None
+    path: str | None = None
     resources: dict[str, float] = {}
     labels: dict[str, str] = {}
     nodes: int = 1
@@ -89,13 +94,17 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def plain(self) -> bool:
         """Whether it requests nothing: any node will do, with one CPU per worker."""
-        return not (self.python or self.resources or self.labels) and self.nodes == 1
+        return not (self.python or self.path or self.resources or self.labels) and self.nodes == 1
 
     def options(self) -> dict[str, Any]:
         """The arguments of Ray's `.options` for one worker."""
         custom = {name: amount for name, amount in self.resources.items() if name not in ("CPU", "GPU")}
         usual = {"num_cpus": self.resources.get("CPU", 0), "num_gpus": self.resources.get("GPU", 0)}
-        return usual | {"resources": custom, "label_selector": self.labels or None} | runtime(self.python)
+        return (
+            usual
+            | {"resources": custom, "label_selector": self.labels or None}
+            | runtime(self.python, self.path)
+        )
 
     def bundle(self) -> dict[str, float]:
         """What each of several nodes gives to one worker.
@@ -169,13 +178,23 @@ def of(backend: str, environments: Iterable[Environment]) -> Environment:
         one for one in environments if (IN in one.backends) == named and fnmatchcase(backend, one.backends)
     )
     environment = next(matching, PLAIN)
-    if named and environment is PLAIN:
+    return _made(backend) if named and environment is PLAIN else environment
+
+
+def _made(backend: str) -> Environment:
+    """The environment of this machine that the name of `backend` ends with; `UsageError` without one."""
+    name = backend.partition(IN)[2]
+    python = made_environments.python(name)
+    if python is None:
         msg = (
-            f"backend {backend!r} names an environment; the file in {VARIABLE} must have one "
-            f'whose `backends` matches it, such as "*{IN}..."'
+            f"backend {backend!r} names an environment; `difftest environments make` must have made "
+            f"{name!r}, or the file in {VARIABLE} must have one whose `backends` matches, such as "
+            f'"*{IN}{name}"'
         )
         raise UsageError(msg)
-    return environment
+    return Environment(
+        backends=f"*{IN}{name}", python=str(python), path=os.pathsep.join(zygotes.checkout()) or None
+    )
 
 
 def chosen(backends: Iterable[str]) -> dict[str, str]:
@@ -189,13 +208,16 @@ def chosen(backends: Iterable[str]) -> dict[str, str]:
     return _devices() | {backend: python for backend, python in pythons.items() if python}
 
 
-def runtime(python: str | None = None) -> dict[str, Any]:
+def runtime(python: str | None = None, path: str | None = None) -> dict[str, Any]:
     """The `runtime_env` of a worker's process, for Ray's `.options`: its Python and the user's devices.
+
+    `path` is where that Python finds difftest.
 
     A cluster's nodes were started in environments of their own. Without this, a campaign would not run on the
     devices that its name records.
     """
-    settings = {"py_executable": python, "env_vars": _devices()}
+    variables = _devices() | ({"PYTHONPATH": path} if path else {})
+    settings = {"py_executable": python, "env_vars": variables}
     present = {name: value for name, value in settings.items() if value}
     return {"runtime_env": present} if present else {}
 

@@ -1,6 +1,7 @@
-"""Virtual environments with one version of a package each, in which `difftest bisect` runs scripts.
+"""Virtual environments with other versions of packages: made once and kept.
 
-They are made once and kept.
+`difftest environments` makes those in which backends run, `difftest bisect` one for every version that it
+asks.
 """
 
 import shutil
@@ -10,15 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from difftest import made_environments
 from difftest.errors import InfrastructureError
 
 COMPANIONS = {"torch_xla": ("torch=={version}", "numpy"), "torch": ("numpy",)}
 """What a package needs besides its own requirements: torch_xla does not require torch, and works with its own
 version of it only.
 """
-
-MADE = "made"
-"""The file that marks an environment as complete; it holds the environment's requirements."""
 
 SECONDS = 3600.0
 """The longest that one installer command may take."""
@@ -49,14 +48,20 @@ class Environments:
         `InfrastructureError` when it cannot be made.
         """
         folder = self.root.resolve() / f"{self.package}-{version}"
-        requirements = "\n".join(self.requirements(version))
-        made = folder / MADE
-        if not (made.is_file() and made.read_text() == requirements):
-            shutil.rmtree(folder, ignore_errors=True)
-            _call([str(self.python), "-I", "-m", "venv", str(folder)])
-            _call([*_installer(folder), *self.requirements(version)])
-            made.write_text(requirements)
-        return folder / "bin" / "python"
+        return make(folder, self.requirements(version), self.python)
+
+
+def make(folder: Path, requirements: Sequence[str], python: Path = Path(sys.executable)) -> Path:
+    """The Python of the environment in `folder`, which is made if it does not have these requirements.
+
+    `python` makes it. `InfrastructureError` when that fails.
+    """
+    if made_environments.requirements(folder) != tuple(requirements):
+        shutil.rmtree(folder, ignore_errors=True)
+        _call([str(python), "-I", "-m", "venv", str(folder)])
+        _call([*_installer(folder), *requirements])
+        (folder / made_environments.COMPLETE).write_text("\n".join(requirements))
+    return folder / "bin" / "python"
 
 
 def _installer(folder: Path) -> list[str]:

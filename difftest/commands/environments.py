@@ -1,0 +1,75 @@
+"""`difftest environments`: other versions of torch and XLA, each in an environment of its own."""
+
+import shutil
+import sys
+
+import click
+
+from difftest import made_environments
+from difftest.commands.service.environments import make
+from difftest.commands.service.options import json_option
+from difftest.commands.service.output import print_json
+from difftest.commands.service.recipes import ALLOWED, RECIPES, everything, recipe, require_space
+from difftest.errors import UsageError
+
+
+@click.group("environments")
+def command() -> None:
+    """Make, list and remove environments with other versions of torch and XLA.
+
+    A backend runs in one that its name ends with, such as `torch_ddp@newest`.
+    """
+
+
+@command.command("make", help=f"Make an environment. NAME is one of: {ALLOWED}.")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask on the terminal.")
+def make_one(name: str, *, yes: bool) -> None:
+    """Makes an environment, unless it is there already with the same requirements."""
+    called, chosen = recipe(name)
+    folder, requirements = made_environments.home() / called, everything(chosen)
+    if made_environments.requirements(folder) == requirements:
+        click.echo(f"{called} is there already: {folder}")
+        return
+    require_space(chosen, folder)
+    click.echo(
+        f"{called}: {chosen.about}\n"
+        f"  installs {', '.join(chosen.requirements)}\n"
+        f"  takes about {chosen.gibibytes} GiB in {folder}, and {chosen.minutes} minutes or more",
+        err=True,
+    )
+    if not yes and sys.stdin.isatty():
+        click.confirm("Continue?", default=True, abort=True, err=True)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make(folder, requirements)
+    click.echo(f"{called} is ready: --backends torch_ddp@{called}, for example")
+
+
+@command.command("list")
+@json_option
+def list_all(*, as_json: bool) -> None:
+    """List the environments that were made, and those that can be."""
+    there = {
+        name: list(made_environments.requirements(made_environments.home() / name))
+        for name in made_environments.names()
+    }
+    if as_json:
+        print_json({"folder": str(made_environments.home()), "made": there, "can be made": [*RECIPES]})
+        return
+    for name in sorted({*there, *RECIPES}):
+        state = "made" if name in there else "    "
+        about = RECIPES[name].about if name in RECIPES else (there[name] or [""])[0]
+        click.echo(f"{state}  {name:<12} {about}")
+    click.echo(f"\nin {made_environments.home()}")
+
+
+@command.command("remove")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove an environment that was made."""
+    if name not in made_environments.names():
+        there = ", ".join(made_environments.names()) or "none"
+        msg = f"there is no environment {name!r}; there are: {there}"
+        raise UsageError(msg)
+    shutil.rmtree(made_environments.home() / name)
+    click.echo(f"{name} is removed")
