@@ -161,13 +161,21 @@ def test_results_without_elements_agree_and_a_run_without_results_is_inconclusiv
     assert comparison.reason == "there is no result to compare"
 
 
-def test_subnormal_values_may_be_flushed_and_nothing_else() -> None:
-    subnormal = (VALUES * np.float32(2.0**-130)).astype(np.float32)
-    expected = oracle(CASE, only(subnormal))
-    for right in (subnormal, np.zeros_like(VALUES)):
+@pytest.mark.parametrize(("dtype", "size", "wrong"), [("float32", -130, 1e-20), ("float64", -1060, 1e-300)])
+def test_subnormal_values_may_be_flushed_and_nothing_else(dtype: str, size: int, wrong: float) -> None:
+    subnormal = (VALUES.astype(np.float64) * 2.0**size).astype(dtype)
+    expected = oracle(CASE, only(subnormal), dtypes={"0.output": dtype})
+    for right in (subnormal, np.zeros_like(subnormal)):
         assert compared(CASE, expected, trace(CASE, only(right))).verdict == "agree"
-    for wrong in (at(1e-20, of=subnormal), at(NAN, of=subnormal)):
-        assert compared(CASE, expected, trace(CASE, only(wrong))).verdict == "diverge"
+    for other in (at(wrong, of=subnormal), at(NAN, of=subnormal)):
+        assert compared(CASE, expected, trace(CASE, only(other))).verdict == "diverge"
+
+
+def test_values_whose_squares_are_zero_have_a_floor() -> None:
+    tiny = VALUES.astype(np.float64) * 1e-165
+    expected = oracle(CASE, only(tiny), dtypes={"0.output": "float64"})
+    assert compared(CASE, expected, trace(CASE, only(tiny * (1 + 1e-7)))).verdict == "agree"
+    assert compared(CASE, expected, trace(CASE, only(tiny * (1 + 1e-5)))).verdict == "diverge"
 
 
 # Integers and booleans

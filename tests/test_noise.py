@@ -48,7 +48,8 @@ def test_a_deviation_is_at_least_that_of_representing_the_value() -> None:
 
 @given(deviations)
 def test_a_floor_lies_between_the_elements_deviation_and_the_tensors(deviation: np.ndarray) -> None:
-    shared = np.sqrt(np.mean(deviation**2))
+    greatest = float(np.max(deviation)) or 1.0
+    shared = greatest * np.sqrt(np.mean((deviation / greatest) ** 2))
     floors = floor(deviation)
     assert (floors >= np.minimum(deviation, shared) * (1 - 1e-9)).all()
     assert (floors <= np.maximum(deviation, shared) * (1 + 1e-9)).all()

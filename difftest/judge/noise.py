@@ -89,8 +89,8 @@ PRECISIONS = {
 FLOORS_MOST = 1e30
 """Stands for infinity and NaN in measurements, because JSON has neither."""
 
-SQUARABLE = 2.0**500
-"""Below this, the square of a float64 is finite."""
+SQUARABLE = 2.0**400
+"""Below this, the square of a float64 is finite; above its inverse, that of its rounding is not zero."""
 
 
 def spread(  # noqa: PLR0913  the oracle's runs
@@ -223,9 +223,10 @@ def floor(deviation: Floats, *, wide: bool = False) -> Floats:
 
 
 def _unit(values: Floats) -> float:
-    """What values are divided by before they are squared: 1, or a power of two where squares overflow."""
+    """What values are divided by before they are squared: 1, or a power of two where the squares leave float64."""
     greatest = float(np.abs(values).max(initial=0.0))
-    return 1.0 if greatest < SQUARABLE else math.ldexp(1.0, math.frexp(greatest)[1] - 1)
+    squarable = greatest == 0.0 or 1.0 / SQUARABLE < greatest < SQUARABLE
+    return 1.0 if squarable else math.ldexp(1.0, math.frexp(greatest)[1] - 1)
 
 
 def in_floors(error: Floats, floors: Floats) -> Floats:
