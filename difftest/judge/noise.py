@@ -223,7 +223,7 @@ def floor(deviation: Floats, *, wide: bool = False) -> Floats:
 
 
 def _unit(values: Floats) -> float:
-    """What values are divided by before they are squared: 1, or a power of two where the squares leave float64."""
+    """What values are divided by before they are squared: 1, or a power of two if squares leave float64."""
     greatest = float(np.abs(values).max(initial=0.0))
     squarable = greatest == 0.0 or 1.0 / SQUARABLE < greatest < SQUARABLE
     return 1.0 if squarable else math.ldexp(1.0, math.frexp(greatest)[1] - 1)

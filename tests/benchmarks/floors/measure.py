@@ -2,10 +2,14 @@
 
 A sample runs in float64, four times with simulated rounding, in its own dtype by torch's kernels on the CPU,
 and by XLA's on one device. The loss is the sum of all results times drawn cotangents, as that of a program.
+
+Values are drawn again until enough elements have errors. A rounding error is uniform: that of a single
+element is below a third of its standard deviation in 19 % of the draws, however right the deviation is.
 """
 
 import dataclasses
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -37,6 +41,11 @@ from workers.training.perturb import perturbed
 from workers.training.pieces import sharded, values
 from workers.training.rounding import classes, operator_name
 
+ENOUGH = 24
+"""So many elements of every tensor have errors, or values are drawn `MOST_DRAWS` times."""
+
+MOST_DRAWS = 12
+
 ALONE = replicated(Mesh((("dp", 1),)))
 FLOATS = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64}
 COMPLEX = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
@@ -54,18 +63,36 @@ def measured(info: Any, dtype: DType, most: int, *, xla: bool) -> Iterator[Recor
     wanted = getattr(torch, dtype)
     if wanted not in info.dtypes:
         return
-    torch.manual_seed(0)
-    np.random.seed(0)  # noqa: NPY002  OpInfo draws from it
-    random.seed(0)
-    gradients = info.supports_autograd and wanted in info.supported_backward_dtypes("cpu")
-    drawn = info.sample_inputs("cpu", wanted, requires_grad=gradients)
-    samples = [sample for sample in drawn if _elements(sample) <= MOST_ELEMENTS]
-    for index in sorted({int(at) for at in np.linspace(0, len(samples) - 1, min(most, len(samples)))}):
-        place = Record(operator=name_of(info), dtype=dtype, sample=index)
+    for index in _chosen(_drawn(info, dtype, 0), most):
+        place, errors = Record(operator=name_of(info), dtype=dtype, sample=index), Counter[str]()
         try:
-            yield from _sample(_Sample(info, samples[index], dtype), place, xla=xla)
+            for draw in range(MOST_DRAWS):
+                for record in _sample(_Sample(info, _drawn(info, dtype, draw)[index], dtype), place, xla=xla):
+                    errors[record.tensor] += record.wrong
+                    yield record
+                if min(errors.values()) >= ENOUGH or not any(errors.values()):
+                    break
         except Exception as error:  # noqa: BLE001  whatever an operator raises
             yield msgspec.structs.replace(place, reason=_reason(error))
+
+
+def _drawn(info: Any, dtype: DType, seed: int) -> list[Any]:  # noqa: ANN401  torch's OpInfo
+    """The samples of an operator that are not too large, with values of `seed`."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002  OpInfo draws from it
+    random.seed(seed)
+    wanted = getattr(torch, dtype)
+    gradients = info.supports_autograd and wanted in info.supported_backward_dtypes("cpu")
+    return [
+        sample
+        for sample in info.sample_inputs("cpu", wanted, requires_grad=gradients, set_seed=False)
+        if _elements(sample) <= MOST_ELEMENTS
+    ]
+
+
+def _chosen(samples: Sequence[Any], most: int) -> list[int]:
+    """The indices of at most `most` samples, spread evenly."""
+    return sorted({int(at) for at in np.linspace(0, len(samples) - 1, min(most, len(samples)))})
 
 
 def _elements(sample: Any) -> int:  # noqa: ANN401  torch's SampleInput
@@ -193,6 +220,7 @@ def _compared(
             elements=int(decided.sum()),
             scale=_size(value, decided),
             simulated=_size(wide, decided),
+            wrong=int(np.count_nonzero(own)),
             native=_relative(own, wide),
             native_worst=float(in_floors(own, floor(wide)).max()),
         )

@@ -42,16 +42,15 @@ Group = tuple[str, str, str]
 def ratios(records: Iterable[Record], side: str) -> Mapping[Group, float]:
     """By operator, dtype and stage: the real error in units of the predicted noise, root mean square.
 
-    Groups without any error are left out: there, nothing was rounded.
+    Tensors without any error are left out: there, nothing was rounded.
     """
     squares = defaultdict[Group, list[float]](list)
     for record in records:
         error = of_side(record, side)
-        if error is not None and math.isfinite(error):
+        if error and math.isfinite(error):
             stage = record.tensor.partition(".")[0]
             squares[record.operator, record.dtype, stage].append(error**2)
-    means = {group: math.sqrt(sum(each) / len(each)) for group, each in squares.items()}
-    return {group: ratio for group, ratio in means.items() if ratio > 0.0}
+    return {group: math.sqrt(sum(each) / len(each)) for group, each in squares.items()}
 
 
 def of_side(record: Record, side: str) -> float | None:
