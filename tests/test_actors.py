@@ -12,9 +12,10 @@ from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
 
+pytestmark = pytest.mark.slow  # Ray alone takes a second to import
 pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
-from workers.cluster import actors
+from workers.cluster import actors  # noqa: E402
 
 
 def test_each_node_has_consecutive_ranks() -> None:

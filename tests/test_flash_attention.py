@@ -144,6 +144,7 @@ def test_the_plan_refuses_a_bias_and_shards_the_heads() -> None:
     assert tp_plan.plan(CASES["both"])["1.0.o"] == ("rows", True, False)
 
 
+@pytest.mark.slow
 @torch_needed
 def test_faults_of_segment_ids_reach_cases_with_sharded_ids() -> None:
     reached = {

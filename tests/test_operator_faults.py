@@ -15,6 +15,8 @@ from workers.backends import candidates
 from workers.faults import PlantedFault, all_faults
 from workers.isolate import sandbox
 
+pytestmark = pytest.mark.slow  # the faults import torch
+
 FAULTS = {name: fault for name, fault in all_faults().items() if fault.paths}
 LEAST_DETECTED, LEAST_BLAMED = 0.95, 0.9
 
@@ -29,10 +31,10 @@ def test_there_are_faults_of_numbers_and_of_meaning_on_both_sides() -> None:
     assert {plugins.load("workers.backends", backend).SIDE for backend in backends} == {"torch", "xla"}
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_each_fault_has_a_program_in_which_it_shows_and_paths_that_exist(fault: PlantedFault) -> None:
-    assert next(showing(fault), None) is not None
-    assert set(fault.paths) <= set(plugins.names("generators.paths"))
+def test_each_fault_has_a_program_in_which_it_shows_and_paths_that_exist() -> None:
+    assert not [name for name, fault in FAULTS.items() if next(showing(fault), None) is None]
+    paths = {path for fault in FAULTS.values() for path in fault.paths}
+    assert paths <= set(plugins.names("generators.paths"))
 
 
 def test_faults_of_operators_are_planted_only_where_they_or_their_path_are_named() -> None:
@@ -48,7 +50,7 @@ def run(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
     return sandbox.run(case, backend, options=options)
 
 
-def found(*planted: tuple[PlantedFault, str]) -> list[Planted]:
+def planted_results(*planted: tuple[PlantedFault, str]) -> list[Planted]:
     planting = Planting(
         backends=candidates(("torch_dtensor", "xla_spmd")),
         cases=showing,
@@ -59,11 +61,10 @@ def found(*planted: tuple[PlantedFault, str]) -> list[Planted]:
     return [planting.find(one) for one in planted]
 
 
-@pytest.mark.slow
 @pytest.mark.xla
 def test_a_fault_of_one_device_and_one_of_sharding_are_found_and_blamed() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-    one, other = found(
+    one, other = planted_results(
         (FAULTS["halves_rounded_up"], "torch_dtensor"), (FAULTS["padding_in_maximum"], "xla_spmd")
     )
     assert (one.detected, one.blame) == (True, "torch backend fault")
@@ -71,11 +72,10 @@ def test_a_fault_of_one_device_and_one_of_sharding_are_found_and_blamed() -> Non
 
 
 @pytest.mark.nightly
-@pytest.mark.slow
 @pytest.mark.xla
 def test_nearly_all_faults_of_operators_are_found_and_blamed() -> None:
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-    results = found(*((fault, backend) for fault in FAULTS.values() for backend in fault.backends))
+    results = planted_results(*((fault, backend) for fault in FAULTS.values() for backend in fault.backends))
     summary = planted_summary(results)
     assert summary["detection_rate"] >= LEAST_DETECTED, summary["by_defect"]
     assert summary["blame_rate"] >= LEAST_BLAMED, summary["by_defect"]
