@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 from msgspec.structs import replace
-from sample_findings import a_finding
+from sample_findings import MISMATCH, a_finding
 from sample_programs import a_program, an_operator
 from samples import a_case
 
@@ -88,9 +88,9 @@ ENTRY = Entry(
     ("operator", "matches"), [("sum", True), ("mean_var", True), ("prod", False), ("", True)]
 )
 def test_a_ledger_s_entry_can_be_about_operators(operator: str, matches: bool) -> None:
-    entry = Ledger(entries=(ENTRY,)).entry("xla_spmd-loss-mismatch-0a1b2c3d", "", PROGRAM, LATER, operator)
+    entry = Ledger(entries=(ENTRY,)).entry(replace(MISMATCH, operator=operator), PROGRAM, LATER)
     assert (entry is not None) == matches
 
 
 def test_an_entry_about_operators_is_not_about_ordinary_cases() -> None:
-    assert Ledger(entries=(ENTRY,)).entry("xla_spmd-loss-mismatch-0a1b2c3d", "", a_case(), LATER) is None
+    assert Ledger(entries=(ENTRY,)).entry(MISMATCH, a_case(), LATER) is None

@@ -4,8 +4,8 @@ from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from sample_findings import FINDING, MISMATCH, an_observation, changed
 from samples import a_case, tensor_parallel_case
 
@@ -27,6 +27,7 @@ from difftest.findings.facts import FACTS, facts
 from difftest.findings.ledger import LEDGER_FILE, Entry, Ledger, read_ledger
 from difftest.findings.quarantine import with_quarantine
 from difftest.judge.comparator import Comparison
+from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.records.announced import new_findings
 from difftest.records.corpus import Corpus
@@ -40,23 +41,29 @@ UNEVEN = tensor_parallel_case()
 EVEN = a_case(training=Training(clip_norm=1.0))
 
 
-def test_an_entry_matches_by_fingerprint_detail_and_facts_of_the_case() -> None:
-    assert ENTRY.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
-    detailed = msgspec.structs.replace(ENTRY, detail="*13 of 316*")
-    assert not detailed.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
-    assert detailed.matches(FINDING.fingerprint, "wrong: 13 of 316 elements", EVEN)
-    narrow = msgspec.structs.replace(ENTRY, where={"cuts": "uneven", "path": "tensor_*"})
-    assert narrow.matches(FINDING.fingerprint, FINDING.divergence.detail, UNEVEN)
-    assert not narrow.matches(FINDING.fingerprint, FINDING.divergence.detail, EVEN)
-    assert not msgspec.structs.replace(ENTRY, fingerprint="xla_tp-*").matches(
-        FINDING.fingerprint, FINDING.divergence.detail, EVEN
-    )
+def shown(backend: str, check: str, **fields: object) -> Divergence:
+    """A mismatch that a check reports of a backend."""
+    return replace(MISMATCH, backend=backend, side=backend.partition("_")[0], check=check, **fields)
+
+
+def test_an_entry_matches_by_fingerprint_detail_nature_and_facts_of_the_case() -> None:
+    assert ENTRY.matches(MISMATCH, EVEN)
+    detailed = replace(ENTRY, detail="*13 of 316*")
+    assert not detailed.matches(MISMATCH, EVEN)
+    assert detailed.matches(replace(MISMATCH, detail="wrong: 13 of 316 elements"), EVEN)
+    damaged = replace(ENTRY, nature="*lost alias*")
+    assert not damaged.matches(MISMATCH, EVEN)
+    assert damaged.matches(replace(MISMATCH, nature="narrow, lost alias"), EVEN)
+    narrow = replace(ENTRY, where={"cuts": "uneven", "path": "tensor_*"})
+    assert narrow.matches(MISMATCH, UNEVEN)
+    assert not narrow.matches(MISMATCH, EVEN)
+    assert not replace(ENTRY, fingerprint="xla_tp-*").matches(MISMATCH, EVEN)
 
 
 def test_an_entry_matches_in_every_environment() -> None:
-    elsewhere = msgspec.structs.replace(MISMATCH, backend=f"{MISMATCH.backend}@2.8")
+    elsewhere = replace(MISMATCH, backend=f"{MISMATCH.backend}@2.8")
     assert elsewhere.fingerprint == FINDING.fingerprint.replace("xla_spmd", "xla_spmd@2.8")
-    assert ENTRY.matches(elsewhere.fingerprint, elsewhere.detail, EVEN)
+    assert ENTRY.matches(elsewhere, EVEN)
     kept = Entry(
         fingerprint="xla_spmd-*",
         upstream="x",
@@ -71,28 +78,22 @@ def test_an_entry_matches_in_every_environment() -> None:
 def test_an_entry_matches_until_it_expires_and_is_reported_then() -> None:
     ledger, tomorrow = Ledger(entries=(ENTRY,)), date(2026, 11, 22)
     assert (
-        ledger.entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY),
+        ledger.entry(MISMATCH, EVEN, TODAY),
         ledger.expired(TODAY),
     ) == (
         ENTRY,
         (),
     )
     assert (
-        ledger.entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, tomorrow),
+        ledger.entry(MISMATCH, EVEN, tomorrow),
         ledger.expired(tomorrow),
     ) == (None, (ENTRY,))
 
 
 def test_the_first_matching_entry_counts() -> None:
-    other = msgspec.structs.replace(ENTRY, fingerprint="*", upstream="pytorch/xla#2")
-    assert (
-        Ledger(entries=(ENTRY, other)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
-        == ENTRY
-    )
-    assert (
-        Ledger(entries=(other, ENTRY)).entry(FINDING.fingerprint, FINDING.divergence.detail, EVEN, TODAY)
-        == other
-    )
+    other = replace(ENTRY, fingerprint="*", upstream="pytorch/xla#2")
+    assert Ledger(entries=(ENTRY, other)).entry(MISMATCH, EVEN, TODAY) == ENTRY
+    assert Ledger(entries=(other, ENTRY)).entry(MISMATCH, EVEN, TODAY) == other
 
 
 def test_the_facts_of_a_case_are_words() -> None:
@@ -112,9 +113,7 @@ def test_the_facts_of_a_case_are_words() -> None:
 
 
 def test_quarantined_cases_are_unsupported_until_the_entry_expires() -> None:
-    entry = msgspec.structs.replace(
-        ENTRY, fingerprint="xla_*-completion-crash-*", where={"cuts": "uneven"}, quarantine=True
-    )
+    entry = replace(ENTRY, fingerprint="xla_*-completion-crash-*", where={"cuts": "uneven"}, quarantine=True)
     there = {
         name: SimpleNamespace(
             SIDE=name[:3], FRAMEWORK="", unsupported=lambda case: "it cannot" if case.seed else None
@@ -173,8 +172,7 @@ def test_the_projects_own_ledger_is_valid_and_names_existing_backends_and_script
     root = LEDGER_FILE.parents[2]
     for entry in ledger.entries:
         assert any(
-            msgspec.structs.replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name
-            for name in backends()
+            replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name for name in backends()
         )
         script = entry.upstream.partition(" ")[0]  # an argument of the script may follow
         assert entry.upstream.startswith("https://github.com/") or (root / script).is_file()
@@ -187,14 +185,14 @@ def backends() -> tuple[str, ...]:
 def test_the_documented_faults_match_entries_and_similar_ones_do_not() -> None:
     ledger = read_ledger()
     assert_ = "RuntimeError: !at::functionalization::impl::isFunctionalTensor(t) INTERNAL ASSERT FAILED at x"
-    dtensor = "xla_dtensor-completion-exception-5dafd4b6"
-    entry = ledger.entry(dtensor, assert_, EVEN, TODAY)
+    failed = shown("xla_dtensor", "completion", symptom=Symptom.EXCEPTION, detail=assert_)
+    entry = ledger.entry(failed, EVEN, TODAY)
     assert entry
     assert entry.upstream.endswith("pytorch/xla/issues/8534")
-    assert ledger.entry(dtensor, "RuntimeError: else", EVEN, TODAY) is None
-    clipped = "torch_dtensor-parameters-mismatch-daa8620b"
-    assert ledger.entry(clipped, "", EVEN, TODAY)
-    assert ledger.entry(clipped, "", UNEVEN, TODAY) is None
+    assert ledger.entry(replace(failed, detail="RuntimeError: else"), EVEN, TODAY) is None
+    clipped = shown("torch_dtensor", "parameters")
+    assert ledger.entry(clipped, EVEN, TODAY)
+    assert ledger.entry(clipped, UNEVEN, TODAY) is None
 
 
 PLAIN = a_case((Linear(inputs=4, outputs=4), Activation(function="tanh"), Linear(inputs=4, outputs=2)))
@@ -204,16 +202,17 @@ NORMED = a_case((Linear(inputs=4, outputs=4), RMSNorm(width=4)), fed=Data(batch=
 @pytest.mark.parametrize("check", ["loss", "gradients", "parameters", "replicas"])
 def test_no_entry_matches_a_wrong_number_in_a_plain_case(check: str) -> None:
     for name in backends():
-        fingerprint, detail = f"{name}-{check}-mismatch-0123abcd", "step 0, forward, output: x"
-        assert read_ledger().entry(fingerprint, detail, PLAIN, TODAY) is None, name
+        wrong = shown(name, check, detail="step 0, forward, output: x")
+        assert read_ledger().entry(wrong, PLAIN, TODAY) is None, name
 
 
 def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
-    fingerprint, details = "torch_dtensor-loss-mismatch-9282fcb0", ("output", "loss")
-    entries = [
-        read_ledger().entry(fingerprint, f"step 0, forward, {tensor}: x", NORMED, TODAY) for tensor in details
+    wrong = [
+        shown("torch_dtensor", "loss", detail=f"step 0, forward, {tensor}: x")
+        for tensor in ("output", "loss")
     ]
+    entries = [read_ledger().entry(one, NORMED, TODAY) for one in wrong]
     assert ["rms_norm" in (entry.upstream if entry else "") for entry in entries] == [True, False]
     assert entries[1]
     assert entries[1].upstream.endswith("162692")
@@ -230,7 +229,7 @@ def test_a_fault_like_a_recorded_one_is_new_if_the_ledger_does_not_cover_its_cas
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(FINDING, UNEVEN)
-    entry = msgspec.structs.replace(ENTRY, expires=date.max, where={"cuts": "uneven"})
+    entry = replace(ENTRY, expires=date.max, where={"cuts": "uneven"})
     for case, status in ((UNEVEN, 0), (EVEN, 1)):
         progress = Progress(
             result=CaseResult(
@@ -247,7 +246,7 @@ def test_a_fault_like_a_recorded_one_is_new_if_the_ledger_does_not_cover_its_cas
         assert concluded(tmp_path, tally) == status
         assert ("known upstream" in capsys.readouterr().out) == (status == 0)
     for covers, status in (({"cuts": "uneven"}, 1), ({}, 0)):
-        again = Tally(ledger=Ledger(entries=(msgspec.structs.replace(entry, where=covers),)))
+        again = Tally(ledger=Ledger(entries=(replace(entry, where=covers),)))
         again.count_as_new(new_findings(corpus, ""))
         assert concluded(tmp_path, again) == status, (
             "the same command again shows nothing, and ends as before"
@@ -298,7 +297,7 @@ def test_a_new_finding_with_a_ledger_entry_is_marked_and_does_not_fail(
     corpus = Corpus(tmp_path / "corpus")
     corpus.prepare()
     corpus.save(FINDING, EVEN)
-    ledger = Ledger(entries=(msgspec.structs.replace(ENTRY, expires=date.max),) if in_ledger else ())
+    ledger = Ledger(entries=(replace(ENTRY, expires=date.max),) if in_ledger else ())
     tally = Tally(ledger=ledger, cases=1, runs=2, new={FINDING.fingerprint: FINDING})
     assert concluded(tmp_path, tally, fail_on) == status
     assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == in_ledger

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from difftest.cases import evenness
 from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layout import Shard
@@ -20,6 +21,8 @@ FACTS = (
     "bucket_view",
     "lone_tensor",
     "forms",
+    "shards",
+    "program",
 )
 
 
@@ -28,8 +31,9 @@ def facts(case: Case) -> Mapping[str, str]:
 
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
-    single buffer, which is an attention's mask. `forms` are the usual forms
-    of the case's spelling, separated by a space.
+    single buffer, which is an attention's mask. `forms` are the usual forms of the case's spelling, separated
+    by a space. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`.
+    `program` are a program's operators, each between spaces.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -50,4 +54,6 @@ def facts(case: Case) -> Mapping[str, str]:
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
+        "shards": evenness.of_case(case),
+        "program": "".join(f" {layer.title} " for layer in case.model.layers * case.model.is_program),
     }

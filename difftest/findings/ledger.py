@@ -15,7 +15,8 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
-from difftest.judge.fingerprint import Fingerprint, backend_pattern
+from difftest.judge.divergence import Divergence
+from difftest.judge.fingerprint import backend_pattern
 from difftest.plugins import plain
 from difftest.records import read_limits
 
@@ -24,9 +25,10 @@ LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One known fault. `fingerprint` and `detail` are patterns (`*`, `?`, `[...]`) for those of a finding.
+    """One known fault: patterns (`*`, `?`, `[...]`) for what a divergence of it says.
 
-    `where` maps facts of the finding's case (`difftest.findings.facts`) to patterns. It is for mismatches,
+    `detail` begins with step and stage. `nature` is the word for the damage to wrong numbers, empty for
+    others. `where` maps facts of the case (`difftest.findings.facts`) to patterns. It is for mismatches,
     whose fingerprints say little of their cause. `operators` are patterns for the operator of a program that
     is at fault, one of which must fit; without any, the entry is about whatever showed the finding.
     `upstream` is the issue, or the script that shows a fault which nobody has reported yet. `expires` is the
@@ -39,6 +41,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reason: str
     expires: date
     detail: str = "*"
+    nature: str = "*"
     where: Mapping[str, str] = {}
     operators: tuple[str, ...] = ()
     quarantine: bool = False
@@ -56,15 +59,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The pattern of the backends that it is about."""
         return backend_pattern(self.fingerprint)
 
-    def matches(self, fingerprint: str, detail: str, case: Case, operator: str = "") -> bool:
-        """Whether it is about what `case` showed: a divergence with this `fingerprint` and `detail`.
-
-        `operator` is the divergence's. An entry is about a fault in every environment of its backend.
-        """
-        parsed = Fingerprint.parse(fingerprint)
-        text = str(parsed.without_environment()) if parsed else fingerprint
-        alike = fnmatchcase(text, self.fingerprint) and fnmatchcase(detail, self.detail)
-        return alike and self.covers(case, operator)
+    def matches(self, shown: Divergence, case: Case) -> bool:
+        """Whether it is about what `case` showed, in any environment of its backend."""
+        texts = (
+            (msgspec.structs.replace(shown, backend=plain(shown.backend)).fingerprint, self.fingerprint),
+            (shown.detail, self.detail),
+            (shown.nature, self.nature),
+        )
+        return all(fnmatchcase(*pair) for pair in texts) and self.covers(case, shown.operator)
 
     def covers(self, case: Case, operator: str = "") -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.
@@ -84,15 +86,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     entries: tuple[Entry, ...] = msgspec.field(default=(), name="known")
 
-    def entry(
-        self, fingerprint: str, detail: str, case: Case, today: date, operator: str = ""
-    ) -> Entry | None:
-        """The first entry about a finding or divergence that counts `today`, or None.
-
-        `operator` is the divergence's.
-        """
-        counting = self._counting(today)
-        return next((entry for entry in counting if entry.matches(fingerprint, detail, case, operator)), None)
+    def entry(self, shown: Divergence, case: Case, today: date) -> Entry | None:
+        """The first entry about a divergence of `case` that counts `today`, or None."""
+        return next((entry for entry in self._counting(today) if entry.matches(shown, case)), None)
 
     def quarantine(self, backend: str, case: Case, today: date) -> Entry | None:
         """The first entry that keeps a case from a backend `today`, or None."""

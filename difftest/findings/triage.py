@@ -132,8 +132,7 @@ def _triage_one(corpus: Corpus, ledger: Ledger, today: date, rerun_case: _Rerun,
         "checked": utc_now().isoformat(),
     }
     checked = corpus.amend(finding.fingerprint, **changes)
-    shown, case = finding.divergence, corpus.case(finding.fingerprint)
-    entry = ledger.entry(finding.fingerprint, shown.detail, case, today, shown.operator)
+    entry = ledger.entry(finding.divergence, corpus.case(finding.fingerprint), today)
     others = tuple(sorted(set(decided) - {finding.fingerprint, AGREES}))
     return Triaged(
         finding=checked,

@@ -23,18 +23,6 @@ def cut(*shape: int) -> DTensor:
     return distribute_tensor(torch.rand(shape), mesh, [Shard(0)]).requires_grad_()
 
 
-def write_to_select() -> None:
-    (base := whole(4, 6) * 2).select(1, 5).mul_(3.0)
-    base.sum().backward()
-
-
-def select_spec() -> None:
-    tensor = whole(4, 4, 4)
-    tensor.select(0, 2)
-    shape = tensor._spec.shape  # noqa: SLF001
-    assert shape == tensor.shape, f"the spec of {tuple(tensor.shape)} says {shape}"
-
-
 MIXED = "got mixed torch.Tensor and DTensor"
 FAULTS = {
     "expand": (lambda: cut(1, 3).expand(5, 3), "aten.expand.default"),
@@ -42,8 +30,7 @@ FAULTS = {
     "sort_backward": (lambda: whole(4, 3).sort(0).values.sum().backward(), MIXED),
     "prod_backward": (lambda: whole(4, 3).prod(0).sum().backward(), MIXED),
     "block_diag": (lambda: torch.block_diag(whole(1, 5), whole(2, 5)), "found no DeviceMesh"),
-    "select_spec": (select_spec, "the spec of (4, 4, 4) says torch.Size([4, 4])"),
-    "write_to_select": (write_to_select, "aten.select.int"),
+    "chunk_cat": (lambda: torch._chunk_cat([whole(2, 5)], 0, 2), "found no DeviceMesh"),  # noqa: SLF001
     "empty_uneven": (lambda: cut(1, 0, 3), "negative output size"),
     "empty_view": (lambda: whole(2, 0).view(0), "aten.view.default"),
     "equal": (lambda: torch.equal(cut(4), whole()), "at least a 1-dimensional"),

@@ -6,13 +6,14 @@ torch 2.9.0. Exits 0 when the faults are there.
 import sys
 import tempfile
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import distributed, multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-Call = Callable[..., torch.Tensor]
+Call = Callable[..., Any]
 NUMBERS = torch.tensor([[1.0, 5.0, 3.0], [2.0, 8.0, 1.0], [9.0, 4.0, 7.0], [6.0, 0.0, 2.0], [3.0, 6.0, 8.0]])
 
 
@@ -36,6 +37,7 @@ FAULTS = {
     "amin_gradient": gradient(lambda x: x.amin()),
     "mean_of_empty_shard": lambda place: place(NUMBERS[:1]).mean(),
     "write_to_narrow": write_to_narrow,
+    "item": lambda place: place(NUMBERS).sum().item(),  # pytorch#166638
 }
 
 
@@ -44,8 +46,9 @@ def main(rank: int, rendezvous: str, names: list[str]) -> None:
     mesh = init_device_mesh("cpu", (2,))
     missing = []
     for name in names:
-        expected = FAULTS[name](lambda tensor: tensor.clone())
-        actual = FAULTS[name](lambda tensor: distribute_tensor(tensor, mesh, [Shard(0)])).full_tensor()
+        expected = torch.as_tensor(FAULTS[name](lambda tensor: tensor.clone()))
+        actual = FAULTS[name](lambda tensor: distribute_tensor(tensor, mesh, [Shard(0)]))
+        actual = actual.full_tensor() if isinstance(actual, DTensor) else torch.as_tensor(actual)
         print(f"{name}: expected {expected.flatten()[-6:].tolist()}, actual {actual.flatten()[-6:].tolist()}")
         missing += [name] if torch.equal(expected, actual) else []
     distributed.barrier()

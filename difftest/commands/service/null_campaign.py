@@ -6,6 +6,7 @@ Each is compared with the oracle and with a legal variant of itself.
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE, Execute
@@ -14,7 +15,6 @@ from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
-from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.selftest.correct_runs import CorrectRun, check_correct_run
 from difftest.selftest.sweep import sweep
@@ -90,13 +90,7 @@ class NullCampaign:
     def _rows(
         self, case: Case, truth: Trace, runs: Mapping[str, _Runs], oracle_seconds: float
     ) -> tuple[CorrectRun, ...]:
-        today = utc_today()
-
-        def entry(divergence: Divergence) -> object:
-            return self.ledger.entry(
-                divergence.fingerprint, divergence.detail, case, today, divergence.operator
-            )
-
+        entry = partial(self.ledger.entry, case=case, today=utc_today())
         rows = {
             name: check_correct_run(
                 case, name, self.backends[name].SIDE, truth, run.plain, run.variants, entry

@@ -148,8 +148,7 @@ class Meter:
 
     def _entry(self, finding: Finding, progress: Progress) -> Entry | None:
         """The ledger's entry about a finding that a case showed first."""
-        shown, case = finding.divergence, progress.result.case
-        return self._ledger.entry(finding.fingerprint, shown.detail, case, utc_today(), shown.operator)
+        return self._ledger.entry(finding.divergence, progress.result.case, utc_today())
 
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 
+import msgspec
+
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
 from difftest.clock import utc_today
@@ -71,11 +73,10 @@ class Tally:
             self.trouble.append(progress.result.trouble)
         case, today = progress.result.case, utc_today()
         for first in progress.result.first_divergences():
-            name = first.fingerprint
-            if name in self.uncovered:
+            if first.fingerprint in self.uncovered:
                 continue
-            if not self.ledger.entry(name, first.detail, case, today, first.operator):
-                self.uncovered[name] = (first.detail, case)
+            if not self.ledger.entry(first, case, today):
+                self.uncovered[first.fingerprint] = (first.detail, case)
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
         """Counts findings as new, whichever command made them."""
@@ -92,8 +93,7 @@ def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
     """
     today, entries = utc_today(), dict[str, Entry]()
     for name, finding in tally.findings.items():
-        shown = finding.divergence
-        own = tally.ledger.entry(name, shown.detail, corpus.case(name), today, shown.operator)
+        own = tally.ledger.entry(finding.divergence, corpus.case(name), today)
         if own and name in tally.uncovered:
             detail, case = tally.uncovered[name]
             corpus.amend(name, uncovered=(detail, case.to_json().decode()))
@@ -111,4 +111,5 @@ def _still_uncovered(finding: Finding, tally: Tally, today: date) -> bool:
         case = Case.from_json(text)
     except UsageError:
         return True
-    return tally.ledger.entry(finding.fingerprint, detail, case, today) is None
+    shown = msgspec.structs.replace(finding.divergence, detail=detail, operator="")
+    return tally.ledger.entry(shown, case, today) is None

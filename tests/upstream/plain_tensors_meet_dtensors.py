@@ -1,0 +1,57 @@
+"""Functions and gradients for which torch makes a plain tensor that DTensor refuses; a name runs one alone.
+
+torch 2.9.0. Nothing is sharded; the process group is torch's fake one. Exits 0 when all faults are there.
+"""
+
+import sys
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.nn import functional
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+mesh = init_device_mesh("cpu", (2,))
+
+
+def place(tensor: torch.Tensor) -> DTensor:
+    return distribute_tensor(tensor, mesh, [Replicate()]).requires_grad_(tensor.is_floating_point())
+
+
+def of(*shape: int) -> DTensor:
+    return place(torch.rand(shape))
+
+
+def gradient(result: torch.Tensor) -> None:
+    result.sum().backward()
+
+
+def kind_of_gradient(tensor: DTensor, result: torch.Tensor) -> str:
+    gradient(result)
+    return type(tensor.grad).__name__
+
+
+MIXED = "got mixed torch.Tensor and DTensor"
+NUMBERS, ROW = of(4, 4), place(torch.tensor([0, 1]))
+FAULTS = {
+    "list_as_index": lambda: NUMBERS[[1, 2]],
+    "combinations": lambda: torch.combinations(of(3)),
+    "matrix_power": lambda: torch.linalg.matrix_power(NUMBERS, 0),
+    "unravel_index": lambda: torch.unravel_index(ROW, (4, 5)),
+    "causal_attention": lambda: functional.scaled_dot_product_attention(*[of(4, 3, 8)] * 3, is_causal=True),
+    "index_put_backward": lambda: gradient(torch.index_put(NUMBERS, (ROW,), of(2, 4))),
+    "slice_scatter_backward": lambda: gradient(torch.slice_scatter(NUMBERS, of(2, 4), 0, 0, 2)),
+    "sgn_backward": lambda: kind_of_gradient(x := of(4), torch.sgn(x)),
+    "repeat_backward": lambda: kind_of_gradient(x := of(4), x.repeat(0)),
+}
+missing = []
+for name in sys.argv[1:] or FAULTS:
+    try:
+        actual = str(FAULTS[name]())
+    except RuntimeError as error:
+        actual = str(error)
+    print(f"{name}: expected a DTensor, actual {actual[:160]!r}")
+    missing += [] if MIXED in actual or actual == "Tensor" else [name]
+sys.exit(f"not there: {missing}" if missing else 0)
