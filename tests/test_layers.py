@@ -158,11 +158,7 @@ DECLARATIONS = {
 """Each package's declarations of a kind: a class tagged with the kind's name, or top-level names."""
 
 ABOUT_ONE_KIND = {
-    "difftest/cases/model.py": {
-        "FlashAttention",
-        "Operator",
-        "Own",
-    },  # backends get these layers from a model
+    "difftest/cases/model.py": {"FlashAttention", "Operator", "Own"},  # others get these from a model
     "generators/paths/flash_attention.py": {"FlashAttention"},
     "reports/reproducer/script.py": {
         "Attention",
@@ -175,12 +171,8 @@ ABOUT_ONE_KIND = {
     **{
         file: {"Operator"}  # programs consist of operators
         for file in (
-            "difftest/campaign/coverage.py",
-            "difftest/cases/evenness.py",
-            "difftest/cases/operands.py",
             "difftest/reduce/simplifications/programs.py",
-            "generators/operators/drawn.py",
-            "generators/operators/programs.py",
+            "workers/faults/operator_semantics.py",
             "workers/training/program_hooks.py",
         )
     },
