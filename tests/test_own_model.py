@@ -6,20 +6,28 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from own_models import SHAPES, own_case, own_description, own_layer, written
 
-from difftest import sources
+from difftest import cli, sources
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, Shard
 from difftest.cases.model import Model
 from difftest.commands.service.generated_cases import define, generated_cases
-from difftest.commands.service.ranks import check_runnable
+from difftest.commands.service.ranks import check_runnable, is_runnable
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import UsageError
+from difftest.findings.localise import called
+from difftest.judge.stage import Stage
+from difftest.records.case_files import read_case
 from difftest.records.resume import CampaignRecord
+from difftest.reduce.measure import measure
+from difftest.reduce.simplifications.layers import fewer_features
+from difftest.reduce.simplifications.training import plainer_optimizer, squared_error
 from generators import own
+from generators.cases import case_at
 from workers import backends
 
 WRAPPERS = ("torch_ddp", "xla_ddp", "xla_replica")
@@ -178,3 +186,50 @@ def test_a_campaign_of_a_plan_numbers_its_cases_from_0(tmp_path: Path) -> None:
     layout = Layout(mesh=mesh, batch=(Shard(0),), parameters={f"0.{n}": (Replicate(),) for n in SHAPES})
     request = a_request(tmp_path, model=own_description(tmp_path, layouts=(layout,)), cases=3)
     assert [index for index, _ in generated_cases(request, CampaignRecord())] == [0, 1, 2]
+
+
+MODULES = {"": "Tied", "table": "Embedding", "blocks": "ModuleList", "blocks.0": "Linear", "head": "Linear"}
+
+
+def test_a_reduction_replaces_modules_and_their_parameters_go(tmp_path: Path) -> None:
+    shapes = {"table.weight": (16, 8), "blocks.0.weight": (8, 8), "blocks.0.bias": (8,)}
+    case = own_case(tmp_path, parameters=shapes, tied={"head.weight": "table.weight"}, modules=MODULES)
+    layers = {layer.without: layer for _, one in fewer_features(case) if (layer := one.model.own)}
+    assert {("table",), ("blocks",), ("blocks.0",), ("head",)} <= set(layers)
+    assert set(layers["blocks",].parameters) == {"table.weight"}
+    assert set(layers["blocks",].modules) == {"", "table", "head"}
+    assert layers["head",].tied == {}
+    heir = layers["table",]
+    assert (heir.parameters["head.weight"], heir.tied) == ((16, 8), {}), "a tied weight is left to its heir"
+    assert all(measure(one) < measure(case) for _, one in fewer_features(case))
+
+
+def test_a_module_is_named_with_its_class(tmp_path: Path) -> None:
+    case = own_case(tmp_path, modules=MODULES)
+    assert called(case, (0, Stage.FORWARD, "module 0.blocks.0")) == "module 0.blocks.0 (Linear)"
+
+
+def test_a_users_optimizer_may_be_replaced_and_the_loss_may_not(tmp_path: Path) -> None:
+    case = own_case(tmp_path)
+    training = msgspec.structs.replace(case.training, optimizer="own", loss="own")
+    case = msgspec.structs.replace(case, training=training)
+    plainer = {one.training.optimizer for _, one in plainer_optimizer(case)}
+    assert "sgd" in plainer
+    assert not list(squared_error(case))
+
+
+def test_a_case_is_printed_as_a_file_that_other_commands_read(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.difftest, ["case", "--seed", "3", "--index", "2"])
+    file = tmp_path / "case.json"
+    file.write_bytes(done.stdout_bytes)
+    assert read_case(file) == case_at(3, 2)
+
+
+def test_cases_of_a_changed_source_are_left_out_of_a_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = own_case(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert is_runnable(case)
+    written(tmp_path, "changed = True\n")
+    assert not is_runnable(case)

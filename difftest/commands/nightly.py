@@ -23,12 +23,13 @@ from difftest.commands.service.options import (
     least_compared_option,
     ledger_option,
     max_world_size_option,
+    model_option,
     most_inconclusive_option,
     paths_option,
     workers_option,
 )
+from difftest.commands.service.own_model import describe_model
 from difftest.commands.service.progress import announce
-from difftest.commands.service.ranks import check_world_size
 from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
 from difftest.findings.ledger import read_ledger
@@ -63,6 +64,7 @@ BUDGET_SECONDS = 3600.0
     type=click.DateTime(["%Y-%m-%d"]),
     help="The date that the seed is made from.  [default: today, UTC]",
 )
+@model_option
 @paths_option
 @backends_option
 @max_world_size_option
@@ -76,8 +78,8 @@ BUDGET_SECONDS = 3600.0
 def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see decorators
     """Run earlier findings again, run new cases until the budget is spent, triage what is new, and report."""
     seed = seed_of(day or utc_today())
+    options["model"] = describe_model(options["model"], options["max_world_size"])
     request = CampaignRequest(seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)
-    check_world_size(request.max_world_size)
     announce(request)
     with opened(request.out) as output:
         return _run(request, output)

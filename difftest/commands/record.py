@@ -11,17 +11,21 @@ from typing import Any
 import click
 
 from difftest.cases.case import Case
+from difftest.cases.described import Description
+from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.options import (
     Backends,
     json_option,
     least_compared_option,
     max_world_size_option,
+    model_option,
     most_inconclusive_option,
     paths_option,
     seed_option,
 )
 from difftest.commands.service.output import print_json
-from difftest.commands.service.ranks import check_runnable, check_world_size
+from difftest.commands.service.own_model import describe_model
+from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.recording import Recording
 from difftest.commands.service.request import CASES
 from difftest.errors import InfrastructureError
@@ -36,6 +40,7 @@ class Request:
 
     files: tuple[Path, ...]
     seed: int
+    model: Description | None
     cases: int
     paths: tuple[str, ...]
     backends: tuple[str, ...]
@@ -59,6 +64,7 @@ class Request:
     show_default=True,
     help="How many cases to generate if no CASE file is given.",
 )
+@model_option
 @paths_option
 @click.option(
     "--backends",
@@ -83,8 +89,8 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
     from workers.backends import candidates
 
+    options["model"] = describe_model(options["model"], options["max_world_size"])
     request = Request(**options)
-    check_world_size(request.max_world_size)
     backends = candidates(request.backends)
     recording = Recording(Recorder(request.out), backends, request.workers)
     recording.record(_cases(request))
@@ -101,13 +107,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 def _cases(request: Request) -> Iterator[tuple[int, Case]]:
     if request.files:
         return ((index, check_runnable(read_case(file))) for index, file in enumerate(request.files))
-    from generators.cases import case_at
-    from generators.paths import chosen
-    from generators.sequence import numbers
-
-    indices = numbers(chosen(request.paths or None), request.cases)
-    options: dict[str, Any] = {"paths": request.paths or None, "max_world_size": request.max_world_size}
-    return ((index, case_at(request.seed, index, **options)) for index in indices)
+    drawing = Drawing(
+        seed=request.seed, model=request.model, paths=request.paths, max_world_size=request.max_world_size
+    )
+    return ((index, drawing.case(index)) for index in drawing.numbers(request.cases))
 
 
 def _print(request: Request, recording: Recording, incomplete: list[str]) -> None:

@@ -72,11 +72,13 @@ def first_beyond(run: MeasuredRun, stage: Stage) -> str:
 def called(case: Case, key: Key) -> str:
     """A module with its kind, `module 1.0 (Linear)`.
 
-    A part of a layer with the layer's, `module 2.q (of Attention)`.
+    A part of a layer with the layer's, `module 2.q (of Attention)`. A module of the user's has its classes.
     """
     name = key[2]
     path = name.removeprefix(MODULE).partition(" ")[0]
     kinds = {at: type(layer).__name__ for at, layer in walk(case.model.layers)}
+    if case.model.own:
+        kinds |= {f"0.{at}": title for at, title in case.model.own.modules.items() if at}
     return (
         f"{name} ({kinds[path]})"
         if path in kinds

@@ -11,7 +11,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import Shard
 from difftest.reduce.candidate import Candidate
 
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw")
+OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "own")
 REGIMES = ("normal", "exact")
 """From the simplest; all other regimes rank alike."""
 

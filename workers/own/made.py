@@ -37,8 +37,16 @@ def module(layer: Own, seed: int) -> nn.Module:
         made: nn.Module = function(seed % MOST_SEED)
     for path in layer.without:
         parent, _, name = path.rpartition(".")
-        setattr(made.get_submodule(parent), name, nn.Identity())
+        setattr(made.get_submodule(parent), name, Removed())
     return made
+
+
+class Removed(nn.Module):
+    """What a reduction puts in the place of a module: it returns its first argument."""
+
+    def forward(self, first: Any, *_: Any, **_options: Any) -> Any:  # noqa: ANN401
+        """`first`."""
+        return first
 
 
 def cast_to(module: nn.Module, coarse: torch.dtype, dtype: torch.dtype) -> nn.Module:

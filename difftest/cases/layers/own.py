@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from difftest.cases.layer import Layer, Parameters
+from difftest.cases.layer import Layer, Parameters, Removable
 
 SOURCE = re.compile(r"(?P<place>[\w./-]+):(?P<name>[A-Za-z_]\w*)")
 """`package.module:function` or `folder/file.py:function`."""
@@ -79,6 +79,31 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     def rounds(self) -> str:
         """Nothing is known of its rounding here."""
         return "a module of the user's may round"
+
+    def removable(self) -> tuple[Removable, ...]:
+        """Every module inside, large ones first."""
+        paths = sorted(filter(None, self.modules), key=lambda path: (path.count("."), path))
+        return tuple((f"has {path} ({self.modules[path]})", self._lacking(path)) for path in paths)
+
+    def _lacking(self, removed: str) -> Mapping[str, object]:
+        """The fields that differ where the module at `removed` is the identity."""
+
+        def stays(name: str) -> bool:
+            return name != removed and not name.startswith(f"{removed}.")
+
+        tied = {name: owner for name, owner in self.tied.items() if stays(name)}
+        heirs = {owner: name for name, owner in reversed(tied.items()) if not stays(owner)}
+        parameters = {
+            heirs.get(name, name): shape
+            for name, shape in self.parameters.items()
+            if stays(name) or name in heirs
+        }
+        return {
+            "without": (*self.without, removed),
+            "parameters": parameters,
+            "tied": {n: heirs.get(owner, owner) for n, owner in tied.items() if n not in heirs.values()},
+            "modules": {path: title for path, title in self.modules.items() if stays(path)},
+        }
 
     @property
     def extent(self) -> int:

@@ -36,7 +36,7 @@ def define(request: CampaignRequest) -> Definition:
     backends = tuple(sorted(candidates(request.backends)))
     return Definition(
         seed=request.seed,
-        paths=_paths(request),
+        paths=request.drawing.chosen_paths(),
         model=f"{request.model.layer.source} {request.model.digest}" if request.model else msgspec.UNSET,
         backends=backends,
         max_world_size=request.max_world_size,
@@ -110,22 +110,7 @@ def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
     if request.most_cases is None:
         return None
     done = {index for index, _ in recorded.cases}
-    return sum(index not in done for index in _indices(request))
-
-
-def _indices(request: CampaignRequest) -> Iterator[int]:
-    from generators import own
-    from generators.sequence import numbers
-
-    return numbers(own.paths() if request.model else _paths(request), request.most_cases)
-
-
-def _paths(request: CampaignRequest) -> tuple[str, ...]:
-    """The paths of the requested cases; `UsageError` for one that cannot have them."""
-    from generators import own, paths
-
-    wanted = request.paths or None
-    return own.chosen(request.model, wanted) if request.model else paths.chosen(wanted)
+    return sum(index not in done for index in request.drawing.numbers(request.most_cases))
 
 
 def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Iterator[tuple[int, Case]]:
@@ -137,13 +122,13 @@ def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Itera
     from generators.ahead import cases_ahead
 
     end = time.monotonic() + request.budget if request.budget else float("inf")
-    indices = _indices(request)
+    indices = request.drawing.numbers(request.most_cases)
     if _are_of_seed(request, recorded):
         done = {index for index, _ in recorded.cases}
         indices = (index for index in indices if index not in done)
     paths, most_ranks = request.paths or None, request.max_world_size
     drawn = (
-        ((index, draw(request, index)) for index in indices)
+        ((index, request.drawing.case(index)) for index in indices)
         if request.model
         else cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
     )
@@ -158,14 +143,4 @@ def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:
     from generators.explore import BLOCK
 
     sample = heapq.nsmallest(SAMPLED, recorded.cases, key=lambda one: (one[0] % BLOCK, one[0]))
-    return all(draw(request, index).id == name for index, name in sample)
-
-
-def draw(request: CampaignRequest, index: int) -> Case:
-    """The requested campaign's case `index`."""
-    from generators import cases, own
-
-    paths, most_ranks = request.paths or None, request.max_world_size
-    if request.model:
-        return own.case_at(request.model, request.seed, index, wanted=paths, max_world_size=most_ranks)
-    return cases.case_at(request.seed, index, paths=paths, max_world_size=most_ranks)
+    return all(request.drawing.case(index).id == name for index, name in sample)

@@ -12,7 +12,7 @@ from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.generated_cases import recorded_tally, run_cases
 from difftest.commands.service.night_before import absent, night_before
-from difftest.commands.service.ranks import most_ranks
+from difftest.commands.service.ranks import is_runnable, most_ranks
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
 from difftest.errors import NODE_LOST, StoppedError
@@ -118,7 +118,7 @@ def _runs_here(campaign: Campaign, finding: Finding) -> bool:
         return False
     case = campaign.corpus.simplest(finding.fingerprint)
     backend = campaign.backends.get(finding.divergence.backend)
-    return backend is not None and case.world_size <= most_ranks() and not backend.unsupported(case)
+    return backend is not None and is_runnable(case) and not backend.unsupported(case)
 
 
 def _statuses(triaged: Iterable[Triaged]) -> dict[str, str]:

@@ -37,3 +37,12 @@ def check_runnable(case: Case) -> Case:
     if case.model.own:
         require_unchanged(case.model.own.files)
     return case
+
+
+def is_runnable(case: Case) -> bool:
+    """Whether `check_runnable` lets `case` pass."""
+    try:
+        check_runnable(case)
+    except UsageError:
+        return False
+    return True

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from difftest.cases.described import Description
+from difftest.commands.service.drawing import Drawing
 from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
 
 CASES = 40
@@ -62,6 +63,11 @@ class CampaignRequest(Request):
     address: str | None = None
     twice_every: int
     fresh: bool = False
+
+    @property
+    def drawing(self) -> Drawing:
+        """Which case a number stands for."""
+        return Drawing(seed=self.seed, model=self.model, paths=self.paths, max_world_size=self.max_world_size)
 
     @property
     def most_cases(self) -> int | None:

@@ -46,7 +46,7 @@ def no_clipping(case: Case) -> Iterator[Candidate]:
 
 def squared_error(case: Case) -> Iterator[Candidate]:
     """The loss that is simplest to write."""
-    if case.training.loss != "mse" and not case.model.is_program:
+    if case.training.loss != "mse" and not case.model.is_program and not case.model.own:
         fed = msgspec.structs.replace(case.data, ignored=0.0)
         yield from tried(f"loss {case.training.loss}", partial(_trained, case, fed=fed, loss="mse"))
 

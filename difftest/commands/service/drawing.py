@@ -1,0 +1,43 @@
+"""Which case a number stands for, in every command that takes a seed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from difftest.cases.case import Case
+from difftest.cases.described import Description
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """What decides the cases: generated ones, or those of a module of the user's if `model` describes one.
+
+    Empty `paths` mean all.
+    """
+
+    seed: int
+    model: Description | None
+    paths: tuple[str, ...]
+    max_world_size: int
+
+    def chosen_paths(self) -> tuple[str, ...]:
+        """The paths of the cases, sorted; `UsageError` for one that cannot have them."""
+        from generators import own, paths
+
+        wanted = self.paths or None
+        return own.chosen(self.model, wanted) if self.model else paths.chosen(wanted)
+
+    def numbers(self, most: int | None) -> Iterator[int]:
+        """The numbers of a campaign of `most` cases, in the order in which they run; None for no end."""
+        from generators import own
+        from generators.sequence import numbers
+
+        return numbers(own.paths() if self.model else self.chosen_paths(), most)
+
+    def case(self, number: int) -> Case:
+        """The case of this number."""
+        from generators import cases, own
+
+        paths, most_ranks = self.paths or None, self.max_world_size
+        if self.model:
+            return own.case_at(self.model, self.seed, number, wanted=paths, max_world_size=most_ranks)
+        return cases.case_at(self.seed, number, paths=paths, max_world_size=most_ranks)
