@@ -11,6 +11,7 @@ from samples import a_case
 from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.outcome import Symptom
+from difftest.judge.programs import LEFT_OPEN
 from difftest.judge.stage import Stage
 from difftest.records.evidence import WRONG_SIBLINGS
 from difftest.records.finding import Finding
@@ -63,6 +64,17 @@ def test_mismatches_of_which_nothing_was_dispatched_have_their_operator_s_cause(
 def test_findings_of_one_issue_have_one_cause() -> None:
     first, second = (replace(of_program(name, name), upstream="an issue") for name in "ab")
     assert by_cause(first, second) == [("a", "b")]
+
+
+def test_what_torch_leaves_open_for_one_reason_has_one_cause() -> None:
+    ties, signs = (f"x{LEFT_OPEN}{why}" for why in ("the order of ties", "the signs of vectors"))
+    undefined = {"symptom": Symptom.UNDEFINED}
+    first, other = (
+        of_program("a", "sort", detail=ties, **undefined),
+        of_program("b", "svd", detail=signs, **undefined),
+    )
+    second = of_program("c", "topk", detail=ties.replace("x", "y", 1), **undefined)
+    assert by_cause(first, other, second) == [("a", "c"), ("b",)]
 
 
 def test_a_finding_of_an_ordinary_case_is_a_cause_by_itself() -> None:

@@ -2,13 +2,16 @@
 
 The findings that one issue of the ledger covers have one cause. So have failures of one side with the same
 message and framework frame, whatever operator ran, and mismatches that look alike in the same pass of
-operators that torch makes of the same operators of its own. A finding of any other case is a cause by itself.
+operators that torch makes of the same operators of its own. What torch leaves open for one reason is one
+cause. A finding of any other case is a cause by itself.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from difftest.judge.outcome import Symptom
+from difftest.judge.programs import LEFT_OPEN
 from difftest.records.evidence import WRONG_SIBLINGS
 from difftest.records.finding import Finding
 
@@ -73,6 +76,8 @@ def key(finding: Finding) -> Key:
     shown = finding.divergence
     if finding.upstream:
         return ("upstream", finding.upstream)
+    if shown.symptom is Symptom.UNDEFINED and (why := shown.detail.partition(LEFT_OPEN)[2]):
+        return ("undefined", shown.side, why)
     if shown.cause:
         return ("failure", shown.side, shown.check, shown.symptom, shown.cause)
     computed = tuple(name for name in finding.dispatched if name not in HOUSEKEEPING)

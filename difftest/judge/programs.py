@@ -16,6 +16,9 @@ from difftest.judge.stage import STAGES, Stage
 LOST_ALIAS = "lost alias"
 """The nature of a tensor that an operator changed elsewhere, in a view of it, and not here."""
 
+LEFT_OPEN = "; torch leaves open: "
+"""What stands in a detail before the reason why numbers may differ, in the words of torch's documentation."""
+
 LAST = 10**6
 """The place of what belongs to no operator: the loss, which adds all results."""
 
@@ -100,5 +103,5 @@ def _undefined(case: Case, divergence: Divergence) -> Divergence:
     numbers = divergence.tensor and (check.TRAITS.uses_numbers or check.TRAITS.takes_two_runs)
     if not case.model.undefined or not numbers:
         return divergence
-    detail = f"{divergence.detail}; torch leaves open: {case.model.undefined}"
+    detail = f"{divergence.detail}{LEFT_OPEN}{case.model.undefined}"
     return msgspec.structs.replace(divergence, symptom=Symptom.UNDEFINED, detail=detail)

@@ -1,0 +1,51 @@
+"""What goes wrong on XLA where a tensor is sharded over devices; names select.
+
+torch_xla 2.9.0. Exits 0 when the faults are there.
+"""
+
+import os
+import sys
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2", XLA_THREAD_POOL_SIZE="16")
+import numpy as np
+import torch
+import torch_xla
+import torch_xla.runtime as xr
+from torch_xla.distributed import spmd
+
+xr.use_spmd()
+MESH = spmd.Mesh(np.arange(2), (2,), ("x",))
+
+
+def sharded(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its first dim over both devices."""
+    tensor = tensor.to(torch_xla.device())
+    spmd.mark_sharding(tensor, MESH, ("x", *[None] * (tensor.dim() - 1)))
+    return tensor
+
+
+def all_and_any() -> tuple[object, object]:
+    """`all` of numbers, which booleans have not."""
+    return True, bool(sharded(torch.ones(4)).all())
+
+
+def copy_read_on_the_host() -> tuple[object, object]:
+    """What a device holds of an uneven tensor, after an operator ran on the host that was given a copy."""
+    tensor = sharded(torch.arange(3.0))
+    copy = tensor.clone()
+    torch.nextafter(copy, copy)  # torch_xla has no such operator: it runs on the CPU
+    torch_xla.sync()
+    shards = spmd.XLAShardedTensor(copy).local_shards
+    return [[0.0, 1.0], [2.0]], [shard.unpadded_data.tolist() for shard in shards]
+
+
+FAULTS = {"all_and_any": all_and_any, "copy_read_on_the_host": copy_read_on_the_host}
+missing = []
+for name in sys.argv[1:] or FAULTS:
+    try:
+        expected, actual = FAULTS[name]()
+    except (RuntimeError, ValueError) as error:
+        expected, actual = "no error", str(error).splitlines()[0][:120]
+    print(f"{name}: expected {expected}, actual {actual}")
+    missing += [name] if actual == expected else []
+sys.exit(f"not there: {missing}" if missing else 0)
