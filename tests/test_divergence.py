@@ -322,6 +322,10 @@ NO_STRATEGY = "Operator aten.{}.default does not have a sharding strategy regist
             WRAPPED.format("topk.default", "Spec((Replicate()) on (2,)), 1"),
         ),
         ("mismatch f32[4,2] and pred[4]", "mismatch s64[4,2] and bf16[4]"),
+        (
+            "Function SubBackward0 returned an invalid gradient - got [4]",
+            "Function ToCopyBackward0 returned an invalid gradient - got [4]",
+        ),
     ],
 )
 def test_operators_of_programs_that_fail_alike_have_one_identity(one: str, other: str) -> None:
@@ -343,3 +347,18 @@ def test_what_a_rule_raised_is_part_of_a_program_s_failure() -> None:
 def test_a_program_that_hangs_nowhere_in_particular_is_identified_by_its_operator() -> None:
     hangs = [a_failure(Symptom.HANG, frame="", message="x", operator=name) for name in ("cumsum", "sort")]
     assert len({identity(one) for one in hangs}) == 2
+
+
+MIXED = "aten.{}: got mixed torch.Tensor and DTensor, need to convert all"
+
+
+def test_plain_tensors_that_meet_dtensors_in_different_operators_are_different_faults() -> None:
+    scattered, added = (MIXED.format(name) for name in ("scatter.src", "add.Tensor"))
+    sort, topk = (a_failure(message=scattered, operator=name) for name in ("sort", "topk"))
+    assert identity(sort) == identity(topk)
+    assert identity(a_failure(message=added, operator="sort")) != identity(sort)
+    index_put, slice_scatter = (
+        a_failure(message=MIXED.format(f"{name}.default"), operator=name)
+        for name in ("index_put", "slice_scatter")
+    )
+    assert identity(index_put) != identity(slice_scatter)

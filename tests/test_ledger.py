@@ -12,12 +12,15 @@ from samples import a_case, tensor_parallel_case
 from difftest import plugins
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
-from difftest.cases.case import Data, Training
+from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers.activation import Activation
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
+from difftest.cases.options import Spelling
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.request import FailOn, Request
 from difftest.commands.service.storage import Output
@@ -301,3 +304,63 @@ def test_a_new_finding_with_a_ledger_entry_is_marked_and_does_not_fail(
     tally = Tally(ledger=ledger, cases=1, runs=2, new={FINDING.fingerprint: FINDING})
     assert concluded(tmp_path, tally, fail_on) == status
     assert ("known upstream: pytorch/xla#1" in capsys.readouterr().out) == in_ledger
+
+
+TIED = (Embedding(vocabulary=5, width=4), Linear(inputs=4, outputs=5, bias=False, tied=True))
+SUM = (Collective(operation="all_reduce", width=4, mesh=(2,)), Linear(inputs=4, outputs=2))
+
+
+@pytest.mark.parametrize(
+    ("form", "case", "fault", "another"),
+    [
+        (
+            "tied_before",
+            a_case(TIED, sequence=3),
+            shown("xla_spmd", "gradients", detail="step 0, backward, 0.weight: x"),
+            {"nature": "negated"},
+        ),
+        (
+            "tied_before",
+            a_case(TIED, sequence=3),
+            shown("torch_tp", "gradients", detail="step 0, backward, 0.weight: x"),
+            {"detail": "step 0, backward, 2.bias: x"},
+        ),
+        (
+            "optimizer_before",
+            a_case(),
+            shown("xla_ddp", "parameters", detail="step 0, update, 0.weight: x"),
+            {"nature": "times a constant"},
+        ),
+        (
+            "optimizer_before",
+            a_case(),
+            shown("xla_ddp", "parameters", detail="step 0, update, 0.weight: x"),
+            {"detail": "step 1, update, 0.weight: x"},
+        ),
+        (
+            "integers",
+            a_case(SUM, fed=Data(batch=4, regime="exact")),
+            shown("xla_replica", "loss", detail="step 0, forward, output: x"),
+            {"check": "gradients"},
+        ),
+        (
+            "changing_number",
+            a_case(),
+            shown("xla_spmd", "recompile", detail="step 3: 1 new graphs; x"),
+            {"detail": "step 3: 7 new graphs; x"},
+        ),
+    ],
+)
+def test_a_fault_of_a_usual_form_is_known_and_another_one_of_the_same_case_is_not(
+    form: str, case: Case, fault: Divergence, another: dict[str, str]
+) -> None:
+    spelled = replace(case, spelling=Spelling(**{form: True}))
+    assert read_ledger().entry(fault, spelled, TODAY)
+    assert read_ledger().entry(replace(fault, **another), spelled, TODAY) is None
+    assert read_ledger().entry(fault, case, TODAY) is None
+
+
+def test_integers_are_rounded_by_collectives_alone() -> None:
+    spelled = a_case(fed=Data(batch=4, regime="exact"), spelling=Spelling(integers=True))
+    wrong = shown("xla_replica", "loss", detail="step 0, forward, output: x")
+    assert read_ledger().entry(wrong, spelled, TODAY) is None

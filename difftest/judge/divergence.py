@@ -53,8 +53,15 @@ _OPERATORS = (
     (re.compile(r"\b(torch\.ops\.)?aten(\.|::)\w+(\.\w+)?"), "OP"),
     (re.compile(r"\b[a-z_]\w*\(\)"), "OP()"),  # as `linear(): argument ...`
     (re.compile(r"[\"']\w+[\"'](?= not implemented for)"), "OP"),
+    (re.compile(r"\b[A-Z]\w*Backward\d*\b"), "OP"),  # autograd's name of an operator's gradient
 )
 """The names of operators in messages, with what replaces them."""
+
+_MIXED = re.compile(r"\baten\.\w+\.\w+: got mixed torch\.Tensor and DTensor")
+"""What DTensor says of an operator that is given a plain tensor, which torch made on its way.
+
+Where torch made it is the fault, and the operator tells these places apart.
+"""
 
 _DTYPES = re.compile(
     r"\b(?:torch\.)?(?:b?float(?:16|32|64)|u?int(?:8|16|32|64)|complex(?:64|128)|bool)\b"
@@ -106,12 +113,14 @@ def identity(failure: Failure, operators: Collection[str] = ()) -> str:
     The stage of a crash identifies it too. The message of a hang is left out, because which ranks had ended
     when time was up is chance. So is the source line that stands in for a missing message: the frame names
     its function. Of the failure of a program of `operators` the message counts without names of operators
-    and dtypes; without message and frame, the operator that ran identifies it.
+    and dtypes, except of what meets a plain tensor; without message and frame, the operator that ran
+    identifies it.
     """
     where: tuple[str, ...] = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
     chance = failure.symptom is Symptom.HANG or failure.message.startswith(NO_MESSAGE)
     message = "" if chance else failure.message
-    if names := {*operators, *filter(None, [failure.operator])}:  # many operators share a fault
+    names = {*operators, *filter(None, [failure.operator])}
+    if names and not _MIXED.search(message):  # many operators share a fault
         for name in sorted(names, key=len, reverse=True):  # one name may be part of another
             message = without_operators(message, name)
         message = _DTYPES.sub("DTYPE", message)
