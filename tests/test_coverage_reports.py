@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pandas as pd
 import pytest
 from command_line import command
@@ -39,13 +40,26 @@ def test_what_was_reached_is_counted_beside_what_there_is() -> None:
 
 def test_what_was_not_reached_has_a_reason() -> None:
     coverage, lacks = Coverage(), SupportTable()
-    coverage.add(LINES[0])
-    lack = Lack(operator="cumsum", reason="no sharding strategy", overload="cumsum.default")
+    coverage.add(msgspec.structs.replace(LINES[0], backend="torch_dtensor"))
+    lack = Lack(operator="prod", reason="no sharding strategy", overload="cumsum.default")
     lacks.add(an_observation(backend="torch_dtensor", verdict="unsupported", lacks=(lack,)))
+    lacks.add(
+        an_observation(backend="xla_spmd", verdict="unsupported", lacks=(Lack(operator="mm", reason="no"),))
+    )
     names = reasons(coverage, lacks)
     assert "cumsum" in names[RULES, "refused by torch_dtensor"]
-    assert "mm" in names[OPERATORS, NOT_YET]
-    assert "linear" in names[OPERATORS, "torch replaces it by other operators before it is dispatched"]
+    assert "prod" in names[RULES, "torch_dtensor refused its programs"]
+    assert "mm" in names[RULES, NOT_YET], "a backend without rules says nothing about them"
+    assert "_conj" in names[RULES, "it takes complex numbers"]
+    assert "mm" in names[OPERATORS, "xla_spmd refused its programs"]
+    assert "bmm" in names[OPERATORS, NOT_YET]
+    assert (
+        "linear"
+        in names[
+            OPERATORS,
+            "torch replaces it by other operators before it is dispatched, except in inference mode",
+        ]
+    )
     assert "uniform_" in names[RULES, "it draws random numbers"]
     table = Entries({"add": "", "mul": "", "rand": "it draws"}, frozenset({"add"}))
     entries = [one for one in unreached(coverage, lacks, table) if one.what == ENTRIES]

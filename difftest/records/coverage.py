@@ -25,7 +25,7 @@ DISPATCHED: tuple[What, ...] = ("forward", "backward")
 """Those of them that count what a framework dispatched."""
 
 PREFIX = "covered."
-COUNTED = ("dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, "rules", "lowered")))
+COUNTED = ("backend", "dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, "rules", "lowered")))
 """The columns of lines that `Coverage.add_columns` needs."""
 
 
@@ -51,13 +51,16 @@ class Cell(NamedTuple):
 class Coverage:
     """The number of comparisons of each cell by `What`, of each rule, and of each kind of lowered node.
 
-    `kernels` counts the operators that torch_xla itself dispatched, forward and backward.
+    `kernels` counts the operators that torch_xla itself dispatched, forward and backward. `ruled_by` and
+    `lowered_by` are the backends that recorded rules and lowered nodes.
     """
 
     cells: dict[What, Counter[Cell]] = field(default_factory=lambda: {what: Counter() for what in WHAT})
     rules: Counter[str] = field(default_factory=Counter)
     lowered: Counter[str] = field(default_factory=Counter)
     kernels: Counter[str] = field(default_factory=Counter)
+    ruled_by: set[str] = field(default_factory=set)
+    lowered_by: set[str] = field(default_factory=set)
 
     def add(self, observation: Observation) -> None:
         """Counts one line of a campaign."""
@@ -65,7 +68,9 @@ class Coverage:
         for what in WHAT:
             self._count(what, getattr(observation.covered, what), place)
         self.rules.update(observation.covered.rules)
+        self.ruled_by.update([observation.backend] * bool(observation.covered.rules))
         self.lowered.update(observation.covered.lowered)
+        self.lowered_by.update([observation.backend] * bool(observation.covered.lowered))
         if observation.covered.lowered:
             for what in DISPATCHED:
                 for names in getattr(observation.covered, what).values():
@@ -77,10 +82,14 @@ class Coverage:
             for (text, *place), lines in columns.grouped(chosen, f"{PREFIX}{what}", *Place._fields):
                 names = msgspec.json.decode(text, type=dict[str, Names])
                 self._count(what, names, Place(*place), lines)
-        for counts, name in ((self.rules, "rules"), (self.lowered, "lowered")):
-            for (text,), lines in columns.grouped(chosen, f"{PREFIX}{name}"):
+        for counts, by, name in (
+            (self.rules, self.ruled_by, "rules"),
+            (self.lowered, self.lowered_by, "lowered"),
+        ):
+            for (text, backend), lines in columns.grouped(chosen, f"{PREFIX}{name}", "backend"):
                 for one in msgspec.json.decode(text, type=Names):
                     counts[one] += lines
+                    by.add(backend)
         lowered = chosen & ~columns.texts(f"{PREFIX}lowered").among({"[]"})
         for what in DISPATCHED:
             for (text,), lines in columns.grouped(lowered, f"{PREFIX}{what}"):
@@ -94,6 +103,8 @@ class Coverage:
         self.rules.update(other.rules)
         self.lowered.update(other.lowered)
         self.kernels.update(other.kernels)
+        self.ruled_by |= other.ruled_by
+        self.lowered_by |= other.lowered_by
 
     def names(self, what: What, side: str = "", *, sharded: bool | None = None) -> frozenset[str]:
         """The names that were reached, on one side or any; `sharded`: with operands that are cut, or not."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from difftest.cases.evenness import ORDER
@@ -20,12 +21,11 @@ OPERATORS, RULES, KERNELS, ENTRIES = (
 NOT_YET = "not compared yet"
 
 _REASONS = {
-    COMPOSITE: "torch replaces it by other operators before it is dispatched",
+    COMPOSITE: "torch replaces it by other operators before it is dispatched, except in inference mode",
     FOREIGN: "it has no kernel for dense tensors on the CPU",
     RANDOM: "it draws random numbers",
 }
 _FAMILIES = {
-    r"^_foreach_|^_fused_(ada|sgd)|^_amp_": "it takes lists of tensors, as optimizers do",
     r"sparse|_cs[rc]|_bs[rc]|coo|coalesce|c(row|col)_ind|^(row|col)_ind": "it takes sparse tensors",
     r"^_?(values|indices)|_nnz|to_dense": "it takes sparse tensors",
     r"quantize|^q_|int[48]pack|_qparams|^int_repr|fbgemm|_observer": "it takes quantized tensors",
@@ -35,6 +35,18 @@ _FAMILIES = {
     r"^(record_stream|set_data|_version|is_pinned|_?pin_memory|rename)": "it computes nothing",
 }
 """What the names of operators say that no program of plain tensors calls."""
+
+_RULES = {
+    "is_same_size": "DTensor answers by itself, and does not ask the rule",
+    "_fused_adam": "the rule gives two results for an operator with five, and every call fails",
+    "_fused_adamw": "the rule gives two results for an operator with five, and every call fails",
+    "_conj": "it takes complex numbers",
+    **dict.fromkeys(
+        ("_amp_foreach_non_finite_check_and_unscale_", "_grouped_mm", "_scaled_mm"),
+        "it takes no float64, in which the oracle computes",
+    ),
+}
+"""Why programs cannot reach a rule of DTensor, of torch 2.9, where nothing else says so."""
 
 
 class Entries(NamedTuple):
@@ -123,23 +135,31 @@ def cuts(coverage: Coverage) -> Iterator[Cut]:
 
 def unreached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOWN) -> Iterator[Unreached]:
     """What no side reached, by reason: excluded, refused by a backend, or not compared yet."""
-    data = reachable()
-    refused: dict[str, str] = {}
-    for row in lacks.rows():
-        reason = f"refused by {row.backend}"
-        refused |= {row.operator: reason, row.overload.partition(".")[0]: reason}
+    data, own = reachable(), {name: _why(name) for name in reachable().operators}
+    every_backend = {row.backend for row in lacks.rows()}
     reached = coverage.names("forward") | coverage.names("backward")
-    for what, names, excluded in (
-        (OPERATORS, data.operators.keys() - reached, {name: _why(name) for name in data.operators}),
-        (ENTRIES, entries.excluded.keys() - coverage.names("entries"), entries.excluded),
-        (RULES, data.having(RULE) - coverage.ruled(), {name: _why(name) for name in data.operators}),
-        (KERNELS, data.having(KERNEL) - coverage.kernels.keys(), {}),
+    for what, names, excluded, backends in (
+        (OPERATORS, data.operators.keys() - reached, own, every_backend),
+        (ENTRIES, entries.excluded.keys() - coverage.names("entries"), entries.excluded, every_backend),
+        (RULES, data.having(RULE) - coverage.ruled(), own | _RULES, coverage.ruled_by),
+        (KERNELS, data.having(KERNEL) - coverage.kernels.keys(), {}, coverage.lowered_by),
     ):
+        refused = _refused(lacks, backends)
         reasons: dict[str, list[str]] = {}
         for name in sorted(names):
             reasons.setdefault(excluded.get(name) or refused.get(name) or NOT_YET, []).append(name)
         for reason in sorted(reasons, key=lambda reason: (-len(reasons[reason]), reason)):
             yield Unreached(what, reason, tuple(reasons[reason]))
+
+
+def _refused(lacks: SupportTable, backends: AbstractSet[str]) -> Mapping[str, str]:
+    """The operators that some of the backends refused, or whose programs they did, with the reason."""
+    rows, refused = [row for row in lacks.rows() if row.backend in backends], dict[str, str]()
+    for row in rows:
+        refused[row.operator] = f"{row.backend} refused its programs"
+    for row in rows:
+        refused |= dict.fromkeys((row.overload, row.overload.partition(".")[0]), f"refused by {row.backend}")
+    return refused
 
 
 def _why(name: str) -> str:

@@ -33,7 +33,7 @@ ADAM = {**OPTIMIZER, "beta1": 0.9, "beta2": 0.99, "eps": 1e-5, "amsgrad": False}
 
 def own_db() -> list[OpInfo]:
     """The entries."""
-    return [*_of_lists(), *_updates(), *_of_integers(), *_drawn(), *_others()]
+    return [*_of_lists(), *_updates(), *_of_integers(), *_drawn(), *_written(), *_others()]
 
 
 def _of_lists() -> Iterator[OpInfo]:
@@ -41,7 +41,6 @@ def _of_lists() -> Iterator[OpInfo]:
     second: Mapping[str, Calls] = {
         "_foreach_lerp": _weighted,
         "_foreach_norm": _norms,
-        "_foreach_pow": _powers,
     }
     for kind, calls in (
         ("unary", _alone),
@@ -65,11 +64,7 @@ def _alone(make: Make) -> Iterator[Call]:
 
 def _pairs(make: Make) -> Iterator[Call]:
     yield _lists(make, 2), {}
-
-
-def _powers(make: Make) -> Iterator[Call]:
-    yield (*_lists(make, 1), 2.0), {}
-    yield _lists(make, 2), {}
+    yield (*_lists(make, 1), 0.5), {}
 
 
 def _triples(make: Make) -> Iterator[Call]:
@@ -163,42 +158,82 @@ def _fixed(further: Sequence[Any], options: dict[str, Any]) -> Calls:
     return calls
 
 
-def _others() -> Iterator[OpInfo]:
-    """Operators in place that have no gradient or take booleans, and what no sample of the database calls."""
-    for name, calls in {"acosh_": _above, "asinh_": _one, "atanh_": _one}.items():
+def _written() -> Iterator[OpInfo]:
+    """Operators in place that have no gradient, take booleans, or are another name of an operator."""
+    square = (SHAPES[0], SHAPES[0])
+    rows = {
+        "acosh_": _above,
+        "asinh_": _of(SHAPES[0]),
+        "atanh_": _of(SHAPES[0]),
+        "clip_": _of(SHAPES[0], further=(0.25, 0.75)),
+        "float_power_": _doubles,
+        "igamma_": _of(*square),
+        "igammac_": _of(*square),
+        "ldexp_": _of(*square),
+        "polygamma_": _of(SHAPES[0], further=(1,)),
+        "scatter_": _scattered,
+    }
+    for name, calls in rows.items():
         yield _entry(name, getattr(Tensor, name), calls, gradient=False)
-    for name in ("igamma_", "igammac_"):
-        yield _entry(name, getattr(Tensor, name), _two, gradient=False)
-    for name, calls in {"logical_not_": _one, "logical_and_": _two, "logical_xor_": _two}.items():
-        yield _entry(name, getattr(Tensor, name), calls, gradient=False, dtypes={torch.bool})
-    yield _entry("relu_", Tensor.relu_, _one)
-    yield _entry("polygamma_", Tensor.polygamma_, _order, gradient=False)
-    yield _entry("rsub", torch.rsub, _numbers)
-    yield _entry("is_same_size", torch.is_same_size, _two, gradient=False)
+    for name, count in {"logical_not_": 1, "logical_and_": 2, "logical_xor_": 2}.items():
+        yield _entry(name, getattr(Tensor, name), _of(*square[:count]), gradient=False, dtypes={torch.bool})
+    yield _entry("relu_", Tensor.relu_, _of(SHAPES[0]))
     yield _entry("_index_put_impl_", torch._index_put_impl_, _put, gradient=False)
+
+
+def _others() -> Iterator[OpInfo]:
+    """Operators that no sample of the database calls, and those whose backward hides them on a backend."""
+    image, volume = (2, 3, 4, 4), (2, 2, 2, 4, 4)
+    yield _entry("clip", torch.clip, _of(SHAPES[0], further=(0.25, 0.75)))
+    yield _entry("contiguous", Tensor.contiguous, _turned)
+    yield _entry("rsub", torch.rsub, _of(SHAPES[0], further=(2.0,)))
+    yield _entry("is_same_size", torch.is_same_size, _of(SHAPES[0], SHAPES[1]), gradient=False)
+    yield _entry("nll_loss2d", torch.nn.functional.nll_loss, _classes)
+    yield _entry("index_select", torch.index_select, _chosen, gradient=False)
+    sizes = {
+        "upsample_linear1d": ((2, 3, 4), ([8], False)),
+        "upsample_nearest2d": (image, ([8, 6],)),
+        "upsample_bilinear2d": (image, ([8, 6], False)),
+        "upsample_bicubic2d": (image, ([8, 6], True)),
+        "upsample_trilinear3d": (volume, ([4, 8, 6], False)),
+    }
+    for name, (shape, further) in sizes.items():
+        yield _entry(name, getattr(torch.ops.aten, name), _of(shape, further=further), gradient=False)
     for name in ("_grouped_mm", "_scaled_mm"):
-        yield _entry(name, getattr(torch, name), _two)
+        yield _entry(name, getattr(torch, name), _of(*SHAPES))
 
 
-def _one(make: Make) -> Iterator[Call]:
-    yield from (((make(shape),), {}) for shape in SHAPES)
+def _of(*shapes: Sequence[int], further: tuple[Any, ...] = ()) -> Calls:
+    """A call with tensors of these shapes, and what is given after them."""
+
+    def calls(make: Make) -> Iterator[Call]:
+        yield (*map(make, shapes), *further), {}
+
+    return calls
 
 
 def _above(make: Make) -> Iterator[Call]:
-    yield from (((make(shape) + 1,), {}) for shape in SHAPES)
+    yield (make((4, 6)) + 1,), {}
 
 
-def _two(make: Make) -> Iterator[Call]:
-    yield from (((make(shape), make(shape)), {}) for shape in SHAPES)
+def _doubles(make: Make) -> Iterator[Call]:
+    yield (make((4, 6)).double(), 2.0), {}
 
 
-def _order(make: Make) -> Iterator[Call]:
-    yield from (((make(shape), 1), {}) for shape in SHAPES)
+def _turned(make: Make) -> Iterator[Call]:
+    yield (make((4, 6)).mT.detach().requires_grad_(),), {}
 
 
-def _numbers(make: Make) -> Iterator[Call]:
-    yield (make((4, 6)), 2.0), {}
-    yield (make((3, 5)), 1.5), {"alpha": 0.5}
+def _scattered(make: Make) -> Iterator[Call]:
+    yield (make((4, 6)), 0, torch.tensor([[0, 1, 2], [3, 0, 1]]), make((2, 3))), {}
+
+
+def _chosen(make: Make) -> Iterator[Call]:
+    yield (make((4, 6)), 1, torch.tensor([0, 5, 2])), {}
+
+
+def _classes(make: Make) -> Iterator[Call]:
+    yield (make((2, 3, 4, 4)), torch.arange(32).reshape(2, 4, 4) % 3), {}
 
 
 def _put(make: Make) -> Iterator[Call]:
