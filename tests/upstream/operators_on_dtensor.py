@@ -23,6 +23,17 @@ def cut(*shape: int) -> DTensor:
     return distribute_tensor(torch.rand(shape), mesh, [Shard(0)]).requires_grad_()
 
 
+def fused_adam() -> None:
+    lists = [[cut(4)] for _ in range(4)]
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
+    torch.ops.aten._fused_adam(*lists, [], [torch.ones(())], **options, amsgrad=False, maximize=False)  # noqa: SLF001
+
+
+def index_select() -> None:
+    index = distribute_tensor(torch.tensor([0]), mesh, [Replicate()])
+    whole(4, 4).index_select(-1, index)
+
+
 MIXED = "got mixed torch.Tensor and DTensor"
 FAULTS = {
     "expand": (lambda: cut(1, 3).expand(5, 3), "aten.expand.default"),
@@ -31,6 +42,8 @@ FAULTS = {
     "prod_backward": (lambda: whole(4, 3).prod(0).sum().backward(), MIXED),
     "block_diag": (lambda: torch.block_diag(whole(1, 5), whole(2, 5)), "found no DeviceMesh"),
     "chunk_cat": (lambda: torch._chunk_cat([whole(2, 5)], 0, 2), "found no DeviceMesh"),  # noqa: SLF001
+    "fused_adam": (fused_adam, "aten._fused_adam"),
+    "index_select": (index_select, "aten.index_select.default"),
     "empty_uneven": (lambda: cut(1, 0, 3), "negative output size"),
     "empty_view": (lambda: whole(2, 0).view(0), "aten.view.default"),
     "equal": (lambda: torch.equal(cut(4), whole()), "at least a 1-dimensional"),
