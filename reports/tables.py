@@ -193,7 +193,7 @@ def compared(comparisons: Comparisons) -> Section:
 
 
 def support(lacks: SupportTable) -> pd.DataFrame:
-    """What backends lack, a row for each operator, backend and reason, with the number of programs."""
+    """What backends lack, a row for each operator and backend, with the number of programs."""
     rows = [row._asdict() | {"dtypes": ", ".join(row.dtypes)} for row in lacks.rows()]
     return pd.DataFrame(rows, columns=list(Row._fields)).astype({"programs": "int64"})
 

@@ -90,3 +90,18 @@ def test_a_chain_whose_run_does_not_say_which_operator_failed_names_none() -> No
     failure = replace(a_failure(Symptom.CAPABILITY, message="not implemented for"), operator="")
     comparison = compare(chain, "torch_dtensor", "torch", a_trace(chain, exact=True), failure)
     assert [lack.operator for lack in comparison.lacks] == [""]
+
+
+@pytest.mark.parametrize("name", ["cumsum", "max_pool2d_with_indices", "special_i1"])
+def test_a_reason_has_no_number_of_an_operator_s_name(name: str) -> None:
+    message = f"Operator aten.{name}.default does not have a sharding strategy registered."
+    assert [lack.reason for lack in refusal(message).lacks] == [
+        NO_STRATEGY.replace("aten.cumsum.default", "OP")
+    ]
+
+
+def test_the_arguments_of_an_operator_are_no_part_of_a_reason() -> None:
+    call = "Op(op=aten.nonzero.default, args_schema=Spec(S(0) on (4,)) @ mesh: (2,))"
+    comparison = refusal(f"Sharding propagation failed for {call} NotImplementedError: of dynamic shape")
+    reason = "Sharding propagation failed for OP NotImplementedError: of dynamic shape"
+    assert [lack.reason for lack in comparison.lacks] == [reason]

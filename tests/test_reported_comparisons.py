@@ -196,3 +196,18 @@ def test_lines_by_column_and_one_by_one_give_the_same_support_table() -> None:
         one_by_one.add(run)
     assert by_column == one_by_one
     assert [row.programs for row in by_column.rows()] == [3]
+
+
+def test_an_operator_is_one_line_of_the_support_table_whatever_it_lacks() -> None:
+    refused, moved = (
+        Lack(operator="qr", overload="linalg_qr", reason="OP falls back to the host"),
+        Lack(operator="qr", reason="tensors leave the device within a step"),
+    )
+    nameless = tuple(Lack(operator="", overload=name, reason="no rule") for name in ("sort", "topk"))
+    table = SupportTable()
+    for index, lacks in enumerate([(refused, moved), (refused,), nameless]):
+        table.add(replace(lacking(index), lacks=lacks))
+    of_sort, of_topk, of_qr = table.rows()
+    assert (of_sort.overload, of_topk.overload) == ("sort", "topk")
+    assert of_qr.reason == "OP falls back to the host; tensors leave the device within a step"
+    assert (of_qr.overload, of_qr.programs) == ("linalg_qr", 2)

@@ -55,7 +55,7 @@ def lack_of(case: Case, divergence: Divergence, outcome: Outcome) -> Lack | None
     if not checks.load(divergence.check).TRAITS.lacks_capability:
         return None
     named = _OPERATOR.search(divergence.cause)
-    reason = without_operators(without_numbers(divergence.cause))
+    reason = without_numbers(without_operators(divergence.cause))
     return Lack(operator=_sole(case), overload=named[1] if named else "", reason=reason[:MOST_CHARACTERS])
 
 
@@ -81,7 +81,7 @@ def _refused(case: Case, failure: Failure) -> Lack | None:
     if not refuses or INTERNAL.search(message):
         return None
     named, operator = _OPERATOR.search(message), failure.operator or _sole(case)
-    reason = without_operators(without_numbers(message), operator)
+    reason = without_numbers(without_operators(message, operator))
     return Lack(
         operator=operator,
         overload=named[1] if named else "",

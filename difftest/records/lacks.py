@@ -4,8 +4,9 @@ A missing capability is a row here and never a finding (`difftest.judge.capabili
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -21,7 +22,11 @@ COUNTED = ("backend", "dtype", "lacks")
 
 
 class Row(NamedTuple):
-    """What a backend lacks for an operator, and for how many programs of which dtypes."""
+    """What a backend lacks for an operator, and for how many programs of which dtypes.
+
+    `operator` is empty where chains did not say which of theirs it was; their rows are by overload then.
+    `reason` and `overload` name everything that it lacks, each once.
+    """
 
     operator: str
     backend: str
@@ -30,36 +35,70 @@ class Row(NamedTuple):
     dtypes: tuple[str, ...]
     programs: int
 
+    @property
+    def overloads(self) -> tuple[str, ...]:
+        """The aten operators that it lacks."""
+        return tuple(filter(None, self.overload.split(", ")))
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What is lacking in one row, and the number of programs by dtype."""
+
+    lacks: set[Lack] = field(default_factory=set)
+    dtypes: Counter[str] = field(default_factory=Counter)
+
 
 @dataclass(slots=True)
 class SupportTable:
-    """How many programs of each dtype a backend lacks something for, by backend and what it lacks."""
+    """What backends lack, in one row for an operator and a backend."""
 
-    counts: dict[tuple[str, Lack], Counter[str]] = field(default_factory=dict)
+    counted: dict[tuple[str, str, str], _Counted] = field(default_factory=dict)
 
     def add(self, observation: Observation) -> None:
         """Counts one line of a campaign."""
-        for lack in observation.lacks:
-            self._count(observation.backend, lack, observation.dtype)
+        self._count(observation.backend, observation.lacks, observation.dtype, 1)
 
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`."""
-        for (backend, dtype, lacks), lines in columns.grouped(chosen, *COUNTED):
-            for lack in msgspec.json.decode(lacks, type=tuple[Lack, ...]):
-                self._count(backend, lack, dtype, lines)
+        texts = [columns.texts(name) for name in COUNTED]
+        keys, numbers = np.unique(
+            np.stack([text.codes[chosen] for text in texts]), axis=1, return_counts=True
+        )
+        for key, lines in zip(keys.T.tolist(), numbers.tolist(), strict=True):
+            backend, dtype, lacks = (text.distinct[code] for text, code in zip(texts, key, strict=True))
+            self._count(backend, msgspec.json.decode(lacks, type=tuple[Lack, ...]), dtype, lines)
 
     def include(self, other: "SupportTable") -> None:
         """Adds the counts of other lines."""
-        for key, dtypes in other.counts.items():
-            self.counts.setdefault(key, Counter()).update(dtypes)
+        for key, counted in other.counted.items():
+            own = self.counted.setdefault(key, _Counted())
+            own.lacks |= counted.lacks
+            own.dtypes.update(counted.dtypes)
 
     def rows(self) -> Iterator[Row]:
-        """A row for each operator, backend and reason, sorted."""
-        for (backend, lack), dtypes in sorted(
-            self.counts.items(), key=lambda item: (item[0][1].operator, item[0][0], item[0][1].reason)
-        ):
-            programs = dtypes.total()
-            yield Row(lack.operator, backend, lack.reason, lack.overload, tuple(sorted(dtypes)), programs)
+        """A row for each operator and backend, sorted."""
+        for (operator, backend, _), counted in sorted(self.counted.items(), key=itemgetter(0)):
+            reasons, overloads = (
+                sorted({getattr(lack, name) for lack in counted.lacks} - {""})
+                for name in ("reason", "overload")
+            )
+            yield Row(
+                operator,
+                backend,
+                "; ".join(reasons),
+                ", ".join(overloads),
+                tuple(sorted(counted.dtypes)),
+                counted.dtypes.total(),
+            )
 
-    def _count(self, backend: str, lack: Lack, dtype: str, lines: int = 1) -> None:
-        self.counts.setdefault((backend, lack), Counter())[dtype] += lines
+    def _count(self, backend: str, lacks: Iterable[Lack], dtype: str, lines: int) -> None:
+        """Counts `lines` equal lines: each once for an operator, whatever it lacks for it."""
+        by_key: dict[tuple[str, str, str], set[Lack]] = {}
+        for lack in lacks:
+            key = (lack.operator, backend, "" if lack.operator else lack.overload)
+            by_key.setdefault(key, set()).add(lack)
+        for key, own in by_key.items():
+            counted = self.counted.setdefault(key, _Counted())
+            counted.lacks |= own
+            counted.dtypes[dtype] += lines

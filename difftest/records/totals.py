@@ -158,7 +158,8 @@ def _refused(lacks: SupportTable, backends: AbstractSet[str]) -> Mapping[str, st
     for row in rows:
         refused[row.operator] = f"{row.backend} refused its programs"
     for row in rows:
-        refused |= dict.fromkeys((row.overload, row.overload.partition(".")[0]), f"refused by {row.backend}")
+        names = [name for one in row.overloads for name in (one, one.partition(".")[0])]
+        refused |= dict.fromkeys(names, f"refused by {row.backend}")
     return refused
 
 
