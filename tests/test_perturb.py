@@ -147,6 +147,22 @@ def test_the_partial_sums_of_a_product_of_half_types_are_float32() -> None:
     assert noise(torch.mm, ones, signs, dtype="bfloat16") < 4 * 16 * math.sqrt(2) * roundoff
 
 
+def test_the_gradient_of_soft_margin_loss_has_the_noise_of_its_exponent() -> None:
+    given, one = torch.full((20,), 12.0, dtype=torch.float64), torch.ones(20, dtype=torch.float64)
+
+    def gradient(inputs: Tensor) -> Tensor:
+        result: Tensor = torch.ops.aten.soft_margin_loss_backward(one, inputs, one, 0)
+        return result
+
+    assert 4 * UNIT < noise(gradient, given) / gradient(given).abs().max().item() < 40 * UNIT
+
+
+def test_eigenvalues_have_more_noise_than_a_solution() -> None:
+    matrix = torch.diag(torch.linspace(1.0, 2.0, 8, dtype=torch.float64))
+    exact = torch.linalg.eigvalsh(matrix)
+    assert 3 * UNIT < noise(torch.linalg.eigvalsh, matrix) / exact.max().item() < 40 * UNIT
+
+
 def test_the_parts_of_a_complex_product_round_as_its_magnitude() -> None:
     one = torch.full((50,), 1 + 1j, dtype=torch.complex128)
 

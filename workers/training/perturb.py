@@ -43,9 +43,6 @@ FLUSHED = {
 XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is half the least subnormal.
 """
 
-MATRIX_ROUNDOFFS = 4.0
-"""By how many roundoffs of its size a matrix is perturbed: eigh and svd of XLA and of LAPACK need as many."""
-
 SIMULATED = (torch.float64, torch.complex128)
 """The dtypes of the oracle's numbers. Others are counters and masks, or rounded as on every backend."""
 
@@ -113,7 +110,8 @@ class Perturb(TorchDispatchMode):
     def _moved(self, argument: Tensor, kind: Rounding, *, in_place: bool) -> Tensor:
         """A perturbed argument."""
         roundoffs = self._wide if kind.wide_inputs else 1.0
-        noisy = self._noisy_matrix(argument) if kind.matrices else self._noisy(argument, roundoffs)
+        matrix = kind.matrices
+        noisy = self._noisy_matrix(argument, matrix) if matrix else self._noisy(argument, roundoffs)
         return argument.copy_(noisy) if in_place else noisy
 
     def _guarded(
@@ -189,14 +187,14 @@ class Perturb(TorchDispatchMode):
             + (absolute * self._flushed).clamp(-most, most)
         )
 
-    def _noisy_matrix(self, value: Tensor) -> Tensor:
+    def _noisy_matrix(self, value: Tensor, roundoffs: float) -> Tensor:
         """Every element with an error in units of the root mean square of its matrix, the last two dims."""
         if value.dtype not in SIMULATED or not value.numel():
             return value
         dims = [-2, -1][-value.dim() :] if value.dim() else []
         size = value.abs().square_().mean(dims, keepdim=True).sqrt_() if dims else value.abs()
         error = self._draw(value) if value.dtype == torch.float64 else self._complex_draw(value.abs())
-        return value + error * (size * (MATRIX_ROUNDOFFS * self._roundoff))
+        return value + error * (size * (roundoffs * self._roundoff))
 
     def _complex_draw(self, like: Tensor) -> Tensor:
         return torch.complex(self._draw(like), self._draw(like))

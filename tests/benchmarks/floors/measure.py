@@ -37,7 +37,7 @@ from difftest.judge.noise import (
 from difftest.judge.outcome import Array, Tensors, Trace
 from difftest.judge.stage import Stage
 from workers.training.dtypes import default_dtype
-from workers.training.perturb import perturbed
+from workers.training.perturb import coarsest, perturbed
 from workers.training.pieces import sharded, values
 from workers.training.rounding import classes, operator_name
 
@@ -162,18 +162,25 @@ def _sample(sample: _Sample, place: Record, *, xla: bool) -> Iterator[Record]:
         except Exception as error:  # noqa: BLE001
             yield msgspec.structs.replace(place, reason=f"xla: {_reason(error)}")
     for count in (SAMPLES_OF_A_PROGRAM, SAMPLES_WHEN_IN_DOUBT):  # as a campaign does
-        records = list(_compared(place, *_simulated(sample, count), native, candidate))
+        records = list(
+            _compared(place, *_simulated(sample, _rounded(sample, native), count), native, candidate)
+        )
         if all(max(record.native_worst, record.xla_worst) <= THRESHOLD for record in records):
             break
     yield from records
 
 
-def _simulated(sample: _Sample, count: int) -> tuple[Tensors, list[Tensors]]:
+def _rounded(sample: _Sample, native: Tensors) -> DType:
+    """The dtype whose rounding is simulated: as in a program, the coarsest of the results'."""
+    return coarsest((t.dtype for (stage, _), t in native.items() if stage is Stage.FORWARD), sample.dtype)
+
+
+def _simulated(sample: _Sample, rounded: DType, count: int) -> tuple[Tensors, list[Tensors]]:
     """The run in float64, and those with simulated rounding."""
     with default_dtype(torch.float64):
         truth, simulated = sample.run(_widened, wide=True), []
         for seed in range(count):
-            with perturbed(sample.dtype, seed, program=True):
+            with perturbed(rounded, seed, program=True):
                 simulated.append(sample.run(_widened, wide=True))
     return truth, simulated
 
@@ -222,12 +229,13 @@ def _compared(
             simulated=_size(wide, decided),
             wrong=int(np.count_nonzero(own)),
             native=_relative(own, wide),
+            native_typical=_typical(own, wide),
             native_worst=float(in_floors(own, floor(wide)).max()),
         )
         there = candidate[key].pieces[0] if candidate is not None and key in candidate else None
         if there is not None and there.shape == value.shape:
             off = _off(there, value, decided)
-            record.xla = _relative(off, wide)
+            record.xla, record.xla_typical = _relative(off, wide), _typical(off, wide)
             record.xla_worst = float(in_floors(off, floor(noise[key].pieces[0])).max())
         elif there is not None:
             record.reason = f"xla: shape {there.shape} instead of {value.shape}"
@@ -243,6 +251,13 @@ def _relative(errors: Array, simulated: Array) -> float:
     """Real errors in units of the simulated noise, root mean squares, of the elements that have errors."""
     wrong = errors != 0.0
     return _size(errors, wrong) / (_size(simulated, wrong) or 1.0) if wrong.any() else 0.0
+
+
+def _typical(errors: Array, simulated: Array) -> float:
+    """The median of the real errors that are not 0, each in units of its element's simulated noise."""
+    wrong = errors != 0.0
+    with np.errstate(divide="ignore"):
+        return float(np.median(np.abs(errors[wrong]) / simulated[wrong])) if wrong.any() else 0.0
 
 
 def _size(values: Array, counted: Array) -> float:

@@ -10,6 +10,7 @@
 | `intermediate` | as approximated | by one |
 | `special` | as approximated | by one of float32, except outside of the function's domain |
 | `ill_conditioned` | as approximated | by four of the matrix's size, unless it is not defined there |
+| `iterative` | as approximated | by twelve of the matrix's size, unless it is not defined there |
 | `unknown`, `composite` | as approximated | by one, unless it is not defined there |
 | `wide` | one of float32 in models; as intermediate in programs | no |
 
@@ -18,6 +19,7 @@ because ranks exchange partial sums in the dtype itself.
 
 Linear algebra is backward stable by norm: its results are those of a matrix that is some roundoffs of the
 matrix's size away, in every element (N. Higham, Accuracy and Stability of Numerical Algorithms, 2002).
+Eigenvalues and singular values take iterations, each of which rounds.
 
 An operator that is not in the table, or that torch should have taken apart (`composite`), has its inputs
 perturbed and its results approximated. That is safe because it is the most that any single rounding inside
@@ -49,6 +51,16 @@ With four, most floors are over three times the real error (`tests/benchmarks/ca
 """
 
 
+MATRIX_ROUNDOFFS = 4.0
+"""By how many roundoffs of its size a matrix is perturbed that is factorized or solved."""
+
+ITERATION_ROUNDOFFS = 12.0
+"""The same where eigenvalues or singular values are computed.
+
+LAPACK's are up to 6 times, and XLA's eigh is 7 times as far off as 4 roundoffs would make them.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Rounding:
     """What a class of operators does to numbers.
@@ -56,7 +68,8 @@ class Rounding:
     `roundoffs`: how far results are rounded, in unit roundoffs; 0 for results that are exact. `inputs`:
     whether inputs are perturbed too. `guarded`: whether perturbed inputs may be outside the domain. `wide`:
     whether results are float32 whatever the dtype; `wide_inputs`: whether inputs are perturbed as float32;
-    `matrices`: whether inputs are perturbed in units of their matrix's size.
+    `matrices`: by how many roundoffs inputs are perturbed in units of their matrix's size, if not by one in
+    units of their own.
     """
 
     roundoffs: float = 0.0
@@ -64,11 +77,10 @@ class Rounding:
     guarded: bool = False
     wide: bool = False
     wide_inputs: bool = False
-    matrices: bool = False
+    matrices: float = 0.0
 
 
 INTERMEDIATE = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True)
-ILL_CONDITIONED = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True, matrices=True)
 UNKNOWN = Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True)
 
 CLASSES = {
@@ -79,7 +91,8 @@ CLASSES = {
     "sums": Rounding(1.0, inputs=True),
     "intermediate": INTERMEDIATE,
     "special": Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True, wide_inputs=True),
-    "ill_conditioned": ILL_CONDITIONED,
+    "ill_conditioned": replace(UNKNOWN, matrices=MATRIX_ROUNDOFFS),
+    "iterative": replace(UNKNOWN, matrices=ITERATION_ROUNDOFFS),
     "wide": Rounding(1.0, wide=True),
     "composite": UNKNOWN,
     "unknown": UNKNOWN,
