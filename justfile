@@ -37,7 +37,7 @@ fast *arguments:
 
 # Run what starts workers or a browser: many minutes.
 slow *arguments:
-    pytest -n 2 --dist loadfile -m "(slow or browser) and not nightly" {{arguments}}
+    pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or browser) and not nightly" {{arguments}}
 
 # Run every test but the nightly ones.
 test *arguments:

@@ -6,6 +6,7 @@ The fast tier reads no file of slow tests. Also the cases that tests share.
 import os
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,22 @@ ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow", re.MULTILINE)
 """What a test file has whose every test is slow."""
 
 
+LONG = {
+    "test_service.py": 400,
+    "test_chaos.py": 190,
+    "test_rates.py": 150,
+    "test_cluster.py": 140,
+    "test_vacuous_faults.py": 90,
+    "test_readme.py": 70,
+    "test_resume_service.py": 50,
+    "test_ablate.py": 50,
+}
+"""Files with few tests that take long, in seconds on 2 cores (2026-11-23).
+
+Where several processes share the tests, one that begins late with such a file works alone at the end.
+"""
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the files of slow tests where none of them is to run.
 
@@ -34,11 +51,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if without_slow and ALL_SLOW.search(collection_path.read_text()) else None
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Turn only warnings of our modules into errors in slow tests.
+    """Turn only warnings of our modules into errors in slow tests, and begin with the longest of their files.
 
     Those tests use torch and Ray, which warn of their own code.
     """
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        sizes = Counter(item.path.name for item in items)
+        items.sort(key=lambda item: (LONG.get(item.path.name, 0), sizes[item.path.name]), reverse=True)
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.filterwarnings("default", OUR_WARNINGS))
