@@ -30,7 +30,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
     {"findings": ("difftest.findings",), "reduce": ("difftest.reduce",), "selftest": ("difftest.selftest",)},
     {"generators": ("generators",), "workers": ("workers",), "reports": ("reports",)},
     {"commands": ("difftest.commands",)},
-    {"door": ("difftest.cli", "difftest.__main__")},
+    {"door": ("difftest.api", "difftest.cli", "difftest.__main__")},
 )
 """The rooms, lowest floor first, with their modules. Imports lead to lower floors or stay in their room."""
 

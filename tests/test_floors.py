@@ -31,6 +31,9 @@ OWNERS = {
     "msgspec": set(PACKAGES),
 }
 
+API = ("difftest.api", "typing.TYPE_CHECKING")
+"""What the package itself imports: its Python API, when that is first used."""
+
 FILES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
 
 
@@ -78,7 +81,8 @@ def test_imports_point_down_or_stay_inside_a_room() -> None:
     for file in FILES:
         mine = place(module(file))
         if file == ROOT / "difftest" / "__init__.py":
-            wrong += [f"difftest imports {name}; it is the package alone" for name in imports(file)]
+            others = (name for name in imports(file) if not name.startswith(API))
+            wrong += [f"difftest imports {name}; it is the package alone" for name in others]
             continue
         assert mine, f"{module(file)} is in no room; give it one in FLOORS"
         for name in imports(file):

@@ -60,8 +60,8 @@ def test_the_documented_model_agrees_on_both_sides(tmp_path: Path, monkeypatch: 
 PLAIN = of_module("return self.inner(x)")
 WRONG = {
     "random": (
-        of_module("return functional.dropout(self.inner(x), 0.5)"),
-        r"draws random numbers \((native_dropout|bernoulli)",
+        of_module("return self.inner(x) + torch.rand_like(x)[:, :2]"),
+        r"draws random numbers \(rand_like\), which no two backends draw alike",
     ),
     "float64": (
         of_module("raise TypeError('no')"),
@@ -123,6 +123,17 @@ def test_a_model_that_cannot_be_compared_is_refused_in_one_line(
     fault: str, reasons: Mapping[str, str]
 ) -> None:
     assert re.search(WRONG[fault][1], reasons[fault]), reasons[fault]
+
+
+def test_both_sides_drop_the_same_elements_and_rows_stay_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropping = "nn.TransformerEncoderLayer(4, 2, 4, dropout=0.5, batch_first=True)"
+    text = of_module("return self.inner(x.unsqueeze(1))[:, 0, :2]", dropping)
+    description = description_of(tmp_path, monkeypatch, text)
+    assert description.layer.rowwise
+    case = own.case_at(description, 0, 0, wanted=("data_parallel",), max_world_size=2)
+    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
 
 
 def test_batch_normalization_ties_a_plan_and_a_helper_file_are_described(

@@ -22,6 +22,7 @@ import torch
 from difftest import sources
 from difftest.cases.layers.own import Own
 from difftest.errors import UsageError
+from workers.own import masks
 
 ROOTS = ("", "src")
 """The folders of the working directory in which packages are looked for."""
@@ -52,6 +53,7 @@ def imported(place: str) -> ModuleType:
     with _DRAWING:
         file, root = found(place)
         _require_batch(file, place)
+        masks.install()
         for folder in map(str, (root, file.parent if place.endswith(".py") else root)):
             if folder not in sys.path:
                 sys.path.append(folder)

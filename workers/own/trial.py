@@ -15,7 +15,8 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from difftest.errors import UsageError
-from workers.own import made
+from workers.own import loaded, made
+from workers.own.masks import Masks
 from workers.own.precision import wide
 
 ROWS = 4
@@ -57,7 +58,8 @@ class _Random(TorchDispatchMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401  what an operator returns
-        if torch.Tag.nondeterministic_seeded in func.tags and not self.name:
+        own = (kwargs or {}).get("generator") is not None
+        if torch.Tag.nondeterministic_seeded in func.tags and not own and not self.name:
             self.name = str(func._schema.name).removeprefix("aten::")  # noqa: SLF001  no public name
         return func(*args, **(kwargs or {}))
 
@@ -81,7 +83,8 @@ class Trial:
         batch = self.batch.part(rows, dtype)
         named = str(dtype).removeprefix("torch.")
         with self._followed(module), explained(f"in {named}", self._where):
-            with wide() if dtype == torch.float64 else nullcontext():
+            masks = Masks(0, ROWS, dtype, lambda mask: mask[rows])
+            with masks.of_step(0), wide() if dtype == torch.float64 else nullcontext():
                 outputs = called(module, batch.inputs)
                 output = made.first_floats(outputs)
                 loss = self._loss(outputs, output, batch.targets)
@@ -111,12 +114,15 @@ class Trial:
 
     def require_comparable(self) -> None:
         """`UsageError` unless float64 works, nothing is random, and outputs have the batch's rows."""
-        with _Random() as seen:  # type: ignore[no-untyped-call]
-            output, _, _ = self.run(torch.float64)
-        if seen.name:
+        with _Random() as random, loaded.seeded(1):  # type: ignore[no-untyped-call]
+            output, loss, module = self.run(torch.float64)
+        with loaded.seeded(2):
+            again, other, repeated = self.run(torch.float64)
+        pairs = zip(_gradients(module), _gradients(repeated), strict=True)
+        if not all(torch.equal(*pair) for pair in ((output, again), (loss, other), *pairs)):
             msg = (
-                f"the module draws random numbers ({seen.name}); no two backends draw the same, so nothing "
-                "can be compared: set the probabilities of dropout to 0, or eval() the modules that draw"
+                f"the module draws random numbers ({random.name or 'in some way'}), which no two backends "
+                "draw alike: nothing can be compared. Only the masks of dropout come from the host"
             )
             raise UsageError(msg)
         if not output.dim() or len(output) != ROWS:
@@ -169,6 +175,10 @@ class Trial:
 
     def _left(self) -> None:
         self.running.pop()
+
+
+def _gradients(module: nn.Module) -> list[Tensor]:
+    return [one.grad for one in module.parameters() if one.grad is not None]
 
 
 def called(module: nn.Module, inputs: Mapping[str, Tensor]) -> Any:  # noqa: ANN401  the user's choice

@@ -4,8 +4,8 @@ A backend only joins, places, feeds and reads, so a difference between two backe
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from difftest.cases.options import Spelling
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 from workers.own import made
+from workers.own.masks import Masks
 from workers.own.precision import wide
 from workers.training import program, spelling
 from workers.training.build import build
@@ -52,7 +53,9 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     module = session.place(module)
     if case.model.is_program:
         return program.run(case, session, module, report)
-    run = _Run(case, session, module, early or make_optimizer(case, module), report, Watch(module), forms)
+    optimizer = early or make_optimizer(case, module)
+    masks = Masks(case.seed, case.part_rows, getattr(torch, case.dtype), session.feed)
+    run = _Run(case, session, module, optimizer, report, Watch(module), forms, masks)
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": _numbers(case).digest(case)}
     reported = structs.replace(session.events(), device=session.device, elsewhere=dict(run.elsewhere))
@@ -70,6 +73,7 @@ class _Run:
     report: Report
     watch: Watch
     forms: Spelling
+    masks: Masks
     elsewhere: Counter[str] = field(default_factory=Counter)
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
@@ -137,7 +141,7 @@ class _Run:
         self, step: int, part: Batch, inputs: Tensor, targets: Tensor, *extras: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Output and loss; `part` has the batch's number of targets and the names of the extras."""
-        with self.session.observe("forward", self.module), self._precision():
+        with self.session.observe("forward", self.module), self._replacements(step):
             outputs = self.module(inputs, dict(zip(part.extras, extras, strict=True)))
             output = made.first_floats(outputs)
             loss = self._loss(outputs, output, targets, part.count)
@@ -145,9 +149,14 @@ class _Run:
         self.elsewhere.update(operators_elsewhere(loss, self.session.device))
         return output, loss
 
-    def _precision(self) -> AbstractContextManager[None]:
-        """What makes the code of a module of the user's compute in float64 in the oracle."""
-        return wide() if self.case.model.own and self.session.wide else nullcontext()
+    @contextmanager
+    def _replacements(self, step: int) -> Iterator[None]:
+        """What the code of a module of the user's gets: masks of the host, and float64 in the oracle."""
+        with ExitStack() as stack:
+            if self.case.model.own:
+                stack.enter_context(self.masks.of_step(step))
+                stack.enter_context(wide() if self.session.wide else nullcontext())
+            yield
 
     def _loss(self, outputs: Any, output: Tensor, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
         """The loss of what the module returns, of which `output` is compared."""

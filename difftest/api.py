@@ -1,0 +1,84 @@
+"""difftest from Python: `difftest.run` is the command `difftest run`, `difftest.load` reads what it left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from difftest.cases.case import Case
+from difftest.commands.run import run_campaign
+from difftest.commands.service.own_model import describe_model
+from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
+from difftest.commands.service.storage import opened
+from difftest.commands.service.targets import read_corpus
+from difftest.findings.ledger import LEDGER_FILE
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """A campaign's folder and the findings in it, by fingerprint, sorted.
+
+    Beside the corpus the folder has the table of all runs, `table.parquet` (docs/table.md).
+    """
+
+    folder: Path
+    findings: tuple[Finding, ...]
+    corpus: Corpus
+
+    def case(self, finding: Finding) -> Case:
+        """The simplest case that shows a finding."""
+        return self.corpus.simplest(finding.fingerprint)
+
+
+def run(  # noqa: PLR0913  the options of the command
+    *,
+    out: Path | str,
+    model: str | None = None,
+    seed: int = 0,
+    cases: int | None = None,
+    budget: float | None = None,
+    paths: Sequence[str] = (),
+    backends: Sequence[str] = (),
+    max_world_size: int = 8,
+    workers: int | None = None,
+    address: str | None = None,
+    twice_every: int = TWICE_EVERY,
+    fresh: bool = False,
+) -> Result:
+    """Runs a campaign, or continues it, as `difftest run` with these options, and returns its findings.
+
+    `model` is the source of a model of yours, such as `model.py:build`; without it cases are generated.
+    `budget` is in seconds. Progress and results are printed as by the command.
+
+    Raises `difftest.errors.UsageError` for wrong arguments, and `difftest.errors.InfrastructureError` where
+    the machine failed or too little was compared.
+    """
+    folder = Path(out)
+    request = CampaignRequest(
+        out=folder,
+        ledger=LEDGER_FILE,
+        fail_on=("never",),
+        as_json=False,
+        seed=seed,
+        model=describe_model(model, max_world_size),
+        cases=cases,
+        budget=budget,
+        paths=tuple(paths),
+        backends=tuple(backends),
+        max_world_size=max_world_size,
+        workers=workers,
+        address=address,
+        twice_every=twice_every,
+        fresh=fresh,
+    )
+    with opened(folder) as output:
+        run_campaign(request, output)
+    return load(folder)
+
+
+def load(folder: Path | str) -> Result:
+    """What a campaign left in its folder; `difftest.errors.UsageError` where there is none."""
+    corpus, _ = read_corpus(Path(folder))
+    findings = tuple(corpus.finding(name) for name in sorted(corpus.fingerprints()))
+    return Result(folder=Path(folder), findings=findings, corpus=corpus)

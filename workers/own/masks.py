@@ -1,0 +1,121 @@
+"""Dropout in the user's module with masks from the host, so that all sides drop the same elements.
+
+`torch.nn.functional.dropout`, which `nn.Dropout` calls, and attention with dropout are replaced before the
+user's source is imported. While the module runs, every call has a mask of its own, drawn from the case's
+seed, the step and the number of the call in the step. Any other random operator stays as it is, and a module
+that draws by it is refused (`workers.own.trial`).
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from difftest.errors import UsageError
+
+Feed: TypeAlias = Callable[[Tensor], Tensor]
+"""Turns a host tensor of all rows into what the module's tensors are: a rank's rows, or a sharded tensor."""
+
+_DROPOUT, _ATTENTION = functional.dropout, functional.scaled_dot_product_attention
+
+_here = threading.local()
+"""The masks of the module that this thread runs: replicas are threads of one process."""
+
+
+class Masks:
+    """The masks of a run: of tensors with `rows` rows over all ranks, rounded to the case's dtype."""
+
+    def __init__(self, seed: int, rows: int, rounded: torch.dtype, feed: Feed) -> None:
+        self._seed, self._rows, self._rounded, self._feed = seed, rows, rounded, feed
+        self._step, self._calls = -1, 0
+
+    @contextmanager
+    def of_step(self, step: int) -> Iterator[None]:
+        """A context for one forward pass of `step`."""
+        if step != self._step:
+            self._step, self._calls = step, 0
+        _here.masks = self
+        try:
+            yield
+        finally:
+            _here.masks = None
+
+    def of(self, tensor: Tensor, p: float) -> Tensor:
+        """The mask of the next call, for what the module drops elements of; `UsageError` without rows."""
+        text = f"{self._seed} dropout {self._step} {self._calls}"
+        self._calls += 1
+        generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]))
+        shape = (self._rows, *tensor.shape[1:])
+        kept = torch.rand(shape, generator=generator, dtype=torch.float64) >= p
+        mask = self._feed((kept.double() / (1.0 - p)).to(self._rounded).to(tensor.dtype))
+        if mask.shape != tensor.shape:
+            msg = f"dropout of a tensor {tuple(tensor.shape)}, whose first dim is not the batch's rows"
+            raise UsageError(msg)
+        return mask
+
+
+@cache
+def install() -> None:
+    """Replaces torch's functions in this process; outside of `Masks.of_step` they do what they did."""
+    functional.dropout = _dropout
+    functional.scaled_dot_product_attention = _attention
+
+
+def _dropout(
+    input: Tensor,  # noqa: A002  torch's own name
+    p: float = 0.5,
+    training: bool = True,  # noqa: FBT001, FBT002
+    inplace: bool = False,  # noqa: FBT001, FBT002
+) -> Tensor:
+    masks: Masks | None = getattr(_here, "masks", None)
+    if masks is None or not training or not 0.0 < p < 1.0:
+        return _DROPOUT(input, p, training, inplace)
+    mask = masks.of(input, p)
+    return input.mul_(mask) if inplace else input * mask
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    *options: Any,  # noqa: ANN401  as torch's
+    **named: Any,  # noqa: ANN401
+) -> Tensor:
+    masks: Masks | None = getattr(_here, "masks", None)
+    if masks is None or not dropout_p:
+        return _ATTENTION(query, key, value, attn_mask, dropout_p, *options, **named)
+    given = dict(zip(("is_causal", "scale", "enable_gqa"), options, strict=False)) | named
+    weights = _weights(query, key, attn_mask, **given)
+    if given.get("enable_gqa"):
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    return weights * masks.of(weights, dropout_p) @ value
+
+
+def _weights(  # noqa: PLR0913  as torch's function
+    query: Tensor,
+    key: Tensor,
+    mask: Tensor | None,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention's weights before dropout, as torch's documentation defines them."""
+    if enable_gqa:
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), float("-inf"))
+    if mask is not None and mask.dtype == torch.bool:
+        scores = scores.masked_fill(mask.logical_not(), float("-inf"))
+    elif mask is not None:
+        scores = scores + mask
+    return torch.softmax(scores, dim=-1)
