@@ -146,9 +146,7 @@ def test_a_long_product_has_the_noise_of_its_partial_sums_which_cancel(program: 
 def test_a_convolution_and_its_gradients_have_the_noise_of_their_partial_sums(
     transposed: bool, groups: int, stride: int
 ) -> None:
-    inputs, weight = (
-        torch.ones(*shape, dtype=torch.float64) for shape in ((8, 8, 12), (8, 8 // groups, 5))
-    )
+    inputs, weight = (torch.ones(*shape, dtype=torch.float64) for shape in ((8, 8, 12), (8, 8 // groups, 5)))
     options = (None, [stride], [0], [1], transposed, [0], groups)
     exact = torch.ops.aten.convolution(inputs, weight, *options)
     gradient, rest = torch.ones_like(exact), ([8], *options[1:], [True, True, True])
