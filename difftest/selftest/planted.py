@@ -43,6 +43,7 @@ def planted_summary(results: Sequence[Planted]) -> dict[str, Any]:
     return {
         "defects": len(results),
         "detected": sum(r.detected for r in results),
+        "blamed": sum(r.detected and r.blamed for r in results),
         "detection_rate": len(detected) / len(counted) if counted else 0.0,
         "blame_rate": sum(r.blamed for r in detected) / len(detected) if detected else 0.0,
         "median_cases": statistics.median(r.cases for r in detected) if detected else None,
