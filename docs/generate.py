@@ -36,7 +36,7 @@ def mission() -> str:
         case = f"{fault['case']} of `{fault['path']}`" if "path" in fault else fault["case"]
         decided = f", decided by `{fault['decided_by']}`" if "decided_by" in fault else ""
         finding = f"`{fault['fingerprint']}`{decided}"
-        cells = (fault["upstream"], state, case, fault["minutes"], finding, fault["blame"])
+        cells = (fault["upstream"], state, case, fault.get("minutes", ""), finding, fault["blame"])
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
 

@@ -26,7 +26,7 @@ from generators.chances import always
 from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
 from generators.layers.flash_attention import draw_shared_heads
 from generators.operators.drawn import draw_program
-from generators.options import kernels, replications, spellings, starts
+from generators.options import kernels, replications, spelled, starts
 from generators.paths import chosen, load
 from generators.sequence import place_of
 from generators.training import draw_batch, draw_training, draw_wire_type, dtypes, ignored_shares, regimes
@@ -50,7 +50,8 @@ def cases(draw: st.DrawFn, *, paths: Iterable[str] | None = None, max_world_size
     """Cases on one of `paths` (None: of all) with at most `max_world_size` ranks."""
     name = draw(st.sampled_from(chosen(paths)))
     mesh = draw(load(name).meshes(max_world_size=max_world_size))
-    return cast("Case", _draw_case(draw, name, mesh, lambda _cost: True))
+    case = cast("Case", _draw_case(draw, name, mesh, lambda _cost: True))
+    return spelled(case, draw(st.randoms(use_true_random=False)))
 
 
 @st.composite
@@ -86,8 +87,7 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
     case = draw_wire_type(draw, case=case)
     sdpa = draw(kernels(model=case.model))
     model = draw_shared_heads(draw, model=case.model, mesh=case.layout.mesh)
-    case = msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
-    return msgspec.structs.replace(case, spelling=draw(spellings(case=case)))
+    return msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
@@ -108,7 +108,7 @@ def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_wo
             program = _scheduled(seed, at, names, max_world_size)
             path = names[at % len(names)]
             walk.choose([program] if program else pool_at(seed, at, path=path, max_world_size=max_world_size))
-        return walk.chosen[index % BLOCK]
+        return spelled(walk.chosen[index % BLOCK], random.Random(_digest("spelling", seed, index)))  # noqa: S311
 
 
 def _scheduled(seed: int, index: int, names: tuple[str, ...], max_world_size: int) -> Case | None:

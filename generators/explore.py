@@ -1,8 +1,9 @@
 """Which candidate to run: generating costs a thousandth of running, so draw several and run the best.
 
-The one idea: most bugs need two features at once, so the value of a case is the number of pairs of features
-that no earlier case had. The walk starts anew every `BLOCK` cases, so the choice at an index depends on its
-block alone, and not on what was generated before.
+The one idea: a case is worth what it probably reaches that no earlier case did, as measured in other cases
+(`generators.signatures`). Of cases that are worth the same, the best has most new pairs of features, because
+most bugs need two features at once. The walk starts anew every `BLOCK` cases, so the choice at an index
+depends on its block alone, and not on what was generated before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +20,6 @@ BLOCK = 100
 POOL = 8
 SMALL_WORLD = 4
 
-BY_MEASUREMENT = False
-"""Whether what cases were measured to reach comes before pairs of features.
-
-It would change which case an index of a seed is, so it is to be switched on together with other such changes.
-"""
-
 Cost: TypeAlias = tuple[object, ...]
 """Learnable, exact, many ranks, dtype and early start, or only the first of them."""
 
@@ -38,7 +33,7 @@ class Walk:
     reached: set[Signature] = field(default_factory=set)
 
     def choose(self, pool: Sequence[Case]) -> None:
-        """Adds the case of `pool` that covers most new pairs of features; of equals the first.
+        """Adds the case of `pool` that is worth most; of equals the first.
 
         Only cases with the dtype, purpose and size of the first compete, so that cases which are rare because
         they cost more, or show less, stay rare.
@@ -47,11 +42,11 @@ class Walk:
         best = max(rivals, key=self._worth)
         self.chosen.append(best)
         self.covered |= pairs(best)
-        self.reached |= expected(features(best)) if BY_MEASUREMENT else set()
+        self.reached |= expected(features(best))
 
     def _worth(self, case: Case) -> tuple[int, int]:
         """How many things the case probably reaches that no earlier one did, and how many pairs it adds."""
-        new = expected(features(case)) - self.reached if BY_MEASUREMENT else ()
+        new = expected(features(case)) - self.reached
         return sum(signature.things for signature in new), len(pairs(case) - self.covered)
 
 
@@ -131,9 +126,9 @@ def _training_features(case: Case) -> Iterator[str]:
 def _option_features(case: Case) -> Iterator[str]:
     """The option that is not at its default, or that several are not; at most one feature.
 
-    More would make options more frequent than what they are combined with. Kernels are drawn often enough
-    without it.
+    More would make options more frequent than what they are combined with. Kernels and usual forms are drawn
+    often enough without it.
     """
-    changed = [name for name, _ in case.option_resets() if not name.startswith("sdpa")]
+    changed = [name for name, _ in case.option_resets() if not name.startswith(("sdpa", "spelling"))]
     if changed:
         yield changed[0] if len(changed) == 1 else "several options"

@@ -1,11 +1,12 @@
 """Choices that only some backends have: `Replication`, `Start`, the kernel for attention, and `Spelling`.
 
-The one idea: nearly always every option is at its default, so that a case has no options that its finding
-does not depend on. Otherwise mostly a single option is not.
+The one idea: nearly always every option but the usual forms is at its default, so that a case has no options
+that its finding does not depend on. Otherwise mostly a single option is not.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping
 from typing import get_args
 
 import msgspec
@@ -14,13 +15,11 @@ from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
+from difftest.cases.layers.collective import Collective
 from difftest.cases.layout import Layout, Replicate
 from difftest.cases.model import Model
 from difftest.cases.options import ACTS, WHOLE, Act, Replication, SdpaKernel, Spelling, Start
 from generators.chances import always, equally, mixed, sometimes, weighted
-
-DRAWS_SPELLINGS = False
-"""Whether cases take usual forms: they change which case a number of a seed is."""
 
 SMALL_BUCKETS_MEGABYTES = (2.0**-16, 2.0**-12)
 """16 and 256 bytes: every parameter has a bucket of its own, or shares one with a few others."""
@@ -128,9 +127,6 @@ def _is_whole(layout: Layout) -> bool:
     return all(at == Replicate() for placements in layout.parameters.values() for at in placements)
 
 
-WEIGHTS: Mapping[str, int] = {"tied_before": 1, "optimizer_before": 1}
-"""Less than 4 for forms that stop a backend, or leave nothing to compare after them."""
-
 CONCERNS: Mapping[str, Callable[[Case], bool]] = {
     "torch_loss": lambda _case: True,
     "optimizer_before": lambda _case: True,
@@ -147,24 +143,44 @@ CONCERNS: Mapping[str, Callable[[Case], bool]] = {
 }
 """The usual forms, each with whether it has something to change in a case."""
 
+STOPS: Mapping[str, Callable[[Case], bool]] = {
+    "torch_loss": lambda case: case.training.loss == "mse",
+    "unequal": lambda _case: True,
+    "optimizer_before": lambda _case: True,
+    "host_backward": lambda _case: True,
+    "torch_checkpoint": lambda _case: True,
+    "tied_before": lambda _case: True,
+    "verified_shapes": lambda _case: True,
+    "pin_layout": lambda case: case.dtype != "float32",
+    "integers": lambda case: any(not scale.is_integer() for scale in _factors(case)),
+}
+"""The forms that stop a backend, or leave nothing to compare after them, each with in which cases it does."""
 
-def spellings(*, case: Case) -> SearchStrategy[Spelling | msgspec.UnsetType]:
-    """The forms of a program: in half of the cases one or several of those that concern `case`.
+USUALLY, SELDOM = 1 / 2, 1 / 16
+"""How often a form is taken where it concerns a case, and where it also stops a backend.
+
+Half of the time each, `host_backward` and `optimizer_before` would leave a fourth of the cases to XLA's SPMD.
+"""
+
+
+def spelled(case: Case, stream: random.Random) -> Case:
+    """The case with usual forms, each drawn from a `stream` that nothing else of the case is drawn from.
 
     None in a program of operators, which has neither optimizer nor loss function.
     """
-    forms = tuple(name for name, concerns in CONCERNS.items() if concerns(case))
-    if not DRAWS_SPELLINGS or case.model.is_program:
-        return always(msgspec.UNSET)
-    return _spellings(forms)
+    draws = {form: stream.random() for form in CONCERNS}
+    if case.model.is_program:
+        return case
+    taken = {form: draws[form] < _chance(form, case) for form, concerns in CONCERNS.items() if concerns(case)}
+    return msgspec.structs.replace(case, spelling=Spelling(**taken))
 
 
-@functools.cache
-def _spellings(forms: tuple[str, ...]) -> SearchStrategy[Spelling | msgspec.UnsetType]:
-    """Nothing in half of the draws, one of `forms` in 3 of 8, and any of them in 1 of 8."""
-    single = weighted(*((WEIGHTS.get(form, 4), Spelling(**{form: True})) for form in forms))
-    several = st.sets(st.sampled_from(forms)).map(lambda names: Spelling(**dict.fromkeys(names, True)))
-    return mixed((4, always(msgspec.UNSET)), (3, single), (1, several))
+def _chance(form: str, case: Case) -> float:
+    return SELDOM if form in STOPS and STOPS[form](case) else USUALLY
+
+
+def _factors(case: Case) -> Iterator[float]:
+    return (layer.factor for _, layer in walk(case.model.layers) if isinstance(layer, Collective))
 
 
 def _collects(case: Case) -> bool:

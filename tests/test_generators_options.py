@@ -1,17 +1,18 @@
 """Options of some backends only: drawn often enough to be tested, seldom enough to leave others alone."""
 
-from collections import Counter
+import random
 
 import msgspec
 import pytest
-from generated_cases import ALONE, GeneratedCases
+from generated_cases import GeneratedCases
 from hypothesis import given, settings
+from samples import a_case
 
-from difftest.cases.case import Case
+from difftest.cases.case import Case, Training
 from difftest.cases.options import ACTS, Spelling, Start
-from generators import options
-from generators.cases import pool_at
-from generators.options import CONCERNS, EARLY, LATE, starts
+from generators.cases import case_at, pool_at
+from generators.explore import features
+from generators.options import CONCERNS, EARLY, LATE, SELDOM, STOPS, USUALLY, spelled, starts
 
 
 @pytest.fixture(scope="session")
@@ -65,29 +66,49 @@ def test_activation_checkpointing_is_drawn_only_for_models_with_blocks(
     )
 
 
-def test_usual_forms_wait_for_their_switch(hundreds: tuple[tuple[Case, ...], ...]) -> None:
-    assert not options.DRAWS_SPELLINGS
-    assert all(case.spelling is msgspec.UNSET for hundred in hundreds for case in hundred)
+def stopped_by(form: str, case: Case) -> bool:
+    return form in STOPS and STOPS[form](case)
 
 
-def test_half_of_the_cases_take_usual_forms_each_of_which_concerns_its_case(
-    monkeypatch: pytest.MonkeyPatch,
+def test_each_usual_form_is_taken_half_of_the_time_and_seldom_where_it_stops_a_backend(
+    hundreds: tuple[tuple[Case, ...], ...],
 ) -> None:
-    monkeypatch.setattr(options, "DRAWS_SPELLINGS", True)
-    paths = ALONE
-    cases = [pool_at(1, index, path=paths[index % len(paths)])[0] for index in range(150)]
-    forms = [[name for name in CONCERNS if getattr(case.forms, name)] for case in cases]
-    counts = Counter(name for drawn in forms for name in drawn)
+    cases = [case for hundred in hundreds for case in hundred]
     assert set(CONCERNS) == set(Spelling.__struct_fields__), "every form is drawn"
-    assert set(counts) >= {"torch_loss", "host_backward", "pin_layout", "no_broadcast", "optimizer_before"}
-    assert len(cases) / 3 < sum(map(bool, forms)) < len(cases) * 2 / 3
-    assert all(CONCERNS[name](case) for case, drawn in zip(cases, forms, strict=True) for name in drawn)
-    assert sum(len(drawn) == 1 for drawn in forms) > sum(len(drawn) > 1 for drawn in forms) > 0
+    for form, concerns in CONCERNS.items():
+        for chance, stops in ((USUALLY, False), (SELDOM, True)):
+            concerned = [case for case in cases if concerns(case) and stopped_by(form, case) is stops]
+            taken, expected = sum(getattr(case.forms, form) for case in concerned), chance * len(concerned)
+            assert abs(taken - expected) <= 4 * (expected * (1 - chance)) ** 0.5, (form, taken, expected)
+        assert not any(getattr(case.forms, form) for case in cases if not concerns(case))
 
 
-def test_usual_forms_leave_the_rest_of_a_case_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = [pool_at(2, index, path="data_parallel")[0] for index in range(20)]
-    monkeypatch.setattr(options, "DRAWS_SPELLINGS", True)
-    spelled = [pool_at(2, index, path="data_parallel")[0] for index in range(20)]
-    assert spelled != plain
-    assert [msgspec.structs.replace(case, spelling=msgspec.UNSET) for case in spelled] == plain
+def test_most_cases_can_be_compared_on_every_backend(hundreds: tuple[tuple[Case, ...], ...]) -> None:
+    cases = [case for hundred in hundreds for case in hundred]
+    stopped = [
+        any(getattr(case.forms, form) and stopped_by(form, case) for form in CONCERNS) for case in cases
+    ]
+    assert 0.1 < sum(stopped) / len(cases) < 0.3
+
+
+def test_usual_forms_leave_the_rest_of_a_case_as_it_was() -> None:
+    for index in range(20):
+        case = case_at(2, index, paths=("data_parallel",))
+        plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
+        assert plain in pool_at(2, index, path="data_parallel")
+
+
+def test_a_form_is_drawn_alike_whether_or_not_others_concern_the_case() -> None:
+    several, single = a_case(training=Training(steps=2)), a_case(training=Training(steps=1))
+    for seed in range(20):
+        forms = [spelled(case, random.Random(seed)).forms for case in (several, single)]  # noqa: S311
+        assert msgspec.structs.replace(forms[0], changing_number=False) == forms[1]
+
+
+def test_a_program_takes_no_usual_form() -> None:
+    programs = [case_at(2, index, paths=("operators",)) for index in range(20)]
+    assert all(case.spelling is msgspec.UNSET for case in programs)
+
+
+def test_the_explorer_does_not_see_usual_forms() -> None:
+    assert features(a_case(spelling=Spelling(torch_loss=True))) == features(a_case())

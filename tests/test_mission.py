@@ -38,9 +38,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     upstream: str
     defect: str
     case: int
-    minutes: float
     fingerprint: str
     blame: str
+    minutes: float | None = None
     decided_by: str = ""
     path: str = ""
 

@@ -141,6 +141,41 @@ def test_without_a_changed_option_none_decides_and_no_further_run_is_made(tmp_pa
     assert "decided by" not in finding_of(tmp_path / "set", Wrong(), a_case(replication=BOTH)).evidence
 
 
+class FormMachine(Machine):
+    """Its `xla` backend differs where a case takes the form `wrong`."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def execute(self, case: Case, backend: str, _options: Mapping[str, str]) -> Outcome:
+        """Return a candidate's trace whose replicas differ for the form, or always for the form ``."""
+        self.requests[case.id, backend] += 1
+        trace = oracle(case) if backend == ORACLE else candidate(case)
+        if backend == ORACLE or case.world_size == 1 or (self.wrong and not getattr(case.forms, self.wrong)):
+            return trace
+        key = (Stage.BACKWARD, "0.weight")
+        return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
+
+
+THREE_FORMS = Spelling(torch_loss=True, no_broadcast=True, host_backward=True)
+
+
+def test_of_several_usual_forms_the_one_that_decides_is_named(tmp_path: Path) -> None:
+    finding = finding_of(tmp_path, FormMachine("no_broadcast"), a_case(spelling=THREE_FORMS))
+    assert finding.evidence["decided by"] == "spelling.no_broadcast=True"
+
+
+def test_where_no_usual_form_decides_none_is_tried_alone(tmp_path: Path) -> None:
+    machine = FormMachine("")
+    finding = finding_of(tmp_path, machine, a_case(spelling=THREE_FORMS))
+    assert "decided by" not in finding.evidence
+    layouts = {case for case, backend in machine.requests if backend != ORACLE}
+    assert layouts == {case.id for case in (a_case(), a_case(spelling=THREE_FORMS))} | {
+        a_case(spelling=THREE_FORMS).unsharded().id
+    }
+
+
 accumulations = st.integers(1, 3)
 
 

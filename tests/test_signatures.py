@@ -4,7 +4,7 @@ import pytest
 from samples import a_case, tensor_parallel_case
 
 from generators import explore
-from generators.explore import Walk, features
+from generators.explore import Walk, features, pairs
 from generators.signatures import Signature, signatures
 
 GELU, EVEN, TWO = "Activation gelu", "placed S0", "2 ranks"
@@ -33,7 +33,6 @@ def test_things_with_one_signature_count_together() -> None:
 
 
 def by_measurement(patch: pytest.MonkeyPatch, *measured: Signature) -> None:
-    patch.setattr(explore, "BY_MEASUREMENT", True)
     patch.setattr(
         explore,
         "expected",
@@ -54,14 +53,12 @@ def test_a_case_that_probably_reaches_more_is_chosen_and_then_one_that_reaches_s
     assert walk.chosen == [cut, plain]
 
 
-def test_where_nothing_was_measured_pairs_of_features_decide_as_without_the_switch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_nothing_was_measured_pairs_of_features_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = [a_case(), tensor_parallel_case(), a_case(mesh=(("dp", 4),))]
-    before, after = Walk(), Walk()
-    for _ in range(3):
-        before.choose(pool)
     by_measurement(monkeypatch)
-    for _ in range(3):
-        after.choose(pool)
-    assert before.chosen == after.chosen
+    walk = Walk()
+    for _ in pool:
+        before = walk.covered.copy()
+        walk.choose(pool)
+        added = [len(pairs(case) - before) for case in pool]
+        assert len(pairs(walk.chosen[-1]) - before) == max(added)

@@ -49,9 +49,13 @@ def test_layers_that_call_a_framework_operator_are_unsupported() -> None:
 def cases() -> list[Case]:
     drawn = (case_at(5, index, max_world_size=LARGEST) for index in itertools.count())
     able = (case for case in drawn if case.world_size > 1 and torchax.unsupported(case) is None)
-    return list(
-        itertools.islice((case for case in able if case.dtype == "float32"), 3)
-    )  # products of half types: tests/upstream
+    float32 = (case for case in able if case.dtype == "float32")  # products of half types: tests/upstream
+    return [without_forms(case) for case in itertools.islice(float32, 3)]
+
+
+def without_forms(case: Case) -> Case:
+    """The case without usual forms, some of which train nothing on a device that is not the host."""
+    return msgspec.structs.replace(case, spelling=msgspec.UNSET)
 
 
 @needs_torchax
@@ -74,7 +78,7 @@ def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
 @pytest.mark.xla
 def test_flash_attention_through_jax_agrees_with_the_oracle() -> None:
     drawn = (case_at(0, index, paths=("flash_attention",), max_world_size=2) for index in itertools.count())
-    case = next(case for case in drawn if torchax.unsupported(case) is None)
+    case = next(without_forms(case) for case in drawn if torchax.unsupported(case) is None)
     comparison = compare(
         case,
         "torchax",

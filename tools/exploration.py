@@ -3,7 +3,7 @@
     python tools/exploration.py DIR
 
 DIR is the --out of campaigns over generated cases. The cases are generated again by seed and index; one that
-has another id now is left out.
+has another id now is left out, and so are programs, which have a schedule.
 """
 
 import sys
@@ -44,7 +44,7 @@ def reached(file: Path) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
         case = case_at(
             definition.seed, index, paths=definition.paths or None, max_world_size=definition.max_world_size
         )
-        if case.id == ids[index] and reached_by_case:
+        if case.id == ids[index] and reached_by_case and not case.model.is_program:
             yield explore.features(case), frozenset(reached_by_case)
 
 

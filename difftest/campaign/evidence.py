@@ -5,6 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from difftest.campaign.again import rerun
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
@@ -40,8 +42,15 @@ def two_by_two(campaign: Campaign, result: CaseResult, divergence: Divergence) -
 
 
 def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> dict[str, str]:
-    """The options that decide: with one of them back at its default, the run agrees with the oracle."""
-    options = dict(case.option_resets())
+    """The options that decide: with one of them back at its default, the run agrees with the oracle.
+
+    A case may take several usual forms. Where it shows the fault without all of them, none is tried alone.
+    """
+    options, forms = dict(case.option_resets()), dict(case.form_resets())
+    if len(forms) > 1:
+        plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
+        if _diverges(campaign, plain, divergence.backend, divergence) is not False:
+            options = {name: reset for name, reset in options.items() if name not in forms}
     diverges = in_parallel(
         campaign,
         [partial(_diverges, campaign, plain, divergence.backend, divergence) for plain in options.values()],

@@ -231,10 +231,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             yield f"replication.{name}", msgspec.structs.replace(self, replication=replication)
         for name, start in option_resets(self.start):
             yield f"start.{name}", msgspec.structs.replace(self, start=start)
-        for name, spelling in option_resets(self.forms):
-            yield f"spelling.{name}", msgspec.structs.replace(self, spelling=spelling)
+        yield from self.form_resets()
         if self.sdpa is not msgspec.UNSET:
             yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
+
+    def form_resets(self) -> Iterator[tuple[str, Self]]:
+        """Every usual form that the case takes, such as `spelling.unequal=True`, and the case without it."""
+        for name, spelling in option_resets(self.forms):
+            yield f"spelling.{name}", msgspec.structs.replace(self, spelling=spelling)
 
 
 def uneven_cuts(case: Case) -> int:

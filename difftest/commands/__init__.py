@@ -14,9 +14,7 @@ from difftest import plugins
 class CommandModule(Protocol):
     """What a file in this folder declares."""
 
-    @property
-    def command(self) -> click.Command:
-        """The command, or the group of them."""
+    command: click.Command
 
 
 def load(name: str) -> click.Command:
