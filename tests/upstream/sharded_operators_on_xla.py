@@ -39,7 +39,15 @@ def copy_read_on_the_host() -> tuple[object, object]:
     return [[0.0, 1.0], [2.0]], [shard.unpadded_data.tolist() for shard in shards]
 
 
-FAULTS = {"all_and_any": all_and_any, "copy_read_on_the_host": copy_read_on_the_host}
+def diagonal_written_by_index() -> tuple[object, object]:
+    """A diagonal, one element of which was written, and put back."""
+    tensor, first = torch.arange(16.0).reshape(4, 4), torch.zeros(1, dtype=torch.int64)
+    placed = sharded(tensor)
+    written = placed.diagonal().index_fill(0, first.to(placed.device), -1.0)
+    return [-1.0, 5.0, 10.0, 15.0], placed.diagonal_scatter(written).cpu().diagonal().tolist()
+
+
+FAULTS = {one.__name__: one for one in (all_and_any, copy_read_on_the_host, diagonal_written_by_index)}
 missing = []
 for name in sys.argv[1:] or FAULTS:
     try:

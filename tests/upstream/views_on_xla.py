@@ -1,0 +1,44 @@
+"""What torch_xla gets wrong of views on one device; names select.
+
+torch_xla 2.9.0. Exits 0 when the faults are there.
+"""
+
+import os
+import sys
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
+import torch
+import torch_xla
+
+XLA = torch_xla.device()
+SIZE, STRIDE, OFFSET = (2, 2), (4, 1), 1
+
+
+def view_in_inference_mode(device: object) -> object:
+    """A view of a tensor that was made outside of the mode."""
+    tensor = torch.ones(2, 2, device=device)
+    with torch.inference_mode():
+        return tensor.narrow(0, 0, 1).tolist()
+
+
+def as_strided(device: object) -> object:
+    """What is written into rows of two, whose memory is four apart: in place, by scatter, by the gradient."""
+    first, second = (torch.zeros(2, 4, device=device) for _ in range(2))
+    first.as_strided(SIZE, STRIDE, OFFSET).fill_(1)
+    scattered = second.as_strided_scatter(torch.ones(SIZE, device=device), SIZE, STRIDE, OFFSET)
+    second.requires_grad_().as_strided(SIZE, STRIDE, OFFSET).sum().backward()
+    return first.tolist(), scattered.tolist(), second.grad.tolist()
+
+
+FAULTS = (view_in_inference_mode, as_strided)
+missing = []
+for fault in FAULTS:
+    if sys.argv[1:] and fault.__name__ not in sys.argv[1:]:
+        continue
+    try:
+        actual = fault(XLA)
+    except RuntimeError as error:
+        actual = str(error).splitlines()[0]
+    print(f"{fault.__name__}: expected {fault('cpu')}, actual {actual}")
+    missing += [fault.__name__] if actual == fault("cpu") else []
+sys.exit(f"not there: {missing}" if missing else 0)
