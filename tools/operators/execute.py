@@ -1,6 +1,7 @@
 """Calling an operator on the CPU from its data alone, with the values and the module of a campaign."""
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,16 @@ from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Mesh
 from difftest.cases.options import Spelling
 from generators.operators.programs import program
+from tools.operators.isolate import Journal
 from workers.training.dtypes import NUMBERS, Dtypes, default_dtype
 from workers.training.layers import Plan
 from workers.training.layers import operator as modules
 from workers.training.operators import Operators
 
 ONE_RANK = Mesh((("dp", 1),))
+
+JOURNAL = ContextVar("JOURNAL", default=Journal())  # noqa: B039  it is frozen
+"""What every call is reported to before it begins."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,13 @@ def run(
 ) -> Run:
     """Calls `operator` with the values of the seed `draw`; whatever torch raises, it raises.
 
-    `wide`: in float64, as the oracle. `TypeError` for a result that is neither tensor nor number.
+    `wide`: in float64, as the oracle. `TypeError` for a result that is neither tensor nor number, and
+    `LethalError` for a call that has ended a process.
     """
     case = program(
         [operator], path="operators", mesh=ONE_RANK, placements={}, dtype=dtype, regime=regime, seed=draw
     )
+    JOURNAL.get().begin(case.id)
     dtypes = Dtypes(torch.float64 if wide else getattr(torch, dtype), wide)
     plan = Plan(sequence=0, operators=Operators(), dtypes=dtypes, checkpointing=False, spelling=Spelling())
     module = modules.Operator(operator, "0", plan)

@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,13 @@ from generators.operators.table import Entry, Header, Sample
 from tools.operators.calls import Call, NotRecordedError, called, method_name, name_of
 from tools.operators.encode import Encoder, NoDataError
 from tools.operators.exclusions import reason_for
+from tools.operators.execute import JOURNAL
+from tools.operators.isolate import CONTEXT, Journal, isolated
 from tools.operators.own import own_db
 from tools.operators.validate import UnfitError, rejected, validated
+
+PRELOAD = ["torch.testing._internal.common_methods_invocations", "tools.operators.validate"]
+"""What the processes of all entries import once."""
 
 OUTPUT = Path(table.__file__).with_name(table.FILE)
 MOST_SAMPLES = 6
@@ -56,8 +61,9 @@ def main() -> None:
     names = list(_operators())
     lines = _read_lines(options.output) if options.only else {}
     wanted = options.only or names
-    with ProcessPoolExecutor(options.processes) as pool:
-        for name, line in zip(wanted, pool.map(line_of, wanted, chunksize=2), strict=True):
+    CONTEXT.set_forkserver_preload(PRELOAD)
+    with ThreadPoolExecutor(options.processes) as pool:
+        for name, line in zip(wanted, pool.map(functools.partial(isolated, line_of), wanted), strict=True):
             lines[name] = line
             _write(options.output, [lines[name] for name in names if name in lines])
     _print_totals([msgspec.json.decode(line, type=Entry) for line in lines.values()])
@@ -81,8 +87,9 @@ def _operators() -> Mapping[str, Any]:
     return {op.full_name: op for op in (*op_db, *own_db())}
 
 
-def line_of(name: str) -> bytes:
+def line_of(journal: Journal, name: str) -> bytes:
     """The line of the entry called `name`; literal values without the decimals that integers do not need."""
+    JOURNAL.set(journal)
     text = msgspec.json.encode(entry_of(name)).decode()
     return re.sub(r'"values":\[[^\]]*\]', lambda match: re.sub(r"\.0(?=[,\]])", "", match[0]), text).encode()
 
