@@ -64,6 +64,10 @@ def test_what_was_not_reached_has_a_reason() -> None:
     table = Entries({"add": "", "mul": "", "rand": "it draws"}, frozenset({"add"}))
     entries = [one for one in unreached(coverage, lacks, table) if one.what == ENTRIES]
     assert [(one.reason, one.names) for one in entries] == [("it draws", ("rand",)), (NOT_YET, ("mul",))]
+    drawn = Entries({"aten.uniform_": ""})
+    assert not any(
+        "uniform_" in one.names for one in unreached(coverage, lacks, drawn) if "random" in one.reason
+    )
     assert not any("add" in own for (what, _), own in names.items() if what in {OPERATORS, RULES})
 
 
@@ -84,6 +88,8 @@ def test_the_command_prints_what_was_reached_and_what_was_not(tmp_path: Path) ->
     assert "xla bfloat16: 0 whole, 0 even, 1 uneven, 0 empty; 1 backward; regimes ties" in output
     assert "operators with a rule of DTensor" in output
     assert NOT_YET in output
+    assert "\nnot reached of operators with a rule of DTensor: 348\n" in output
+    assert output.count("\n") < 70
 
 
 def test_the_command_gives_every_cell_as_json(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`difftest coverage`: the operators that were compared with a verdict, and what was not reached, and why."""
 
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -16,8 +17,11 @@ from difftest.records.lacks import COUNTED as LACKS
 from difftest.records.lacks import SupportTable
 from difftest.records.totals import Entries, Total, Unreached, cuts, totals, unreached
 
-WIDTH = 100
+WIDTH = 70
 """Characters of a line of names."""
+
+MOST_REASONS = 7
+"""How many reasons are printed for each kind of thing, so that all fit on a screen."""
 
 
 @click.command("coverage")
@@ -44,9 +48,8 @@ def command(directory: Path, *, as_json: bool) -> None:
         counts = f"{cut.whole} whole, {cut.even} even, {cut.uneven} uneven, {cut.empty} empty"
         regimes = ", ".join(cut.regimes)
         click.echo(f"  {cut.side} {cut.dtype}: {counts}; {cut.backward} backward; regimes {regimes}")
-    click.echo("\nnot reached:")
-    for one in unreached(coverage, lacks, entries):
-        click.echo(f"  {len(one.names):5,} {one.what}: {one.reason}: {_few(one)}")
+    for what, rows in groupby(unreached(coverage, lacks, entries), key=lambda one: one.what):
+        click.echo("\n".join(_not_reached(what, list(rows))))
 
 
 def _counted(corpus: Corpus) -> tuple[Coverage, SupportTable]:
@@ -89,6 +92,16 @@ def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:
 
 def _number(count: int | None) -> str:
     return "" if count is None else f"{count:,}"
+
+
+def _not_reached(what: str, rows: list[Unreached]) -> Iterator[str]:
+    """What was not reached of one kind, by reason, the most first; `rows` are in that order."""
+    yield f"\nnot reached of {what}: {sum(len(one.names) for one in rows):,}"
+    for one in rows[:MOST_REASONS]:
+        yield f"  {len(one.names):5,}  {one.reason}: {_few(one)}"
+    if others := rows[MOST_REASONS:]:
+        names = sum(len(one.names) for one in others)
+        yield f"  {names:5,}  for {len(others)} other reasons, which --json has"
 
 
 def _few(one: Unreached) -> str:

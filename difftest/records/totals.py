@@ -135,7 +135,7 @@ def cuts(coverage: Coverage) -> Iterator[Cut]:
 
 def unreached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOWN) -> Iterator[Unreached]:
     """What no side reached, by reason: excluded, refused by a backend, or not compared yet."""
-    data, own = reachable(), {name: _why(name) for name in reachable().operators}
+    data, own = reachable(), {name: _why(name, entries) for name in reachable().operators}
     every_backend = {row.backend for row in lacks.rows()}
     reached = coverage.names("forward") | coverage.names("backward")
     for what, names, excluded, backends in (
@@ -163,9 +163,14 @@ def _refused(lacks: SupportTable, backends: AbstractSet[str]) -> Mapping[str, st
     return refused
 
 
-def _why(name: str) -> str:
-    """Why no program of plain tensors reaches an operator; empty where one can."""
+def _why(name: str, entries: Entries) -> str:
+    """Why no program of plain tensors reaches an operator; empty where one can.
+
+    Some random operators have an entry of their own, with arguments that leave nothing to chance.
+    """
     letters = reachable().operators[name]
+    if f"aten.{name}" in entries.usable:
+        return ""
     by_letter = (reason for letter, reason in _REASONS.items() if letter in letters)
     by_name = (reason for pattern, reason in _FAMILIES.items() if re.search(pattern, name))
     return next(by_letter, "") or next(by_name, "")

@@ -41,6 +41,8 @@ def _of_lists() -> Iterator[OpInfo]:
     second: Mapping[str, Calls] = {
         "_foreach_lerp": _weighted,
         "_foreach_norm": _norms,
+        "_foreach_clamp_max": _bounded,
+        "_foreach_clamp_min": _bounded,
     }
     for kind, calls in (
         ("unary", _alone),
@@ -65,6 +67,10 @@ def _alone(make: Make) -> Iterator[Call]:
 def _pairs(make: Make) -> Iterator[Call]:
     yield _lists(make, 2), {}
     yield (*_lists(make, 1), 0.5), {}
+
+
+def _bounded(make: Make) -> Iterator[Call]:
+    yield from reversed(list(_pairs(make)))
 
 
 def _triples(make: Make) -> Iterator[Call]:

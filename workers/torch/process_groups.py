@@ -33,6 +33,7 @@ PRELOAD: tuple[str, ...] = (
     "torch._dynamo",
     "torch.distributed.fsdp",
     "torch.distributed.tensor",
+    "torch.distributed.tensor.experimental",
     "torch.distributed.tensor.parallel",
     "torch.nn.parallel",
 )
