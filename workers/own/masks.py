@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from difftest.cases.case import DType
+from difftest.cases.draws import round_to
 from difftest.errors import UsageError
 
 Feed: TypeAlias = Callable[[Tensor], Tensor]
@@ -29,10 +32,10 @@ _here = threading.local()
 
 
 class Masks:
-    """The masks of a run: of tensors with `rows` rows over all ranks, rounded to the case's dtype."""
+    """The masks of a run: of tensors with `rows` rows over all ranks, rounded to `dtype`, the case's."""
 
-    def __init__(self, seed: int, rows: int, rounded: torch.dtype, feed: Feed) -> None:
-        self._seed, self._rows, self._rounded, self._feed = seed, rows, rounded, feed
+    def __init__(self, seed: int, rows: int, dtype: DType, feed: Feed) -> None:
+        self._seed, self._rows, self._dtype, self._feed = seed, rows, dtype, feed
         self._step, self._calls = -1, 0
 
     @contextmanager
@@ -47,13 +50,15 @@ class Masks:
             _here.masks = None
 
     def of(self, tensor: Tensor, p: float) -> Tensor:
-        """The mask of the next call, for what the module drops elements of; `UsageError` without rows."""
+        """The mask of the next call, for what the module drops elements of; `UsageError` without rows.
+
+        numpy makes it: in the oracle, operators of torch round at random and take no type but float64.
+        """
         text = f"{self._seed} dropout {self._step} {self._calls}"
         self._calls += 1
-        generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]))
-        shape = (self._rows, *tensor.shape[1:])
-        kept = torch.rand(shape, generator=generator, dtype=torch.float64) >= p
-        mask = self._feed((kept.double() / (1.0 - p)).to(self._rounded).to(tensor.dtype))
+        random = np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]))
+        kept = random.random((self._rows, *tensor.shape[1:])) >= p
+        mask = self._feed(torch.from_numpy(round_to(self._dtype, kept / (1.0 - p))).to(tensor.dtype))
         if mask.shape != tensor.shape:
             msg = f"dropout of a tensor {tuple(tensor.shape)}, whose first dim is not the batch's rows"
             raise UsageError(msg)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from difftest.errors import UsageError
 from workers.own import loaded, made
 from workers.own.masks import Masks
 from workers.own.precision import wide
+
+if TYPE_CHECKING:
+    from difftest.cases.case import DType
 
 ROWS = 4
 """The rows of the batch: two for each half, so that statistics over rows exist in a half."""
@@ -83,7 +86,7 @@ class Trial:
         batch = self.batch.part(rows, dtype)
         named = str(dtype).removeprefix("torch.")
         with self._followed(module), explained(f"in {named}", self._where):
-            masks = Masks(0, ROWS, dtype, lambda mask: mask[rows])
+            masks = Masks(0, ROWS, cast("DType", named), lambda mask: mask[rows])
             with masks.of_step(0), wide() if dtype == torch.float64 else nullcontext():
                 outputs = called(module, batch.inputs)
                 output = made.first_floats(outputs)

@@ -54,7 +54,7 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     if case.model.is_program:
         return program.run(case, session, module, report)
     optimizer = early or make_optimizer(case, module)
-    masks = Masks(case.seed, case.part_rows, getattr(torch, case.dtype), session.feed)
+    masks = Masks(case.seed, case.part_rows, case.dtype, session.feed)
     run = _Run(case, session, module, optimizer, report, Watch(module), forms, masks)
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": _numbers(case).digest(case)}
