@@ -61,6 +61,11 @@ def test_mismatches_of_which_nothing_was_dispatched_have_their_operator_s_cause(
     ]
 
 
+def test_views_that_are_copies_have_one_cause() -> None:
+    narrow, select = (of_program(name, name, nature=f"{name}, lost alias") for name in ("narrow", "select"))
+    assert by_cause(narrow, select) == [("narrow", "select")]
+
+
 def test_findings_of_one_issue_have_one_cause() -> None:
     first, second = (replace(of_program(name, name), upstream="an issue") for name in "ab")
     assert by_cause(first, second) == [("a", "b")]

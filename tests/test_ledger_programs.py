@@ -64,7 +64,6 @@ MIXED = "RuntimeError: aten.{}: got mixed torch.Tensor and DTensor, need to conv
     [
         (forward(MAX, "0.output.1"), forward(MAX, "0.output.0")),
         (forward(MAX, "0.output.1"), backward(MAX)),
-        (forward("argmax"), backward("argmax")),
         (backward("amax"), forward("amax")),
         (backward("amin"), failed("amin", Stage.BACKWARD, "RuntimeError: anything")),
         (forward("narrow", nature="narrow, lost alias"), forward("narrow", nature="narrow, negated")),
@@ -95,7 +94,7 @@ def test_an_entry_knows_its_fault_and_not_another_one_of_the_operator(
 
 @pytest.mark.parametrize(
     "shown",
-    [forward(MAX, "0.output.1"), forward("argmax"), backward("amax"), forward("index_put")],
+    [forward(MAX, "0.output.1"), backward("amax"), forward("index_put")],
     ids=lambda shown: shown.operator,
 )
 def test_a_fault_of_shards_is_another_one_where_nothing_is_sharded(shown: Divergence) -> None:

@@ -125,6 +125,14 @@ def test_a_model_that_cannot_be_compared_is_refused_in_one_line(
     assert re.search(WRONG[fault][1], reasons[fault]), reasons[fault]
 
 
+def test_a_module_whose_rounding_leaves_nothing_to_compare_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = of_module("return self.inner(x) + 1e9 * x[:, :2] - 1e9 * x[:, :2]")
+    description = description_of(tmp_path, monkeypatch, text)
+    assert re.fullmatch(r"module Wrong is off by \d+% of its output in float32", description.noise)
+
+
 def test_both_sides_drop_the_same_elements_and_rows_stay_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

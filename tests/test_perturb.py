@@ -141,6 +141,28 @@ def test_a_long_product_has_the_noise_of_its_partial_sums_which_cancel(program: 
         assert 0.6 * real < torch.stack(squares).mean().sqrt() < 1.6 * real, name
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("groups", "stride"), [(1, 1), (2, 1), (1, 2)])
+def test_a_convolution_and_its_gradients_have_the_noise_of_their_partial_sums(
+    transposed: bool, groups: int, stride: int
+) -> None:
+    inputs, weight = (torch.ones(*shape, dtype=torch.float64) for shape in ((8, 8, 12), (8, 8 // groups, 5)))
+    options = (None, [stride], [0], [1], transposed, [0], groups)
+    exact = torch.ops.aten.convolution(inputs, weight, *options)
+    gradient, rest = torch.ones_like(exact), ([8], *options[1:], [True, True, True])
+    exacts = (exact, *torch.ops.aten.convolution_backward(gradient, inputs, weight, *rest))
+    squares = torch.zeros(4, dtype=torch.float64)
+    for seed in range(16):
+        with perturbed("float32", seed):
+            result = torch.ops.aten.convolution(inputs, weight, *options)
+            gradients = torch.ops.aten.convolution_backward(gradient, inputs, weight, *rest)
+        for at, (one, right) in enumerate(zip((result, *gradients), exacts, strict=True)):
+            squares[at] += (one - right).square().mean() / 16
+    for square, right in zip(squares, exacts, strict=True):
+        terms = right.square().mean().sqrt().item()  # each is 1
+        assert 0.6 < square.sqrt().item() / (terms**1.5 / 3.0 * UNIT) < 2.2
+
+
 def test_the_partial_sums_of_a_product_of_half_types_are_float32() -> None:
     ones, signs = torch.ones(8, 256, dtype=torch.float64), values(256, 1, seed=99).sub_(1.0).sign_()
     roundoff = torch.finfo(torch.bfloat16).eps / 2

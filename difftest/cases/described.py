@@ -18,8 +18,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
     `loss` is that of all cases; `optimizer`: whether the user brings one. `dtypes` are those in which the
     module runs, `refused` has the reasons why it does not in others. `unused`: whether a parameter gets no
-    gradient.
-    `layouts` are those of the user's plan, by mesh; None where there is no plan.
+    gradient. `noise` names a module whose rounding in float32 leaves little to compare, empty where none
+    does. `layouts` are those of the user's plan, by mesh; None where there is no plan.
     """
 
     layer: Own
@@ -28,9 +28,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     dtypes: tuple[DType, ...] = ("float32",)
     refused: Mapping[str, str] = {}
     unused: bool = False
+    noise: str = ""
     layouts: tuple[Layout, ...] | None = None
 
     @property
     def digest(self) -> str:
-        """A digest of the source and of everything that is known of it."""
-        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()[:DIGEST_LENGTH]
+        """A digest of the source and of everything that decides its cases."""
+        plain = msgspec.structs.replace(self, refused={}, noise="")
+        return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()[:DIGEST_LENGTH]

@@ -14,7 +14,9 @@ from difftest import plugins
 class CommandModule(Protocol):
     """What a file in this folder declares."""
 
-    command: click.Command
+    @property
+    def command(self) -> click.Command:
+        """The command, or the group of them."""
 
 
 def load(name: str) -> click.Command:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from difftest.judge.outcome import Symptom
-from difftest.judge.programs import LEFT_OPEN
+from difftest.judge.programs import LEFT_OPEN, LOST_ALIAS
 from difftest.records.evidence import WRONG_SIBLINGS
 from difftest.records.finding import Finding
 
@@ -80,9 +80,11 @@ def key(finding: Finding) -> Key:
         return ("undefined", shown.side, why)
     if shown.cause:
         return ("failure", shown.side, shown.check, shown.symptom, shown.cause)
-    computed = tuple(name for name in finding.dispatched if name not in HOUSEKEEPING)
     nature = shown.nature.removeprefix(shown.operator).lstrip(":, ")
     alike = (shown.side, shown.check, shown.symptom, shown.stage, nature)
+    if nature == LOST_ALIAS:
+        return ("mismatch", *alike)
+    computed = tuple(name for name in finding.dispatched if name not in HOUSEKEEPING)
     return ("mismatch", *alike, *(computed or finding.operators))
 
 

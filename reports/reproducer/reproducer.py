@@ -125,6 +125,8 @@ def refusal(case: Case, backend: str) -> str | None:
 
 
 def _training_refusal(case: Case, backend: str) -> str | None:
+    if case.model.own:
+        return "the case is of a model of your own, whose source no template can write; replay runs it again"
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"

@@ -74,6 +74,7 @@ def description(request: Request) -> Description:
         dtypes=tuple(dtype for dtype in DTYPES if dtype not in refused),
         refused=refused,
         unused=trial.has_unused(),
+        noise=trial.noise(),
         layouts=placed.layouts(functions, layer, request.meshes),
     )
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 ROWS = 4
 """The rows of the batch: two for each half, so that statistics over rows exist in a half."""
 
+NOISE = 2.0**-6
+"""The share of an output by which float32 may be off: with more, few results could be judged."""
+
 ROUNDING = 1e-9
 """How far float64 results may be apart that should be equal, relative to the greatest."""
 
@@ -76,6 +79,8 @@ class Trial:
     batch: Batch
     loss: Literal["mse", "cross_entropy", "own"]
     running: list[str] = field(default_factory=list)
+    outputs: dict[str, Tensor] = field(default_factory=dict)
+    """What every module gave first in the last run, by its name in messages, in the order of their ends."""
 
     def run(self, dtype: torch.dtype, rows: slice = slice(0, ROWS)) -> tuple[Tensor, Tensor, nn.Module]:
         """Output and loss of some rows in `dtype`, and the module, with its gradients.
@@ -143,6 +148,20 @@ class Trial:
             return str(error)
         return ""
 
+    def noise(self) -> str:
+        """The first module whose float32 output is far from the float64 one, in words; empty for none."""
+        self.run(torch.float64)
+        exact = dict(self.outputs)
+        self.run(torch.float32)
+        for name, output in self.outputs.items():
+            if name not in exact or not output.numel():
+                continue
+            size = exact[name].square().mean().sqrt()
+            error = (output - exact[name]).square().mean().sqrt()
+            if not error <= NOISE * size:
+                return f"{name} is off by {float(error / size):.0%} of its output in float32"
+        return ""
+
     def is_rowwise(self) -> bool:
         """Whether two halves of the batch give what the whole batch gives."""
         output, loss, _ = self.run(torch.float64)
@@ -165,19 +184,23 @@ class Trial:
     def _followed(self, module: nn.Module) -> Iterator[None]:
         """Keeps the names of the modules that are running, the innermost last."""
         self.running.clear()
+        self.outputs.clear()
         hooks = []
         for name, inner in module.named_modules():
             shown = f"module {name} ({type(inner).__name__})" if name else f"module {type(inner).__name__}"
             hooks += [
                 inner.register_forward_pre_hook(lambda *_, shown=shown: self.running.append(shown)),
-                inner.register_forward_hook(lambda *_: self._left()),
+                inner.register_forward_hook(lambda _m, _i, output: self._left(output)),
             ]
         yield
         for hook in hooks:
             hook.remove()
 
-    def _left(self) -> None:
-        self.running.pop()
+    def _left(self, output: object) -> None:
+        """A module has ended, with this output."""
+        name = self.running.pop()
+        if isinstance(output, Tensor) and output.is_floating_point():
+            self.outputs.setdefault(name, output.detach().double())
 
 
 def _gradients(module: nn.Module) -> list[Tensor]:

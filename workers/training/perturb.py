@@ -26,7 +26,8 @@ from workers.training.rounding import (
     written,
 )
 from workers.training.rounding.lists import on_each, takes_lists
-from workers.training.rounding.products import partial_sums, place
+from workers.training.rounding.partial_sums import partial_sums
+from workers.training.rounding.products import place
 from workers.training.rounding.sizes import ADDENDS, SIZES
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
@@ -80,9 +81,7 @@ class Perturb(TorchDispatchMode):
         sizes = SIZES.get(operator_name(func))
         if sizes and args[0].dtype == torch.float64:
             result = self._cancelled(result, sizes(result, *args, **options))
-        partial = partial_sums(operator_name(func), self._place, args, options.get("alpha", 1.0))
-        if partial is not None:
-            result = self._added_up(result, partial)
+        self._add_errors(result, partial_sums(operator_name(func), self._place, args, options))
         in_place = func._schema.is_mutable  # noqa: SLF001  no public name
         if isinstance(result, Tensor):
             return self._round(result, kind, in_place=in_place, addend=addend)
@@ -161,10 +160,13 @@ class Perturb(TorchDispatchMode):
             return result + sizes[0] * self._roundoff * self._draw(result)
         return tuple(r + size * self._roundoff * self._draw(r) for r, size in zip(result, sizes, strict=True))
 
-    def _added_up(self, result: Tensor, partial: Tensor) -> Tensor:
-        """A product with the errors of its partial sums, which are float32 at least."""
-        error = self._draw(result, self._random_of_sums)
-        return result.add_(error.mul_(partial).mul_(self._roundoff * self._wide))
+    def _add_errors(self, results: Any, sizes: Sequence[Tensor | None]) -> None:  # noqa: ANN401  one or more
+        """Adds the errors of partial sums, which are float32 at least."""
+        all_results = [results] if len(sizes) == 1 else results if sizes else []
+        for result, size in zip(all_results, sizes, strict=True):
+            if size is not None:
+                error = self._draw(result, self._random_of_sums)
+                result.add_(error.mul_(size).mul_(self._roundoff * self._wide))
 
     def _draw(self, like: Tensor, random: torch.Generator | None = None) -> Tensor:
         """Numbers drawn uniformly from [-1, 1), in the shape and dtype of `like`."""

@@ -25,6 +25,8 @@ def describe_model(source: str | None, max_world_size: int) -> Description | Non
     )
     for dtype, reason in description.refused.items():
         click.echo(f"{source}: no cases in {dtype}: {reason}", err=True)
+    if description.noise:
+        click.echo(f"{source}: {description.noise}: little can be compared", err=True)
     if not layer.rowwise:
         click.echo(
             f"{source}: rows influence each other, as in batch normalization: no accumulation, and wrappers "

@@ -9,9 +9,8 @@ of torch and of XLA are 0.4 to 0.85 of the noise; over 1024 terms, which both ad
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor
 
 FEW_TERMS = 16
@@ -64,10 +63,3 @@ PRODUCTS: Mapping[str, Callable[[float, Tensor, Tensor], Tensor | None]] = {
     "addmv": _matrix_vector,
 }
 """The size of the partial sums from a place and both factors, which are the last two arguments."""
-
-
-def partial_sums(name: str, at: float, args: Sequence[Tensor], alpha: float = 1.0) -> Tensor | None:
-    """The size of an operator's partial sums, with either sign; None if it is no product, or a short one."""
-    product = PRODUCTS.get(name.removesuffix("_"))
-    size = product(at, *args[-2:]) if product and args[0].dtype == torch.float64 else None
-    return size if size is None or alpha == 1.0 else size.mul_(alpha)
