@@ -163,6 +163,21 @@ def test_a_convolution_and_its_gradients_have_the_noise_of_their_partial_sums(
         assert 0.6 < square.sqrt().item() / (terms**1.5 / 3.0 * UNIT) < 2.2
 
 
+def test_sums_of_squares_have_the_noise_of_their_partial_sums_in_programs() -> None:
+    given = values(400) - 1.0
+    forms: dict[Callable[[Tensor], Tensor], float] = {
+        torch.var: 1.0,
+        torch.std: 2.0,
+        torch.linalg.vector_norm: 2.0,
+        lambda one: torch.nn.functional.mse_loss(one, torch.zeros_like(one)): 1.0,
+    }
+    for form, power in forms.items():
+        expected = form(given).item() * math.sqrt(400 / 3.0) / power * UNIT
+        assert 0.5 * expected < noise(form, given) < 2 * expected
+        assert noise(form, given, program=False) < 0.5 * expected
+    assert noise(lambda one: torch.linalg.vector_norm(one, math.inf), given) < 3 * UNIT
+
+
 def test_the_partial_sums_of_a_product_of_half_types_are_float32() -> None:
     ones, signs = torch.ones(8, 256, dtype=torch.float64), values(256, 1, seed=99).sub_(1.0).sign_()
     roundoff = torch.finfo(torch.bfloat16).eps / 2

@@ -28,7 +28,7 @@ from workers.training.rounding import (
 from workers.training.rounding.lists import on_each, takes_lists
 from workers.training.rounding.partial_sums import partial_sums
 from workers.training.rounding.products import place
-from workers.training.rounding.sizes import ADDENDS, SIZES
+from workers.training.rounding.sizes import ADDENDS, SIZES, SIZES_IN_PROGRAMS
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
 """The unit roundoff of float32."""
@@ -50,6 +50,8 @@ SIMULATED = (torch.float64, torch.complex128)
 
 class Perturb(TorchDispatchMode):
     """One perturbed run. `greatest` is the largest finite magnitude that any operator produced."""
+
+    _sizes = SIZES
 
     def __init__(self, dtype: DType, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -78,7 +80,7 @@ class Perturb(TorchDispatchMode):
         else:
             args = self._perturbed(func, kind, args) if kind.inputs else args
             result = func(*args, **kwargs)
-        sizes = SIZES.get(operator_name(func))
+        sizes = self._sizes.get(operator_name(func))
         if sizes and args[0].dtype == torch.float64:
             result = self._cancelled(result, sizes(result, *args, **options))
         self._add_errors(result, partial_sums(operator_name(func), self._place, args, options))
@@ -243,6 +245,8 @@ class PerturbProgram(Perturb):
                     for tensor in one
                 ]
         return perturbed
+
+    _sizes = SIZES_IN_PROGRAMS
 
     def _kind(self, func: Overload) -> Rounding:
         return rounding_in_program(func)

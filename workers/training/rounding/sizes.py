@@ -5,6 +5,7 @@ Some may add term by term in the dtype itself (XLA on CPU does; torch adds in pa
 x (1 + erf) / 2, so far left of 0 its error is the error of erf times x.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -64,6 +65,38 @@ SIZES: Mapping[str, Sizes] = {
     ),
 }
 """The sizes for each result, from the result and the arguments."""
+
+
+def _of_one_sign(result: Tensor, terms: Tensor, power: float = 1.0) -> Tensor:
+    """The size of the partial sums of a result of which the `power` is a sum of terms of one sign.
+
+    Where the terms are equal, the root of the sum of the squares of n partial sums is the root of n / 3 times
+    the sum.
+    """
+    number = terms.numel() / max(1, result.numel())
+    return result.abs() * (math.sqrt(number / 3.0) / power)
+
+
+def _norm(
+    result: Tensor, terms: Tensor, power: float | None = 2.0, *_: object, **__: object
+) -> tuple[Tensor]:
+    """Norms of infinite order are the greatest or the least element, and that of order 0 counts."""
+    order = 2.0 if power is None else abs(power)
+    return (_of_one_sign(result, terms, order or math.inf),)
+
+
+SIZES_IN_PROGRAMS: Mapping[str, Sizes] = {
+    **SIZES,
+    "var": lambda result, terms, *_, **__: (_of_one_sign(result, terms),),
+    "std": lambda result, terms, *_, **__: (_of_one_sign(result, terms, 2.0),),
+    "linalg_vector_norm": _norm,
+    "norm": _norm,
+    "dist": lambda result, terms, _other, power=2.0: _norm(result, terms, power),
+    "mse_loss": lambda result, terms, *_, **__: (_of_one_sign(result, terms),),
+    "smooth_l1_loss": lambda result, terms, *_, **__: (_of_one_sign(result, terms),),
+    "huber_loss": lambda result, terms, *_, **__: (_of_one_sign(result, terms),),
+}
+"""The same for programs. The verdicts of models, which clip gradients by their norm, stay what they are."""
 
 
 def _lerp(start: Tensor, end: Tensor, weight: Tensor | float) -> Tensor:
