@@ -37,7 +37,6 @@ def index_select() -> None:
 MIXED = "got mixed torch.Tensor and DTensor"
 FAULTS = {
     "expand": (lambda: cut(1, 3).expand(5, 3), "aten.expand.default"),
-    "max_backward": (lambda: whole(4, 3).max(0).values.sum().backward(), MIXED),
     "sort_backward": (lambda: whole(4, 3).sort(0).values.sum().backward(), MIXED),
     "prod_backward": (lambda: whole(4, 3).prod(0).sum().backward(), MIXED),
     "block_diag": (lambda: torch.block_diag(whole(1, 5), whole(2, 5)), "found no DeviceMesh"),
@@ -46,6 +45,7 @@ FAULTS = {
     "index_select": (index_select, "aten.index_select.default"),
     "empty_uneven": (lambda: cut(1, 0, 3), "negative output size"),
     "empty_view": (lambda: whole(2, 0).view(0), "aten.view.default"),
+    "view_as_real": (lambda: torch.view_as_real(whole().to(torch.complex64)), "aten.view_as_real"),
     "equal": (lambda: torch.equal(cut(4), whole()), "at least a 1-dimensional"),
 }
 missing = []
