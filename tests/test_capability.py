@@ -45,6 +45,7 @@ def test_a_refusal_of_an_ordinary_case_stays_a_divergence() -> None:
         'tensor.size() INTERNAL ASSERT FAILED at "x.cpp":12, please report a bug: sizes are not supported',
         "Check failed: dim < rank is not supported",
         "'<' not supported between instances of 'DTensor' and 'int'",
+        "Sharding propagation failed for Op(x) RuntimeError: Attempting to broadcast a dimension of length 6",
     ],
 )
 def test_an_error_inside_a_framework_is_no_refusal_whatever_it_says(message: str) -> None:

@@ -19,7 +19,7 @@ MOST_CHARACTERS = 160
 
 INTERNAL = re.compile(
     r"INTERNAL ASSERT FAILED|please report (a bug|this)|Check failed: |\bINTERNAL: |instances of '"
-    r"|has no attribute"
+    r"|has no attribute|Attempting to broadcast a dimension"
 )
 """What an error inside of a framework says, or a mistake in Python; it is no refusal."""
 
