@@ -55,6 +55,7 @@ def test_a_wrong_blame_lowers_only_the_blame_rate() -> None:
     for blame in ("xla sharding fault", "torch backend fault", "shared backend fault"):
         summary = planted_summary([planted(), planted(blame=blame)])
         assert (summary["detection_rate"], summary["blame_rate"]) == (1.0, 0.5)
+        assert (summary["detected"], summary["blamed"]) == (2, 1)
 
 
 def test_an_undetected_defect_lowers_the_detection_rate() -> None:

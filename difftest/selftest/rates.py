@@ -7,7 +7,7 @@ DETECTED_LEAST = 0.95
 BLAMED_LEAST = 0.90
 
 DISTINCT_LEAST = 0.95
-"""The least purity and completeness of the fingerprints of at least `MANY` defects."""
+"""The least purity and completeness of the fingerprints of at least `MANY` defects, if they are known."""
 
 CHECKED_LEAST = 0.95
 """The least share of the null campaign's cases that must have been checked."""
@@ -39,5 +39,5 @@ def _reached(planted: Mapping[str, Any]) -> bool:
         return False
     if planted["defects"] < MANY:
         return True
-    rates = (planted["fingerprints"][name] or 0.0 for name in ("purity", "completeness"))
-    return all(rate >= DISTINCT_LEAST for rate in rates)
+    rates = (planted["fingerprints"][name] for name in ("purity", "completeness"))
+    return all(rate is None or rate >= DISTINCT_LEAST for rate in rates)

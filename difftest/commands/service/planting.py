@@ -81,7 +81,8 @@ class Planting:
         for progress in self._campaign(defect, name):
             examined = progress.result
             comparison = examined.comparisons.get(name, Comparison(verdict="inconclusive"))
-            hits += [(examined.case.path, first.fingerprint) for first in comparison.divergences[:1]]
+            if not examined.case.model.is_program:
+                hits += [(examined.case.path, first.fingerprint) for first in comparison.divergences[:1]]
             new = [finding for finding in progress.new if finding.divergence.backend == name]
             if result is None and new:
                 seconds = time.monotonic() - began
