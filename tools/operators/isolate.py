@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 CONTEXT = get_context("forkserver")
 """Every process is fresh and begins with what the server has imported."""
 
-LONGEST_SECONDS = 20.0
+LONGEST_SECONDS = 3.0
 """How much time of a CPU what is begun may take; then the process ends."""
 
 
