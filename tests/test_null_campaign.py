@@ -1,6 +1,7 @@
 """The null campaign's runs: the backends and variants of a case, and the checks before a false finding."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,3 +77,27 @@ def test_a_case_that_the_infrastructure_fails_is_unchecked_and_ends_no_campaign(
 
     check = NullCampaign(execute=execute, backends=backends(), ledger=Ledger()).check((0, a_case()))
     assert (check.rows, check.unchecked) == ((), f"case {a_case().id}: a node was lost")
+
+
+def test_the_runs_of_a_group_share_processes_and_each_case_has_its_own_check(requests: list[Request]) -> None:
+    numbered = [(index, a_case(seed=index)) for index in range(3)]
+    alone = [campaign(requests).check(one) for one in numbered]
+    together = list[tuple[str, int]]()
+    requests.clear()
+
+    def execute_group(
+        cases: Sequence[Case], name: str, options: Mapping[str, str]
+    ) -> list[Outcome | InfrastructureError]:
+        together.append((name, len(cases)))
+        if name == "spmd" and options:
+            return [InfrastructureError("a node was lost") for _ in cases]
+        return [oracle(case) if name == ORACLE else candidate(case, None) for case in cases]
+
+    checks = replace(campaign(requests), execute_group=execute_group).check_group(numbered)
+    assert [[(row.case, row.backend, row.false) for row in check.rows] for check in checks] == [
+        [(row.case, row.backend, row.false) for row in check.rows] for check in alone
+    ]
+    assert (ORACLE, 3) in together
+    assert ("spmd", 3) in together
+    spoiled = [options for _, options in sides.XLA.variants][:3]
+    assert requests == [("spmd", options) for options in spoiled if options], "what is spoiled runs alone"

@@ -15,13 +15,14 @@ import click
 import msgspec
 
 from difftest.campaign.campaign import ORACLE
+from difftest.campaign.groups import grouped
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
 from difftest.commands.service.cluster import Cluster, on_cluster
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.green import GreenCampaigns, chosen_vacuous
 from difftest.commands.service.null_campaign import CaseCheck, NullCampaign
-from difftest.commands.service.options import json_option, load_option, seed_option, workers_option
+from difftest.commands.service.options import Names, json_option, load_option, seed_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.planting import Planting, chosen_defects
 from difftest.findings.ledger import read_ledger
@@ -61,12 +62,14 @@ not look as if they did.
 class Request:
     """What the command was given; `defects` are comma-separated, empty for all.
 
-    `part` is None for the planted defects and the null campaign.
+    `part` is None for the planted defects and the null campaign, whose cases are on `paths`, by default on
+    all whose cases run one by one.
     """
 
     part: Literal["planted", "null", "green"] | None
     cases: int | None
     seed: int
+    paths: tuple[str, ...]
     defects: str
     workers: int | None
     load: int
@@ -90,6 +93,12 @@ class Request:
     f"[default: {NULL_CASES}, {PLANTED_CASES}]",
 )
 @seed_option
+@click.option(
+    "--paths",
+    type=Names("generators.paths"),
+    default=(),
+    help="The parallelism paths of the null campaign.  [default: all but operators]",
+)
 @click.option("--defects", default="", help="Only these planted defects, comma-separated.")
 @workers_option
 @load_option
@@ -164,10 +173,16 @@ def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
 
 def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
     """The null campaign's entries of the JSON object."""
-    campaign = NullCampaign(execute=cluster.execute, backends=cluster.backends, ledger=read_ledger())
-    numbered = enumerate(_cases(request.seed, request.cases or NULL_CASES))
+    campaign = NullCampaign(
+        execute=cluster.execute,
+        backends=cluster.backends,
+        ledger=read_ledger(),
+        execute_group=cluster.pool.execute_group,
+    )
+    groups = grouped(enumerate(_cases(request.seed, request.cases or NULL_CASES, request.paths)))
     with ThreadPoolExecutor(cluster.workers) as threads:
-        checks = list(_watched_cases(threads.map(campaign.check, numbered)))
+        in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
+        checks = list(_watched_cases(in_order))
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
     errors = itertools.chain.from_iterable(check.errors for check in checks)
     units = [name for name, backend in cluster.backends.items() if backend.PROFILE.cost_unit]
@@ -175,19 +190,17 @@ def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
     return {"null": null_summary(rows, units, unchecked), "sweep": detection_curve(errors)}
 
 
-def _cases(seed: int, count: int) -> Iterator[Case]:
+def _cases(seed: int, count: int, paths: tuple[str, ...] = ()) -> Iterator[Case]:
     from generators.cases import case_at
 
-    return (case_at(seed, index) for index in range(count))
+    return (case_at(seed, index, paths=paths or None) for index in range(count))
 
 
 def _cases_for(seed: int, count: int, fault: "PlantedFault") -> Iterator[Case]:
     """The first cases on the usual paths, or those on the fault's own that can show it."""
-    from generators.cases import case_at
-
     if not fault.paths:
         return _cases(seed, count)
-    drawn = (case_at(seed, index, paths=fault.paths) for index in range(MOST_PROGRAMS))
+    drawn = _cases(seed, MOST_PROGRAMS, fault.paths)
     return itertools.islice(filter(fault.reaches, drawn), count)
 
 

@@ -3,13 +3,15 @@
 Each is compared with the oracle and with a legal variant of itself.
 """
 
+import contextlib
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from difftest.campaign.campaign import ORACLE, Execute
+from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.clock import utc_today
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 SWEEP_COUNT = 40
 """How many tensors of a case get an error of each size in the sweep."""
+
+
+Timed: TypeAlias = tuple[Outcome, float]
+"""A run and its wall time in seconds."""
+
+Wanted: TypeAlias = tuple[str, str]
+"""A backend and the name of a variant; empty for the plain run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +59,22 @@ class _Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class NullCampaign:
-    """What all cases of the null campaign share. Faults that `ledger` knows are not false findings."""
+    """What all cases of the null campaign share. Faults that `ledger` knows are not false findings.
+
+    Without `execute_group`, every case runs alone. `made` has runs that need not be made any more, by the
+    id of their case.
+    """
 
     execute: Execute
     backends: Mapping[str, "Backend"]
     ledger: Ledger
+    execute_group: ExecuteGroup | None = None
+    made: Mapping[tuple[str, Wanted], Timed] = field(default_factory=dict)
+
+    def check_group(self, numbered: Sequence[tuple[int, Case]]) -> list[CaseCheck]:
+        """Checks cases that can share processes, each as `check` does."""
+        made = self._together(numbered) if len(numbered) > 1 else {}
+        return [replace(self, made=made).check(one) for one in numbered]
 
     def check(self, numbered: tuple[int, Case]) -> CaseCheck:
         """Runs one case on a backend of either side, beside the oracle and one legal variant.
@@ -69,7 +89,7 @@ class NullCampaign:
             return CaseCheck(unchecked=f"case {case.id}: {error}")
 
     def _checked(self, index: int, case: Case) -> CaseCheck:
-        truth, oracle_seconds = self._timed(case, ORACLE)
+        truth, oracle_seconds = self._timed(case, (ORACLE, ""), {})
         if isinstance(truth, Failure):
             return CaseCheck(unchecked=f"case {case.id}: the oracle failed: {truth.message}")
         runs = {name: self._runs(index, case, name) for name in _chosen(self.backends, case)}
@@ -82,10 +102,14 @@ class NullCampaign:
         return CaseCheck(rows, tuple(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed)))
 
     def _runs(self, index: int, case: Case, backend: str) -> _Runs:
+        name, options = self._variant(index, backend)
+        plain, seconds = self._timed(case, (backend, ""), {})
+        variant, _ = self._timed(case, (backend, name), options)
+        return _Runs(plain=plain, variants={name: variant}, seconds=seconds)
+
+    def _variant(self, index: int, backend: str) -> tuple[str, Mapping[str, str]]:
         variants = self.backends[backend].PROFILE.variants
-        name, options = variants[index % len(variants)]
-        plain, seconds = self._timed(case, backend)
-        return _Runs(plain=plain, variants={name: self.execute(case, backend, options)}, seconds=seconds)
+        return variants[index % len(variants)]
 
     def _rows(
         self, case: Case, truth: Trace, runs: Mapping[str, _Runs], oracle_seconds: float
@@ -102,10 +126,42 @@ class NullCampaign:
             for name, row in rows.items()
         )
 
-    def _timed(self, case: Case, backend: str) -> tuple[Outcome, float]:
-        """A run, and its wall time in seconds."""
+    def _timed(self, case: Case, wanted: Wanted, options: Mapping[str, str]) -> Timed:
+        if run := self.made.get((case.id, wanted)):
+            return run
         began = time.monotonic()
-        return self.execute(case, backend, {}), time.monotonic() - began
+        return self.execute(case, wanted[0], options), time.monotonic() - began
+
+    def _together(self, numbered: Sequence[tuple[int, Case]]) -> dict[tuple[str, Wanted], Timed]:
+        """The runs of the cases, without those that the infrastructure spoils."""
+        cases = defaultdict[Wanted, list[Case]](list)
+        options: dict[Wanted, Mapping[str, str]] = {}
+        for index, case in numbered:
+            cases[ORACLE, ""].append(case)
+            for backend in _chosen(self.backends, case):
+                name, own = self._variant(index, backend)
+                options[backend, name] = own
+                cases[backend, ""].append(case)
+                cases[backend, name].append(case)
+        made = dict[tuple[str, Wanted], Timed]()
+        for wanted, several in cases.items():
+            with contextlib.suppress(InfrastructureError):
+                made |= self._made_together(several, wanted, options.get(wanted, {}))
+        return made
+
+    def _made_together(
+        self, cases: Sequence[Case], wanted: Wanted, options: Mapping[str, str]
+    ) -> dict[tuple[str, Wanted], Timed]:
+        if self.execute_group is None:
+            return {}
+        began = time.monotonic()
+        outcomes = self.execute_group(cases, wanted[0], options)
+        seconds = (time.monotonic() - began) / len(cases)
+        return {
+            (case.id, wanted): (outcome, seconds)
+            for case, outcome in zip(cases, outcomes, strict=True)
+            if not isinstance(outcome, InfrastructureError)
+        }
 
 
 def _chosen(backends: Mapping[str, "Backend"], case: Case) -> Iterator[str]:
