@@ -14,8 +14,9 @@ from samples import a_case, candidate, oracle, with_pieces, wrong_at
 
 from difftest import plugins
 from difftest.cases.case import Case
+from difftest.cases.layout import Replicate
 from difftest.commands.service.planting import chosen_defects
-from difftest.judge.outcome import Failure, Symptom
+from difftest.judge.outcome import Failure, Sharded, Symptom, Trace
 from difftest.judge.stage import Stage
 from difftest.selftest.correct_runs import CorrectRun, check_correct_run, null_summary, same_bits
 from difftest.selftest.planted import Planted, planted_summary
@@ -186,6 +187,15 @@ def test_the_detection_rate_increases_with_the_error() -> None:
     assert curve[min(curve)] == 0.0
     assert curve[max(curve)] == 1.0
     assert list(np.sort(list(curve.values()))) == list(curve.values())
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((0, 3), "float32"), ((2,), "int64")])
+def test_only_elements_that_round_get_errors(shape: tuple[int, ...], dtype: str) -> None:
+    case, key = a_case(), (Stage.FORWARD, "0.output")
+    mesh = case.unsharded().layout.mesh
+    placements = tuple(Replicate() for _ in mesh.axes)
+    tensor = Sharded(shape=shape, dtype=dtype, placements=placements, pieces={0: np.zeros(shape)})
+    assert list(sweep(Trace(steps=({key: tensor},), noise=({key: tensor},)), mesh, 30, 0)) == []
 
 
 def test_an_empty_null_campaign_has_zero_counts() -> None:

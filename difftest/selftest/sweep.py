@@ -1,5 +1,6 @@
 """The sweep: errors of known sizes in correct results, to see from which size on they are detected."""
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -16,11 +17,17 @@ SWEPT = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
 def sweep(truth: Trace, mesh: Mesh, count: int, seed: int) -> Iterator[tuple[float, bool]]:
     """Errors by size, in units of the rounding noise, and whether each is detected.
 
-    For every size in `SWEPT`, `count` random tensors of `truth` get an error in one random element.
+    For every size in `SWEPT`, `count` random tensors of `truth` get an error in one random element. There are
+    no errors where no tensor has elements that round, as in some operator programs.
     """
     random = np.random.default_rng(seed)
-    tensors = [(step, key) for step, named in enumerate(truth.steps) for key in named]
-    for size in SWEPT:
+    tensors = [
+        (step, key)
+        for step, named in enumerate(truth.steps)
+        for key, tensor in named.items()
+        if math.prod(tensor.shape) and not tensor.is_discrete
+    ]
+    for size in SWEPT if tensors else ():
         for _ in range(count):
             step, key = tensors[random.integers(len(tensors))]
             value, deviation = truth.steps[step][key].full(mesh), truth.noise[step][key].full(mesh)
