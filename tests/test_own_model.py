@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from own_models import SHAPES, own_case, own_description, own_layer, written
+from own_models import SHAPES, documented, own_case, own_description, own_layer, written
+from pages import FRONT
 
 from difftest import cli, sources
 from difftest.cases import numbers
@@ -239,3 +240,7 @@ def test_cases_of_a_changed_source_are_left_out_of_a_night(
 @pytest.mark.parametrize("backend", ["torch_ddp", "xla_spmd"])
 def test_a_script_is_refused_with_a_reason(tmp_path: Path, backend: str) -> None:
     assert "model of your own" in str(refusal(own_case(tmp_path), backend))
+
+
+def test_the_front_page_shows_the_documented_model() -> None:
+    assert documented() in FRONT.read_text()
