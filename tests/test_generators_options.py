@@ -66,6 +66,10 @@ def test_activation_checkpointing_is_drawn_only_for_models_with_blocks(
     )
 
 
+OF_PROGRAMS = {"inference"}
+"""The forms that the schedule of operator programs takes."""
+
+
 def stopped_by(form: str, case: Case) -> bool:
     return form in STOPS and STOPS[form](case)
 
@@ -74,7 +78,7 @@ def test_each_usual_form_is_taken_half_of_the_time_and_seldom_where_it_stops_a_b
     hundreds: tuple[tuple[Case, ...], ...],
 ) -> None:
     cases = [case for hundred in hundreds for case in hundred]
-    assert set(CONCERNS) == set(Spelling.__struct_fields__), "every form is drawn"
+    assert set(CONCERNS) == set(Spelling.__struct_fields__) - OF_PROGRAMS, "every form is drawn"
     for form, concerns in CONCERNS.items():
         for chance, stops in ((USUALLY, False), (SELDOM, True)):
             concerned = [case for case in cases if concerns(case) and stopped_by(form, case) is stops]
