@@ -13,7 +13,7 @@ from real_runs import agrees
 from difftest.cases.described import Description
 from difftest.cases.layout import Mesh, Replicate, Shard
 from generators import own
-from workers.isolate import sandbox
+from workers.isolate import sandbox, zygotes
 from workers.isolate.described import described
 from workers.isolate.zygotes import environment
 
@@ -30,6 +30,7 @@ MESHES = (Mesh((("dp", 2),)), Mesh((("dp", 2), ("tp", 2))))
 def description_of(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Description:
     written(folder, text)
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(zygotes, "_zygotes", {})  # those of other tests have other working directories
     return described("model.py:build", MESHES)
 
 
