@@ -72,7 +72,7 @@ def test_the_two_dtensor_faults_are_two_findings_blamed_on_xla(first: Path) -> N
 def test_no_numeric_finding_is_only_rounding(first: Path) -> None:
     """Rounding that slipped through would be near the threshold.
 
-    The least of these faults is RMS norm's forgotten epsilon, at 40 times the rounding noise.
+    The least of these faults is RMS norm's forgotten epsilon, at 30 times the rounding noise.
     """
     numeric = {
         f.fingerprint: f.divergence.ratio
@@ -80,7 +80,7 @@ def test_no_numeric_finding_is_only_rounding(first: Path) -> None:
         if f.divergence.ratio is not None
     }
     assert numeric
-    assert all(ratio > 3 * THRESHOLD for ratio in numeric.values()), numeric
+    assert all(ratio > 2 * THRESHOLD for ratio in numeric.values()), numeric
 
 
 def test_every_path_and_backend_is_exercised(first: Path) -> None:
