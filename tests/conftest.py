@@ -27,14 +27,15 @@ ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow", re.MULTILINE)
 
 
 LONG = {
-    "test_service.py": 400,
-    "test_chaos.py": 190,
+    "test_service.py": 300,
+    "test_chaos.py": 120,
     "test_rates.py": 150,
     "test_cluster.py": 140,
     "test_vacuous_faults.py": 90,
-    "test_readme.py": 70,
+    "test_recorded.py": 60,
     "test_resume_service.py": 50,
     "test_ablate.py": 50,
+    "test_upstream.py": 50,
 }
 """Files with few tests that take long, in seconds on 2 cores (2026-11-23).
 

@@ -4,7 +4,6 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from command_line import command
@@ -72,21 +71,3 @@ def test_the_commands_that_need_no_campaign_run() -> None:
         done = run(*words.split())
         assert done.returncode == 0, done.stderr
         assert done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.xla
-def test_the_main_job_replay_report_and_query_run_as_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The quick start with fewer cases; the first shows faults in the ledger, which fail no campaign."""
-    pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
-    monkeypatch.chdir(tmp_path)
-    main = next(line for line in shell_commands(FRONT) if line.startswith("difftest run"))
-    done = run(*shlex.split(main.replace("--cases 40", "--cases 1"))[1:])
-    assert done.returncode == 0, done.stderr
-    finding = next(path.parent for path in (tmp_path / "runs/first/corpus").glob("*/finding.json"))
-    assert run("replay", str(finding.relative_to(tmp_path))).returncode == 1
-    assert run("report", "runs/first", "--format", "html").returncode == 0
-    (query,) = blocks(ROOT / "docs" / "table.md", "python")
-    exec(query, {})  # noqa: S102  the documentation's own three lines

@@ -1,9 +1,10 @@
 """The whole service with real workers of torch and torch_xla on Ray.
 
-The tests run a campaign, replays, and a second campaign on the same corpus.
+The tests run the front page's main job with fewer cases, replays, and a second campaign on the same corpus.
 """
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from generated_cases import ALONE
+from pages import FRONT, ROOT, blocks, shell_commands
 
 from difftest.campaign.campaign import ORACLE
 from difftest.judge.noise import THRESHOLD
@@ -38,10 +40,11 @@ def difftest(*words: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("runs") / "first"
-    status, summary = difftest(
-        "run", "--seed", "0", "--cases", str(CASES), "--max-world-size", "8", "--out", str(out)
-    )
+    """What the front page's main job writes to runs/first, with fewer cases."""
+    out = tmp_path_factory.mktemp("quick-start") / "runs" / "first"
+    main = next(line for line in shell_commands(FRONT) if line.startswith("difftest run"))
+    words = main.replace("--cases 40", f"--cases {CASES}").replace("runs/first", str(out))
+    status, summary = difftest(*shlex.split(words)[1:])
     assert status == 0, "the ledger knows the faults of these cases"
     assert summary["cases"] == CASES
     assert not summary["trouble"]
@@ -87,7 +90,7 @@ def test_every_path_and_backend_is_exercised(first: Path) -> None:
     table = pd.read_parquet(first / "table.parquet")
     assert set(table.path) == set(ALONE)
     assert set(table.backend) == {ORACLE, *candidates()}
-    assert set(table.world_size) <= set(range(2, 9))
+    assert set(table.world_size) <= set(range(2, 5))
     assert (table.verdict == "agree").sum() > 100
 
 
@@ -97,6 +100,17 @@ def test_replaying_a_finding_reproduces_it(first: Path) -> None:
         status, summary = difftest("replay", str(first / "corpus" / fingerprint))
         assert status == 1
         assert summary["reproduced"] == 1
+
+
+def test_the_page_is_written_again_and_the_documented_query_runs(
+    first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first / "report.html").unlink()
+    assert difftest("report", str(first), "--format", "html")[0] == 0
+    assert (first / "report.html").is_file()
+    monkeypatch.chdir(first.parent.parent)
+    (query,) = blocks(ROOT / "docs" / "table.md", "python")
+    exec(query, {})  # noqa: S102  the documentation's own three lines
 
 
 def test_the_same_command_again_runs_nothing_and_has_the_same_new_findings(first: Path) -> None:
