@@ -1,18 +1,26 @@
 """The project's ledger knows its own faults of operators, and not another fault of the same operator."""
 
 from datetime import date
+from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from sample_findings import MISMATCH
 from sample_programs import a_program, an_operator
 
-from difftest.cases.case import Case
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.recording import Progress
+from difftest.cases.case import Case, Data
 from difftest.cases.layout import Replicate, Shard
-from difftest.findings.ledger import Entry, read_ledger
+from difftest.commands.service.tally import Tally, known_upstream
+from difftest.findings.ledger import Entry, Ledger, read_ledger
+from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
+from difftest.records.corpus import Corpus
+from difftest.records.finding import Finding, Uncovered
 
 TODAY = date(2026, 11, 23)
 
@@ -111,3 +119,94 @@ def test_no_entry_knows_wrong_numbers_of_an_operator_without_known_faults(
 ) -> None:
     assert callable(make)
     assert entry(make(operator), cut(operator)) is None
+
+
+def on_xla(shown: Divergence, detail: str = "", **fields: object) -> Divergence:
+    """The same on XLA; `detail` replaces what it says after step, stage and tensor."""
+    said = shown.detail.partition(": ")[0] + f": {detail}" if detail else shown.detail
+    return replace(shown, backend="xla_spmd", side="xla", **{"detail": said, **fields})
+
+
+def other_kinds(shown: Divergence, nature: str, detail: str) -> Divergence:
+    """NaN, infinities or numbers where the oracle has something else, on XLA."""
+    wrong_kinds = {"check": "finite", "symptom": Symptom.NONFINITE}
+    return on_xla(shown, detail, nature=f"{shown.operator}, {nature}", **wrong_kinds)
+
+
+def of(operand: str, operator: str) -> Divergence:
+    return wrong("gradients", operator, Stage.BACKWARD, f"0.{operand}")
+
+
+IS_NAN = ("not numbers", "1 values are NaN where the oracle's are numbers, on ranks [0]")
+WAS_NAN = ("not NaN", "1 values are infinity where the oracle's are NaN, on ranks [0]")
+BY_ONE = "1 / 4 elements (25.0%) differ; greatest 1, 3e+07 x the rounding noise 2.5e-08"
+BY_MORE = "1 / 4 elements (25.0%) differ; greatest 12.5, 3e+07 x the rounding noise 2.5e-08"
+
+
+@pytest.mark.parametrize(
+    ("shown", "another"),
+    [
+        (other_kinds(forward("remainder"), *IS_NAN), other_kinds(forward("remainder"), *WAS_NAN)),
+        (other_kinds(forward("__rmod__"), *IS_NAN), on_xla(forward("__rmod__"), BY_ONE)),
+        (other_kinds(of("other", "remainder"), *WAS_NAN), other_kinds(of("input", "remainder"), *WAS_NAN)),
+        (on_xla(of("input", "__rmod__")), on_xla(of("other", "__rmod__"))),
+        (other_kinds(forward("floor_divide"), *WAS_NAN), other_kinds(forward("floor_divide"), *IS_NAN)),
+        (on_xla(forward("floor_divide"), BY_ONE), on_xla(forward("floor_divide"), BY_MORE)),
+        (on_xla(forward("div.floor_rounding"), BY_ONE), on_xla(forward("div.trunc_rounding"), BY_ONE)),
+    ],
+    ids=lambda shown: f"{shown.operator} {shown.check} {shown.nature} {shown.detail[-40:]}",
+)
+def test_a_fault_at_infinities_is_not_another_one_of_the_operator_or_of_other_numbers(
+    shown: Divergence, another: Divergence
+) -> None:
+    infinite = replace(cut(shown.operator), data=Data(batch=1, regime="nonfinite"))
+    assert entry(shown, infinite)
+    assert entry(another, infinite) is None
+    assert entry(shown, cut(shown.operator)) is None, "of numbers alone it is another fault"
+
+
+def test_a_layer_norm_that_loses_its_gradient_is_not_one_with_a_wrong_dtype() -> None:
+    shown = on_xla(
+        wrong("result_facts", "nn.functional.layer_norm", Stage.FORWARD, "0.output"),
+        nature="nn.functional.layer_norm, requires no gradient",
+    )
+    case = cut("nn.functional.layer_norm")
+    assert entry(shown, case)
+    assert entry(replace(shown, nature="nn.functional.layer_norm, dtype"), case) is None
+    assert entry(replace(shown, operator="nn.functional.rms_norm"), case) is None
+
+
+def test_an_entry_of_one_operator_hides_no_other_one_when_the_command_runs_again(tmp_path: Path) -> None:
+    message, case = "RuntimeError: the same words", cut("neg", "sin")
+    known, unknown = (failed(operator, Stage.FORWARD, message) for operator in ("neg", "sin"))
+    assert known.fingerprint == unknown.fingerprint
+    about_neg = Entry(
+        fingerprint=known.fingerprint, operators=("neg",), upstream="", reason="", expires=date.max
+    )
+    corpus = Corpus(tmp_path / "corpus")
+    corpus.prepare()
+    finding = Finding(
+        fingerprint=known.fingerprint,
+        divergence=known,
+        blame="torch fault",
+        hits=1,
+        case=case.id,
+        new_in=("campaign", 0),
+    )
+    corpus.save(finding, case)
+    tally = Tally(campaign="campaign", ledger=Ledger(entries=(about_neg,)))
+    tally.count_as_new([finding])
+    comparison = Comparison(verdict="diverge", divergences=(unknown,))
+    tally.count(Progress(result=CaseResult(index=1, case=case, comparisons={unknown.backend: comparison})))
+    assert known_upstream(corpus, tally) == {}
+    again = Tally(campaign="campaign", ledger=Ledger(entries=(about_neg,)))
+    again.count_as_new([corpus.finding(finding.fingerprint)])
+    assert known_upstream(corpus, again) == {}
+    again.ledger = Ledger(entries=(replace(about_neg, operators=("neg", "sin")),))
+    assert known_upstream(corpus, again)
+
+
+def test_what_an_older_record_says_of_an_unknown_divergence_is_about_any_operator() -> None:
+    made = {"fingerprint": "a-b-c-d", "divergence": forward("neg"), "blame": "", "hits": 1, "case": ""}
+    record = msgspec.to_builtins(Finding(**made)) | {"uncovered": ["it is", "{}"]}
+    assert Finding.from_json(msgspec.json.encode(record)).uncovered == Uncovered("it is", "{}")
