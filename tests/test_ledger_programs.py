@@ -207,6 +207,6 @@ def test_an_entry_of_one_operator_hides_no_other_one_when_the_command_runs_again
 
 
 def test_what_an_older_record_says_of_an_unknown_divergence_is_about_any_operator() -> None:
-    made = {"fingerprint": "a-b-c-d", "divergence": forward("neg"), "blame": "", "hits": 1, "case": ""}
-    record = msgspec.to_builtins(Finding(**made)) | {"uncovered": ["it is", "{}"]}
+    made = Finding(fingerprint="a-b-c-d", divergence=forward("neg"), blame="", hits=1, case="")
+    record = msgspec.to_builtins(made) | {"uncovered": ["it is", "{}"]}
     assert Finding.from_json(msgspec.json.encode(record)).uncovered == Uncovered("it is", "{}")

@@ -18,6 +18,17 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """A number of cases or of runs."""
 
 
+class Uncovered(msgspec.Struct, frozen=True, array_like=True):
+    """What the ledger must know of a divergence: its detail, its case as JSON, and its operator.
+
+    Records without the operator say that any operator of the case may have shown it.
+    """
+
+    detail: str
+    case: str
+    operator: str = ""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A divergence with the first case that showed it, and how often it was measured since.
 
@@ -38,8 +49,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     `cases_by_campaign` counts the cases of each campaign that showed it, and `hits` is their sum.
     `new_in` (`unannounced` in files) is the campaign that the finding is new to and the index of the case,
     None where it is known; `announced` is the day on which that campaign first announced it, empty before
-    (`difftest.records.announced`). `uncovered` is the detail of a divergence that showed it, and its case as
-    JSON, where the ledger knows the finding but not this; it counts while the finding is new. `upstream` is
+    (`difftest.records.announced`). `uncovered` is a divergence that showed it and that the ledger does not
+    know, where it knows the finding; it counts while the finding is new. `upstream` is
     the ledger's issue or script, as of the last time that the finding was announced; empty for none.
     """
 
@@ -66,7 +77,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cases_by_campaign: Mapping[str, Count] = {}
     new_in: tuple[str, Whole] | None = msgspec.field(default=None, name="unannounced")
     announced: str = ""
-    uncovered: tuple[str, str] | None = None
+    uncovered: Uncovered | None = None
     upstream: str = ""
     schema: int = SCHEMA
 

@@ -13,7 +13,7 @@ from difftest.errors import StoppedError, UsageError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
-from difftest.records.finding import Finding
+from difftest.records.finding import Finding, Uncovered
 
 
 @dataclass(slots=True)
@@ -24,10 +24,9 @@ class Tally:
     and `programs` are those of the cases that are programs of operators.
     `campaign` is the campaign's name. `comparisons` are all of its comparisons, also those that were recorded
     earlier. `new` and `recurring` are the findings by fingerprint; the latter were in the corpus before.
-    `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`, as its
-    detail and case: an unknown fault may have the fingerprint of a known one. `absent` says what was compared
-    before and is no longer. `seconds` is wall time. `stopped` says why the command ended before its work was
-    complete.
+    `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`: an unknown
+    fault may have the fingerprint of a known one. `absent` says what was compared before and is no longer.
+    `seconds` is wall time. `stopped` says why the command ended before its work was complete.
     """
 
     campaign: str = ""
@@ -42,7 +41,7 @@ class Tally:
     absent: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    uncovered: dict[str, tuple[str, Case]] = field(default_factory=dict)
+    uncovered: dict[str, Uncovered] = field(default_factory=dict)
     stopped: StoppedError | None = None
 
     @property
@@ -76,7 +75,8 @@ class Tally:
             if first.fingerprint in self.uncovered:
                 continue
             if not self.ledger.entry(first, case, today):
-                self.uncovered[first.fingerprint] = (first.detail, case)
+                text = case.to_json().decode()
+                self.uncovered[first.fingerprint] = Uncovered(first.detail, text, first.operator)
 
     def count_as_new(self, findings: Iterable[Finding]) -> None:
         """Counts findings as new, whichever command made them."""
@@ -95,8 +95,7 @@ def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
     for name, finding in tally.findings.items():
         own = tally.ledger.entry(finding.divergence, corpus.case(name), today)
         if own and name in tally.uncovered:
-            detail, case = tally.uncovered[name]
-            corpus.amend(name, uncovered=(detail, case.to_json().decode()))
+            corpus.amend(name, uncovered=tally.uncovered[name])
         elif own and not _still_uncovered(finding, tally, today):
             entries[name] = own
     return entries
@@ -106,10 +105,10 @@ def _still_uncovered(finding: Finding, tally: Tally, today: date) -> bool:
     """Whether an earlier command of this campaign showed it in a way that the ledger still does not know."""
     if finding.uncovered is None or finding.new_in is None or finding.new_in[0] != tally.campaign:
         return False
-    detail, text = finding.uncovered
+    earlier = finding.uncovered
     try:
-        case = Case.from_json(text)
+        case = Case.from_json(earlier.case)
     except UsageError:
         return True
-    shown = msgspec.structs.replace(finding.divergence, detail=detail, operator="")
+    shown = msgspec.structs.replace(finding.divergence, detail=earlier.detail, operator=earlier.operator)
     return tally.ledger.entry(shown, case, today) is None
