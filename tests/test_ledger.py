@@ -338,6 +338,12 @@ SUM = (Collective(operation="all_reduce", width=4, mesh=(2,)), Linear(inputs=4, 
             {"detail": "step 1, update, 0.weight: x"},
         ),
         (
+            "optimizer_before",
+            a_case(),
+            shown("xla_annotated", "gradients", detail="step 1, backward, 0.weight: x"),
+            {"detail": "step 0, backward, 0.weight: x"},
+        ),
+        (
             "integers",
             a_case(SUM, fed=Data(batch=4, regime="exact")),
             shown("xla_replica", "loss", detail="step 0, forward, output: x"),
