@@ -209,6 +209,15 @@ def test_no_entry_matches_a_wrong_number_in_a_plain_case(check: str) -> None:
         assert read_ledger().entry(wrong, PLAIN, TODAY) is None, name
 
 
+def test_a_forgotten_epsilon_may_show_only_in_one_element_of_a_gradient() -> None:
+    detail = "step 0, backward, 0.weight: 1 / 4 elements (25.0%) differ; x"
+    one = shown("torch_dtensor", "gradients", detail=detail, nature="times a constant")
+    assert read_ledger().entry(one, NORMED, TODAY)
+    assert read_ledger().entry(one, PLAIN, TODAY) is None
+    assert read_ledger().entry(replace(one, detail=detail.replace("1 / 4", "4 / 4")), NORMED, TODAY) is None
+    assert read_ledger().entry(replace(one, nature="negated"), NORMED, TODAY) is None
+
+
 def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
     wrong = [
