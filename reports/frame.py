@@ -91,10 +91,15 @@ class Table:
     @cached_property
     def compared(self) -> pd.DataFrame:
         """One row a comparison: a case on a backend, with its worst verdict."""
-        ran = self.runs[self.runs["purpose"] == "campaign"]
-        severity = ran["verdict"].astype("str").map(WORST_FIRST).dropna()
-        worst_first = ran.loc[severity.sort_values(kind="stable").index]
-        return worst_first.drop_duplicates(["case", "backend"]).sort_values("run")
+        return compared_in(self.runs)
+
+
+def compared_in(runs: pd.DataFrame) -> pd.DataFrame:
+    """One row a comparison among some runs, with its worst verdict."""
+    ran = runs[runs["purpose"] == "campaign"]
+    severity = ran["verdict"].astype("str").map(WORST_FIRST).dropna()
+    worst_first = ran.loc[severity.sort_values(kind="stable").index]
+    return worst_first.drop_duplicates(["case", "backend"]).sort_values("run")
 
 
 WORST_FIRST = {"diverge": 0, "inconclusive": 1, "agree": 2}

@@ -1,15 +1,22 @@
 """What every format renders: the long table, the findings, and what follows from both."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
+import pandas as pd
+
+from difftest.cases.case import Case
 from difftest.clock import utc_now
 from difftest.errors import UsageError
+from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
+from difftest.findings.ledger import read_ledger
+from difftest.findings.standing import Standing, grouped
 from difftest.judge.outcome import Symptom
 from difftest.records import completeness
 from difftest.records.comparisons import Comparisons
@@ -21,13 +28,27 @@ from reports.frame import Table, load
 _SYMPTOMS = tuple(Symptom)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a reader wants of a finding's folder.
+
+    The finding's title, the simplest case that shows it (None where it cannot be read), and the names of the
+    files and folders beside it that may be linked.
+    """
+
+    title: str
+    case: Case | None = None
+    files: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """An output folder at one moment.
 
     New `findings` come first, then the hardest symptom, then the most cases. `campaign` is the one that the
     report is about; empty for the one that began last. `shortfalls` are what it did not compare enough of, in
-    words; None where the usual limits decide that.
+    words; None where the usual limits decide that. `kept` is what lies in the findings' folders, by
+    fingerprint, `folder` the output folder as commands name it, and `called` what users call each backend.
 
     It has no slots, so that its cached properties are computed once.
     """
@@ -38,12 +59,20 @@ class Report:
     findings: tuple[Finding, ...]
     campaign: str = ""
     shortfalls: tuple[str, ...] | None = None
+    kept: Mapping[str, Kept] = field(default_factory=dict)
+    folder: str = ""
+    called: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def last_campaign(self) -> str:
         """The campaign that the report is about; empty when there is none."""
         began = self.frame.began
         return self.campaign or ("" if began.empty else str(began.index[-1]))
+
+    @cached_property
+    def runs(self) -> pd.DataFrame:
+        """The runs of the last campaign."""
+        return self.frame.runs[self.frame.runs["campaign"] == self.last_campaign]
 
     @cached_property
     def new(self) -> frozenset[str]:
@@ -54,6 +83,19 @@ class Report:
     def causes(self) -> tuple[Cause, ...]:
         """The findings by cause."""
         return causes(self.findings)
+
+    @cached_property
+    def groups(self) -> Mapping[Standing, tuple[Cause, ...]]:
+        """The causes by what a reader has to do about them."""
+        return grouped(self.causes)
+
+    def of(self, finding: Finding) -> Kept:
+        """What is kept of a finding; only its title where its folder was not read."""
+        return self.kept.get(finding.fingerprint) or Kept(title=titles.title(finding, self.called))
+
+    def spoken(self, backend: str) -> str:
+        """What users call a backend."""
+        return titles.spoken(backend, self.called)
 
     def has_new(self, cause: Cause) -> bool:
         """Whether one of a cause's findings is new."""
@@ -111,10 +153,15 @@ class Report:
         return _count(len(self.findings), "finding") + (f" ({details})" if details else "")
 
 
-def build(out: Path, campaign: str = "", shortfalls: tuple[str, ...] | None = None) -> Report:
+def build(
+    out: Path,
+    campaign: str = "",
+    shortfalls: tuple[str, ...] | None = None,
+    called: Mapping[str, str] = MappingProxyType({}),
+) -> Report:
     """The report of the output folder `out` about `campaign`, by default the one that began last.
 
-    `shortfalls` are as in `Report`.
+    `shortfalls` and `called` are as in `Report`.
 
     `UsageError` when it holds no corpus or one that cannot be read.
     """
@@ -132,8 +179,25 @@ def build(out: Path, campaign: str = "", shortfalls: tuple[str, ...] | None = No
         findings=findings,
         campaign=campaign,
         shortfalls=shortfalls,
+        kept=_kept(corpus, findings, called),
+        folder=str(out),
+        called=called,
     )
     return _ordered(report)
+
+
+def environment_of(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """What all runs of a backend reported alike, by backend; what differs from case to case is left out."""
+    reported = runs[["backend", "environment"]].dropna().astype("str").drop_duplicates()
+    values: dict[str, dict[str, set[str]]] = {}
+    for backend, text in reported.itertuples(index=False):
+        own = values.setdefault(backend, {})
+        for key, value in json.loads(text).items():
+            own.setdefault(key, set()).add(value)
+    return {
+        backend: {key: min(each) for key, each in sorted(own.items()) if len(each) == 1}
+        for backend, own in sorted(values.items())
+    }
 
 
 def merged(environment: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
@@ -147,6 +211,24 @@ def merged(environment: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str
         (key, value, () if len(holders[key, value]) == len(environment) else holders[key, value])
         for key, value in pairs
     )
+
+
+def _kept(corpus: Corpus, findings: Iterable[Finding], called: Mapping[str, str]) -> Mapping[str, Kept]:
+    """What is kept of each finding, by fingerprint."""
+    ledger, kept = read_ledger(), {}
+    for finding in findings:
+        own, simplest = _cases(corpus, finding.fingerprint)
+        title = titles.title(finding, called, titles.reason_of(finding, own, ledger))
+        kept[finding.fingerprint] = Kept(title=title, case=simplest, files=corpus.files(finding.fingerprint))
+    return kept
+
+
+def _cases(corpus: Corpus, fingerprint: str) -> tuple[Case, Case] | tuple[None, None]:
+    """The first case that showed a finding and the simplest one; None twice where one cannot be read."""
+    try:
+        return corpus.case(fingerprint), corpus.simplest(fingerprint)
+    except UsageError:
+        return None, None
 
 
 def _ordered(report: Report) -> Report:

@@ -1,7 +1,8 @@
 """Writing a report: built once from the corpus, rendered by each format, renamed into place."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from difftest.errors import UsageError
 from difftest.records.disk import replacing
@@ -17,17 +18,18 @@ def write(
     formats: Iterable[str] = DEFAULT_FORMATS,
     campaign: str = "",
     shortfalls: tuple[str, ...] | None = None,
+    called: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Path]:
     """Writes the report of the output folder `out` in each of `formats`; returns the files, in that order.
 
     It is about `campaign`, by default the one that began last. `shortfalls` are what that did not compare
-    enough of, in words; None where the usual limits decide it.
+    enough of, in words; None where the usual limits decide it. `called` is what users call each backend.
 
     `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder
     that cannot be written.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
-    report = build(out, campaign, shortfalls)
+    report = build(out, campaign, shortfalls, called)
     return [_write(out / kind.FILENAME, kind, report) for kind in chosen]
 
 

@@ -166,7 +166,7 @@ def rendered(kind: Format, report: Report) -> bytes:
 
 
 class ParsedPage(HTMLParser):
-    """The elements, the links and the text of a page."""
+    """The elements, the links and the text of a page, without the text of its styles and its own script."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -182,4 +182,5 @@ class ParsedPage(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Records the text."""
-        self.text += data
+        if self.tags[-1:] not in (["script"], ["style"]):
+            self.text += data

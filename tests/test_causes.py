@@ -1,4 +1,4 @@
-"""Findings of programs are shown by cause: one line for many operators."""
+"""Findings are shown by cause: one line for many operators and backends."""
 
 from datetime import date
 
@@ -8,7 +8,7 @@ from sample_findings import MISMATCH, a_finding
 from sample_programs import a_program, an_operator
 from samples import a_case
 
-from difftest.findings.causes import Cause, causes
+from difftest.findings.causes import causes
 from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.outcome import Symptom
 from difftest.judge.programs import LEFT_OPEN
@@ -82,11 +82,39 @@ def test_what_torch_leaves_open_for_one_reason_has_one_cause() -> None:
     assert by_cause(first, other, second) == [("a", "c"), ("b",)]
 
 
-def test_a_finding_of_an_ordinary_case_is_a_cause_by_itself() -> None:
-    first, second = (replace(a_finding(), fingerprint=name, upstream="an issue") for name in "ab")
+def ordinary(name: str, backend: str, also_on: str = "", **shown: object) -> Finding:
+    """A finding of a case that is no program, which shows on further backends too."""
+    divergence = replace(a_finding().divergence, backend=backend, **shown)
+    beside = {WRONG_SIBLINGS: also_on} if also_on else {}
+    return replace(a_finding(), fingerprint=name, divergence=divergence, evidence=beside)
+
+
+def test_wrong_numbers_that_two_backends_share_are_one_cause() -> None:
+    spmd, ddp = ordinary("a", "xla_spmd", "xla_ddp"), ordinary("b", "xla_ddp", "xla_spmd")
+    alone, elsewhere = ordinary("c", "xla_ddp"), ordinary("d", "xla_ddp", "xla_spmd", stage=Stage.UPDATE)
+    assert by_cause(spmd, ddp, alone, elsewhere) == [("a", "b"), ("c",), ("d",)]
+    (cause,) = causes((spmd, ddp))
+    assert (cause.backends, cause.hits) == (("xla_ddp", "xla_spmd"), spmd.hits + ddp.hits)
+
+
+def test_wrong_numbers_of_two_kinds_on_one_backend_are_two_causes() -> None:
+    first, second = ordinary("a", "xla_spmd"), ordinary("b", "xla_spmd", nature="zero")
+    assert first.divergence.fingerprint != second.divergence.fingerprint
     assert by_cause(first, second) == [("a",), ("b",)]
-    beside = replace(first, evidence={WRONG_SIBLINGS: "xla_ddp"})
-    assert Cause((beside,)).backends == ("xla_spmd",)
+
+
+def test_a_crash_in_one_frame_is_one_cause_on_all_backends_of_a_side() -> None:
+    first, second = (
+        ordinary(name, backend, **FAILED) for name, backend in (("a", "xla_ddp"), ("b", "xla_tp"))
+    )
+    assert by_cause(first, second) == [("a", "b")]
+
+
+def test_on_a_terminal_a_finding_of_an_ordinary_case_is_a_cause_by_itself() -> None:
+    known = (replace(ordinary(name, "xla_spmd"), upstream="an issue") for name in "ab")
+    programs = (of_program(name, name, **FAILED) for name in "cd")
+    lines = causes((*known, *programs), of_programs_alone=True)
+    assert [tuple(one.fingerprint for one in line.findings) for line in lines] == [("a",), ("b",), ("c", "d")]
 
 
 def test_many_operators_are_named_in_short() -> None:

@@ -1,56 +1,147 @@
-"""The page in a real browser: it shows the findings and runs nothing in them."""
+"""The page in a real browser, as a reader uses it; it sends no request and runs nothing in the findings."""
 
-import shutil
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sample_findings import a_corpus, a_finding, several_observations
+from chromium import BROWSER, Browser, Page, started
+from msgspec.structs import replace
+from sample_findings import HOSTILE_TEXT, a_corpus, a_finding, several_observations
 
+from difftest.judge.outcome import Symptom
+from difftest.records.finding import Finding
 from reports.write import write
 
-QUIET = (
-    *(
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-    ),
-    *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
-)
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not BROWSER, reason="no chromium here")]
+
+CRASH, KNOWN = "xla_spmd-completion-crash-00000001", "xla_spmd-loss-mismatch-00000002"
 HARM = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ISSUE = "https://github.com/pytorch/xla/issues/9735"
+WIDE, PHONE = 1400, 390
+TROUBLE = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
+TITLES = "[...document.querySelectorAll('.finding')].filter(x => x.checkVisibility()).map(x => x.id)"
+CUT = """[...document.querySelectorAll('h1, h2, h3, p, li, summary, dd, .map td, .map th, .compared td')]
+    .filter(x => x.checkVisibility() && getComputedStyle(x).writingMode === 'horizontal-tb')
+    .filter(x => x.getBoundingClientRect().right > innerWidth + 1).map(x => x.textContent)"""
 
 
-def loaded(file: Path, profile: Path) -> str:
-    """Return the document after a browser has loaded `file`."""
-    assert BROWSER
-    command = [BROWSER, *QUIET, f"--user-data-dir={profile}", "--dump-dom", file.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(not BROWSER, reason="no chromium here")
-def test_the_browser_shows_findings_and_runs_no_script(tmp_path: Path) -> None:
-    a_corpus(
-        tmp_path / "out",
-        *several_observations(),
-        findings=(a_finding(detail=HARM, log=HARM, blame=HARM, paths=(HARM,)),),
+def findings() -> tuple[Finding, ...]:
+    """Two unknown findings, one of them hostile, and a known one."""
+    crash = a_finding(
+        fingerprint=CRASH, symptom=Symptom.CRASH, detail="step 0, forward, rank 0: SIGSEGV: died", hits=9
     )
-    [page] = write(tmp_path / "out", ["html"])
-    document = loaded(page, tmp_path / "profile")
-    assert f'id="{a_finding().fingerprint}"' in document
-    assert "<title>difftest: out</title>" in document
-    assert "<script" not in document
-    assert "<img" not in document
+    hostile = a_finding(detail=HARM, log=HARM, blame=HARM, paths=(HARM, HOSTILE_TEXT), evidence={HARM: HARM})
+    return crash, hostile, replace(a_finding(upstream=ISSUE), fingerprint=KNOWN)
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(not BROWSER, reason="no chromium here")
-def test_the_browser_runs_a_script_that_is_not_escaped(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with started(tmp_path_factory.mktemp("profile")) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("campaign") / "out"
+    a_corpus(out, *several_observations(), findings=findings())
+    return write(out, ["html"], shortfalls=(), called={"xla_spmd": "XLA SPMD"})[0]
+
+
+@pytest.fixture
+def page(browser: Browser, file: Path) -> Iterator[Page]:
+    """The page in a wide window; after each test it has neither complained nor requested anything."""
+    with browser.page(file, WIDE) as opened:
+        yield opened
+        assert not opened.events(*TROUBLE)
+        requested = [event["request"]["url"] for event in opened.events("Network.requestWillBeSent")]
+        assert requested == [file.as_uri()]
+
+
+def choose(page: Page, name: str, value: str) -> None:
+    """Gives one of the page's fields a value as a reader does."""
+    field = f"document.querySelector('.tools').elements.{name}"
+    page.evaluate(f"{field}.value = {value!r}")
+    page.evaluate(f"['input', 'change'].forEach(e => {field}.dispatchEvent(new Event(e)))")
+
+
+def test_what_needs_somebody_is_visible_without_scrolling(page: Page) -> None:
+    for width in (WIDE, PHONE):
+        page.resize(width)
+        shown = "document.querySelector('#need .finding').getBoundingClientRect().bottom < innerHeight"
+        assert page.evaluate(shown), f"at {width} pixels"
+        assert (
+            page.evaluate("document.querySelector('.verdict').textContent")
+            == "2 findings need you. 1 is known."
+        )
+
+
+def test_what_is_known_is_closed_and_the_rest_is_open(page: Page) -> None:
+    assert page.evaluate(TITLES) == [CRASH, a_finding().fingerprint]
+    page.evaluate("document.querySelector('#known > summary').click()")
+    assert page.evaluate(TITLES) == [CRASH, a_finding().fingerprint, KNOWN]
+
+
+def test_search_and_filters_leave_what_fits_and_open_its_group(page: Page) -> None:
+    choose(page, "search", "9735")
+    assert page.evaluate(TITLES) == [KNOWN]
+    assert page.evaluate("document.querySelector('output').textContent") == "1 of 3"
+    choose(page, "search", "")
+    choose(page, "symptom", "crash")
+    assert page.evaluate(TITLES) == [CRASH]
+
+
+def test_findings_sort(page: Page) -> None:
+    choose(page, "sort", "title")
+    assert page.evaluate(TITLES) == [CRASH, a_finding().fingerprint]
+    choose(page, "sort", "last")
+    choose(page, "sort", "hits")
+    assert page.evaluate(TITLES)[0] == CRASH
+
+
+def test_the_keyboard_opens_a_finding_and_its_address_does(page: Page) -> None:
+    opened = f"document.querySelector('#{CRASH} details').open"
+    assert not page.evaluate(opened)
+    page.evaluate(f"document.querySelector('#{CRASH} summary').focus()")
+    page.key("Enter")
+    assert page.evaluate(opened)
+    page.evaluate(f"location.hash = {KNOWN!r}")
+    page.wait(f"document.querySelector('#known').open && document.querySelector('#{KNOWN} details').open")
+
+
+def test_a_command_is_copied(page: Page) -> None:
+    page.evaluate(f"document.querySelector('#{CRASH} details').open = true")
+    page.evaluate(f"document.querySelector('#{CRASH} .copy').click()")
+    page.wait(f"document.querySelector('#{CRASH} .copy').textContent === 'copied'")
+
+
+def test_nothing_is_cut_at_any_width(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+    for width in (WIDE, 1000, PHONE):
+        page.resize(width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CUT) == []
+
+
+def test_dark_pages_are_dark_and_printed_ones_show_closed_groups(page: Page) -> None:
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate(prefers_color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    page.emulate(media="print")
+    assert page.evaluate(f"document.querySelector('#{KNOWN}').getBoundingClientRect().height") > 0
+    assert page.evaluate("getComputedStyle(document.querySelector('.tools')).display") == "none"
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_hostile_text_stays_text(page: Page) -> None:
+    assert page.evaluate("document.title") == "difftest: out"
+    assert page.evaluate("document.querySelectorAll('img').length") == 0
+    assert page.evaluate("document.querySelectorAll('script').length") == 1
+    assert page.evaluate(f"document.body.textContent.includes({HARM!r})")
+
+
+def test_the_browser_runs_a_script_that_is_not_escaped(browser: Browser, tmp_path: Path) -> None:
     """The same text, if not escaped, changes the title: the test above can fail."""
     file = tmp_path / "page.html"
     file.write_text(f"<!doctype html><title>mine</title><pre>{HARM}</pre>")
-    assert "<title>owned</title>" in loaded(file, tmp_path / "profile")
+    with browser.page(file) as opened:
+        opened.wait("document.title === 'owned'")

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 from difftest.commands.service import drafting
-from difftest.commands.service.drafting import DRAFT, MOST_A_DAY
+from difftest.commands.service.drafting import MOST_A_DAY
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.records import own_scripts, read_limits
-from difftest.records.corpus import OUTPUT, SCRIPT
+from difftest.records.corpus import DRAFT, OUTPUT, SCRIPT
 from difftest.records.finding import Finding
 
 UNKNOWN = (

@@ -24,11 +24,12 @@ def command(directory: Path, formats: tuple[str, ...] | None, *, as_json: bool) 
 
     Damaged records are set aside first.
     """
-    from reports.write import write
+    from reports.write import DEFAULT_FORMATS, write
+    from workers.backends import titles
 
     damaged = set_aside_and_report(campaign_corpus(directory))
 
-    files = [str(file) for file in (write(directory, formats) if formats else write(directory))]
+    files = [str(file) for file in write(directory, formats or DEFAULT_FORMATS, called=titles())]
     if as_json:
         print_json({"files": files, "damaged": damaged})
     else:

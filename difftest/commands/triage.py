@@ -124,7 +124,7 @@ def _print(triaged: list[Triaged], passing: list[Triaged], expired: tuple[Entry,
     statuses = ", ".join(f"{counts[s]} {s}" for s in Status if counts[s]) or "nothing to run"
     unread = f"; {damaged} damaged records" if damaged else ""
     click.echo(f"{len(triaged)} findings: {statuses}{unread}")
-    for cause in causes(one.finding for one in triaged):
+    for cause in causes((one.finding for one in triaged), of_programs_alone=True):
         if cause.operators:
             names = " ".join((cause.finding.fingerprint, *cause.others))
             click.echo(f"cause: {cause.operators_in_short} on {', '.join(cause.backends)}: {names}")

@@ -1,9 +1,9 @@
-"""Findings of programs by cause: many operators share a fault, and a reader wants it once.
+"""Findings by cause: many operators and backends share a fault, and a reader wants it once.
 
 The findings that one issue of the ledger covers have one cause. So have failures of one side with the same
-message and framework frame, whatever operator ran, and mismatches that look alike in the same pass of
-operators that torch makes of the same operators of its own. What torch leaves open for one reason is one
-cause. A finding of any other case is a cause by itself.
+message and framework frame, whatever backend or operator ran, and mismatches of programs that look alike in
+the same pass of operators that torch makes of the same operators of its own. What torch leaves open for one
+reason is one cause. Wrong numbers of any other case have one cause on the backends that show the same fault.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class Cause:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """The backends that showed it, sorted; outside of programs that of the finding alone."""
+        """The backends that showed it, sorted."""
         return tuple(sorted({name for finding in self.findings for name in backends(finding)}))
 
     @property
@@ -62,17 +62,20 @@ class Cause:
         return ", ".join((*named, *((f"{more} more",) if more > 0 else ())))
 
 
-def causes(findings: Iterable[Finding]) -> tuple[Cause, ...]:
-    """The findings by cause, in the order in which each cause comes first."""
+def causes(findings: Iterable[Finding], *, of_programs_alone: bool = False) -> tuple[Cause, ...]:
+    """The findings by cause, in the order in which each cause comes first.
+
+    `of_programs_alone` leaves every finding of an ordinary case a cause by itself, as terminals show them.
+    """
     by_key: dict[Key, list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        same = key(finding) if finding.operators else (str(number),)
-        by_key.setdefault(same, []).append(finding)
+    for finding in findings:
+        alone = of_programs_alone and not finding.operators
+        by_key.setdefault(_alone(finding) if alone else key(finding), []).append(finding)
     return tuple(Cause(tuple(same)) for same in by_key.values())
 
 
 def key(finding: Finding) -> Key:
-    """What findings of programs with one cause have in common."""
+    """What findings with one cause have in common."""
     shown = finding.divergence
     if finding.upstream:
         return ("upstream", finding.upstream)
@@ -80,6 +83,12 @@ def key(finding: Finding) -> Key:
         return ("undefined", shown.side, why)
     if shown.cause:
         return ("failure", shown.side, shown.check, shown.symptom, shown.cause)
+    return _of_program(finding) if finding.operators else _of_numbers(finding)
+
+
+def _of_program(finding: Finding) -> Key:
+    """What mismatches of programs with one cause have in common."""
+    shown = finding.divergence
     nature = shown.nature.removeprefix(shown.operator).lstrip(":, ")
     alike = (shown.side, shown.check, shown.symptom, shown.stage, nature)
     if nature == LOST_ALIAS:
@@ -88,7 +97,21 @@ def key(finding: Finding) -> Key:
     return ("mismatch", *alike, *(computed or finding.operators))
 
 
+def _of_numbers(finding: Finding) -> Key:
+    """What wrong numbers of other cases have in common on the backends that show the same fault."""
+    shown, shared = finding.divergence, backends(finding)
+    if len(shared) == 1:
+        return _alone(finding)
+    where = (shown.side, shown.check, shown.symptom, shown.stage, shown.path, shown.nature)
+    return ("numbers", *where, *sorted(shared))
+
+
+def _alone(finding: Finding) -> Key:
+    """The key of a finding that shares its cause with no other."""
+    return ("finding", finding.fingerprint)
+
+
 def backends(finding: Finding) -> tuple[str, ...]:
-    """The backends on which a finding of programs showed, its own first; of others only that."""
-    others = finding.evidence.get(WRONG_SIBLINGS, "") if finding.operators else ""
+    """The backends on which a finding showed, its own first."""
+    others = finding.evidence.get(WRONG_SIBLINGS, "")
     return (finding.divergence.backend, *filter(None, others.split(", ")))

@@ -41,6 +41,8 @@ ARTIFACTS = "artifacts"
 """The folder of what XLA compiled when the reproducer was run."""
 
 REDUCED = "reduced.json"
+DRAFT = "issue.md"
+CASE = "case.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class Corpus:
 
     def case(self, fingerprint: str) -> Case:
         """The first case that showed a finding; `UsageError` where it cannot be read."""
-        return read_case(self.root / fingerprint / "case.json")
+        return read_case(self.root / fingerprint / CASE)
 
     def simplest(self, fingerprint: str) -> Case:
         """The simplest case that shows a finding: its reduced one, else its own.
@@ -134,6 +136,12 @@ class Corpus:
         file, named = self.root / fingerprint / REDUCED, self.finding(fingerprint).reduced
         reduced = read_case(file) if named and file.is_file() else None
         return reduced if reduced and reduced.id == named else self.case(fingerprint)
+
+    def files(self, fingerprint: str) -> tuple[str, ...]:
+        """The names of a finding's files and folders that are there and are no links."""
+        folder = self.root / fingerprint
+        names = (CASE, FINDING, REDUCED, SCRIPT, OUTPUT, DRAFT, ARTIFACTS)
+        return tuple(name for name in names if (folder / name).exists() and not (folder / name).is_symlink())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -150,7 +158,7 @@ class Corpus:
         folder = self.root / finding.fingerprint
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            write_case(folder / "case.json", case)
+            write_case(folder / CASE, case)
         self.put(finding)
 
     def put(self, finding: Finding) -> None:

@@ -1,71 +1,161 @@
-"""One finding as the page shows it: facts in the reader's words, and the 2 x 2 that its blame rests on."""
+"""One line of findings as the page shows it: a title and facts in the reader's words, the 2 x 2, commands."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
-from difftest.records.corpus import CORPUS
-from difftest.records.evidence import TWO_BY_TWO, answer, label
+from difftest.findings.standing import issue, of_cause
+from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
+from difftest.records.evidence import CORRECT_SIBLINGS, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
+from reports.report import Report
 
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""
 
+TEXTS = 800_000
+"""The most characters of all details and logs; of many findings, each has a smaller share."""
+
+LEAST_TEXT = 1_000
+"""Every finding has as many characters of its detail and of its log."""
+
 ANSWERS = (DISAPPEARS, STAYS, CHANGES)
 """The answers of ablations on the page; why others are undecided is in `finding.json`."""
 
-UNKNOWN = "not run"
+NOT_RUN = "not run"
+FILES = {
+    SCRIPT: "reproducer",
+    DRAFT: "issue draft",
+    REDUCED: "reduced case",
+    "case.json": "case",
+    FINDING: "finding.json",
+    OUTPUT: "the reproducer's output",
+    ARTIFACTS: "compiled graphs",
+}
+"""What lies in a finding's folder, by the words of its link; what a reader wants first comes first."""
+
+COMMANDS = {
+    "replay": "run its case again in fresh processes",
+    "minimize": "find its smallest case",
+    "reproducer": "write and run a script that needs torch alone",
+    "draft": "fill in the tracker's issue form",
+}
+MOST_LAYERS = 8
+"""How many kinds of layers of a model are named."""
 
 
-def shown_on_page(cause: Cause, arbiter: str, *, new: bool) -> dict[str, Any]:
-    """What `report.html` shows of the findings with one cause: the first of them, and what all have.
+class Cell(NamedTuple):
+    """One cell of the 2 x 2: the class that colours it, its sign and its words."""
+
+    kind: str
+    sign: str
+    words: str
+
+
+def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
+    """What the page shows of the findings with one cause: the first of them, and what all have.
 
     `arbiter` is the comparison with the other side's error, or empty.
     """
-    finding = cause.finding
+    finding, kept = cause.finding, report.of(cause.finding)
     divergence = finding.divergence
-    facts = _facts(finding, arbiter) | {
-        "operators": ", ".join(cause.operators),
-        "backends": ", ".join(cause.backends) if len(cause.backends) > 1 else "",
-        "findings of this cause": ", ".join((finding.fingerprint, *cause.others)) if cause.others else "",
-        "cases": cells.shown(cause.hits),
-    }
+    most = max(LEAST_TEXT, min(GREATEST_TEXT, TEXTS // (2 * max(1, len(report.causes)))))
     return {
         "finding": finding,
-        "new": new,
-        "paths": tables.paths(finding),
-        "facts": {name: value for name, value in facts.items() if value},
+        "title": kept.title,
+        "new": report.has_new(cause),
+        "standing": of_cause(cause),
+        "summary": list(_summary(report, cause, kept.case)),
+        "facts": {name: value for name, value in _facts(report, cause, arbiter).items() if value},
         "two_by_two": _two_by_two(finding),
-        "detail": cells.cut(divergence.detail, GREATEST_TEXT, "see finding.json"),
-        "log": cells.cut(divergence.log, GREATEST_TEXT, "see finding.json"),
-        "folder": f"{CORPUS}/{quote(finding.fingerprint, safe='')}",
+        "backend": report.spoken(divergence.backend),
+        "detail": cells.cut(divergence.detail, most, "see finding.json"),
+        "log": cells.cut(divergence.log, most, "see finding.json"),
+        "links": _links(finding, kept.files),
+        "issue": finding.upstream if issue(finding) else "",
+        "commands": _commands(report, finding),
+        "hits": cause.hits,
     }
 
 
-def _facts(finding: Finding, arbiter: str) -> dict[str, str]:
+def _summary(report: Report, cause: Cause, case: Case | None) -> Iterator[str]:
+    """The facts beside the title, as short texts."""
+    finding = cause.finding
+    back, repeats = finding.returned if finding.returned[1] else finding.stable
+    yield ", ".join(map(report.spoken, cause.backends))
+    if case:
+        yield str(case.layout.mesh)
+        yield case.dtype
+        yield _model(case)
+    yield str(finding.divergence.stage)
+    yield f"reproduced {back} of {repeats}" if repeats else "not repeated"
+    yield f"{cause.hits:,} case{'s' * (cause.hits != 1)}"
+
+
+def _model(case: Case) -> str:
+    """The kinds of a model's layers in order, or the operators of a program."""
+    program = case.model.is_program
+    names = [one.title if program else type(one).__name__ for _, one in walk(case.model.layers)]
+    more = f" and {len(names) - MOST_LAYERS} more" if len(names) > MOST_LAYERS else ""
+    return (" → " if program else ", ").join(names[:MOST_LAYERS]) + more
+
+
+def _facts(report: Report, cause: Cause, arbiter: str) -> dict[str, str]:
     """Facts by their label; an empty value stands for a fact that is not there."""
-    divergence, (back, repeats), (returned, times) = finding.divergence, finding.stable, finding.returned
-    tensor = f", {divergence.tensor}" if divergence.tensor else ""
+    finding, case = cause.finding, report.of(cause.finding).case
+    divergence, (returned, times) = finding.divergence, finding.returned
     ratio = divergence.ratio
     triaged = f"{finding.status}, {returned} of {times}, {cells.moment(finding.checked)}"
     moments = [cells.moment(moment) for moment in (finding.first_seen, finding.last_seen) if moment]
+    siblings = [report.spoken(name) for name in cause.backends if name != divergence.backend]
     return {
         "blame": finding.blame,
-        "known upstream": finding.upstream,
-        "cases": cells.shown(finding.hits),
-        "where": f"step {divergence.step}, {divergence.stage}{tensor}",
+        "known upstream" if issue(finding) else "shown by the script": finding.upstream,
+        "fingerprint": finding.fingerprint,
+        "of the same cause": ", ".join(cause.others),
+        "backend": f"{report.spoken(divergence.backend)} ({divergence.backend})",
+        "also on": ", ".join(siblings),
+        "operators": ", ".join(cause.operators),
+        "path": ", ".join(name.replace("_", " ") for name in tables.paths(finding)),
+        "mesh": str(case.layout.mesh) if case else "",
+        "model": _model(case) if case else "",
+        "training": _training(case) if case else "",
+        "where": _where(finding),
         "greatest error": "" if ratio is None else f"{cells.shown(ratio)} x the rounding noise",
         "beside the other side": arbiter,
-        "reproduced": f"{back} of {repeats}" if repeats else "",
+        "reproduced": "{} of {}".format(*finding.stable) if finding.stable[1] else "",
         "triage": triaged if finding.status else "",
         "necessary": "; ".join(finding.conditions),
         "first wrong at": "; ".join(finding.located),
         **{f"{one} when": _changes(finding, one) for one in ANSWERS},
         "seen": " to ".join(dict.fromkeys(moments)),
-        **{label(name): text for name, text in finding.evidence.items() if name not in TWO_BY_TWO},
+        **{label(name): _evidence(report, name, finding) for name in finding.evidence},
     }
+
+
+def _evidence(report: Report, name: str, finding: Finding) -> str:
+    """The evidence under a name, with backends as users call them; empty for the 2 x 2."""
+    text = finding.evidence[name]
+    if name in (CORRECT_SIBLINGS, WRONG_SIBLINGS):
+        return ", ".join(report.spoken(backend) for backend in text.split(", "))
+    return "" if name in TWO_BY_TWO else text
+
+
+def _training(case: Case) -> str:
+    """What is trained how, in a line."""
+    training = case.training
+    return f"{case.dtype}, {training.optimizer}, {training.steps} steps, numbers: {case.data.regime}"
+
+
+def _where(finding: Finding) -> str:
+    divergence = finding.divergence
+    tensor = f", {divergence.tensor}" if divergence.tensor else ""
+    return f"step {divergence.step}, {divergence.stage}{tensor}"
 
 
 def _changes(finding: Finding, kind: str) -> str:
@@ -73,8 +163,25 @@ def _changes(finding: Finding, kind: str) -> str:
     return "; ".join(name for name, text in finding.ablations.items() if text.startswith(kind))
 
 
-def _two_by_two(finding: Finding) -> dict[str, str]:
+def _two_by_two(finding: Finding) -> dict[str, Cell]:
     """The cells of the 2 x 2 of sides and layouts by evidence name; empty where none of it was run."""
     if not any(name in finding.evidence for name in TWO_BY_TWO):
         return {}
-    return {name: answer(finding.evidence.get(name, UNKNOWN)) for name in TWO_BY_TWO}
+    return {name: _cell(answer(finding.evidence.get(name, NOT_RUN))) for name in TWO_BY_TWO}
+
+
+def _cell(words: str) -> Cell:
+    kind, sign = {"agrees": ("agree", "✓"), "diverges": ("diverge", "✗")}.get(words, ("none", "?"))
+    return Cell(kind, sign, words)
+
+
+def _links(finding: Finding, files: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The words and the address of each file that is there, relative to the page."""
+    folder = f"{CORPUS}/{quote(finding.fingerprint, safe='')}"
+    return [(words, f"{folder}/{name}") for name, words in FILES.items() if name in files]
+
+
+def _commands(report: Report, finding: Finding) -> list[tuple[str, str]]:
+    """The next commands about a finding, with what each does."""
+    target = f"{report.folder or '.'}/{CORPUS}/{finding.fingerprint}"
+    return [(f"difftest {name} {target}", about) for name, about in COMMANDS.items()]

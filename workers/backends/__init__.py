@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 class Backend(Protocol):
     """What a file in this folder declares. Only `session` may import the framework, inside the function."""
 
+    TITLE: str
+    """What users call it, as in the title of an issue: `DDP over "xla"`."""
+
     SIDE: str
     """`torch` or `xla`, the side that a divergence is blamed on; `oracle` for the oracle."""
 
@@ -60,6 +63,11 @@ def load(name: str) -> Backend:
 def profile(name: str) -> Profile:
     """The profile of the backend called `name`; an empty one for an unknown backend, such as a bundle's."""
     return load(name).PROFILE if plugins.plain(name) in plugins.names(__name__) else Profile()
+
+
+def titles() -> dict[str, str]:
+    """What users call each backend, the oracle too, by name."""
+    return {name: load(name).TITLE for name in plugins.names(__name__)}
 
 
 def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:

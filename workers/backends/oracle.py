@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "the float64 reference"
 SIDE = "oracle"
 FRAMEWORK = ""
 PROFILE = Profile()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "DDP"
 SIDE = "torch"
 FRAMEWORK = "torch"
 PROFILE = sides.TORCH

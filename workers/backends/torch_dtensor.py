@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "DTensor"
 SIDE = "torch"
 FRAMEWORK = "torch"
 PROFILE = replace(sides.TORCH, stands_for_side=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "FSDP2"
 SIDE = "torch"
 FRAMEWORK = "torch"
 PROFILE = sides.TORCH

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "parallelize_module"
 SIDE = "torch"
 FRAMEWORK = "torch"
 PROFILE = sides.TORCH

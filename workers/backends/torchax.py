@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from workers.training.operators import Scores
     from workers.training.session import Forward, Session
 
+TITLE = "torchax"
 SIDE = "xla"
 FRAMEWORK = "torchax"
 PROFILE = replace(sides.XLA, extras="torchax")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "DTensor annotation on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = sides.XLA

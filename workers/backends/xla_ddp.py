@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = 'DDP over "xla"'
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = sides.XLA

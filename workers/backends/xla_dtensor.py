@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "DTensor on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = sides.XLA

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "SPMD FSDP on XLA"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = sides.XLA

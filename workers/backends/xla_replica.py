@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from workers.training.session import Session
 
+TITLE = "XLA replicas"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = sides.XLA

@@ -16,6 +16,7 @@ from workers.xla import splash
 if TYPE_CHECKING:
     from workers.training.session import Session
 
+TITLE = "XLA SPMD with splash attention"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = replace(sides.XLA, extras="xla,torchax")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from workers.training.operators import Operators
     from workers.training.session import Session
 
+TITLE = "XLA SPMD"
 SIDE = "xla"
 FRAMEWORK = "torch_xla"
 PROFILE = replace(sides.XLA, stands_for_side=True, cost_unit=True)

@@ -72,8 +72,10 @@ def _is_no_fault(finding: Finding) -> bool:
 def _write_reports(request: Request, output: Output, campaign: str, incomplete: Iterable[str]) -> list[str]:
     """Writes the reports; returns their names for the user."""
     from reports.write import DEFAULT_FORMATS, write
+    from workers.backends import titles
 
-    files = write(output.folder, (*DEFAULT_FORMATS, *request.formats), campaign, tuple(incomplete))
+    formats = (*DEFAULT_FORMATS, *request.formats)
+    files = write(output.folder, formats, campaign, tuple(incomplete), titles())
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 
 
@@ -126,7 +128,8 @@ def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) ->
     for absent in tally.absent:
         click.echo(f"  missing {absent}")
     for mark, findings in (("new", tally.new), ("known", tally.recurring)):
-        for cause in causes(finding for _, finding in sorted(findings.items())):
+        chosen = (finding for _, finding in sorted(findings.items()))
+        for cause in causes(chosen, of_programs_alone=True):
             _print_cause(mark, cause, upstream)
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")

@@ -12,10 +12,9 @@ from difftest import installed
 from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.judge.measured import Measurement
-from difftest.records.corpus import ARTIFACTS, Corpus
+from difftest.records.corpus import ARTIFACTS, DRAFT, Corpus
 from difftest.records.finding import Finding
 
-DRAFT = "issue.md"
 MOST_A_DAY = 5
 COLLECT_SECONDS = 120.0
 

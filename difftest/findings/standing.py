@@ -1,0 +1,70 @@
+"""What a reader has to do about a cause: the groups in which page and terminal show findings."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from difftest.findings.causes import Cause
+from difftest.findings.triage import Status, steady
+from difftest.judge.outcome import Symptom
+from difftest.records.finding import Finding
+
+
+class Standing(StrEnum):
+    """What has become of a finding, in the order in which it needs somebody."""
+
+    UNKNOWN = "unknown"
+    """Nobody has looked at it: it needs somebody."""
+
+    UNDERSTOOD = "understood, not reported"
+    """The ledger names a script that shows it, and no issue."""
+
+    REPORTED = "reported"
+    """The ledger names an issue."""
+
+    FIXED = "fixed"
+    """The last triage did not find it any more."""
+
+    UNSTABLE = "unstable"
+    """It did not come back often enough for a report."""
+
+    LEFT_OPEN = "left open by torch"
+    """torch's documentation leaves these results open, so it is no fault."""
+
+
+ORDER = tuple(Standing)
+
+
+def standing(finding: Finding) -> Standing:
+    """What a reader has to do about `finding`."""
+    if finding.status == Status.FIXED:
+        return Standing.FIXED
+    if finding.upstream:
+        return Standing.REPORTED if issue(finding) else Standing.UNDERSTOOD
+    if finding.divergence.symptom is Symptom.UNDEFINED:
+        return Standing.LEFT_OPEN
+    repeated = finding.returned[1] or finding.stable[1]
+    return Standing.UNSTABLE if repeated and not steady(finding) else Standing.UNKNOWN
+
+
+def issue(finding: Finding) -> bool:
+    """Whether what makes a finding known is an issue, and not a script alone."""
+    return finding.upstream.startswith(("https://", "http://"))
+
+
+def of_cause(cause: Cause) -> Standing:
+    """What a reader has to do about a cause: the first that one of its findings needs."""
+    return min((standing(finding) for finding in cause.findings), key=ORDER.index)
+
+
+def grouped(causes: Iterable[Cause]) -> Mapping[Standing, tuple[Cause, ...]]:
+    """The causes of each standing, in the order given; every standing is there."""
+    shown = [(of_cause(cause), cause) for cause in causes]
+    return {each: tuple(cause for its, cause in shown if its is each) for each in Standing}
+
+
+def headline(groups: Mapping[Standing, tuple[Cause, ...]]) -> str:
+    """What to do in a few words, such as `5 findings need you. 17 are known.` and no more."""
+    need = len(groups[Standing.UNKNOWN])
+    known = len(groups[Standing.UNDERSTOOD]) + len(groups[Standing.REPORTED])
+    first = f"{need or 'No'} finding{'s need' if need != 1 else ' needs'} you."
+    return first + (f" {known} {'are' if known != 1 else 'is'} known." if known else "")

@@ -1,0 +1,170 @@
+"""The title of a finding: one line in the words of the tracker that it belongs to.
+
+The page, the terminal and the issue drafts all show this one. It holds no fingerprint and no key of a file. A
+known fault has the words of its entry in the ledger. Otherwise a failure has its exception's first sentence,
+and wrong numbers have the tensor and what they look like.
+"""
+
+import re
+from collections.abc import Mapping
+
+from difftest.cases.case import Case
+from difftest.findings.ledger import Ledger
+from difftest.judge import damage
+from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
+from difftest.judge.programs import LEFT_OPEN
+from difftest.judge.stage import Stage
+from difftest.plugins import IN
+from difftest.records.evidence import DECIDED_BY
+from difftest.records.finding import Finding
+
+MOST_TITLE = 200
+"""A longer sentence ends at its last clause before this many characters; one without a clause stays whole."""
+
+SHORT = 40
+"""A sentence of fewer characters says too little alone, so that the next one follows it."""
+
+FAILURES = frozenset({Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.CRASH, Symptom.HANG})
+
+_PASSES = {
+    Stage.BUILD: "while the model is built",
+    Stage.PLACE: "while parameters are placed",
+    Stage.FORWARD: "in the forward pass",
+    Stage.BACKWARD: "in the backward pass",
+    Stage.UPDATE: "in the optimizer's step",
+}
+_NATURES = {
+    damage.ZERO: "all zeros",
+    damage.NEGATED: "with the wrong sign",
+    damage.COUNTED: "off by a number of ranks",
+    damage.SCALED: "off by a constant factor",
+    damage.COARSE: "rounded as coarsely as bfloat16",
+    damage.ALONE: "right on rank 0 alone",
+    damage.UNMASKED: "right at the last position alone",
+    damage.MOVED: "the elements of a parameter changed places",
+    damage.LONELY: "wrong on one rank alone",
+    "ranks part": "not alike on all ranks",
+}
+"""What the damage to a tensor looks like, in words for a title; other natures are words already."""
+
+_PLACE = re.compile(r"^.*?(?:step \d+, )?(?:\w+, )?(?:rank \d+|[\w.]+): (?=\S)")
+_KIND = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<message>.*)", re.DOTALL)
+_LOGGED = re.compile(r"^[\d:. -]*\b[EF]?\d* ?external/(?:\S*/)?(?P<file>[\w.]+):\d+\] ")
+_RULE = re.compile(r"\bOp\(op=(?P<name>[\w.]+?)(?:\.default)?,.*?@ mesh: \([\d, ]*\)\)[.,;:]*\s*", re.DOTALL)
+_ASIDE = re.compile(
+    r"(?:,? please report a bug.*)|(?: at \"/[^\"]*\":\d+)|(?:\('(?=\w))|(?:',?\)$)", re.IGNORECASE
+)
+_TUPLE = re.compile(r"(?<=[ .!])', '(?=[A-Z])")
+"""Between two strings that were raised as a tuple."""
+
+_SENTENCE = re.compile(r"(?<=[a-zA-Z0-9\])}'\"])[.!?](?=\s+[A-Z]|$)")
+_CLAUSE = re.compile(r"[;:,](?= )| (?=\()")
+
+
+def title(finding: Finding, called: Mapping[str, str], reason: str = "") -> str:
+    """The title of `finding`.
+
+    `called` maps backends to what users call them (`workers.backends.titles`). `reason` is that of the
+    ledger's entry about it, see `reason_of`; empty where there is none.
+    """
+    shown = finding.divergence
+    what = reason or (_failure(finding) if shown.symptom in FAILURES else _mismatch(finding))
+    return f"{spoken(shown.backend, called)}: {what}"
+
+
+def spoken(backend: str, called: Mapping[str, str]) -> str:
+    """What users call a backend; one in an environment of its own has that in brackets."""
+    name, _, environment = backend.partition(IN)
+    return called.get(name, name) + (f" ({environment})" if environment else "")
+
+
+def reason_of(finding: Finding, case: Case | None, ledger: Ledger) -> str:
+    """The reason in the ledger's entry that made a finding known; empty where it is unknown."""
+    entries = [entry for entry in ledger.entries if finding.upstream and entry.upstream == finding.upstream]
+    matching = (entry for entry in entries if case is not None and entry.matches(finding.divergence, case))
+    return next((entry.reason for entry in matching), entries[0].reason if len(entries) == 1 else "")
+
+
+def sentence(message: str) -> str:
+    """The first sentence of an exception's message, without the source line that raised it.
+
+    A short one is followed by the next, and of a long one whole clauses are left.
+    """
+    line = _TUPLE.sub(" ", _LOGGED.sub(r"\g<file>: ", message.strip().partition("\n")[0]))
+    text = " ".join(_ASIDE.sub("", line).split())
+    ends = [place.start() for place in _SENTENCE.finditer(text)]
+    text = text[: next((end for end in ends if end >= SHORT), len(text))].rstrip(" .;:,({[")
+    if len(text) <= MOST_TITLE:
+        return text
+    clauses = [place.start() for place in _CLAUSE.finditer(text, 0, MOST_TITLE)]
+    return text[: clauses[-1]] if clauses else text
+
+
+def _failure(finding: Finding) -> str:
+    """What an exception, a crash or a hang says."""
+    shown, where = finding.divergence, _PASSES[finding.divergence.stage]
+    subject = shown.operator or (finding.operators[0] if len(finding.operators) == 1 else "")
+    if shown.symptom is Symptom.HANG:
+        return f"{subject} hangs {where}".lstrip()
+    kind, message = _raised(shown)
+    if shown.symptom is Symptom.CRASH:
+        frame = (shown.cause.split("\n") + [""] * 3)[2]
+        why = f": {sentence(message)}" if "Check failed" in message else f", in {frame}" if frame else ""
+        return f"{subject} dies of {kind} {where}{why}".lstrip()
+    if rule := _RULE.search(message):
+        message = message[rule.end() :] or message[: rule.start()]
+        inner = _KIND.match(message)
+        kind, message = (inner["kind"], inner["message"]) if inner else (kind, message)
+        subject = _public(rule["name"])
+    raises = f"{subject} raises {kind}" if subject else kind
+    return f"{raises} {where}: {sentence(message)}".rstrip(": ")
+
+
+def _public(operator: str) -> str:
+    """What users call one of torch's operators: `view` for `aten._unsafe_view`, `pad` for `aten.pad.out`."""
+    return operator.removeprefix("aten.").partition(".")[0].removeprefix("_").removeprefix("unsafe_")
+
+
+def _raised(shown: Divergence) -> tuple[str, str]:
+    """The type of a failure and its message, from the divergence's detail."""
+    text = _PLACE.sub("", shown.detail, count=1)
+    found = _KIND.match(text)
+    return (found["kind"], found["message"]) if found else (str(shown.symptom), text)
+
+
+def _mismatch(finding: Finding) -> str:
+    """What is wrong with the results of a run that finished."""
+    shown = finding.divergence
+    text = shown.detail.partition(f"{shown.tensor}: ")[2] if shown.tensor else shown.detail
+    if shown.symptom is Symptom.UNDEFINED:
+        results = f"results of {shown.operator}" if shown.operator else "results"
+        return f"{results} differ where torch leaves them open: {_after(text, LEFT_OPEN)}"
+    if shown.ratio is None:
+        subject = f"result of {shown.operator}" if shown.operator else shown.tensor
+        clause = sentence(text.partition(";")[0])
+        return f"{subject}: {clause}" if subject else clause
+    words = [word for word in shown.nature.split(", ") if word and word != shown.operator]
+    how = ", ".join(_NATURES.get(word, word) for word in words)
+    option = finding.evidence.get(DECIDED_BY, "").partition(".")[2]
+    more = f" with {option}" if option and "(" not in option else ""
+    return f"{_wrong(finding)}{more}" + (f": {how}" if how else "")
+
+
+def _wrong(finding: Finding) -> str:
+    """Which numbers are wrong."""
+    shown = finding.divergence
+    inside = re.search(r"\((\w+)\)$", finding.located[0]) if finding.located else None
+    of = shown.operator or (inside[1] if inside else "")
+    match shown.stage:
+        case Stage.BACKWARD:
+            return f"wrong gradient of {of or shown.tensor}"
+        case Stage.UPDATE:
+            return f"wrong operand of {of}" if shown.operator else f"wrong {shown.tensor} after the update"
+        case _:
+            what = "result" if shown.operator else shown.tensor.partition(".")[0]
+            return f"wrong {what} of {of}" if of else f"wrong {what}"
+
+
+def _after(text: str, mark: str) -> str:
+    return text.partition(mark)[2] or sentence(text)

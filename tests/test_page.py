@@ -1,0 +1,163 @@
+"""The page of a report: the numbers at its top, its heat map, and what was compared and what not."""
+
+from dataclasses import replace as with_fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from sample_findings import BEGAN, ParsedPage, a_corpus, a_finding, a_report, an_observation
+
+from difftest.judge.outcome import Symptom
+from difftest.records.corpus import CASE, FINDING, SCRIPT
+from difftest.records.evidence import CORRECT_SIBLINGS
+from difftest.records.observation import Ending, Observation
+from reports.page import compared, head
+from reports.page.matrix import Square, of_paths
+from reports.report import build
+from reports.write import write
+
+CALLED = {"torch_ddp": "DDP", "torch_tp": "parallelize_module", "xla_spmd": "XLA SPMD"}
+KNOWN = "xla_spmd-loss-mismatch-00000001"
+ISSUE, SCRIPT_OF_LEDGER = "https://github.com/pytorch/xla/issues/9735", "tests/upstream/a_script.py"
+
+
+def diverging(index: int, fingerprint: str, **changes: Any) -> Observation:  # noqa: ANN401  any field
+    return an_observation(index, "xla_spmd", "diverge", fingerprints=(fingerprint,), **changes)
+
+
+def ended(index: int, backend: str, verdict: str, reason: str, **changes: Any) -> Observation:  # noqa: ANN401
+    return an_observation(index, backend, verdict, reason=reason, outcome=Ending(status=verdict), **changes)
+
+
+def test_the_numbers_at_the_top_are_in_the_order_of_what_to_do(tmp_path: Path) -> None:
+    findings = (
+        a_finding(),
+        a_finding(fingerprint="xla_spmd-loss-mismatch-00000001", upstream=SCRIPT_OF_LEDGER),
+        a_finding(fingerprint="xla_spmd-loss-mismatch-00000002", upstream=ISSUE),
+        a_finding(fingerprint="xla_spmd-loss-undefined-00000003", symptom=Symptom.UNDEFINED, tensor="output"),
+    )
+    runs = [
+        an_observation(0, started=BEGAN.isoformat(), seconds=60.0),
+        an_observation(1, started=(BEGAN + timedelta(hours=2)).isoformat(), seconds=300.0),
+        diverging(2, a_finding().fingerprint),
+        an_observation(head.PROGRAMS_FROM, started=BEGAN.isoformat()),
+    ]
+    a_corpus(tmp_path, *runs, findings=findings)
+    assert [(count.number, count.label) for count in head.counts(build(tmp_path))] == [
+        ("1", "unknown, to look at"),
+        ("1", "understood, not reported"),
+        ("1", "reported upstream"),
+        ("0", "fixed"),
+        ("0", "unstable"),
+        ("1", "left open by torch"),
+        ("3 / 4", "comparisons agree"),
+        ("3 / 3", "completed, torch side"),
+        ("1 / 1", "completed, xla side"),
+        ("3 + 1", "cases + programs"),
+        ("4", "runs"),
+        ("2 h 5 min", "from first to last run"),
+    ]
+
+
+def test_the_first_line_has_what_all_runs_of_the_campaign_ran_on(
+    tmp_path: Path,
+) -> None:
+    torch, xla = (
+        {"torch": "2.9.0", "device": "cpu"},
+        {"torch": "2.9.0", "torch_xla": "2.9.0", "device": "CPU"},
+    )
+    a_corpus(
+        tmp_path,
+        an_observation(0, environment=torch | {"seed": "1"}),
+        an_observation(1, environment=torch | {"seed": "2"}),
+        an_observation(0, "xla_spmd", environment=xla),
+    )
+    report = build(tmp_path)
+    assert head.versions(report) == "torch 2.9.0 · torch_xla 2.9.0 · torch side on cpu · xla side on CPU"
+    assert head.when(report) == "first, 2026-01-05 09:00 UTC"
+
+
+def squares(report: Any) -> dict[tuple[str, str], Square]:  # noqa: ANN401  a report
+    heat_map = of_paths(report)
+    return {
+        (path, backend): square
+        for path, row in heat_map["rows"]
+        for backend, square in zip(heat_map["backends"], row, strict=True)
+    }
+
+
+def test_the_heat_map_has_a_colour_for_each_way_in_which_cases_of_a_path_ended(tmp_path: Path) -> None:
+    known = a_finding(fingerprint=KNOWN, upstream=ISSUE)
+    a_corpus(
+        tmp_path,
+        an_observation(0),
+        diverging(0, a_finding().fingerprint),
+        diverging(1, KNOWN, path="hybrid"),
+        ended(1, "torch_ddp", "lost", "a node was lost", path="hybrid"),
+        ended(2, "torch_ddp", "unsupported", "no tp axis", path="tensor_parallel"),
+        ended(2, "xla_spmd", "inconclusive", "vague", path="tensor_parallel"),
+        an_observation(3, path="collectives"),
+        findings=(a_finding(), known),
+    )
+    shown = squares(with_fields(build(tmp_path), called=CALLED))
+    assert {place: (square.kind, square.text) for place, square in shown.items()} == {
+        ("data parallel", "DDP"): ("agree", "✓"),
+        ("data parallel", "XLA SPMD"): ("unknown", "1"),
+        ("hybrid", "DDP"): ("lost", "1"),
+        ("hybrid", "XLA SPMD"): ("known", "1"),
+        ("tensor parallel", "DDP"): ("none", "·"),
+        ("tensor parallel", "XLA SPMD"): ("doubtful", "?"),
+        ("collectives", "DDP"): ("agree", "✓"),
+        ("collectives", "XLA SPMD"): ("none", "·"),
+    }
+    assert "no tp axis" in shown["tensor parallel", "DDP"].words
+    assert "a node was lost" in shown["hybrid", "DDP"].words
+    assert shown["collectives", "XLA SPMD"].words == "no case of it was drawn"
+
+
+def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:
+    axis, mixture = "no tp axis", "a mixture of parameters"
+    a_corpus(
+        tmp_path,
+        an_observation(0, "torch_tp"),
+        *(ended(index, "torch_tp", "unsupported", axis) for index in (1, 2)),
+        ended(3, "torch_tp", "unsupported", mixture),
+        ended(4, "torch_tp", "lost", "a node was lost"),
+    )
+    assert compared.rows(with_fields(build(tmp_path), called=CALLED)) == [
+        compared.Row("torch side", "", 1, 2, 50.0, ("1 lost", "3 not supported")),
+        compared.Row(
+            "parallelize_module",
+            "torch_tp",
+            1,
+            2,
+            50.0,
+            ("1 lost: a node was lost", f"2 not supported: {axis}", f"1 not supported: {mixture}"),
+        ),
+    ]
+
+
+@pytest.mark.parametrize("upstream", [ISSUE, SCRIPT_OF_LEDGER])
+def test_a_finding_links_what_there_is_of_it_and_names_no_key(tmp_path: Path, upstream: str) -> None:
+    finding = replace(a_finding(upstream=upstream), evidence={CORRECT_SIBLINGS: "torch_ddp"}, stable=(2, 2))
+    corpus = a_corpus(tmp_path, an_observation(0), findings=(finding,))
+    (corpus.root / finding.fingerprint / SCRIPT).write_text("print()")
+    content = write(tmp_path, ["html"], called=CALLED)[0].read_text()
+    page = ParsedPage(content)
+    folder = f"corpus/{finding.fingerprint}"
+    links = [f"{folder}/{name}" for name in (SCRIPT, CASE, FINDING)] + [ISSUE] * (upstream == ISSUE)
+    assert [link for link in page.links if not link.startswith("#")] == links
+    assert "<dt>computed correctly by</dt><dd>DDP</dd>" in content
+    assert ("shown by the script" in page.text) == (upstream == SCRIPT_OF_LEDGER)
+    assert "reproduced 2 of 2" in page.text
+    assert not [key for key in ("right beside it", "other_single", "decided by\n") if key in page.text]
+
+
+def test_an_empty_report_says_so(tmp_path: Path) -> None:
+    a_corpus(tmp_path)
+    page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
+    assert "No findings need you." in page.text
+    assert "Nothing was compared yet." in page.text
+    assert a_report(build(tmp_path).frame).groups.keys() == build(tmp_path).groups.keys()
