@@ -19,7 +19,7 @@ from difftest.records.comparisons import Comparisons, Counts
 from difftest.records.completeness import why
 from difftest.records.finding import Finding
 from difftest.records.lacks import Row, SupportTable
-from reports.frame import Table
+from reports.frame import Mask, Table
 
 VERDICTS = ("agree", "diverge", "inconclusive")
 GREATEST_ERROR = "Greatest error in units of the rounding noise"
@@ -122,12 +122,17 @@ def greatest_ratios(t: Table) -> pd.DataFrame:
     out. A quantile is an observed value, never one between two, so it may be infinity.
     """
     by = ["path", "backend", "tensor_stage"]
-    chosen = (t.runs["purpose"] == "campaign").to_numpy()
-    each = pd.concat(
-        [_greatest(part, [*by, "run"]) for part in t.slices((*by, "run", "ratio", "exact"), chosen)]
-    )
+    each = greatest_of_runs(t, [*by, "run"], (t.runs["purpose"] == "campaign").to_numpy())
     table = _spread(each, by, "ratio", (50, 99, 100))
     return table.sort_values(by, key=_in_run_order, kind="stable").reset_index(drop=True)
+
+
+def greatest_of_runs(t: Table, by: Sequence[str], chosen: Mask) -> pd.DataFrame:
+    """The greatest error of the `chosen` runs in units of the rounding noise, by some columns.
+
+    `run` is one of them. Exact comparisons have no rounding noise and are left out.
+    """
+    return pd.concat([_greatest(part, list(by)) for part in t.slices((*by, "ratio", "exact"), chosen)])
 
 
 def run_times(t: Table) -> pd.DataFrame:

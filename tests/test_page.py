@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from sample_findings import BEGAN, ParsedPage, a_corpus, a_finding, a_report, an_observation
+from sample_findings import BEGAN, ParsedPage, a_corpus, a_finding, a_measurement, a_report, an_observation
 
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import CASE, FINDING, SCRIPT
 from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
-from reports.page import compared, head
+from reports.page import compared, errors, head
+from reports.page.errors import of_runs
 from reports.page.matrix import Square, of_paths
 from reports.report import build
 from reports.write import write
@@ -115,6 +116,66 @@ def test_the_heat_map_has_a_colour_for_each_way_in_which_cases_of_a_path_ended(t
     assert "no tp axis" in shown["tensor parallel", "DDP"].words
     assert "a node was lost" in shown["hybrid", "DDP"].words
     assert shown["collectives", "XLA SPMD"].words == "no case of it was drawn"
+
+
+def test_every_run_is_a_dot_or_a_mark_that_leads_to_its_finding(tmp_path: Path) -> None:
+    known = a_finding(fingerprint=KNOWN, upstream=ISSUE)
+    beyond = {"measurements": (a_measurement(2.0), a_measurement(1e4))}
+    a_corpus(
+        tmp_path,
+        *(
+            an_observation(index, measurements=(a_measurement(ratio),))
+            for index, ratio in enumerate((0.01, 1.0))
+        ),
+        an_observation(2, measurements=(a_measurement(5.0, exact=True),)),
+        an_observation(3, outcome=Ending(status="crash")),
+        diverging(4, a_finding().fingerprint, measurements=(a_measurement(1e30),)),
+        diverging(5, KNOWN, **beyond),
+        an_observation(6, "xla_spmd", "inconclusive", reason="vague", **beyond),
+        findings=(a_finding(), known),
+    )
+    drawn = of_runs(with_fields(build(tmp_path), called=CALLED))
+    ddp, spmd = drawn["strips"]
+    assert (ddp.title, ddp.dots.count("M"), ddp.marks) == ("DDP", 2, ())
+    assert ddp.words == "2 drawn, none beyond; not drawn: 1 failed, 1 exact"
+    assert spmd.words == "3 drawn, 3 beyond"
+    assert [(mark.kind, mark.link) for mark in spmd.marks] == [
+        ("unknown", a_finding().fingerprint),
+        ("known", KNOWN),
+        ("doubtful", ""),
+    ]
+    assert "10,000 x the rounding noise" in spmd.marks[1].words
+    labels = [label for _, label in drawn["ticks"]]
+    assert (labels[0], labels[-1]) == ("0.1", "\N{INFINITY}")
+    places = [across for across, _ in drawn["ticks"]]
+    assert places == sorted(places)
+    assert places[0] < drawn["threshold"] < spmd.marks[1].across < spmd.marks[0].across
+
+
+def test_errors_that_are_all_beyond_the_axis_are_at_its_end(tmp_path: Path) -> None:
+    a_corpus(tmp_path, an_observation(0, measurements=(a_measurement(1e20),)))
+    drawn = of_runs(build(tmp_path))
+    assert [mark.across for mark in drawn["strips"][0].marks] == [errors.SCALE_ENDS_AT]
+
+
+def test_a_page_of_many_wrong_runs_names_the_worst_and_marks_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "MOST_MARKS", 2)
+    sizes = (1e3, 1e8, 1e5, 1e5)
+    runs = [diverging(n, KNOWN, measurements=(a_measurement(size),)) for n, size in enumerate(sizes)]
+    a_corpus(tmp_path, *runs)
+    (strip,) = of_runs(build(tmp_path))["strips"]
+    assert ["1.0e8" in strip.marks[0].words, "1.0e5" in strip.marks[1].words] == [True, True]
+    assert (len(strip.marks), strip.more.count("M")) == (2, 2), "two sizes are left"
+
+
+def test_every_fingerprint_of_a_cause_is_an_address_on_the_page(tmp_path: Path) -> None:
+    first, second = a_finding(upstream=ISSUE), a_finding(fingerprint=KNOWN, upstream=ISSUE)
+    a_corpus(tmp_path, an_observation(0), findings=(first, second))
+    content = write(tmp_path, ["html"])[0].read_text()
+    assert content.count("<article") == 1
+    assert all(content.count(f'id="{one.fingerprint}"') == 1 for one in (first, second))
 
 
 def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from difftest.findings.standing import Standing
 from reports import cells, covered, tables
 from reports.page import compared, head
 from reports.page.arbiter import arbitrated
+from reports.page.errors import of_runs
 from reports.page.finding import shown_on_page
 from reports.page.matrix import of_paths
 from reports.page.template import template
@@ -40,6 +41,7 @@ def render(report: Report, file: BinaryIO) -> None:
         environment=merged(environment_of(report.runs)),
         groups=_groups(shown),
         matrix=of_paths(report),
+        errors=of_runs(report),
         compared=compared,
         compared_rows=compared.rows(report),
         sections=[

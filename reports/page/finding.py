@@ -67,6 +67,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
     most = max(LEAST_TEXT, min(GREATEST_TEXT, TEXTS // (2 * max(1, len(report.causes)))))
     return {
         "finding": finding,
+        "others": cause.others,
         "title": kept.title,
         "new": report.has_new(cause),
         "standing": of_cause(cause),

@@ -40,6 +40,9 @@ DIVERGING = 5
 """One case in so many diverges."""
 
 MILLION = 1_000_000
+MOST_PAGE_MEGABYTES = 3
+"""The greatest page of a night of 5000 cases, which is `--runs 35000`."""
+
 TARGETS = {"resume": (10, 500), "report": (60, 2000)}
 """The most seconds and megabytes for a million runs."""
 
@@ -163,6 +166,8 @@ def main() -> None:
     if arguments.step:
         STEPS[arguments.step](arguments.out)
         return
+    from reports.formats.html import FILENAME  # noqa: PLC0415  imports reports, which a step must not
+
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "runs"
         make(out, arguments.runs)
@@ -174,6 +179,8 @@ def main() -> None:
             if "kill" in name:
                 lines.touch()  # the parts are verified again, as if somebody had written to the lines
             click.echo(f"{name}: {in_words(measured(step, out), *TARGETS[step])}")
+        page = (out / FILENAME).stat().st_size / 1e6
+        click.echo(f"{FILENAME}: {page:.2f} MB; a night may have {MOST_PAGE_MEGABYTES} MB")
 
 
 def in_words(figures: dict[str, float], seconds: float, megabytes: float) -> str:
