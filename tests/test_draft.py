@@ -14,6 +14,7 @@ from samples import a_case
 from difftest import installed
 from difftest.commands.draft import command
 from difftest.commands.service import drafting
+from difftest.findings.titles import title
 from difftest.judge.blame import layer
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -174,14 +175,24 @@ def test_a_draft_has_everything_that_maintainers_request(name: str) -> None:
         assert part in text, part
 
 
-def test_the_title_names_the_deciding_option() -> None:
-    first, *_ = drafted(
-        a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"}), "xla"
-    ).splitlines()
-    assert (
-        first == "# [torch_dtensor] mismatch in update: parameters of 0.weight "
-        "with replication.gradient_as_bucket_view=True"
-    )
+@pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
+def test_the_title_of_a_draft_is_that_of_the_page(name: str) -> None:
+    finding = a_finding(evidence={"decided by": "replication.gradient_as_bucket_view=True"})
+    called = {"torch_dtensor": "DTensor"}
+    first, *_ = drafted(finding, name, called=called).splitlines()
+    assert first == f"# {title(finding, called)}"
+    assert first == "# DTensor: wrong 0.weight after the update with gradient_as_bucket_view=True"
+    known, *_ = drafted(finding, name, called=called, reason="the update is applied twice").splitlines()
+    assert known == "# DTensor: the update is applied twice"
+
+
+def test_the_title_has_one_line_that_no_tracker_acts_on_or_refuses() -> None:
+    detail = "step 0, forward, rank 0: ValueError: @everyone see #1 <b>`x`</b> " + "word " * 200
+    finding = a_finding(symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, ratio=None, detail=detail)
+    first, *_ = drafted(finding, "xla").splitlines()
+    assert first.startswith("# torch_dtensor: ValueError in the forward pass: everyone see 1 b x /b word")
+    assert len(first) <= 256
+    assert first.endswith(" word")
 
 
 ABLATIONS = {

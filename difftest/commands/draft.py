@@ -9,6 +9,8 @@ from difftest.commands.service.drafting import MOST_A_DAY
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
 from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.findings.ledger import read_ledger
+from difftest.findings.titles import reason_of
 from difftest.records import own_scripts, read_limits
 from difftest.records.corpus import DRAFT, OUTPUT, SCRIPT
 from difftest.records.finding import Finding
@@ -65,6 +67,7 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
 
 def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
     from reports.draft.draft import Draft, render
+    from workers.backends import titles
 
     draft = Draft(
         finding=subject.finding,
@@ -76,6 +79,8 @@ def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran
         versions=drafting.versions(subject.finding, subject.case),
         collected=drafting.collect_env(),
         artifacts=drafting.artifacts(subject.folder),
+        called=titles(),
+        reason=reason_of(subject.finding, subject.case, read_ledger()),
     )
     return render(draft, tracker)
 

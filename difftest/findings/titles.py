@@ -163,7 +163,7 @@ def _wrong(finding: Finding) -> str:
             return f"wrong operand of {of}" if shown.operator else f"wrong {shown.tensor} after the update"
         case _:
             what = "result" if shown.operator else shown.tensor.partition(".")[0]
-            return f"wrong {what} of {of}" if of else f"wrong {what}"
+            return f"wrong {what} of {of}" if of else f"wrong {what or 'numbers'}"
 
 
 def _after(text: str, mark: str) -> str:

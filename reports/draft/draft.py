@@ -8,27 +8,28 @@ A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`. Text fro
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from difftest.cases.case import Case
+from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Symptom
 from difftest.printable import printable
-from difftest.records.evidence import DECIDED_BY, REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
+from difftest.records.evidence import REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
 from reports.draft import private
 from reports.draft.markup import fenced, plain
 from reports.draft.tracker import repeats
-from reports.reproducer import spelling
 from reports.reproducer.reproducer import tolerance
 
 FOLDER, SUFFIX = "issues", ".md.jinja"
-MOST_TITLE = 120
+MOST_TITLE = 250
+"""What a tracker takes; titles are shorter, except of messages that are one long clause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,8 @@ class Draft:
     `reproducer` is a script that shows the fault, and `output` what it printed; both empty where there is
     none. `ran_here` says that difftest itself wrote and ran that script, with that output. `collected` is the
     output of `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to
-    attach.
+    attach. `called` is what users call each backend, and `reason` that of the ledger's entry about the
+    finding, empty where there is none.
     """
 
     finding: Finding
@@ -50,18 +52,15 @@ class Draft:
     versions: tuple[tuple[str, str], ...] = ()
     collected: str = ""
     artifacts: tuple[str, ...] = ()
+    called: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     @property
     def title(self) -> str:
-        """What fails, and where, in one line without characters that a tracker acts on."""
-        divergence = self.finding.divergence
-        what = f"{divergence.check} of {divergence.tensor}"
-        if self.fails:
-            what = spelling.brief(divergence.detail).partition(": ")[2]
-        option = self.finding.evidence.get(DECIDED_BY)
-        where = f"[{divergence.backend}] {divergence.symptom} in {divergence.stage}"
-        line = f"{where}: {what} with {option}" if option else f"{where}: {what}"
-        return re.sub("[@#<>`]", " ", spelling.docstring(private.shared(line))[:MOST_TITLE])
+        """What happens, in one line without characters that a tracker acts on."""
+        line = private.shared(titles.title(self.finding, self.called, self.reason))
+        words = " ".join(re.sub("[@#<>`]", " ", line).split())
+        return words if len(words) <= MOST_TITLE else words[:MOST_TITLE].rpartition(" ")[0]
 
     @property
     def reduced(self) -> bool:
