@@ -114,8 +114,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not.
     """
     request = Request(**options)
-    with busy(request.load):
-        result = _measure(request)
+    result = _measure(request)
     if request.out:
         _write(request.out, result)
     if request.as_json:
@@ -135,7 +134,11 @@ def _measure(request: Request) -> dict[str, Any]:
     chosen = [] if green else chosen_defects(request.defects)
     vacuous = chosen_vacuous(request.defects) if green else []
     deadline = NULL_DEADLINES * DEADLINE_SECONDS
-    with on_cluster(candidates(), workers=request.workers, required=(), deadline=deadline) as cluster:
+    with (
+        on_cluster(candidates(), workers=request.workers, required=(), deadline=deadline) as cluster,
+        # Begins after Ray has started, which gives its processes 30 seconds for it.
+        busy(request.load),
+    ):
         if green:
             result["green"] = _green(cluster, vacuous)
         if request.part in {None, "planted"}:
