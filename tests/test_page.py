@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace
 from sample_findings import BEGAN, ParsedPage, a_corpus, a_finding, a_measurement, a_report, an_observation
 
+from difftest.findings.triage import Status
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import CASE, FINDING, SCRIPT
+from difftest.records.covered import Covered
 from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
-from reports.page import compared, errors, head
+from reports.page import compared, errors, head, history
 from reports.page.errors import of_runs
 from reports.page.matrix import Square, of_paths
 from reports.report import build
@@ -216,9 +218,51 @@ def test_a_finding_links_what_there_is_of_it_and_names_no_key(tmp_path: Path, up
     assert not [key for key in ("right beside it", "other_single", "decided by\n") if key in page.text]
 
 
+def test_the_history_has_a_row_for_each_night_the_last_one_first(tmp_path: Path) -> None:
+    later = BEGAN + timedelta(days=1)
+    night = {"campaign": "second", "started": later.isoformat(), "seconds": 1800.0}
+    covered = Covered(forward={"whole": ("add", "mul")})
+    fixed = replace(a_finding(fingerprint=KNOWN, upstream=ISSUE), status=str(Status.FIXED))
+    a_corpus(
+        tmp_path,
+        diverging(0, KNOWN, seconds=3600.0),
+        an_observation(1, covered=covered),
+        diverging(0, KNOWN, **night),
+        diverging(2, a_finding().fingerprint, **night),
+        findings=(a_finding(), replace(fixed, checked=(BEGAN + timedelta(hours=5)).isoformat())),
+    )
+    names = [name for name, _ in history.COLUMNS]
+    last, first = history.nights(build(tmp_path))
+    assert (last.campaign, first.campaign, first.began) == ("second", "first", "2026-01-05 09:00")
+    assert dict(zip(names, first.numbers, strict=True)) == {
+        "new": "1",
+        "need you": "0",
+        "shown": "1",
+        "fixed": "1",
+        "agree, %": "50",
+        "cases": "2",
+        "per hour": "2",
+        "operators": "2",
+    }
+    assert dict(zip(names, last.numbers, strict=True)) == {
+        "new": "1",
+        "need you": "1",
+        "shown": "2",
+        "fixed": "0",
+        "agree, %": "0",
+        "cases": "2",
+        "per hour": "4",
+        "operators": "",
+    }
+    assert (first.bars[2], last.bars[2]) == (50.0, 100.0)
+    page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
+    assert "the history begins with the second" not in page.text
+
+
 def test_an_empty_report_says_so(tmp_path: Path) -> None:
     a_corpus(tmp_path)
     page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
     assert "No findings need you." in page.text
     assert "Nothing was compared yet." in page.text
+    assert "the history begins with the second" in page.text
     assert a_report(build(tmp_path).frame).groups.keys() == build(tmp_path).groups.keys()

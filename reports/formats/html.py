@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from difftest.findings.standing import Standing
 from reports import cells, covered, tables
-from reports.page import compared, head
+from reports.page import compared, head, history
 from reports.page.arbiter import arbitrated
 from reports.page.errors import of_runs
 from reports.page.finding import shown_on_page
@@ -42,6 +42,8 @@ def render(report: Report, file: BinaryIO) -> None:
         groups=_groups(shown),
         matrix=of_paths(report),
         errors=of_runs(report),
+        history=history,
+        nights=history.nights(report),
         compared=compared,
         compared_rows=compared.rows(report),
         sections=[

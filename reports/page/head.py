@@ -73,13 +73,18 @@ def _work(report: Report) -> list[Count]:
     programs = runs["index"] >= PROGRAMS_FROM
     cases = runs.loc[~programs, "case"].nunique()
     more = runs.loc[programs, "case"].nunique()
-    ended = (runs["started"] + pd.to_timedelta(runs["seconds"].clip(lower=0), unit="s")).max()
-    took = [] if runs.empty or pd.isna(ended) else [duration((ended - runs["started"].min()).total_seconds())]
+    seconds = elapsed(runs)
     return [
         Count(f"{cases:,}" + (f" + {more:,}" if more else ""), "cases + programs" if more else "cases"),
         Count(f"{len(runs):,}", "runs"),
-        *(Count(each, "from first to last run") for each in took),
+        *([] if seconds is None else [Count(duration(seconds), "from first to last run")]),
     ]
+
+
+def elapsed(runs: pd.DataFrame) -> float | None:
+    """Seconds from the start of the first run to the end of the last; None where none says when it began."""
+    ended = (runs["started"] + pd.to_timedelta(runs["seconds"].clip(lower=0), unit="s")).max()
+    return None if pd.isna(ended) else float((ended - runs["started"].min()).total_seconds())
 
 
 def duration(seconds: float) -> str:

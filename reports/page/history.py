@@ -1,0 +1,88 @@
+"""The campaigns of a corpus night by night: findings, throughput and coverage, the last night first."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+import pandas as pd
+
+from difftest.findings.standing import Standing, standing
+from difftest.findings.triage import Status
+from difftest.records.totals import totals
+from reports.frame import compared_in
+from reports.page import head
+from reports.report import Report
+
+MOST_NIGHTS = 30
+"""How many nights the page has; `table.parquet` has all."""
+
+COLUMNS = (
+    ("new", "findings that no earlier campaign showed"),
+    ("need you", "findings it showed that nobody has explained until today"),
+    ("shown", "all findings it showed"),
+    ("fixed", "findings that a triage before the next campaign did not find any more"),
+    ("agree, %", "comparisons that agree"),
+    ("cases", "cases and programs"),
+    ("per hour", "cases and programs an hour, from the first to the last run"),
+    ("operators", "torch's operators that it reached forward; a dash where that was not recorded"),
+)
+"""The columns of numbers with their meanings."""
+
+
+class Night(NamedTuple):
+    """One campaign: its name, when it began, and the numbers of `COLUMNS` with their lengths in percent."""
+
+    campaign: str
+    began: str
+    numbers: tuple[str, ...]
+    bars: tuple[float, ...]
+
+
+def nights(report: Report) -> list[Night]:
+    """The last campaigns, the last one first; the greatest number of a column has a bar of 100 %."""
+    began = report.frame.began
+    unknown = {f.fingerprint for f in report.findings if standing(f) is Standing.UNKNOWN}
+    fixed = [f.checked for f in report.findings if f.status == Status.FIXED]
+    by_campaign = {str(name): own for name, own in report.frame.runs.groupby("campaign", observed=True)}
+    rows, earlier = list[tuple[float | None, ...]](), set[str]()
+    for number, name in enumerate(map(str, began.index)):
+        own = by_campaign.get(name, report.frame.runs.iloc[:0])
+        shown = set(own["fingerprint"].dropna().astype("str"))
+        until = began.iloc[number + 1] if number + 1 < len(began) else None
+        found = (len(shown - earlier), len(shown & unknown), len(shown))
+        rows.append(
+            (*found, _between(fixed, began.iloc[number], until), *_work(own), _operators(report, name))
+        )
+        earlier |= shown
+    most = [max((row[column] or 0 for row in rows), default=0) for column in range(len(COLUMNS))]
+    each = [
+        Night(str(name), f"{at:%Y-%m-%d %H:%M}", *_shown(row, most))
+        for (name, at), row in zip(began.items(), rows, strict=True)
+    ]
+    return each[::-1][:MOST_NIGHTS]
+
+
+def _shown(row: tuple[float | None, ...], most: list[float]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The numbers of a row as texts, empty where there is none, and the lengths of their bars."""
+    bars = tuple(100 * (one or 0) / top if top else 0.0 for one, top in zip(row, most, strict=True))
+    return tuple("" if one is None else f"{one:,.0f}" for one in row), bars
+
+
+def _between(moments: Iterable[str], since: datetime, until: datetime | None) -> int:
+    """How many ISO 8601 moments are in an interval, which has no end where `until` is None."""
+    times = pd.to_datetime(pd.Series(list(moments), dtype="str"), utc=True, format="ISO8601", errors="coerce")
+    return int(((times >= since) & (True if until is None else times < until)).sum())
+
+
+def _work(runs: pd.DataFrame) -> tuple[float | None, ...]:
+    """The share of comparisons that agree in percent, the number of cases, and cases an hour."""
+    compared, cases, seconds = compared_in(runs), runs["case"].nunique(), head.elapsed(runs)
+    agree = 100 * float((compared["verdict"] == "agree").mean()) if len(compared) else None
+    return agree, cases, 3600 * cases / seconds if seconds else None
+
+
+def _operators(report: Report, campaign: str) -> int | None:
+    """How many operators a campaign reached forward; None where it recorded no coverage."""
+    coverage = report.frame.coverage.get(campaign)
+    reached = next(totals(coverage)).reached if coverage else 0
+    return reached or None
