@@ -49,7 +49,8 @@ class Table:
 
     It is sorted by campaign, index, case, backend, purpose and start; tensors are in the order of
     measurement. `runs` has a row and the columns of each run, and `tensors` the rest. `comparisons` tells by
-    campaign how its comparisons ended, also those without a run. `began` tells when each campaign began, the
+    campaign how its comparisons ended, also those without a run, and `on_meshes` tells it of all campaigns
+    with meshes in place of paths. `began` tells when each campaign began, the
     last one last. `lacks` is what backends lack for operators of programs. `coverage` is what was reached, by
     campaign.
     """
@@ -60,6 +61,7 @@ class Table:
     began: "pd.Series[pd.Timestamp]"
     lacks: SupportTable
     coverage: Mapping[str, Coverage]
+    on_meshes: Comparisons = field(default_factory=Comparisons)
 
     def slices(self, names: Iterable[str] = (), chosen: Mask | None = None) -> Iterator[pd.DataFrame]:
         """The table in slices of whole runs, and at least one; all columns, or those with some `names`.
@@ -247,6 +249,7 @@ def load(corpus: Corpus) -> Table:
     """The long table of `corpus`; `UsageError` where a line was written by a newer version."""
     gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
     comparisons, lacks, coverage = dict[str, Comparisons](), SupportTable(), dict[str, Coverage]()
+    on_meshes = Comparisons()
     for part in (part for file in corpus.files_of_lines() for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
         ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
@@ -254,16 +257,23 @@ def load(corpus: Corpus) -> Table:
         beginning.add(columns, np.ones_like(ran))
         sources.add(part, columns, ran)
         _count(comparisons, coverage, columns)
-        lacks.add_columns(columns, columns.texts("purpose").among({"campaign"}))
+        own = columns.texts("purpose").among({"campaign"})
+        lacks.add_columns(columns, own)
+        on_meshes.add_columns(columns, own, by="mesh")
     runs = gathered.frame()
     order = runs.sort_values(_ORDER, kind="stable").index.to_numpy()
     runs = runs.iloc[order].reset_index(drop=True)
     runs["failed_step"] = runs["failed_step"].mask(runs["status"] == "finished")
     runs.insert(0, "run", np.arange(len(runs), dtype=np.int64))
     began = _began(beginning.frame())
-    tensors = sources.tensors(order)
     return Table(
-        runs=runs, tensors=tensors, comparisons=comparisons, began=began, lacks=lacks, coverage=coverage
+        runs=runs,
+        tensors=sources.tensors(order),
+        comparisons=comparisons,
+        began=began,
+        lacks=lacks,
+        coverage=coverage,
+        on_meshes=on_meshes,
     )
 
 

@@ -53,21 +53,20 @@ def verdict_counts(t: Table, by: Sequence[str]) -> pd.DataFrame:
 
     With a backend among these, every comparison is a case of its own, and the column is called so.
     """
-    compared = t.compared
-    flags = pd.DataFrame({v: (compared["verdict"] == v).astype("int64") for v in VERDICTS})
-    table = (
-        pd.concat([compared[list(by)], flags], axis=1)
-        .groupby(list(by), observed=True)
-        .sum()
-        .astype("int64")
-        .reset_index()
-    )
+    table = counted(t.compared, by)
     table.insert(
         len(by),
         "cases" if "backend" in by else "comparisons",
         table[list(VERDICTS)].sum(axis=1).astype("int64"),
     )
     return table
+
+
+def counted(compared: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """How many of the comparisons in some rows have each verdict, by some columns."""
+    flags = pd.DataFrame({v: (compared["verdict"] == v).astype("int64") for v in VERDICTS})
+    whole = pd.concat([compared[list(by)], flags], axis=1)
+    return whole.groupby(list(by), observed=True).sum().astype("int64").reset_index()
 
 
 def agreement(t: Table) -> pd.DataFrame:

@@ -141,10 +141,19 @@ class Page:
         own = [event for event in self._browser.events if event.get("sessionId") == self._session]
         return [event["params"] for event in own if event["method"] in methods]
 
-    def screenshot(self, file: Path, *, whole: bool = True) -> None:
-        """Writes the page as a PNG, the `whole` of it or what the window shows."""
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def screenshot(self, file: Path, *, whole: bool = True, of: str = "") -> None:
+        """Writes the page as a PNG: the `whole` of it, what the window shows, or one element."""
+        clip = {"clip": self._place(of)} if of else {}
+        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
         file.write_bytes(b64decode(data["data"]))
+
+    def _place(self, selector: str) -> Mapping[str, float]:
+        """Where an element is on the page, in pixels."""
+        place_of = f"document.querySelector({selector!r}).getBoundingClientRect()"
+        size = "width: place.width, height: place.height, scale: 1"
+        script = f"(place => ({{x: place.x + scrollX, y: place.y + scrollY, {size}}}))({place_of})"
+        place: Mapping[str, float] = self.evaluate(script)
+        return place
 
     def pdf(self) -> bytes:
         """The page as it is printed."""

@@ -17,11 +17,12 @@ from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
 from reports.page import compared, errors, head, history
 from reports.page.errors import of_runs
-from reports.page.matrix import Square, of_paths
+from reports.page.matrix import Square, of_meshes, of_paths, of_ranks
 from reports.report import build
 from reports.write import write
 
 CALLED = {"torch_ddp": "DDP", "torch_tp": "parallelize_module", "xla_spmd": "XLA SPMD"}
+MORE = "it cannot express 1 more"
 KNOWN = "xla_spmd-loss-mismatch-00000001"
 ISSUE, SCRIPT_OF_LEDGER = "https://github.com/pytorch/xla/issues/9735", "tests/upstream/a_script.py"
 
@@ -82,8 +83,7 @@ def test_the_first_line_has_what_all_runs_of_the_campaign_ran_on(
     assert head.when(report) == "first, 2026-01-05 09:00 UTC"
 
 
-def squares(report: Any) -> dict[tuple[str, str], Square]:  # noqa: ANN401  a report
-    heat_map = of_paths(report)
+def squares(heat_map: dict[str, Any]) -> dict[tuple[str, str], Square]:
     return {
         (path, backend): square
         for path, row in heat_map["rows"]
@@ -104,7 +104,7 @@ def test_the_heat_map_has_a_colour_for_each_way_in_which_cases_of_a_path_ended(t
         an_observation(3, path="collectives"),
         findings=(a_finding(), known),
     )
-    shown = squares(with_fields(build(tmp_path), called=CALLED))
+    shown = squares(of_paths(with_fields(build(tmp_path), called=CALLED)))
     assert {place: (square.kind, square.text) for place, square in shown.items()} == {
         ("data parallel", "DDP"): ("agree", "✓"),
         ("data parallel", "XLA SPMD"): ("unknown", "1"),
@@ -117,7 +117,31 @@ def test_the_heat_map_has_a_colour_for_each_way_in_which_cases_of_a_path_ended(t
     }
     assert "no tp axis" in shown["tensor parallel", "DDP"].words
     assert "a node was lost" in shown["hybrid", "DDP"].words
-    assert shown["collectives", "XLA SPMD"].words == "no case of it was drawn"
+    assert shown["collectives", "XLA SPMD"].words == "no such case was drawn"
+
+
+def test_meshes_are_rows_by_axes_and_by_size(tmp_path: Path) -> None:
+    axes, line = "dp=2 x tp=4", "the layout shards over two axes"
+    a_corpus(
+        tmp_path,
+        an_observation(0, mesh="dp=8"),
+        an_observation(1, mesh="dp=2"),
+        diverging(2, a_finding().fingerprint, mesh=axes),
+        ended(2, "torch_ddp", "unsupported", line, mesh=axes),
+        findings=(a_finding(),),
+    )
+    report = with_fields(build(tmp_path), called=CALLED)
+    by_axes, by_size = squares(of_meshes(report)), squares(of_ranks(report))
+    assert [(place, square.kind) for place, square in by_axes.items()] == [
+        (("dp", "DDP"), "agree"),
+        (("dp", "XLA SPMD"), "none"),
+        (("dp x tp", "DDP"), "none"),
+        (("dp x tp", "XLA SPMD"), "unknown"),
+    ]
+    assert line in by_axes["dp x tp", "DDP"].words
+    assert by_axes["dp", "DDP"].words.startswith("2 cases: 2 agree")
+    assert list(dict.fromkeys(row for row, _ in by_size)) == ["2 ranks", "8 ranks"]
+    assert by_size["8 ranks", "DDP"].words == f"1 case: 1 agree, 0 diverge, 0 inconclusive; {MORE}"
 
 
 def test_every_run_is_a_dot_or_a_mark_that_leads_to_its_finding(tmp_path: Path) -> None:
@@ -178,6 +202,17 @@ def test_every_fingerprint_of_a_cause_is_an_address_on_the_page(tmp_path: Path) 
     content = write(tmp_path, ["html"])[0].read_text()
     assert content.count("<article") == 1
     assert all(content.count(f'id="{one.fingerprint}"') == 1 for one in (first, second))
+
+
+def test_a_cause_on_several_backends_is_one_line_that_names_them(tmp_path: Path) -> None:
+    first = a_finding(upstream=ISSUE, nature="zero", tensor="loss")
+    second = replace(
+        first, fingerprint=KNOWN, divergence=replace(first.divergence, backend="torch_ddp", side="torch")
+    )
+    a_corpus(tmp_path, an_observation(0), findings=(first, second))
+    page = ParsedPage(write(tmp_path, ["html"], called=CALLED)[0].read_text())
+    assert page.tags.count("article") == 1
+    assert "XLA SPMD, DDP: wrong loss" in page.text or "DDP, XLA SPMD: wrong loss" in page.text
 
 
 def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """The page in a real browser, as a reader uses it; it sends no request and runs nothing in the findings."""
 
+import runpy
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from chromium import BROWSER, Browser, Page, started
@@ -14,6 +17,7 @@ from reports.write import write
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(not BROWSER, reason="no chromium here")]
 
+screenshots = SimpleNamespace(**runpy.run_path(str(Path(__file__).parent.parent / "docs" / "screenshots.py")))
 CRASH, KNOWN = "xla_spmd-completion-crash-00000001", "xla_spmd-loss-mismatch-00000002"
 HARM = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">"
 ISSUE = "https://github.com/pytorch/xla/issues/9735"
@@ -137,6 +141,16 @@ def test_hostile_text_stays_text(page: Page) -> None:
     assert page.evaluate("document.querySelectorAll('img').length") == 0
     assert page.evaluate("document.querySelectorAll('script').length") == 1
     assert page.evaluate(f"document.body.textContent.includes({HARM!r})")
+
+
+def test_pictures_show_the_page_in_all_its_looks(file: Path, tmp_path: Path) -> None:
+    made = {
+        picture.name: picture.read_bytes() for picture in screenshots.pictures(file, tmp_path, whole=True)
+    }
+    assert list(made) == ["wide.png", "dark.png", "phone.png", "finding.png", "printed.pdf"]
+    widths = {name: struct.unpack(">I", made[f"{name}.png"][16:20])[0] for name in screenshots.LOOKS}
+    assert widths == {"wide": WIDE, "dark": WIDE, "phone": PHONE}
+    assert made["wide.png"] != made["dark.png"]
 
 
 def test_the_browser_runs_a_script_that_is_not_escaped(browser: Browser, tmp_path: Path) -> None:

@@ -147,3 +147,12 @@ def test_a_cause_needs_somebody_when_one_of_its_findings_does() -> None:
     assert [one for one, its in grouped([cause]).items() if its] == [Standing.UNKNOWN]
     known = changed_cause(cause, findings=cause.findings[:1])
     assert [one for one, its in grouped([known]).items() if its] == [Standing.FIXED]
+
+
+def test_the_title_of_a_cause_names_its_backends() -> None:
+    called = {"xla_spmd": "XLA SPMD", "xla_ddp": 'DDP over "xla"', "xla_tp": "tensor parallel"}
+    own = "XLA SPMD: wrong loss"
+    assert titles.shared(own, ["xla_spmd"], called) == own
+    assert titles.shared(own, ["xla_ddp", "xla_spmd"], called) == 'XLA SPMD, DDP over "xla": wrong loss'
+    many = ["xla_ddp", "xla_spmd", "xla_tp", "xla_x", "xla_y"]
+    assert titles.shared(own, many, called) == 'XLA SPMD, DDP over "xla", tensor parallel, 2 more: wrong loss'

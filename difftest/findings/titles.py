@@ -6,7 +6,7 @@ and wrong numbers have the tensor and what they look like.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
@@ -24,6 +24,9 @@ MOST_TITLE = 200
 
 SHORT = 40
 """A sentence of fewer characters says too little alone, so that the next one follows it."""
+
+MOST_NAMED = 3
+"""How many of the backends that share a cause its title names."""
 
 FAILURES = frozenset({Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.CRASH, Symptom.HANG})
 
@@ -71,6 +74,17 @@ def title(finding: Finding, called: Mapping[str, str], reason: str = "") -> str:
     shown = finding.divergence
     what = reason or (_failure(finding) if shown.symptom in FAILURES else _mismatch(finding))
     return f"{spoken(shown.backend, called)}: {what}"
+
+
+def shared(text: str, backends: Sequence[str], called: Mapping[str, str]) -> str:
+    """The title of a cause that several backends show: `text` is that of its first finding."""
+    names = list(dict.fromkeys(spoken(backend, called) for backend in backends))
+    before = next((name for name in names if text.startswith(f"{name}: ")), "")
+    if len(names) == 1 or not before:
+        return text
+    names.sort(key=lambda name: name != before)
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return f"{', '.join((*names[:MOST_NAMED], *more))}{text.removeprefix(before)}"
 
 
 def spoken(backend: str, called: Mapping[str, str]) -> str:

@@ -105,9 +105,12 @@ class Comparisons:
             counts = self.places.setdefault(place, Counts())
             counts.add(verdict, observation.outcome.status, observation.reason_in_short)
 
-    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
-        """Counts the chosen lines of some columns, among which are `COUNTED`."""
-        for values, lines in columns.grouped(chosen, *COUNTED):
+    def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_], by: str = "path") -> None:
+        """Counts the chosen lines of some columns, among which are `COUNTED`.
+
+        `by` is the column that counts as the path.
+        """
+        for values, lines in columns.grouped(chosen, *(by if name == "path" else name for name in COUNTED)):
             side, backend, path, verdict, status, reason, kind = values
             if verdict != ORACLE:
                 counts = self.places.setdefault(Place(side, backend, path), Counts())

@@ -14,7 +14,7 @@ from reports.page import compared, head, history
 from reports.page.arbiter import arbitrated
 from reports.page.errors import of_runs
 from reports.page.finding import shown_on_page
-from reports.page.matrix import of_paths
+from reports.page.matrix import of_meshes, of_paths, of_ranks
 from reports.page.template import template
 from reports.report import Report, environment_of, merged
 
@@ -40,7 +40,11 @@ def render(report: Report, file: BinaryIO) -> None:
         generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
         environment=merged(environment_of(report.runs)),
         groups=_groups(shown),
-        matrix=of_paths(report),
+        maps=[
+            ("path", of_paths(report)),
+            ("axes of the mesh", of_meshes(report)),
+            ("size of the mesh", of_ranks(report)),
+        ],
         errors=of_runs(report),
         history=history,
         nights=history.nights(report),

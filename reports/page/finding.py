@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
+from difftest.findings import titles
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
 from difftest.findings.standing import issue, of_cause
@@ -68,7 +69,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
     return {
         "finding": finding,
         "others": cause.others,
-        "title": kept.title,
+        "title": titles.shared(kept.title, cause.backends, report.called),
         "new": report.has_new(cause),
         "standing": of_cause(cause),
         "summary": list(_summary(report, cause, kept.case)),

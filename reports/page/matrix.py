@@ -1,14 +1,17 @@
-"""Heat maps: where findings are, by path and backend."""
+"""Heat maps: where findings are, by path and backend, and by mesh and backend."""
 
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from difftest.findings.standing import Standing, standing
-from difftest.records.comparisons import Counts, Place
+from difftest.records.comparisons import Comparisons, Counts
 from difftest.records.completeness import why
 from reports import tables
 from reports.report import Report
+
+_SIZE = re.compile(r"=(\d+)")
 
 
 class Square(NamedTuple):
@@ -21,60 +24,86 @@ class Square(NamedTuple):
 
 def of_paths(report: Report) -> dict[str, Any]:
     """The cases of all campaigns as paths by backends."""
-    table = tables.agreement(report.frame)
-    counts = {(str(row.path), str(row.backend)): row for row in table.itertuples()}
-    ended = {(place.path, place.backend): counts for place, counts in _places(report).items()}
-    unknown = _unknown(report)
-    places = {*counts, *(place for place in ended if all(place))}
-    backends, paths = sorted({backend for _, backend in places}), sorted({path for path, _ in places})
+    return _map(report, "path", lambda path: path.replace("_", " "), report.frame.all_comparisons)
+
+
+def of_meshes(report: Report) -> dict[str, Any]:
+    """The cases of all campaigns as axes of meshes by backends: meshes of all sizes are one row."""
+    return _map(report, "mesh", lambda mesh: _SIZE.sub("", mesh), report.frame.on_meshes)
+
+
+def of_ranks(report: Report) -> dict[str, Any]:
+    """The cases of all campaigns as numbers of ranks by backends."""
+    return _map(report, "mesh", ranks, report.frame.on_meshes)
+
+
+def ranks(mesh: str) -> str:
+    """How many ranks a mesh has, in words: `4 ranks` for `dp=2 x tp=2`."""
+    number = 1
+    for size in _SIZE.findall(mesh):
+        number *= int(size)
+    return f"{number} rank{'s' * (number != 1)}"
+
+
+def _map(
+    report: Report, column: str, row_of: Callable[[str], str], comparisons: Comparisons
+) -> dict[str, Any]:
+    """Rows by backends, with a square for each of both.
+
+    A row has the comparisons whose value in a `column` `row_of` maps to its name. `comparisons` say how those
+    values' comparisons ended, also those without a run.
+    """
+    compared = report.frame.compared
+    names = {value: row_of(str(value)) for value in compared[column].dropna().unique()}
+    compared = compared.assign(row=compared[column].astype("object").map(names))
+    table = tables.counted(compared, ["row", "backend"])
+    counts: dict[tuple[str, str], Any] = {(str(row.row), str(row.backend)): row for row in table.itertuples()}
+    ended = dict[tuple[str, str], Counts]()
+    for place, each in comparisons.places.items():
+        if place.path and place.backend:
+            ended.setdefault((row_of(place.path), place.backend), Counts()).include(each)
+    needed = {f.fingerprint for f in report.findings if standing(f) is Standing.UNKNOWN}
+    own = compared[(compared["verdict"] == "diverge") & compared["fingerprint"].isin(needed)]
+    unknown = Counter(zip(own["row"], own["backend"].astype("str"), strict=True))
+    places = {*counts, *ended}
+    backends = sorted({backend for _, backend in places})
     return {
         "backends": [report.spoken(backend) for backend in backends],
         "rows": [
-            (
-                path.replace("_", " "),
-                [
-                    _square(
-                        counts.get((path, one)),
-                        ended.get((path, one), Counts()),
-                        unknown[path, one],
-                    )
-                    for one in backends
-                ],
-            )
-            for path in paths
+            (row, [_square(counts.get(at), ended.get(at, Counts()), unknown[at]) for at in squares])
+            for row in sorted({row for row, _ in places}, key=_in_order)
+            if (squares := [(row, backend) for backend in backends])
         ],
     }
 
 
-def _places(report: Report) -> Mapping[Place, Counts]:
-    return report.frame.all_comparisons.places
-
-
-def _unknown(report: Report) -> Counter[tuple[str, str]]:
-    """How many comparisons diverge by a finding that needs somebody, by path and backend."""
-    needed = {f.fingerprint for f in report.findings if standing(f) is Standing.UNKNOWN}
-    compared = report.frame.compared
-    own = compared[(compared["verdict"] == "diverge") & compared["fingerprint"].isin(needed)]
-    return Counter(zip(own["path"].astype("str"), own["backend"].astype("str"), strict=True))
+def _in_order(row: str) -> tuple[int, int, str]:
+    """Sorts numbers of ranks by number, meshes of fewer axes first, and names by name."""
+    number = row.partition(" ")[0]
+    return int(number) if number.isdecimal() else 0, row.count(" x "), row
 
 
 def _square(count: Any, ended: Counts, unknown: int) -> Square:  # noqa: ANN401 - a row of itertuples
-    """The square of one path on one backend.
+    """The square of one row on one backend.
 
-    `count` is None where the backend compared and lost no case of the path; `ended` then says why. `unknown`
+    `count` is None where the backend compared no case of the row; `ended` then says why. `unknown`
     comparisons diverge by a finding that needs somebody.
     """
-    if count is None:
-        reason = f"cannot express it: {why(ended)}" if ended.unsupported else "no case of it was drawn"
+    lost = ended.lost.total() + ended.refused.total()
+    if count is None and not lost:
+        reason = f"cannot express it: {why(ended)}" if ended.unsupported else "no such case was drawn"
         return Square("none", "·", reason)
-    if not count.cases:
-        return Square("lost", f"{count.lost:,}", f"nothing compared: {why(ended)}")
-    words = f"{count.cases:,} cases: {count.agree:,} agree, {count.diverge:,} diverge"
-    words += f", {count.inconclusive:,} inconclusive" + (f", {count.lost:,} lost" if count.lost else "")
+    if count is None:
+        return Square("lost", f"{lost:,}", f"nothing compared: {why(ended)}")
+    cases = count.agree + count.diverge + count.inconclusive
+    words = f"{cases:,} case{'s' * (cases != 1)}: {count.agree:,} agree, {count.diverge:,} diverge"
+    words += f", {count.inconclusive:,} inconclusive" + (f", {lost:,} lost" if lost else "")
+    refused = ended.unsupported.total()
+    words += f"; it cannot express {refused:,} more" if refused else ""
     if unknown:
         return Square("unknown", f"{count.diverge:,}", f"{words}; {unknown:,} unknown")
     if count.diverge:
         return Square("known", f"{count.diverge:,}", f"{words}; all known")
-    if count.inconclusive or count.lost:
+    if count.inconclusive or lost:
         return Square("doubtful", "?", words)
     return Square("agree", "✓", words)
