@@ -39,3 +39,9 @@ def require_unchanged(files: Mapping[str, str]) -> None:
                 "restore that file, or make new cases with `difftest run --model`"
             )
             raise UsageError(msg)
+
+
+def texts(files: Mapping[str, str]) -> dict[str, str]:
+    """What is in the files, by their paths; `UsageError` unless every file has its digest."""
+    require_unchanged(files)
+    return {name: (Path.cwd() / name).read_text() for name in files}

@@ -29,7 +29,6 @@ from difftest.reduce.simplifications.layers import fewer_features
 from difftest.reduce.simplifications.training import plainer_optimizer, squared_error
 from generators import own
 from generators.cases import case_at
-from reports.reproducer.reproducer import refusal
 from workers import backends
 
 WRAPPERS = ("torch_ddp", "xla_ddp", "xla_replica")
@@ -235,11 +234,6 @@ def test_cases_of_a_changed_source_are_left_out_of_a_night(
     assert is_runnable(case)
     written(tmp_path, "changed = True\n")
     assert not is_runnable(case)
-
-
-@pytest.mark.parametrize("backend", ["torch_ddp", "xla_spmd"])
-def test_a_script_is_refused_with_a_reason(tmp_path: Path, backend: str) -> None:
-    assert "model of your own" in str(refusal(own_case(tmp_path), backend))
 
 
 def test_the_front_page_shows_the_documented_model() -> None:

@@ -9,6 +9,7 @@ there is no list of templates.
 import ast
 import re
 from functools import cache
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
 
@@ -19,8 +20,9 @@ from difftest.judge.measured import Measurement
 from difftest.judge.outcome import NO_MESSAGE, Failure, Outcome
 from difftest.judge.stage import Stage
 from difftest.plugins import IN
-from reports.reproducer import spelling
+from reports.reproducer import own, spelling
 from reports.reproducer.fault import Fault
+from reports.reproducer.own import OwnScript
 from reports.reproducer.program import ProgramScript, unspeakable
 from reports.reproducer.script import Plan, Script
 
@@ -84,6 +86,8 @@ def any_numbers(case: Case, shown: Fault, ratio: float | None) -> bool:
     optimizer magnifies a gradient that is nothing but rounding, which happens with some numbers and not with
     others.
     """
+    if case.model.own:
+        return False
     if shown.kind not in ("numbers", "nonfinite"):
         return True
     if case.data.learnable or (shown.kind == "numbers" and (ratio is None or ratio < LEAST_RATIO)):
@@ -125,8 +129,8 @@ def refusal(case: Case, backend: str) -> str | None:
 
 
 def _training_refusal(case: Case, backend: str) -> str | None:
-    if case.model.own:
-        return "the case is of a model of your own, whose source no template can write; replay runs it again"
+    if case.model.own and (reason := own.refusal(case.model.own)):
+        return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"
@@ -160,20 +164,24 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
             f"{PROGRAMS}/{backend}{SUFFIX}",
             ProgramScript(case=case, fault=shown, title=spelling.docstring(title)),
         )
-    script = Script(
-        case=case,
-        moves=_declares(backend, "moves_activations"),
-        fault=shown,
-        title=spelling.docstring(title),
-        plan=plan or {},
-        plain=plain,
-    )
+    common: dict[str, Any] = {
+        "case": case,
+        "moves": _declares(backend, "moves_activations"),
+        "fault": shown,
+        "title": spelling.docstring(title),
+        "plan": plan or {},
+    }
+    layer = case.model.own
+    script = OwnScript(**common, layer=layer) if layer else Script(**common, plain=plain)
     return _tidy(f"{FOLDER}/{backend}{SUFFIX}", script)
 
 
 def _tidy(template: str, script: Script | ProgramScript) -> str:
+    return tidied(_environment().get_template(template).render(it=script, Stage=Stage))
+
+
+def tidied(text: str) -> str:
     """The script without unused imports and further empty lines."""
-    text = _environment().get_template(template).render(it=script, Stage=Stage)
     return re.sub(r"\n{4,}", "\n\n\n", _pruned(text)).strip("\n") + "\n"
 
 

@@ -116,9 +116,9 @@ class Script:
 
     @property
     def ties(self) -> tuple[tuple[str, str], ...]:
-        """Tied layers as (layer, embedding) indexed from `model`."""
-        walked = walk(self.case.model.layers)
-        return tuple((spelling.index(path), "[0]") for path, layer in walked if layer.borrows())
+        """Tied weights as (that of a layer, that of the embedding), both as what follows `model`."""
+        walked = [path for path, layer in walk(self.case.model.layers) if layer.borrows()]
+        return tuple((f"{spelling.index(path)}.weight", "[0].weight") for path in walked)
 
     @property
     def ties_again(self) -> tuple[tuple[str, str], ...]:
