@@ -81,7 +81,7 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
     ignored = draw(ignored_shares(loss=training.loss, targets=batch * max(1, model.sequence)))
     data = Data(batch=batch, regime=regime, ignored=ignored, learnable=purpose == "learnable")
     replication = draw(replications(layout=layout, accumulation=training.accumulation))
-    start = draw(starts(accumulation=training.accumulation))
+    start = draw(starts(accumulation=1 if model.statistics() else training.accumulation))
     seed = draw(st.integers(0, MOST_SEED))
     case = Case(path=name, model=model, layout=layout, training=training, data=data, dtype=dtype, seed=seed)
     case = draw_wire_type(draw, case=case)

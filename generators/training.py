@@ -86,7 +86,7 @@ def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[R
     if purpose == "learnable":
         return always("normal")
     attends = any(layer.ATTENTION_QUERIES for _, layer in walk(model.layers))
-    if model.tokens:
+    if model.tokens or any(layer.USUAL_NUMBERS for _, layer in walk(model.layers)):
         return always("normal")
     sharp: tuple[tuple[int, Regime], ...] = ((4, "sharp"),) if attends and dtype != "float16" else ()
     wide: tuple[tuple[int, Regime], ...] = (

@@ -39,6 +39,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"chances", "signatures"}),
         frozenset({"explore"}),
         frozenset({"sizes"}),
+        frozenset({"blocks"}),
         frozenset({"layers"}),
         frozenset({"layouts", "models", "options"}),
         frozenset({"operators", "training"}),

@@ -55,6 +55,7 @@ def test_every_path_has_the_functions_of_the_protocol(name: str) -> None:
     wanted = [attribute for attribute in vars(Path) if not attribute.startswith("_")]
     assert all(callable(getattr(module, attribute)) for attribute in wanted)
     assert isinstance(module.IN_BLOCKS, bool)
+    assert isinstance(module.DEFAULT, bool)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ BROKEN = {
     ),
     "module": ("workers.training.layers", "linear", r"def module\(", "def modules("),
     "blocks": ("generators.layers", "dropout", r"= \(", "= (1, "),
+    "declared": (
+        "generators.blocks",
+        "swiglu",
+        r"def declared\(arguments: Arguments\)",
+        "def declared(sizes: int)",
+    ),
+    "built": ("workers.training.blocks", "swiglu", r"def module\(", "def modules("),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }

@@ -221,6 +221,7 @@ def test_a_finding_of_a_check_that_compares_runs_is_refused_without_a_run(
 def test_the_checks_without_a_script_are_those_of_more_than_a_runs_numbers() -> None:
     assert sorted(WITHOUT_SCRIPT) == [
         "annotation",
+        "buffers",
         "determinism",
         "on_device",
         "recompile",

@@ -54,25 +54,22 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     BUFFERS: ClassVar[int] = 0
-    """How many buffers its torch module registers."""
+    """How many buffers its module registers."""
 
     KERNELS: ClassVar[tuple[str, ...]] = ()
     """The parameters that are kernels of a convolution, whose dims after the second are positions."""
 
     TENSOR_PARALLEL: ClassVar[Literal["none", "linear", "embedding", "heads"]] = "none"
-    """What `parallelize_module` can split it as.
-
-    `heads` are the projections `q`, `k`, `v` and `o`, each of which is a linear layer.
-    """
+    """What `parallelize_module` can split it as; `heads` are the linear layers `q`, `k`, `v` and `o`."""
 
     ELEMENTWISE: ClassVar[bool] = False
-    """Whether it maps every number by itself, so that it can be applied to any piece of its input."""
+    """Whether it maps every number by itself, and so any piece of its input."""
 
     DTENSOR_RULE: ClassVar[bool] = True
-    """Whether DTensor has a rule for its operator.
+    """Whether DTensor has a rule for its operator; wrappers must leave a layer without one alone."""
 
-    Wrappers that make DTensors must leave a layer without one alone.
-    """
+    USUAL_NUMBERS: ClassVar[bool] = False
+    """Whether models with it are fed usual numbers alone, in the regime `normal`."""
 
     OWN_SIZES: ClassVar[Mapping[str, tuple[int, ...]]] = {}
     """Fields that a reduction makes smaller, and the sizes to try, in order; widths are not among them."""
@@ -80,10 +77,13 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     LEAST_SEQUENCE: ClassVar[int] = 0
     """The shortest sequence that a reduction tries; 0 where any length will do, and none."""
 
-    SCRIPT_CLASS: ClassVar[str] = ""
-    """The class in a reproducer script that `spelled` makes an object of, as Python.
+    CAN_BE_SPELLED: ClassVar[bool] = True
+    """Whether a reproducer script can show it."""
 
-    Empty if torch has the class, or if the templates in `reports` write it because it depends on the case.
+    SCRIPT_CLASS: ClassVar[str] = ""
+    """The class in a script that `spelled` makes an object of, as Python.
+
+    Empty if torch or the templates have it.
     """
 
     PLAIN_WEIGHT: ClassVar[str] = "weight"
@@ -159,6 +159,11 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {}
 
     @property
+    def mixes_rows(self) -> bool:
+        """Whether rows influence each other, so that some rows alone give other results."""
+        return False
+
+    @property
     def reads_segments(self) -> bool:
         """Whether it reads the batch's segment ids."""
         return False
@@ -188,9 +193,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def misplaced(self, path: str, sequence: int, first: "Layer") -> str:
         """Why it cannot stand at `path`, in a model of this sequence and first layer; empty if it can."""
-        if self.NEEDS_SEQUENCE and sequence < 1:
-            return f"needs a sequence; the model's sequence is {sequence}"
-        return ""
+        lacks = self.NEEDS_SEQUENCE and sequence < 1
+        return f"needs a sequence; the model's sequence is {sequence}" if lacks else ""
 
     def disagreement(self, layout: Layout, rows: int) -> str:
         """Why it cannot run on `layout` with `rows` rows in each accumulation part; empty if it can."""
@@ -274,10 +278,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # What others say of it
 
     def features(self) -> Iterator[str]:
-        """Its notable features, beside its kind.
-
-        The choice of cases prefers those that show new pairs of features.
-        """
+        """Its notable features, beside its kind: cases that show new pairs of them are preferred."""
         yield from ()
 
     @property

@@ -124,12 +124,18 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def tensors(self) -> Parameters:
         """The shape of everything that has placements: the parameters, then the buffers that have them."""
-        buffers = {
+        return {**self.parameters(), **self._buffers()}
+
+    def _buffers(self) -> Parameters:
+        return {
             f"{path}.{name}": shape
             for path, layer in walk(self.layers)
             for name, shape in layer.buffers().items()
         }
-        return {**self.parameters(), **buffers}
+
+    def statistics(self) -> Parameters:
+        """The shape of every buffer of a module by name; none of a program, whose buffers are operands."""
+        return {} if self.is_program else self._buffers()
 
     def parameters(self) -> Parameters:
         """Every parameter's shape by name, in torch's order; a tied weight appears once."""

@@ -5,6 +5,7 @@ what `--paths` takes. A path that works with every model returns `generators.mod
 one that can only shard certain layers builds models that have them.
 """
 
+import functools
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -20,6 +21,12 @@ from generators.models import Purpose
 
 class Path(Protocol):
     """What a file in this folder declares."""
+
+    DEFAULT: bool
+    """Whether it is among the paths of a campaign that names none.
+
+    A path that joins them changes which case a number of a seed is.
+    """
 
     IN_BLOCKS: bool
     """Whether successive cases share processes, and so come in blocks beside the cases of other paths."""
@@ -51,12 +58,17 @@ def drawn_alone(*, seed: int, index: int, max_world_size: int) -> None:
 
 
 def chosen(paths: Iterable[str] | None) -> tuple[str, ...]:
-    """The paths called so, or all of them if None; sorted. `UsageError` for an unknown one, and for none."""
-    names = plugins.names(__name__) if paths is None else plugins.require(__name__, paths)
+    """The paths called so, or the default ones if None; sorted. `UsageError` for an unknown one, and none."""
+    names = _default() if paths is None else plugins.require(__name__, paths)
     if not names:
         msg = f"no paths are given; allowed: {', '.join(plugins.names(__name__))}"
         raise UsageError(msg)
     return tuple(sorted(set(names)))
+
+
+@functools.cache
+def _default() -> tuple[str, ...]:
+    return tuple(name for name in plugins.names(__name__) if load(name).DEFAULT)
 
 
 def load(name: str) -> Path:

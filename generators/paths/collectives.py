@@ -23,6 +23,7 @@ from generators.training import fits_exact
 if TYPE_CHECKING:
     from difftest.cases.layer import Layer
 
+DEFAULT = True
 IN_BLOCKS = False
 TAKES_ANY_MODEL = False
 

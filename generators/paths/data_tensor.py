@@ -15,6 +15,7 @@ from generators.layers import ByParameter, Placement
 from generators.models import Purpose
 from generators.paths import drawn_alone
 
+DEFAULT = True
 IN_BLOCKS = False
 TAKES_ANY_MODEL = True
 

@@ -28,6 +28,7 @@ from generators.layers.residual import mlps
 from generators.models import Purpose
 from generators.paths import drawn_alone
 
+DEFAULT = True
 IN_BLOCKS = False
 TAKES_ANY_MODEL = False
 

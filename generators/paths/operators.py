@@ -21,6 +21,7 @@ from generators.operators import schedule
 from generators.operators.chains import chains
 from generators.operators.programs import program
 
+DEFAULT = True
 IN_BLOCKS = True
 TAKES_ANY_MODEL = False
 

@@ -11,6 +11,7 @@ from generators import training
 from generators.models import Purpose
 from generators.paths import drawn_alone
 
+DEFAULT = True
 IN_BLOCKS = False
 TAKES_ANY_MODEL = True
 

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
 
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
@@ -131,6 +132,9 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if case.model.own and (reason := own.refusal(case.model.own)):
         return reason
+    for _, layer in walk(case.model.layers):
+        if not layer.CAN_BE_SPELLED:
+            return f"no template can write {layer.title} yet; replay runs the case again"
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"

@@ -107,6 +107,7 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         native=farthest,
         reached=dispatched.reached(),
         facts=native.events.facts,
+        state=native.events.state,
     )
     return dataclasses.replace(truth, noise=noise, events=events)
 

@@ -94,7 +94,8 @@ def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
             inner.register_parameter(name, placed[parameter])
         for name, buffer in inner.named_buffers(recurse=False):
             placements = layout.parameters.get(f"{path}.{name}", replicated(layout.mesh))
-            inner.register_buffer(name, _distributed(member, buffer, placements), persistent=False)
+            kept = name not in inner._non_persistent_buffers_set  # noqa: SLF001  no public name
+            inner.register_buffer(name, _distributed(member, buffer, placements), persistent=kept)
     return module
 
 

@@ -49,13 +49,14 @@ def unsupported(case: Case) -> str | None:
             "the layout does not"
         )
     shapes = case.model.parameters()
-    for name, (*before, last) in case.layout.parameters.items():
+    for name, shape in shapes.items():
+        *before, last = case.layout.parameters[name]
         if any(placement != Replicate() for placement in before):
             return (
                 "SpmdFullyShardedDataParallel shards over one axis; "
                 "the layout shards a parameter over another"
             )
-        if last != Shard(shapes[name].index(max(shapes[name]))):
+        if last != Shard(shape.index(max(shape))):
             return (
                 "SpmdFullyShardedDataParallel shards every parameter along its largest dim; "
                 "the layout places one differently"

@@ -112,6 +112,14 @@ def of_operators(
     return lambda plant: replace(decorate(plant), paths=("operators",))
 
 
+def of_blocks(
+    *, about: str, blame: str, reaches: Callable[[Case], bool], backends: tuple[str, ...] = EVERYWHERE
+) -> Callable[[Plant], PlantedFault]:
+    """As `planted`, for a fault of what building blocks have and generated layers have not."""
+    decorate = planted(about=about, backends=backends, blame=blame, reaches=reaches)
+    return lambda plant: replace(decorate(plant), paths=("blocks",))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuousFault:
     """A planted fault with which a green result would prove nothing.

@@ -70,4 +70,5 @@ def replace(module: nn.Module, name: str, tensor: Tensor) -> None:
     if isinstance(before, nn.Parameter):
         holder.register_parameter(own, nn.Parameter(tensor, requires_grad=before.requires_grad))
     else:
-        holder.register_buffer(own, tensor)
+        kept = own not in holder._non_persistent_buffers_set  # noqa: SLF001  no public name
+        holder.register_buffer(own, tensor, persistent=kept)

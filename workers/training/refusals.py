@@ -5,6 +5,7 @@ from functools import wraps
 from typing import TypeAlias
 
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.cases.layout import Partial
 
 Unsupported: TypeAlias = Callable[[Case], str | None]
@@ -35,7 +36,8 @@ def partial_sums(case: Case) -> str | None:
 
 def mixed_rows(case: Case) -> str | None:
     """Why ranks that compute with rows of their own compute something else than one device, or None."""
-    if case.model.own and not case.model.own.rowwise and case.layout.data_ranks > 1:
+    mixing = any(layer.mixes_rows for _, layer in walk(case.model.layers))
+    if mixing and case.layout.data_ranks > 1:
         return (
             "every rank has rows of its own; in this model rows influence each other (batch normalization?)"
         )

@@ -58,7 +58,12 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     run = _Run(case, session, module, optimizer, report, Watch(module), forms, masks)
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": _numbers(case).digest(case)}
-    reported = structs.replace(session.events(), device=session.device, elsewhere=dict(run.elsewhere))
+    reported = structs.replace(
+        session.events(),
+        device=session.device,
+        elsewhere=dict(run.elsewhere),
+        state=state(module) if case.model.statistics() else {},
+    )
     return Trace(steps=steps, environment=environment, events=reported)
 
 
@@ -89,9 +94,13 @@ class _Run:
         self.optimizer.zero_grad()
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
-        return results | self._read(
-            Stage.UPDATE, {name: p.detach() for name, p in self._parameters().items()}
-        )
+        updated: dict[str, Tensor] = {name: p.detach() for name, p in self._parameters().items()}
+        return results | self._read(Stage.UPDATE, updated | self._buffers())
+
+    def _buffers(self) -> dict[str, Tensor]:
+        """The buffers that the case knows of, by its names."""
+        there = {_bare(name): buffer for name, buffer in self.module.named_buffers()}
+        return {name: there[name] for name in self.case.model.statistics() if name in there}
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         """The case's parameters: where placement has broken a tie, the module has more."""
@@ -188,10 +197,17 @@ def _output(index: int) -> str:
 
 def parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """The trained parameters by the model's names, without wrappers' prefixes."""
-    return {
-        name.removeprefix("module.").removeprefix("_orig_module."): parameter
-        for name, parameter in module.named_parameters()
-    }
+    return {_bare(name): parameter for name, parameter in module.named_parameters()}
+
+
+def state(module: nn.Module) -> dict[str, str]:
+    """The names of the dtypes in a module's `state_dict`, by the model's names, sorted."""
+    kept = {_bare(name): str(tensor.dtype) for name, tensor in module.state_dict().items()}
+    return {name: kept[name].removeprefix("torch.") for name in sorted(kept)}
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("module.").removeprefix("_orig_module.")
 
 
 def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:

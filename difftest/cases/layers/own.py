@@ -58,6 +58,11 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
         """The tied names. The layer is a model's only one, so that full names begin with its index."""
         return {name: f"0.{owner}" for name, owner in self.tied.items()}
 
+    @property
+    def mixes_rows(self) -> bool:
+        """As `workers.own` found out by trying."""
+        return not self.rowwise
+
     def sizes(self) -> Mapping[str, int]:
         """None."""
         return {}

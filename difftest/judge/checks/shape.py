@@ -59,7 +59,8 @@ def expected_dtype(run: MeasuredRun, stage: Stage, name: str) -> str:
     loss of a program is this project's own, and adds results of several dtypes.
     """
     if not run.case.model.is_program:
-        return "float32" if name == "loss" else run.case.dtype
+        named = run.case.model.dtypes(run.case.dtype) if stage is Stage.UPDATE else {}
+        return "float32" if name == "loss" else named.get(name, run.case.dtype)
     if stage is Stage.FORWARD:
         fact = run.expected.events.facts.get(name)
         return fact.dtype if fact else ""

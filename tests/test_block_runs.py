@@ -1,0 +1,75 @@
+"""Building blocks in real processes: they are built as declared, agree, and a wrong buffer is found."""
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from real_runs import agrees, oracle_trace
+
+from difftest.cases.case import Case
+from difftest.cases.layers.building_block import BuildingBlock
+from difftest.judge.comparator import compare
+from generators import blocks
+from generators.cases import case_at
+from workers.isolate import sandbox
+
+pytestmark = pytest.mark.slow
+torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
+
+from workers import faults  # noqa: E402
+from workers.training.blocks import Sizes, module_of  # noqa: E402
+
+SEQUENCE = 8
+
+
+@pytest.mark.parametrize("name", blocks.names())
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_module_has_the_tensors_and_the_shapes_that_its_block_declares(
+    name: str, data: st.DataObject
+) -> None:
+    layer = blocks.layer(name, data.draw(blocks.load(name).arguments(unit=2)))
+    sequence = SEQUENCE if layer.positions else 0
+    module = module_of(name, layer.arguments, Sizes(sequence=sequence, rounded=torch.float32))
+    assert {n: tuple(p.shape) for n, p in module.named_parameters()} == dict(layer.parameters)
+    assert {n: tuple(b.shape) for n, b in module.named_buffers()} == dict(layer.held_buffers)
+    assert {n for n, b in module.named_buffers() if not b.is_floating_point()} == set(layer.counters)
+    lead = (3, sequence) if sequence else (3,)
+    module = module.double()
+    fed = (
+        torch.zeros(lead, dtype=torch.int64) if layer.vocabulary else torch.rand(*lead, layer.inputs).double()
+    )
+    assert tuple(module(fed).shape) == (*lead, layer.outputs)
+
+
+def drawn(block: str, axis: str) -> Case:
+    """The first generated case of a block on a mesh of two ranks of one axis, in float32."""
+    for index in range(400):
+        case = case_at(7, index, paths=("blocks",), max_world_size=2)
+        held = {layer.block for layer in case.model.layers if isinstance(layer, BuildingBlock)}
+        if held == {block} and case.layout.mesh.axes == ((axis, 2),) and case.dtype == "float32":
+            return msgspec.structs.replace(case, spelling=msgspec.UNSET)
+    pytest.fail(f"no case of {block} on {axis}")
+
+
+@pytest.mark.parametrize(
+    ("block", "axis", "backend"),
+    [
+        ("rope", "dp", "torch_ddp"),
+        ("rope", "dp", "xla_spmd"),
+        ("swiglu", "tp", "torch_dtensor"),
+        ("swiglu", "tp", "xla_spmd"),
+        ("swiglu", "dp_shard", "torch_fsdp"),
+    ],
+)
+def test_a_block_agrees(block: str, axis: str, backend: str) -> None:
+    case = drawn(block, axis)
+    assert agrees(case, backend, sandbox.run(case, backend)), case
+
+
+@pytest.mark.parametrize("backend", ["torch_ddp", "xla_spmd"])
+def test_a_wrong_buffer_is_found_by_the_check_of_buffers_alone(backend: str) -> None:
+    case = drawn("rope", "dp")
+    outcome = sandbox.run(case, backend, options={faults.VARIABLE: "buffer_grows"})
+    shown = compare(case, backend, "any", oracle_trace(case), outcome).divergences
+    assert {divergence.check for divergence in shown} == {"buffers"}
