@@ -11,19 +11,25 @@ from types import MappingProxyType
 import pandas as pd
 
 from difftest.cases.case import Case
+from difftest.cases.layout import Mesh
 from difftest.clock import utc_now
 from difftest.errors import UsageError
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import read_ledger
 from difftest.findings.standing import Standing, grouped
+from difftest.judge.losses import LEAST_STEPS
 from difftest.judge.outcome import Symptom
 from difftest.records import completeness
-from difftest.records.comparisons import Comparisons
+from difftest.records.comparisons import ORACLE, Comparisons
 from difftest.records.corpus import CORPUS, Corpus
+from difftest.records.curves import Curve, curves
 from difftest.records.finding import Finding
 from reports import tables
 from reports.frame import Table, load
+
+LONGEST = 4
+"""Of how many of the longest cases a report has the loss curves."""
 
 _SYMPTOMS = tuple(Symptom)
 
@@ -32,12 +38,13 @@ _SYMPTOMS = tuple(Symptom)
 class Kept:
     """What a reader wants of a finding's folder.
 
-    The finding's title, the simplest case that shows it (None where it cannot be read), and the names of the
-    files and folders beside it that may be linked.
+    The finding's title, the simplest case that shows it and the mesh of the first one (None where they cannot
+    be read), and the names of the files and folders beside it that may be linked.
     """
 
     title: str
     case: Case | None = None
+    mesh: Mesh | None = None
     files: tuple[str, ...] = ()
 
 
@@ -49,6 +56,8 @@ class Report:
     report is about; empty for the one that began last. `shortfalls` are what it did not compare enough of, in
     words; None where the usual limits decide that. `kept` is what lies in the findings' folders, by
     fingerprint, `folder` the output folder as commands name it, and `called` what users call each backend.
+    `curves` are the losses of the cases that findings of wrong numbers are about, and of those in `longest`,
+    the last campaign's cases of the most steps.
 
     It has no slots, so that its cached properties are computed once.
     """
@@ -62,6 +71,8 @@ class Report:
     kept: Mapping[str, Kept] = field(default_factory=dict)
     folder: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
+    longest: tuple[str, ...] = ()
+    curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
 
     @cached_property
     def last_campaign(self) -> str:
@@ -183,7 +194,17 @@ def build(
         folder=str(out),
         called=called,
     )
-    return _ordered(report)
+    longest = _longest(report)
+    shown = {finding.case for finding in findings if finding.divergence.ratio is not None}
+    drawn = curves(corpus, shown.union(longest))
+    return _ordered(replace(report, longest=longest, curves=drawn))
+
+
+def _longest(report: Report) -> tuple[str, ...]:
+    """The cases of the last campaign with the most steps, of those whose runs have a loss curve."""
+    runs = report.runs
+    own = runs[(runs["side"] == ORACLE) & (runs["steps"] >= LEAST_STEPS)]
+    return tuple(own.sort_values("steps", ascending=False, kind="stable")["case"].drop_duplicates()[:LONGEST])
 
 
 def environment_of(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
@@ -219,7 +240,9 @@ def _kept(corpus: Corpus, findings: Iterable[Finding], called: Mapping[str, str]
     for finding in findings:
         own, simplest = _cases(corpus, finding.fingerprint)
         title = titles.title(finding, called, titles.reason_of(finding, own, ledger))
-        kept[finding.fingerprint] = Kept(title=title, case=simplest, files=corpus.files(finding.fingerprint))
+        mesh = own.layout.mesh if own else None
+        files = corpus.files(finding.fingerprint)
+        kept[finding.fingerprint] = Kept(title=title, case=simplest, mesh=mesh, files=files)
     return kept
 
 

@@ -19,8 +19,10 @@ from sample_findings import BEGAN, a_finding, a_measurement, an_observation, cha
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.findings.ledger import read_ledger
+from difftest.judge.losses import Losses
 from difftest.judge.noise import THRESHOLD
 from difftest.judge.outcome import Symptom
+from difftest.judge.pieces import Piece
 from difftest.judge.stage import Stage
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.evidence import CORRECT_SIBLINGS, OTHER, OTHER_SINGLE, SINGLE, WRONG_SIBLINGS
@@ -106,7 +108,9 @@ def findings(began: datetime = BEGAN) -> tuple[Finding, ...]:
     usual = {"first_seen": began.isoformat(), "last_seen": began.isoformat(), "stable": (2, 2)}
     evidence = {SINGLE: "agrees", OTHER: "agrees", OTHER_SINGLE: "agrees", CORRECT_SIBLINGS: "xla_annotated"}
     own = [
-        changed(a_finding(), backend=name, side=_side(name), evidence=evidence, hits=3 + number, **shown)
+        changed(
+            a_finding(ratio=None), backend=name, side=_side(name), evidence=evidence, hits=3 + number, **shown
+        )
         for number, (name, shown) in enumerate(UNKNOWN)
     ]
     own[1] = replace(own[1], evidence={**own[1].evidence, WRONG_SIBLINGS: "xla_replica"})
@@ -123,6 +127,7 @@ def findings(began: datetime = BEGAN) -> tuple[Finding, ...]:
                 "cause": f"entry {number}",
                 "detail": f"step 0, forward, rank 0: {entry.detail.strip('*')}",
             }
+            shown["ratio"] = 4e4 if shown["symptom"] is Symptom.MISMATCH else None
             own.append(changed(a_finding(), **shown, upstream=entry.upstream, hits=1 + number % 40))
     return tuple(replace(finding, fingerprint=finding.divergence.fingerprint, **usual) for finding in own)
 
@@ -131,12 +136,14 @@ def make(
     out: Path, cases: int, campaign: str = "night-2026-01-05", began: datetime = BEGAN, *, salt: int = 0
 ) -> None:
     """Writes the corpus of a campaign of so many cases; further ones may follow in the same folder."""
-    corpus, shown = Corpus(out / CORPUS), findings(began)
+    corpus = Corpus(out / CORPUS)
     corpus.prepare()
-    for number, finding in enumerate(shown):
+    shown = list[Finding]()
+    for number, finding in enumerate(findings(began)):
+        case = _case_of(finding, number)
+        shown.append(replace(finding, case=case.id, pieces=_pieces(finding, case)))
         if not corpus.holds(finding.fingerprint):
-            case = drawn()[number % DISTINCT].case
-            corpus.save(replace(finding, case=case.id), case)
+            corpus.save(shown[-1], case)
     encoder = msgspec.json.Encoder()
     with corpus.lines(campaign).open("wb") as lines:
         for index, runs in enumerate(_runs(cases, shown, salt)):
@@ -144,11 +151,47 @@ def make(
             lines.write(encoder.encode_lines([replace(r, campaign=campaign, started=started) for r in runs]))
 
 
+def _case_of(finding: Finding, number: int) -> Case:
+    """The case of a finding: one of several steps and axes for wrong numbers, where its backend takes one."""
+    able = [one.case for one in drawn() if not one.refusals[finding.divergence.backend]] or [drawn()[0].case]
+    if finding.divergence.symptom is Symptom.MISMATCH:
+        able.sort(key=lambda case: -len(case.layout.mesh.axes) * (case.training.steps > 1) * case.world_size)
+        return able[number % 4 % len(able)]
+    return able[number % len(able)]
+
+
+def _pieces(finding: Finding, case: Case) -> tuple[Piece, ...]:
+    """Pieces of a tensor of 8 rows, of which the last rank's is wrong."""
+    if finding.divergence.symptom is not Symptom.MISMATCH or case.world_size == 1:
+        return ()
+    size, last = case.world_size, case.world_size - 1
+    rows = [(8 * rank // size, 8 * (rank + 1) // size) for rank in range(size)]
+    return tuple(
+        Piece(
+            rank=rank,
+            part=(part, (0, 16)),
+            elements=16 * (part[1] - part[0]),
+            wrong=13 * (rank == last),
+            ratio=3.1e5 if rank == last else 0.4,
+        )
+        for rank, part in enumerate(rows)
+    )
+
+
+def _losses(case: Case, backend: str, *, wrong: bool = False) -> Losses:
+    """A loss that falls by a fifth in every step; a wrong one soon stops to fall."""
+    steps = case.training.steps if case.training.steps > 1 else 0
+    values = [0.8 ** (min(step, 1) if wrong else step) for step in range(steps)]
+    noise = tuple(1e-4 * (step + 1) for step in range(steps)) if backend == "oracle" else ()
+    off = 0.0 if backend == "oracle" else 2e-4 * (1 + sum(map(ord, backend)) % 5)
+    return Losses(values=tuple(value + off * step for step, value in enumerate(values)), noise=noise)
+
+
 def _side(backend: str) -> str:
     return backend.partition("_")[0]
 
 
-def _runs(cases: int, shown: tuple[Finding, ...], salt: int) -> Iterator[list[Observation]]:
+def _runs(cases: int, shown: list[Finding], salt: int) -> Iterator[list[Observation]]:
     """The lines of each case."""
     random = np.random.default_rng(salt)
     by_backend: dict[str, list[Finding]] = {}
@@ -160,7 +203,7 @@ def _runs(cases: int, shown: tuple[Finding, ...], salt: int) -> Iterator[list[Ob
         yield [
             oracle,
             *(
-                _ended(_line(one.case, index, name), refusal, by_backend.get(name, []), random)
+                _ended(one.case, _line(one.case, index, name), refusal, by_backend.get(name, []), random)
                 for name, refusal in one.refusals.items()
             ),
         ]
@@ -183,25 +226,33 @@ def _line(case: Case, index: int, backend: str) -> Observation:
         layers=tuple(type(layer).__name__ for _, layer in walk(case.model.layers)),
         steps=case.training.steps,
         environment=VERSIONS.get(_side(backend), VERSIONS["torch"]),
+        losses=_losses(case, backend),
     )
 
 
 def _ended(
-    line: Observation, refusal: str, faults: list[Finding], random: np.random.Generator
+    case: Case, line: Observation, refusal: str, faults: list[Finding], random: np.random.Generator
 ) -> Observation:
     """The line with an invented ending: most agree, some show one of the faults or are in doubt."""
     if refusal:
-        return replace(line, verdict="unsupported", reason=refusal, outcome=Ending(status="unsupported"))
+        return replace(
+            line, verdict="unsupported", reason=refusal, losses=Losses(), outcome=Ending(status="unsupported")
+        )
+    faults = [one for one in faults if one.case == line.case] or faults
     rounding = (replace(one, ratio=one.ratio % THRESHOLD) for one in measurements(random))
     chance, measured = random.random(), tuple(rounding)
-    if faults and chance < 0.03:
+    first = bool(faults) and faults[0].case == line.case
+    if first or (faults and chance < 0.03):
         finding = faults[int(random.integers(min(len(faults), 12)))]
         wrong = finding.divergence
         failed = Ending(status=wrong.symptom, stage=wrong.stage, kind="RuntimeError", message=wrong.detail)
         apart = {"verdict": "diverge", "fingerprints": (finding.fingerprint,)}
         if wrong.symptom is not Symptom.MISMATCH:
-            return replace(line, outcome=failed, **apart)
-        return replace(line, measurements=(*measured, a_measurement(wrong.ratio or 1e4)), **apart)
+            return replace(line, outcome=failed, losses=Losses(), **apart)
+        spoiled = _losses(case, line.backend, wrong=True)
+        return replace(
+            line, measurements=(*measured, a_measurement(wrong.ratio or 1e4)), losses=spoiled, **apart
+        )
     if chance > 0.997:
         return replace(
             line, verdict="inconclusive", reason="rounding alone decides it", measurements=measured

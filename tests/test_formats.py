@@ -66,7 +66,7 @@ def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> 
     assert page.tags.count("script") == 1, "its own"
     assert HOSTILE_TEXT in page.text
     fingerprint = a_finding().fingerprint
-    parts = ("1 finding needs you.", fingerprint, "Diverging cases by path", "Agreement by path")
+    parts = ("1 finding needs you.", fingerprint, "Diverging cases by backend", "Agreement by path")
     places = [page.text.index(part) for part in parts]
     assert places == sorted(places)
     files = [link for link in page.links if not link.startswith("#")]

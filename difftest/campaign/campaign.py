@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeAlias
 from difftest.cases.case import Case
 from difftest.clock import utc_now
 from difftest.errors import InfrastructureError, LethalError, UnsupportedError
+from difftest.judge.losses import Losses, losses
 from difftest.judge.outcome import Failure, Outcome, Symptom
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
@@ -82,18 +83,23 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRun:
-    """One run of a case on a backend. `started` is ISO 8601 in UTC, `seconds` the wall time."""
+    """One run of a case on a backend. `started` is ISO 8601 in UTC, `seconds` the wall time.
+
+    `losses` are there once it is without tensors.
+    """
 
     backend: str
     outcome: Outcome
     started: str
     seconds: float
+    losses: Losses = field(default_factory=Losses)
 
     def without_tensors(self) -> Self:
         """The run as it is recorded: whoever keeps it keeps no tensors."""
         if isinstance(self.outcome, Failure):
             return self
-        return dataclasses.replace(self, outcome=dataclasses.replace(self.outcome, steps=(), noise=()))
+        bare = dataclasses.replace(self.outcome, steps=(), noise=())
+        return dataclasses.replace(self, outcome=bare, losses=losses(self.outcome))
 
 
 def run_key(case: Case, backend: str, options: Mapping[str, str]) -> RunKey:

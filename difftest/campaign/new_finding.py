@@ -59,6 +59,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
         operators=operators_at_fault(case, divergence),
         dispatched=_dispatched(result, divergence),
         stable=stable,
+        pieces=result.comparisons[divergence.backend].pieces,
         environment=dict(run.outcome.environment),
         first_seen=run.started,
         last_seen=run.started,

@@ -15,6 +15,7 @@ from difftest.judge.doubts import Doubt, doubt, out_of_range
 from difftest.judge.measured import MeasuredRun, Measurement, measure_run
 from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace, dies
+from difftest.judge.pieces import Piece, pieces
 from difftest.judge.stage import STAGES
 
 LACKING = "unsupported"
@@ -29,7 +30,8 @@ class Comparison:
     lacks something (`lacks`). The last two have a `reason`; `reason_kind` says it without what differs from
     case to case. `divergences` are in the
     order of the run: the first is the cause, the rest may be its consequences. `measurements` hold every
-    tensor at the step where it was farthest off. `device` is what the run was on; empty where it ended before
+    tensor at the step where it was farthest off. `pieces` say where the tensor of the first divergence is
+    wrong. `device` is what the run was on; empty where it ended before
     it recorded that.
     """
 
@@ -40,6 +42,7 @@ class Comparison:
     reason_kind: str = ""
     device: str = ""
     lacks: tuple[Lack, ...] = ()
+    pieces: tuple[Piece, ...] = ()
 
     @property
     def decides(self) -> bool:
@@ -92,7 +95,13 @@ def _concluded(
     if run.case.model.is_program:
         divergences, lacks = findings_and_lacks(run.case, divergences, run.actual)
     if divergences:
-        return Comparison(verdict="diverge", divergences=divergences, measurements=farthest, lacks=lacks)
+        return Comparison(
+            verdict="diverge",
+            divergences=divergences,
+            measurements=farthest,
+            lacks=lacks,
+            pieces=pieces(run, divergences[0]),
+        )
     if lacks:
         return Comparison(
             verdict=LACKING,

@@ -7,6 +7,7 @@ import msgspec
 
 from difftest.errors import DamagedError, UsageError
 from difftest.judge.divergence import Divergence, Whole
+from difftest.judge.pieces import Piece
 
 SCHEMA = 2
 """Schema 1 had the divergence's fields among the finding's own, and the names in `_RENAMED`."""
@@ -46,6 +47,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     Both are empty before that command has run. `status` is the result of the last `difftest triage`, which
     ran at `checked`; the finding came back in `returned` (k, n) runs.
 
+    `pieces` say where the diverging tensor of the first case was wrong, rank by rank; empty where it was not
+    measured on several ranks, and in records of earlier versions.
+
     `cases_by_campaign` counts the cases of each campaign that showed it, and `hits` is their sum.
     `new_in` (`unannounced` in files) is the campaign that the finding is new to and the index of the case,
     None where it is known; `announced` is the day on which that campaign first announced it, empty before
@@ -64,6 +68,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     dispatched: tuple[str, ...] = ()
     evidence: Mapping[str, str] = {}
     stable: tuple[Count, Count] = (0, 0)
+    pieces: tuple[Piece, ...] = ()
     environment: Mapping[str, str] = {}
     first_seen: str = ""
     last_seen: str = ""

@@ -10,6 +10,7 @@ import msgspec
 from difftest.errors import DamagedError, UsageError
 from difftest.judge.capability import Lack
 from difftest.judge.divergence import Whole
+from difftest.judge.losses import Losses
 from difftest.judge.measured import Measurement
 from difftest.records.covered import Covered
 from difftest.records.disk import lines_that_fit, too_long
@@ -57,6 +58,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     `lost` or `unsupported`; it is `unsupported` too where the framework lacks something for a program that
     ran, and `lacks` says what. `reason` says why a verdict is one of the last three, and `reason_kind` says
     it without what differs from case to case. `seconds` is the wall time, `started` is ISO 8601 in UTC.
+    `losses` are those of a run of several steps.
     `runs` is the number of lines that the case has in the file: a case with fewer was cut off when its
     campaign was killed. `covered` says what was compared; lines from before it was recorded have nothing
     there.
@@ -89,6 +91,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     lacks: tuple[Lack, ...] = ()
     environment: Mapping[str, str] = {}
     covered: Covered = Covered()
+    losses: Losses = Losses()
     runs: Whole = 1
     schema: Whole = SCHEMA
 

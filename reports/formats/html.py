@@ -12,6 +12,7 @@ from difftest.findings.standing import Standing
 from reports import cells, covered, tables
 from reports.page import compared, head, history
 from reports.page.arbiter import arbitrated
+from reports.page.curves import longest
 from reports.page.errors import of_runs
 from reports.page.finding import shown_on_page
 from reports.page.matrix import of_meshes, of_paths, of_ranks
@@ -46,6 +47,7 @@ def render(report: Report, file: BinaryIO) -> None:
             ("size of the mesh", of_ranks(report)),
         ],
         errors=of_runs(report),
+        drawings=longest(report),
         history=history,
         nights=history.nights(report),
         compared=compared,

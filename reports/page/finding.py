@@ -14,6 +14,8 @@ from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, R
 from difftest.records.evidence import CORRECT_SIBLINGS, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
+from reports.page.curves import Drawing, drawing
+from reports.page.grid import of_pieces
 from reports.report import Report
 
 GREATEST_TEXT = 20_000
@@ -75,6 +77,8 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "summary": list(_summary(report, cause, kept.case)),
         "facts": {name: value for name, value in _facts(report, cause, arbiter).items() if value},
         "two_by_two": _two_by_two(finding),
+        "grid": of_pieces(finding, kept.mesh),
+        "drawing": _drawing(report, finding),
         "backend": report.spoken(divergence.backend),
         "detail": cells.cut(divergence.detail, most, "see finding.json"),
         "log": cells.cut(divergence.log, most, "see finding.json"),
@@ -151,7 +155,8 @@ def _evidence(report: Report, name: str, finding: Finding) -> str:
 def _training(case: Case) -> str:
     """What is trained how, in a line."""
     training = case.training
-    return f"{case.dtype}, {training.optimizer}, {training.steps} steps, numbers: {case.data.regime}"
+    steps = f"{training.steps} step{'s' * (training.steps != 1)}"
+    return f"{case.dtype}, {training.optimizer}, {steps}, numbers: {case.data.regime}"
 
 
 def _where(finding: Finding) -> str:
@@ -163,6 +168,13 @@ def _where(finding: Finding) -> str:
 def _changes(finding: Finding, kind: str) -> str:
     """What was changed in the case by the ablations whose answer is of this `kind`."""
     return "; ".join(name for name, text in finding.ablations.items() if text.startswith(kind))
+
+
+def _drawing(report: Report, finding: Finding) -> Drawing | None:
+    """The loss curves of its case; None for a finding that is not about numbers."""
+    if finding.divergence.ratio is None:
+        return None
+    return drawing(report, report.curves.get(finding.case, ()), finding.divergence.backend)
 
 
 def _two_by_two(finding: Finding) -> dict[str, Cell]:
