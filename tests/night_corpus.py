@@ -119,7 +119,7 @@ def findings(began: datetime = BEGAN) -> tuple[Finding, ...]:
         name, check, symptom = (*entry.fingerprint.split("-"), "", "")[:3]
         backend = name.replace("*", "spmd")
         if backend in there:
-            shown = {
+            shown: dict[str, Any] = {
                 "backend": backend,
                 "side": _side(backend),
                 "check": check.replace("*", "loss"),
