@@ -13,6 +13,9 @@ from reports.tables import Section
 COVERAGE = "Coverage"
 """The title of `summary`."""
 
+NOT_REACHED = "Not reached"
+"""The title of `not_reached`."""
+
 MOST_NAMES = 12
 """How many operators of a row without any are named; `difftest coverage --json` names all."""
 
@@ -63,10 +66,12 @@ def sections(t: Table) -> Iterator[Section]:
     )
     yield Section("Coverage by campaign", compared, by_night(t))
     yield Section(
-        "Not reached", "by no side; `difftest coverage --json` names all", not_reached(coverage, t.lacks)
+        NOT_REACHED, "by no side; `difftest coverage --json` names all", not_reached(coverage, t.lacks)
     )
 
 
 def _few(one: Unreached) -> str:
-    more = ", ..." if len(one.names) > MOST_NAMES else ""
-    return ", ".join(one.names[:MOST_NAMES]) + more
+    """The first of the names that users of torch know, and how many more there are."""
+    public = [name for name in one.names if not name.startswith("_")][:MOST_NAMES]
+    more = len(one.names) - len(public)
+    return ", ".join((*public, *([f"{more} more" if public else f"{more} of torch's own"] if more else [])))

@@ -208,15 +208,19 @@ def _longest(report: Report) -> tuple[str, ...]:
 
 
 def environment_of(runs: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """What all runs of a backend reported alike, by backend; what differs from case to case is left out."""
+    """What all runs of a backend reported alike, by backend.
+
+    What differs from case to case on one of the backends is left out of all.
+    """
     reported = runs[["backend", "environment"]].dropna().astype("str").drop_duplicates()
     values: dict[str, dict[str, set[str]]] = {}
     for backend, text in reported.itertuples(index=False):
         own = values.setdefault(backend, {})
         for key, value in json.loads(text).items():
             own.setdefault(key, set()).add(value)
+    of_cases = {key for own in values.values() for key, each in own.items() if len(each) > 1}
     return {
-        backend: {key: min(each) for key, each in sorted(own.items()) if len(each) == 1}
+        backend: {key: min(each) for key, each in sorted(own.items()) if key not in of_cases}
         for backend, own in sorted(values.items())
     }
 

@@ -15,7 +15,8 @@ from difftest.records.corpus import CASE, FINDING, SCRIPT
 from difftest.records.covered import Covered
 from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
-from reports.page import compared, errors, head, history
+from reports import tables
+from reports.page import compared, errors, head, history, spoken
 from reports.page.errors import of_runs
 from reports.page.matrix import Square, of_meshes, of_paths, of_ranks
 from reports.report import build
@@ -213,6 +214,24 @@ def test_a_cause_on_several_backends_is_one_line_that_names_them(tmp_path: Path)
     page = ParsedPage(write(tmp_path, ["html"], called=CALLED)[0].read_text())
     assert page.tags.count("article") == 1
     assert "XLA SPMD, DDP: wrong loss" in page.text or "DDP, XLA SPMD: wrong loss" in page.text
+
+
+def test_tables_and_environment_have_no_key_and_nothing_of_one_case(tmp_path: Path) -> None:
+    torch, xla = {"torch": "2.9.0", "numbers": "a1"}, {"torch": "2.9.0", "matmul_precision": "highest"}
+    a_corpus(
+        tmp_path,
+        an_observation(0, environment=torch),
+        an_observation(1, environment=torch | {"numbers": "b2"}),
+        an_observation(1, "xla_spmd", environment=xla | {"numbers": "b2"}),
+    )
+    report = with_fields(build(tmp_path), called=CALLED)
+    assert spoken.surroundings(report) == [
+        ("matmul precision", "highest", "xla side"),
+        ("torch", "2.9.0", ""),
+    ]
+    _, _, headings, rows = spoken.section(report, tables.sections(report.frame)[0])
+    assert headings[:2] == [("path", False), ("backend", False)]
+    assert rows == [["data parallel", "DDP", *"22000"], ["data parallel", "XLA SPMD", *"11000"]]
 
 
 def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:

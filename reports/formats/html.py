@@ -9,17 +9,21 @@ from importlib.resources import files
 from typing import Any, BinaryIO
 
 from difftest.findings.standing import Standing
-from reports import cells, covered, tables
-from reports.page import compared, head, history
+from reports import covered, tables
+from reports.page import compared, head, history, spoken
 from reports.page.arbiter import arbitrated
 from reports.page.curves import longest
 from reports.page.errors import of_runs
 from reports.page.finding import shown_on_page
 from reports.page.matrix import of_meshes, of_paths, of_ranks
+from reports.page.spoken import surroundings
 from reports.page.template import template
-from reports.report import Report, environment_of, merged
+from reports.report import Report
 
 FILENAME = "report.html"
+
+OPEN = (covered.COVERAGE, covered.NOT_REACHED)
+"""The tables of coverage that nobody has to open; without lists of names, which their closed copies have."""
 
 
 def render(report: Report, file: BinaryIO) -> None:
@@ -31,6 +35,7 @@ def render(report: Report, file: BinaryIO) -> None:
         ]
         for standing, causes in report.groups.items()
     }
+    coverage = tuple(covered.sections(report.frame))
     script = (files("reports") / "templates" / "report.js").read_text()
     page = template(FILENAME).render(
         report=report,
@@ -39,7 +44,7 @@ def render(report: Report, file: BinaryIO) -> None:
         when=head.when(report),
         versions=head.versions(report),
         generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
-        environment=merged(environment_of(report.runs)),
+        environment=surroundings(report),
         groups=_groups(shown),
         maps=[
             ("path", of_paths(report)),
@@ -52,13 +57,20 @@ def render(report: Report, file: BinaryIO) -> None:
         nights=history.nights(report),
         compared=compared,
         compared_rows=compared.rows(report),
-        sections=[
-            _section(section) for section in (*tables.sections(report.frame), *covered.sections(report.frame))
-        ],
+        coverage=[_nameless(spoken.section(report, one)) for one in coverage if one.title in OPEN],
+        sections=[spoken.section(report, one) for one in (*tables.sections(report.frame), *coverage)],
         script=script,
         digest=b64encode(sha256(script.encode()).digest()).decode(),
     )
     file.write(page.encode())
+
+
+def _nameless(section: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A table as pages show it, without a last column of names."""
+    title, _, headings, rows = section
+    if headings[-1][0] != "names":
+        return section
+    return title, "by no side, and why", headings[:-1], [row[:-1] for row in rows]
 
 
 def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:
@@ -72,7 +84,3 @@ def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:
         {"id": "known", "title": "Known: nothing to do", "note": "reported upstream, fixed, unstable or open"}
         | {"open": False, "findings": rest},
     ]
-
-
-def _section(section: tables.Section) -> tuple[Any, ...]:
-    return section.title, section.note, cells.headings(section.table), cells.rows(section.table)

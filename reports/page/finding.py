@@ -11,7 +11,7 @@ from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
 from difftest.findings.standing import issue, of_cause
 from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
-from difftest.records.evidence import CORRECT_SIBLINGS, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
+from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
 from reports import cells, tables
 from reports.page.curves import Drawing, drawing
@@ -147,6 +147,8 @@ def _facts(report: Report, cause: Cause, arbiter: str) -> dict[str, str]:
 def _evidence(report: Report, name: str, finding: Finding) -> str:
     """The evidence under a name, with backends as users call them; empty for the 2 x 2."""
     text = finding.evidence[name]
+    if name == DECIDED_BY:  # `spelling.optimizer_before=True`: the group says nothing to a reader
+        return ", ".join(option.partition(".")[2] or option for option in text.split(", "))
     if name in (CORRECT_SIBLINGS, WRONG_SIBLINGS):
         return ", ".join(report.spoken(backend) for backend in text.split(", "))
     return "" if name in TWO_BY_TWO else text

@@ -1,0 +1,57 @@
+"""Names of files and commands in words: a page shows no key that stands for something a reader can read."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from difftest.records.comparisons import ORACLE
+from reports import cells, tables
+from reports.report import Report, environment_of, merged
+
+REFERENCE = "float64 reference"
+
+
+def section(report: Report, shown: tables.Section) -> tuple[Any, ...]:
+    """A table with its title, note, headings and rows, in words."""
+    words: Mapping[str, Callable[[str], str]] = {
+        "backend": lambda name: backend(report, name),
+        "path": lambda name: name.replace("_", " "),
+    }
+    table = shown.table
+    for column in (name for name in words if name in table.columns):
+        table = table.assign(
+            **{column: table[column].astype("object").map(words[column], na_action="ignore")}
+        )
+    return shown.title, shown.note, cells.headings(table), cells.rows(table)
+
+
+def backend(report: Report, name: str) -> str:
+    """What users call a backend, the reference too."""
+    return REFERENCE if name == ORACLE else report.spoken(name)
+
+
+def surroundings(report: Report) -> list[tuple[str, str, str]]:
+    """What all runs of the last campaign reported alike: name, value, and where; empty where all did."""
+    reported = environment_of(report.runs)
+    pairs = report.runs[["backend", "side"]].astype("str").drop_duplicates().itertuples(index=False)
+    sides = dict[str, set[str]]()
+    for name, side in pairs:
+        if name in reported:
+            sides.setdefault(side, set()).add(name)
+    return [
+        (key.replace("_", " ") if key not in PACKAGES else key, value, _where(report, set(own), sides))
+        for key, value, own in merged(reported)
+    ]
+
+
+PACKAGES = frozenset({"torch_xla"})
+"""What is written with an underscore."""
+
+
+def _where(report: Report, names: set[str], sides: Mapping[str, set[str]]) -> str:
+    """Backends in words: a whole side by its name."""
+    words = list[str]()
+    for side, whole in sorted(sides.items()):
+        if whole <= names:
+            words.append(REFERENCE if side == ORACLE else f"{side} side")
+            names -= whole
+    return ", ".join((*words, *(backend(report, name) for name in sorted(names))))
