@@ -7,17 +7,22 @@ or too little was compared, 130 interrupted.
 import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any, NoReturn, TextIO, cast
 
 import click
 
 from difftest import __version__, commands, plugins
+from difftest.commands.service import defaults
 from difftest.commands.service.interruption import STATUS, interrupt
 from difftest.errors import InfrastructureError, StoppedError, UsageError
 from difftest.printable import printable
 
 COMMANDS = "difftest.commands"
 CONTINUES = "the same command continues"
+WHOLE = 300
+"""More characters than the first sentence of any command's help has."""
+
 EXTRAS = {"ray": "cluster", "torch": "xla", "torch_xla": "xla"}
 """By package, the extra of this package that installs it."""
 
@@ -36,6 +41,34 @@ class Commands(click.Group):
         if cmd_name not in plugins.names(COMMANDS):
             return None
         return commands.load(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; wrong usage, with the nearest name, where there is none."""
+        if (
+            args
+            and self.get_command(ctx, args[0]) is None
+            and (near := plugins.like(args[0], plugins.names(COMMANDS)))
+        ):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by what a user wants of them, each with its whole first sentence."""
+        named = {name: commands.module(name) for name in self.list_commands(ctx)}
+        for group in commands.Group:
+            own = {name: one.command for name, one in named.items() if one.GROUP is group}
+            with formatter.section(str(group)):
+                formatter.write_dl([(name, one.get_short_help_str(WHOLE)) for name, one in own.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401  what the command returns
+        """Calls the command; options that it is not given have the defaults of the working directory."""
+        file, table = defaults.read(Path())
+        if table:
+            loaded = {name: commands.load(name) for name in self.list_commands(ctx)}
+            ctx.default_map = defaults.of_commands(file, table, loaded)
+        return super().invoke(ctx)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

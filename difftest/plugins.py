@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import pkgutil
 from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -59,9 +60,15 @@ def require(package: str, wanted: Iterable[str], allowed: Iterable[str] = ()) ->
     for name in chosen:
         if name not in allowed:
             kind = package.rsplit(".", 1)[-1].removesuffix("s")
-            msg = f"unknown {kind} {name!r}; allowed: {', '.join(allowed)}"
+            near = f"did you mean {nearest!r}? Allowed" if (nearest := like(name, allowed)) else "allowed"
+            msg = f"unknown {kind} {name!r}; {near}: {', '.join(allowed)}"
             raise UsageError(msg)
     return chosen
+
+
+def like(name: str, allowed: Iterable[str]) -> str:
+    """The allowed name that a user may have meant by a mistyped one; empty where none is near."""
+    return next(iter(get_close_matches(name, tuple(allowed), 1)), "")
 
 
 def _folder(package: str) -> Path:

@@ -4,15 +4,27 @@ To add a command, add a file here that satisfies `CommandModule`; there is no li
 imports the packages with heavy dependencies inside its function, so that help needs none of them.
 """
 
-from typing import Protocol
+from enum import StrEnum
+from typing import Protocol, cast
 
 import click
 
 from difftest import plugins
 
 
+class Group(StrEnum):
+    """What a user wants of a command: the headings of `difftest --help`, in this order."""
+
+    FIND = "Find faults"
+    UNDERSTAND = "Understand a finding"
+    REPORT = "Report it"
+    ASK = "Ask about this machine and this program"
+
+
 class CommandModule(Protocol):
     """What a file in this folder declares."""
+
+    GROUP: Group
 
     @property
     def command(self) -> click.Command:
@@ -21,5 +33,9 @@ class CommandModule(Protocol):
 
 def load(name: str) -> click.Command:
     """The command called `name`; `UsageError` when there is none."""
-    module: CommandModule = plugins.load(__name__, name)
-    return module.command
+    return module(name).command
+
+
+def module(name: str) -> CommandModule:
+    """The module of the command called `name`; `UsageError` when there is none."""
+    return cast("CommandModule", plugins.load(__name__, name))

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from difftest.campaign.campaign import ORACLE
+from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import json_option, workers_option
 from difftest.commands.service.output import print_json
@@ -15,6 +16,8 @@ from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, ablate
 from difftest.findings.localise import locate
 from difftest.judge.outcome import Symptom
 from difftest.records import evidence
+
+GROUP = Group.UNDERSTAND
 
 
 @click.command("ablate")

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.bisection import ask_version, read_script
 from difftest.commands.service.environments import COMPANIONS, Environments
 from difftest.commands.service.options import json_option
@@ -44,6 +45,9 @@ class Request:
     seconds: float
     trust: bool
     as_json: bool
+
+
+GROUP = Group.UNDERSTAND
 
 
 @click.command("bisect")

@@ -2,6 +2,7 @@
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.options import (
     max_world_size_option,
@@ -10,6 +11,8 @@ from difftest.commands.service.options import (
     seed_option,
 )
 from difftest.commands.service.own_model import describe_model
+
+GROUP = Group.ASK
 
 
 @click.command("case")

@@ -12,6 +12,7 @@ import click
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
 from difftest.clock import utc_today
+from difftest.commands import Group
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.options import (
     fail_on_option,
@@ -38,6 +39,9 @@ class CompareRequest(Request):
     """What the command was given."""
 
     bundles: tuple[Path, ...]
+
+
+GROUP = Group.FIND
 
 
 @click.command("compare")

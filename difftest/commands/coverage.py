@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import read_corpus
@@ -22,6 +23,9 @@ WIDTH = 70
 
 MOST_REASONS = 7
 """How many reasons are printed for each kind of thing, so that all fit on a screen."""
+
+
+GROUP = Group.REPORT
 
 
 @click.command("coverage")

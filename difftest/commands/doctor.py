@@ -10,6 +10,7 @@ import click
 import psutil
 
 from difftest import installed
+from difftest.commands import Group
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import most_ranks
@@ -27,6 +28,9 @@ PACKAGES = {
 
 FOR_CHIPS = {"libtpu": "pip install 'difftest[xla,tpu]'"}
 """What it uses in addition on a machine with TPU chips."""
+
+
+GROUP = Group.ASK
 
 
 @click.command("doctor")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service import drafting
 from difftest.commands.service.drafting import MOST_A_DAY
 from difftest.commands.service.options import json_option
@@ -19,6 +20,9 @@ UNKNOWN = (
     "was not run here, or it or its output was changed since; the draft says so. "
     "`difftest reproducer` writes a script and runs it"
 )
+
+
+GROUP = Group.REPORT
 
 
 @click.command("draft")

@@ -6,11 +6,14 @@ import sys
 import click
 
 from difftest import made_environments
+from difftest.commands import Group
 from difftest.commands.service.environments import make
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.recipes import ALLOWED, RECIPES, everything, recipe, require_space
 from difftest.errors import UsageError
+
+GROUP = Group.ASK
 
 
 @click.group("environments")

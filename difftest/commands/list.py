@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from difftest import plugins
+from difftest.commands import Group
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 
@@ -15,6 +16,9 @@ KINDS = {
     "checks": "difftest.judge.checks",
     "formats": "reports.formats",
 }
+
+
+GROUP = Group.ASK
 
 
 @click.command("list")

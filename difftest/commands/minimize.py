@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import Backends, json_option, workers_option
 from difftest.commands.service.output import print_json
@@ -11,6 +12,8 @@ from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reduction import Task, keep, read_task, search
 from difftest.records.corpus import Corpus
 from difftest.reduce.search import BUDGET, Reduced
+
+GROUP = Group.UNDERSTAND
 
 
 @click.command("minimize")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from difftest.clock import utc_today
+from difftest.commands import Group
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.generated_cases import campaign_on_cluster, define
 from difftest.commands.service.night import run_night
@@ -36,6 +37,9 @@ from difftest.findings.ledger import read_ledger
 from difftest.records import announced, resume
 
 BUDGET_SECONDS = 3600.0
+
+
+GROUP = Group.FIND
 
 
 @click.command("nightly")

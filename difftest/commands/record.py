@@ -12,6 +12,7 @@ import click
 
 from difftest.cases.case import Case
 from difftest.cases.described import Description
+from difftest.commands import Group
 from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.options import (
     Backends,
@@ -50,6 +51,9 @@ class Request:
     most_inconclusive: float
     out: Path
     as_json: bool
+
+
+GROUP = Group.FIND
 
 
 @click.command("record")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.options import Backends, json_option, load_option
 from difftest.commands.service.output import print_json
@@ -16,6 +17,8 @@ from difftest.commands.service.repeats import rates, repeats
 from difftest.commands.service.targets import read_target
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records.comparisons import COMPLETED
+
+GROUP = Group.UNDERSTAND
 
 
 @click.command("replay")

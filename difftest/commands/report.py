@@ -4,10 +4,13 @@ from pathlib import Path
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.damage import set_aside_and_report
 from difftest.commands.service.options import Names, json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import campaign_corpus
+
+GROUP = Group.REPORT
 
 
 @click.command("report")

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.graphs import INCONCLUSIVE, recompile
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
@@ -17,6 +18,8 @@ from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
 from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
 from difftest.records.evidence import REPLAYED
+
+GROUP = Group.REPORT
 
 
 @click.command("reproducer")

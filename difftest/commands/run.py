@@ -12,6 +12,7 @@ import click
 
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
+from difftest.commands import Group
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.generated_cases import (
     campaign_on_cluster,
@@ -45,6 +46,9 @@ from difftest.records.corpus import Corpus
 
 Joined: TypeAlias = Callable[[CampaignRequest, Corpus, Ledger], AbstractContextManager[Campaign]]
 """Gives a campaign on a cluster."""
+
+
+GROUP = Group.FIND
 
 
 @click.command("run")

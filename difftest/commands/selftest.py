@@ -18,6 +18,7 @@ from difftest.campaign.campaign import ORACLE
 from difftest.campaign.groups import grouped
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
+from difftest.commands import Group
 from difftest.commands.service.cluster import Cluster, on_cluster
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.green import GreenCampaigns, chosen_vacuous
@@ -75,6 +76,9 @@ class Request:
     load: int
     out: Path | None
     as_json: bool
+
+
+GROUP = Group.ASK
 
 
 @click.command("selftest")

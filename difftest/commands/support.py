@@ -2,6 +2,7 @@
 
 import click
 
+from difftest.commands import Group
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.selftest.support import SAMPLE, Support, markdown, table
@@ -15,6 +16,9 @@ def rows() -> list[Support]:
     from workers.backends import candidates
 
     return table((case_at(0, index) for index in numbers(chosen(None), SAMPLE)), candidates())
+
+
+GROUP = Group.ASK
 
 
 @click.command("support")

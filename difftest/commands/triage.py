@@ -8,6 +8,7 @@ import click
 
 from difftest import plugins
 from difftest.clock import utc_today
+from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import json_option, ledger_option, workers_option
 from difftest.commands.service.output import print_json
@@ -20,6 +21,8 @@ from difftest.findings.triage import TIMES, Status, Triaged, triage
 from difftest.records import announced
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
+
+GROUP = Group.UNDERSTAND
 
 
 @click.command("triage")

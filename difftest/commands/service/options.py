@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from difftest import plugins
+from difftest.campaign.campaign import ORACLE
 from difftest.errors import UsageError
 from difftest.findings.ledger import LEDGER_FILE
 from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
@@ -39,6 +41,18 @@ class Names(click.ParamType[tuple[str, ...]]):
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """What the last name of a list may become; names that the list has are left out."""
+        del ctx, param
+        before, comma, begun = incomplete.rpartition(",")
+        left = [name for name in self._names() if name not in before.split(",")]
+        return [CompletionItem(f"{before}{comma}{name}") for name in left if name.startswith(begun)]
+
+    def _names(self) -> tuple[str, ...]:
+        return plugins.names(self._package)
+
     def _required(self, names: tuple[str, ...]) -> tuple[str, ...]:
         return plugins.require(self._package, names)
 
@@ -48,6 +62,9 @@ class Backends(Names):
 
     def __init__(self) -> None:
         super().__init__("workers.backends")
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name in super()._names() if name != ORACLE)
 
     def _required(self, names: tuple[str, ...]) -> tuple[str, ...]:
         from workers.backends import candidates
