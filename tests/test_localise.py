@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,13 @@ from samples import candidate as right
 from samples import oracle as truth
 
 from difftest.campaign.campaign import Campaign
+from difftest.campaign.localise import MODULE, VARIABLE, called, first_beyond, locate, place
 from difftest.cases.case import Case
 from difftest.cases.layers.activation import Activation
 from difftest.cases.layers.attention import Attention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Placements
-from difftest.findings.localise import MODULE, VARIABLE, called, first_beyond, locate
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.judge.stage import Stage
@@ -28,16 +28,18 @@ from difftest.records.corpus import Corpus
 NAMES = ("module 0", "module 1", "module 2")
 
 
-def traced(trace: Trace, case: Case, wrong: Mapping[tuple[Stage, str], float], noise: float = NOISE) -> Trace:
+def traced(
+    trace: Trace, case: Case, wrong: Mapping[tuple[Stage, str], float], names: Sequence[str] = NAMES
+) -> Trace:
     """The trace with ones of shape (4, 2) for every module, forwards and then backwards, off by `wrong`."""
     mesh, layout = case.layout.mesh, case.layout.batch
-    keys = [*((Stage.FORWARD, name) for name in NAMES), *((Stage.BACKWARD, name) for name in reversed(NAMES))]
+    keys = [*((Stage.FORWARD, name) for name in names), *((Stage.BACKWARD, name) for name in reversed(names))]
     whole = {key: np.ones((4, 2)) + wrong.get(key, 0.0) for key in keys}
     if trace.noise:
         mesh, layout = case.unsharded().layout.mesh, case.unsharded().layout.batch
     cut = {key: _sharded(value, layout, mesh.world_size) for key, value in whole.items()}
     floors = (
-        {key: _sharded(np.full((4, 2), noise), layout, mesh.world_size) for key in keys}
+        {key: _sharded(np.full((4, 2), NOISE), layout, mesh.world_size) for key in keys}
         if trace.noise
         else {}
     )
@@ -124,6 +126,38 @@ def test_oracle_and_candidate_are_run_once_for_their_modules(tmp_path: Path) -> 
     assert forward.startswith("forward, step 0: module 0 (Linear), the first of all")
     assert backward == "backward: no module is beyond rounding"
     assert locate(dataclasses.replace(campaign, execute=fails), case, "spmd") == ()
+
+
+NESTED = ("module 0.v", "module 0.o input", "module 0.o", "module 0")
+
+
+def nested_place_of(wrong: Mapping[tuple[Stage, str], float], stage: Stage) -> str:
+    """As `place_of`, of a layer that mixes what its `v` gives and ends with its `o`."""
+    case = a_case(DEEP)
+    expected, actual = (traced(run(case), case, off, NESTED) for run, off in ((truth, {}), (right, wrong)))
+    return first_beyond(measure_run(case, "spmd", "xla", expected, actual), stage)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "stage", "located"),
+    [
+        ("module 0.v", Stage.FORWARD, "module 0.v (of Linear)"),
+        ("module 0.o input", Stage.FORWARD, "module 0 (Linear) before its o"),
+        ("module 0.o", Stage.FORWARD, "module 0.o (of Linear)"),
+        ("module 0", Stage.FORWARD, "module 0 (Linear)"),
+        ("module 0", Stage.BACKWARD, "module 0 (Linear)"),
+        ("module 0.o", Stage.BACKWARD, "module 0 (Linear) after its o"),
+        ("module 0.o input", Stage.BACKWARD, "module 0.o (of Linear)"),
+        ("module 0.v", Stage.BACKWARD, "module 0 (Linear) after its v"),
+    ],
+)
+def test_code_of_a_module_between_the_modules_inside_is_the_modules(
+    wrong: str, stage: Stage, located: str
+) -> None:
+    at = NESTED.index(wrong)
+    later = NESTED[at:] if stage is Stage.FORWARD else NESTED[: at + 1]
+    line = nested_place_of({(stage, name): 0.5 for name in later}, stage)
+    assert place((line,)) == located
 
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

@@ -11,6 +11,7 @@ from own_models import SHAPES, documented, own_case, own_description, own_layer,
 from pages import FRONT
 
 from difftest import cli, sources
+from difftest.campaign.localise import called
 from difftest.cases import numbers
 from difftest.cases.case import Case
 from difftest.cases.layers.linear import Linear
@@ -20,7 +21,6 @@ from difftest.commands.service.generated_cases import define, generated_cases
 from difftest.commands.service.ranks import check_runnable, is_runnable
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import UsageError
-from difftest.findings.localise import called
 from difftest.judge.stage import Stage
 from difftest.records.case_files import read_case
 from difftest.records.resume import CampaignRecord

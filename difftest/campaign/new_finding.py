@@ -16,8 +16,10 @@ from difftest.campaign.evidence import (
     siblings,
     two_by_two,
 )
+from difftest.campaign.localise import LOCATED, locate
 from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
+from difftest.errors import InfrastructureError
 from difftest.judge.blame import verdict
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
@@ -61,6 +63,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
         stable=stable,
         pieces=result.comparisons[divergence.backend].pieces,
         environment=dict(run.outcome.environment),
+        located=_located(campaign, case, divergence) if stable[0] else (),
         first_seen=run.started,
         last_seen=run.started,
     )
@@ -70,6 +73,16 @@ def operators_at_fault(case: Case, divergence: Divergence) -> tuple[str, ...]:
     """The operator of a program that is at fault, or all of them where none is named; else empty."""
     names = {divergence.operator} if divergence.operator else {layer.title for layer in case.model.layers}
     return tuple(sorted(names)) if case.model.is_program else ()
+
+
+def _located(campaign: Campaign, case: Case, divergence: Divergence) -> tuple[str, ...]:
+    """The first wrong module of a module of the user's, who knows the modules; of others, ablate says it."""
+    if not case.model.own or divergence.symptom not in LOCATED:
+        return ()
+    try:
+        return locate(campaign, case, divergence.backend)
+    except InfrastructureError:
+        return ()
 
 
 def _dispatched(result: CaseResult, divergence: Divergence) -> tuple[str, ...]:

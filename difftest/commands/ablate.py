@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from difftest.campaign.campaign import ORACLE
+from difftest.campaign.localise import LOCATED, locate
 from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.options import json_option, workers_option
@@ -13,8 +14,6 @@ from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS, ablate
-from difftest.findings.localise import locate
-from difftest.judge.outcome import Symptom
 from difftest.records import evidence
 
 GROUP = Group.UNDERSTAND
@@ -52,7 +51,7 @@ def _run(subject: FindingTarget, workers: int | None) -> tuple[Mapping[str, str]
     with on_cluster(backends, workers=workers, required=(ORACLE, finding.divergence.backend)) as cluster:
         campaign = cluster.campaign("ablate", subject.corpus)
         answers = ablate(campaign, finding, case, backends[finding.divergence.backend].environment(case))
-        if answers is None or finding.divergence.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE}:
+        if answers is None or finding.divergence.symptom not in LOCATED:
             return answers, ()
         return answers, locate(campaign, case, finding.divergence.backend)
 

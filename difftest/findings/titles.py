@@ -8,6 +8,7 @@ and wrong numbers have the tensor and what they look like.
 import re
 from collections.abc import Mapping, Sequence
 
+from difftest.campaign.localise import place
 from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
 from difftest.judge import damage
@@ -168,7 +169,7 @@ def _mismatch(finding: Finding) -> str:
 def _wrong(finding: Finding) -> str:
     """Which numbers are wrong."""
     shown = finding.divergence
-    inside = re.search(r"\((\w+)\)$", finding.located[0]) if finding.located else None
+    inside = re.search(r"\((\w+)\)", place(finding.located))
     of = shown.operator or (inside[1] if inside else "")
     match shown.stage:
         case Stage.BACKWARD:

@@ -1,17 +1,19 @@
-"""Traces of every module's output and of the gradient that comes back to it, for findings alone.
+"""Traces of every module's output and of what code between modules makes, for findings alone.
 
 An ordinary run reads less and has no hooks. With `DIFFTEST_TRACE_MODULES=1` they are on the placed module, so
-that a wrapper's own hooks come first. The tensors live until they are read. Under XLA the graph then has more
-results than a user's, and may be compiled differently.
+that a wrapper's own hooks come first. Of every tensor its gradient is kept too. An input is kept where no
+module gave it: then code of the module around has made it, and may be wrong. The tensors live until they are
+read. Under XLA the graph then has more results than a user's, and may be compiled differently.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from torch import Tensor, nn
+from torch.utils import _pytree
 
-from difftest.findings.localise import MODULE, VARIABLE
+from difftest.campaign.localise import INPUT, MODULE, VARIABLE
 from difftest.judge.outcome import Sharded
 from difftest.judge.stage import Stage
 
@@ -19,24 +21,48 @@ Tensors = dict[tuple[Stage, str], Tensor]
 
 
 class Watch:
-    """Keeps one tensor per module and direction; of a module that is computed again, the first."""
+    """Keeps two tensors per module and direction; of a module that is computed again, the first."""
 
     def __init__(self, module: nn.Module) -> None:
         self._kept: Tensors = {}
+        self._held: dict[int, tuple[Tensor, list[str]]] = {}
+        """The tensors of this pass by `id`, which keeps them alive, with their names, innermost first."""
         if os.environ.get(VARIABLE, "") == "1":
-            for name, inner in _inner(module):
-                inner.register_forward_hook(partial(self._keep, name))
+            for name, inner in _named(module):
+                inner.register_forward_pre_hook(partial(self._keep_input, name), with_kwargs=True)
+                inner.register_forward_hook(partial(self._keep_output, name))
 
-    def _keep(self, name: str, _module: nn.Module, _inputs: object, output: object) -> None:
-        if not isinstance(output, Tensor) or not output.is_floating_point():
+    def _keep_input(
+        self, name: str, _module: nn.Module, inputs: Sequence[object], keywords: Mapping[str, object]
+    ) -> None:
+        """Keeps the first input, unless a module gave it or was given it. The model's own is the batch's."""
+        tensor = _first_floats((inputs, keywords))
+        if tensor is None or id(tensor) in self._held:
             return
-        self._kept.setdefault((Stage.FORWARD, name), output.detach())
-        if output.requires_grad:
-            output.register_hook(partial(self._keep_gradient, name))
+        if name:
+            self._keep(name + INPUT, tensor)
+        else:
+            self._held[id(tensor)] = tensor, []
 
-    def _keep_gradient(self, name: str, gradient: Tensor) -> None:
-        """Keeps a gradient. Returns nothing, since a hook's result would replace the gradient."""
-        self._kept.setdefault((Stage.BACKWARD, name), gradient.detach())
+    def _keep_output(self, name: str, _module: nn.Module, _inputs: object, output: object) -> None:
+        tensor = _first_floats(output)
+        if tensor is not None and name:
+            self._keep(name, tensor)
+
+    def _keep(self, name: str, tensor: Tensor) -> None:
+        self._kept.setdefault((Stage.FORWARD, name), tensor.detach())
+        _, names = self._held.setdefault(id(tensor), (tensor, []))
+        if not names and tensor.requires_grad:
+            tensor.register_hook(partial(self._keep_gradient, names))
+        names.append(name)
+
+    def _keep_gradient(self, names: Sequence[str], gradient: Tensor) -> None:
+        """Keeps a gradient. Returns nothing, since a hook's result would replace the gradient.
+
+        Of modules that give the same tensor the outermost comes first, as it does in the backward pass.
+        """
+        for name in reversed(names):
+            self._kept.setdefault((Stage.BACKWARD, name), gradient.detach())
 
     def read(
         self, read: Callable[[Tensor], Sharded], part: int, scale: float
@@ -47,6 +73,7 @@ class Watch:
         those of the loss before it was multiplied by `scale`.
         """
         kept, self._kept = self._kept, {}
+        self._held.clear()
         suffix = f" part {part}" if part else ""
         return {
             (stage, name + suffix): read(t / scale if stage is Stage.BACKWARD and scale != 1.0 else t)
@@ -54,9 +81,14 @@ class Watch:
         }
 
 
-def _inner(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The model's modules, named like `module 1.0`, without wrappers and without the model itself."""
+def _named(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The model's modules, named like `module 1.0`; the model itself and wrappers have an empty name."""
     for name, inner in module.named_modules():
         path = name.removeprefix("module").removeprefix("_orig_module").removeprefix(".")
-        if path:
-            yield MODULE + path, inner
+        yield MODULE + path if path else "", inner
+
+
+def _first_floats(given: object) -> Tensor | None:
+    """The first floating-point tensor in what a module takes or returns, or None."""
+    leaves = _pytree.tree_leaves(given)
+    return next((leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()), None)

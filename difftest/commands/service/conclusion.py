@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from difftest.campaign.localise import place
 from difftest.clock import utc_today
 from difftest.commands.service.output import print_json
 from difftest.commands.service.request import Request
@@ -85,7 +86,8 @@ def _print_cause(mark: str, cause: Cause, upstream: Mapping[str, Entry]) -> None
     issue = f"known upstream: {upstream[name].upstream}; " if name in upstream else ""
     more = f" and {len(cause.others)} more" if cause.others else ""
     of = f"{cause.operators_in_short}: " if cause.operators else ""
-    click.echo(f"  {mark:<5} {name}{more}  {finding.blame}; {issue}{of}{finding.divergence.detail}")
+    at = f"first wrong at {wrong}; " if (wrong := place(finding.located)) else ""
+    click.echo(f"  {mark:<5} {name}{more}  {finding.blame}; {issue}{at}{of}{finding.divergence.detail}")
 
 
 def _require_support(tally: Tally) -> None:
