@@ -81,14 +81,14 @@ class _Printable:
     """A text stream on which nothing that is written can command the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
         """Writes `text` with its control characters spelled out."""
-        return self._stream.write(printable(text))
+        return self.stream.write(printable(text))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  what the stream has
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
 
 def main() -> NoReturn:

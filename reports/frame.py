@@ -245,12 +245,12 @@ class _Sources:
         return Tensors(self.parts, owners, firsts, counts, categories)
 
 
-def load(corpus: Corpus) -> Table:
-    """The long table of `corpus`; `UsageError` where a line was written by a newer version."""
+def load(corpus: Corpus | None) -> Table:
+    """The long table of `corpus`, None for no runs; `UsageError` where a newer version wrote a line."""
     gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
     comparisons, lacks, coverage = dict[str, Comparisons](), SupportTable(), dict[str, Coverage]()
-    on_meshes = Comparisons()
-    for part in (part for file in corpus.files_of_lines() for part in parts(file)):
+    on_meshes, files = Comparisons(), corpus.files_of_lines() if corpus else ()
+    for part in (part for file in files for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
         ran = ~columns.texts("verdict").among({LOST, UNSUPPORTED})
         gathered.add(columns, ran)

@@ -200,6 +200,22 @@ def build(
     return _ordered(replace(report, longest=longest, curves=drawn))
 
 
+def of_finding(corpus: Corpus, finding: Finding, called: Mapping[str, str], folder: Path) -> Report:
+    """A report about one finding and no run.
+
+    `called` is as in `Report`, and `folder` is the finding's own as commands name it.
+    """
+    return Report(
+        title=finding.fingerprint,
+        generated=utc_now(),
+        frame=load(None),
+        findings=(finding,),
+        kept=_kept(corpus, (finding,), called),
+        folder=str(folder.parent.parent),
+        called=called,
+    )
+
+
 def _longest(report: Report) -> tuple[str, ...]:
     """The cases of the last campaign with the most steps, of those whose runs have a loss curve."""
     runs = report.runs

@@ -9,6 +9,7 @@ from difftest.campaign.campaign import ORACLE
 from difftest.campaign.localise import LOCATED, locate
 from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
+from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.options import json_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
@@ -20,7 +21,7 @@ GROUP = Group.UNDERSTAND
 
 
 @click.command("ablate")
-@click.argument("target", metavar="FINDING", type=click.Path(path_type=Path))
+@click.argument("target", metavar="FINDING", type=FindingPath())
 @workers_option
 @json_option
 def command(target: Path, workers: int | None, *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ import click
 from difftest.commands import Group
 from difftest.commands.service.bisection import ask_version, read_script
 from difftest.commands.service.environments import COMPANIONS, Environments
+from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.scripts import SECONDS
@@ -51,7 +52,7 @@ GROUP = Group.UNDERSTAND
 
 
 @click.command("bisect")
-@click.argument("target", metavar="FINDING|SCRIPT", type=click.Path(path_type=Path))
+@click.argument("target", metavar="FINDING|SCRIPT", type=FindingPath())
 @click.option("--package", default="torch_xla", show_default=True, help="The package to bisect.")
 @click.option("--versions", required=True, metavar="A,B,...", help="Its versions, oldest first.")
 @click.option(

@@ -7,6 +7,7 @@ import click
 from difftest.commands import Group
 from difftest.commands.service import drafting
 from difftest.commands.service.drafting import MOST_A_DAY
+from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
 from difftest.commands.service.targets import FindingTarget, read_finding
@@ -26,7 +27,7 @@ GROUP = Group.REPORT
 
 
 @click.command("draft")
-@click.argument("target", metavar="FINDING", type=click.Path(path_type=Path))
+@click.argument("target", metavar="FINDING", type=FindingPath())
 @click.option(
     "--tracker", metavar="NAME", help="pytorch, xla or openxla.  [default: according to the evidence]"
 )

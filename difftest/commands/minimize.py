@@ -6,6 +6,7 @@ import click
 
 from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
+from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.options import Backends, json_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
@@ -17,7 +18,7 @@ GROUP = Group.UNDERSTAND
 
 
 @click.command("minimize")
-@click.argument("target", metavar="FINDING|CASE", type=click.Path(path_type=Path))
+@click.argument("target", metavar="FINDING|CASE", type=FindingPath())
 @click.option(
     "--backend", type=Backends(), default=(), help="The backend that shows it.  [default: the finding's]"
 )

@@ -10,6 +10,7 @@ import click
 
 from difftest.commands import Group
 from difftest.commands.service.cpu_load import busy
+from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.options import Backends, json_option, load_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
@@ -22,7 +23,7 @@ GROUP = Group.UNDERSTAND
 
 
 @click.command("replay")
-@click.argument("target", metavar="CASE_OR_FINDING", type=click.Path(path_type=Path))
+@click.argument("target", metavar="CASE_OR_FINDING", type=FindingPath())
 @click.option(
     "--backends", type=Backends(), default=(), help="Use only these.  [default: the finding's, or all]"
 )

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from difftest.commands import Group
+from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.graphs import INCONCLUSIVE, recompile
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json, write_text
@@ -23,7 +24,7 @@ GROUP = Group.REPORT
 
 
 @click.command("reproducer")
-@click.argument("target", metavar="FINDING", type=click.Path(path_type=Path))
+@click.argument("target", metavar="FINDING", type=FindingPath())
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

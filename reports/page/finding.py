@@ -75,8 +75,8 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "new": report.has_new(cause),
         "standing": of_cause(cause),
         "summary": list(_summary(report, cause, kept.case)),
-        "facts": {name: value for name, value in _facts(report, cause, arbiter).items() if value},
-        "two_by_two": _two_by_two(finding),
+        "facts": {name: value for name, value in facts(report, cause, arbiter).items() if value},
+        "two_by_two": two_by_two(finding),
         "grid": of_pieces(finding, kept.mesh),
         "drawing": _drawing(report, finding),
         "backend": report.spoken(divergence.backend),
@@ -84,7 +84,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "log": cells.cut(divergence.log, most, "see finding.json"),
         "links": _links(finding, kept.files),
         "issue": finding.upstream if issue(finding) else "",
-        "commands": _commands(report, finding),
+        "commands": next_commands(report, finding),
         "hits": cause.hits,
     }
 
@@ -111,7 +111,7 @@ def _model(case: Case) -> str:
     return (" → " if program else ", ").join(names[:MOST_LAYERS]) + more
 
 
-def _facts(report: Report, cause: Cause, arbiter: str) -> dict[str, str]:
+def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
     """Facts by their label; an empty value stands for a fact that is not there."""
     finding, case = cause.finding, report.of(cause.finding).case
     divergence, (returned, times) = finding.divergence, finding.returned
@@ -179,7 +179,7 @@ def _drawing(report: Report, finding: Finding) -> Drawing | None:
     return drawing(report, report.curves.get(finding.case, ()), finding.divergence.backend)
 
 
-def _two_by_two(finding: Finding) -> dict[str, Cell]:
+def two_by_two(finding: Finding) -> dict[str, Cell]:
     """The cells of the 2 x 2 of sides and layouts by evidence name; empty where none of it was run."""
     if not any(name in finding.evidence for name in TWO_BY_TWO):
         return {}
@@ -197,7 +197,7 @@ def _links(finding: Finding, files: tuple[str, ...]) -> list[tuple[str, str]]:
     return [(words, f"{folder}/{name}") for name, words in FILES.items() if name in files]
 
 
-def _commands(report: Report, finding: Finding) -> list[tuple[str, str]]:
+def next_commands(report: Report, finding: Finding) -> list[tuple[str, str]]:
     """The next commands about a finding, with what each does."""
     target = f"{report.folder or '.'}/{CORPUS}/{finding.fingerprint}"
     return [(f"difftest {name} {target}", about) for name, about in COMMANDS.items()]

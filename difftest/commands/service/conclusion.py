@@ -3,20 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import click
-
-from difftest.campaign.localise import place
 from difftest.clock import utc_today
+from difftest.commands.service.ending import print_ending
 from difftest.commands.service.output import print_json
 from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
 from difftest.commands.service.tally import Tally, known_upstream
 from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Entry
 from difftest.judge.outcome import Symptom
 from difftest.records import announced
-from difftest.records.completeness import described, lines, shortfalls
+from difftest.records.completeness import described, shortfalls
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 
@@ -36,7 +33,7 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
         summary = _summary(request, output, tally, upstream) | dict(entries or {})
         print_json(summary | {"incomplete": incomplete})
     else:
-        _print(tally, files, upstream)
+        print_ending(tally, files, upstream)
     if tally.stopped:
         raise tally.stopped
     _require_support(tally)
@@ -80,16 +77,6 @@ def _write_reports(request: Request, output: Output, campaign: str, incomplete: 
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 
 
-def _print_cause(mark: str, cause: Cause, upstream: Mapping[str, Entry]) -> None:
-    """One line for the findings with one cause."""
-    finding, name = cause.finding, cause.finding.fingerprint
-    issue = f"known upstream: {upstream[name].upstream}; " if name in upstream else ""
-    more = f" and {len(cause.others)} more" if cause.others else ""
-    of = f"{cause.operators_in_short}: " if cause.operators else ""
-    at = f"first wrong at {wrong}; " if (wrong := place(finding.located)) else ""
-    click.echo(f"  {mark:<5} {name}{more}  {finding.blame}; {issue}{at}{of}{finding.divergence.detail}")
-
-
 def _require_support(tally: Tally) -> None:
     """`UsageError` when no backend supports any of the cases."""
     sides = tally.comparisons.sides.values()
@@ -119,20 +106,3 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
         "out": output.name,
         "upstream": {name: entry.upstream for name, entry in sorted(upstream.items())},
     }
-
-
-def _print(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) -> None:
-    before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
-    head = f"{tally.cases_in_words}, {tally.runs} runs in {tally.seconds:.0f} s{before}"
-    click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
-    for line in lines(tally.comparisons):
-        click.echo(f"  {line}")
-    for absent in tally.absent:
-        click.echo(f"  missing {absent}")
-    for mark, findings in (("new", tally.new), ("known", tally.recurring)):
-        chosen = (finding for _, finding in sorted(findings.items()))
-        for cause in causes(chosen, of_programs_alone=True):
-            _print_cause(mark, cause, upstream)
-    for problem in dict.fromkeys(tally.trouble):
-        click.echo(f"  infrastructure: {problem}")
-    click.echo(f"reports: {', '.join(files)}")

@@ -1,0 +1,74 @@
+"""What a campaign prints at its end: counts, the findings that need somebody, and how many are known."""
+
+from collections.abc import Iterable, Mapping
+
+import click
+import msgspec
+
+from difftest.campaign.localise import place
+from difftest.commands.service.tally import Tally
+from difftest.commands.service.terminal import Style, print_line
+from difftest.findings import titles
+from difftest.findings.causes import Cause, causes
+from difftest.findings.ledger import Entry
+from difftest.findings.standing import Standing, grouped, headline
+from difftest.judge.fingerprint import DIGEST_LENGTH
+from difftest.records.completeness import lines
+
+MOST_SHOWN = 20
+"""How many of the findings that need somebody are printed; the page has all."""
+
+
+def print_ending(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) -> None:
+    """Prints what a campaign came to; `upstream` are the ledger's entries by fingerprint."""
+    before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
+    head = f"{tally.cases_in_words}, {tally.runs} runs in {tally.seconds:.0f} s{before}"
+    click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
+    for line in lines(tally.comparisons):
+        click.echo(f"  {line}")
+    for absent in tally.absent:
+        click.echo(f"  missing {absent}")
+    if tally.findings:
+        _print_findings(tally, upstream)
+    for problem in dict.fromkeys(tally.trouble):
+        click.echo(f"  infrastructure: {problem}")
+    click.echo(f"reports: {', '.join(files)}")
+
+
+def _print_findings(tally: Tally, upstream: Mapping[str, Entry]) -> None:
+    """What to do, a line for each cause that needs somebody, and a summary of the others."""
+    current = [
+        msgspec.structs.replace(finding, upstream=upstream[name].upstream if name in upstream else "")
+        for name, finding in sorted(tally.findings.items())
+    ]
+    groups = grouped(causes(current))
+    unknown = groups[Standing.UNKNOWN]
+    print_line((Style.ALARM if unknown else Style.GOOD, headline(groups)))
+    for cause in unknown[:MOST_SHOWN]:
+        _print_cause(cause, new=any(finding.fingerprint in tally.new for finding in cause.findings))
+    if len(unknown) > MOST_SHOWN:
+        click.echo(f"  and {len(unknown) - MOST_SHOWN} more, on the page")
+    counts = [f"{len(groups[one])} {one}" for one in tuple(Standing)[1:] if groups[one]]
+    if counts:
+        print_line(
+            (Style.SOFT, f"  beside them: {'; '.join(counts)}" if unknown else f"  {'; '.join(counts)}")
+        )
+    if unknown:
+        print_line((Style.SOFT, f"  difftest show {digest(unknown[0])}  has the evidence of the first"))
+
+
+def _print_cause(cause: Cause, *, new: bool) -> None:
+    """One line for the findings with one cause."""
+    from workers.backends import titles as titles_of_backends
+
+    called, shown = titles_of_backends(), cause.finding.divergence
+    title = titles.shared(titles.title(cause.finding, called), cause.backends, called)
+    cases = f"  {cause.hits} case{'s' * (cause.hits != 1)}{'' if new else ', seen before'}"
+    symptom = (Style.ALARM if new else Style.KNOWN, f"{shown.symptom:<10}")
+    at = f"; first wrong at {wrong}" if (wrong := place(cause.finding.located)) else ""
+    print_line("  ", symptom, "  ", (Style.STRONG, digest(cause)), f"  {title}{at}", last=cases)
+
+
+def digest(cause: Cause) -> str:
+    """The end of the fingerprint of a cause's first finding, by which commands find it."""
+    return cause.finding.fingerprint[-DIGEST_LENGTH:]
