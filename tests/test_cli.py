@@ -243,7 +243,7 @@ def test_list_prints_every_plugin_with_its_first_line(kind: str) -> None:
 
 def test_doctor_prints_one_json_object() -> None:
     report = json.loads(CliRunner().invoke(cli.difftest, ["doctor", "--json"]).stdout)
-    assert set(report) == {"machine", "devices", "packages", "missing"}
+    assert set(report) == {"machine", "devices", "packages", "missing", "checks", "verdict"}
     assert set(report["missing"]) == {name for name, version in report["packages"].items() if version is None}
 
 

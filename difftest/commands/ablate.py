@@ -49,7 +49,8 @@ def _run(subject: FindingTarget, workers: int | None) -> tuple[Mapping[str, str]
 
     finding, case = subject.finding, subject.case
     backends = candidates() | candidates((finding.divergence.backend,))
-    with on_cluster(backends, workers=workers, required=(ORACLE, finding.divergence.backend)) as cluster:
+    required = (ORACLE, finding.divergence.backend)
+    with on_cluster(backends, workers=workers, required=required, working="ablate") as cluster:
         campaign = cluster.campaign("ablate", subject.corpus)
         answers = ablate(campaign, finding, case, backends[finding.divergence.backend].environment(case))
         if answers is None or finding.divergence.symptom not in LOCATED:

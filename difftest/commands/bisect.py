@@ -14,6 +14,7 @@ from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.scripts import SECONDS
 from difftest.commands.service.targets import read_finding
+from difftest.commands.service.working import Working
 from difftest.findings.bisect import Bisected, VersionResult, bisect
 
 TIMES = 3
@@ -109,7 +110,8 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the deco
         return result
 
     versions = [version.strip() for version in request.versions.split(",") if version.strip()]
-    result = bisect(versions, ask, everyone=request.every)
+    with Working("bisect"):
+        result = bisect(versions, ask, everyone=request.every)
     if request.as_json:
         print_json(_described(request.package, result))
     else:

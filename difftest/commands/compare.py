@@ -24,6 +24,7 @@ from difftest.commands.service.options import (
 from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Out, Output, opened
 from difftest.commands.service.tally import Tally
+from difftest.commands.service.working import Working
 from difftest.findings.ledger import read_ledger
 from difftest.records import announced
 from difftest.records.bundle import Joined
@@ -69,11 +70,12 @@ def _compare(request: CompareRequest, output: Output) -> int:
     campaign = Campaign(name=name, backends=joined.backends, execute=joined.execute, corpus=corpus)
     tally, began = Tally(campaign=name, ledger=ledger), time.monotonic()
     # The same bundles compared again are the same campaign and must not count as more runs, hence fresh.
-    with resumed(corpus, name, fresh=True) as recorded:
+    with resumed(corpus, name, fresh=True) as recorded, Working("compare") as working:
         announced.expire(corpus, utc_today())
         tally.comparisons = recorded.comparisons
         for progress in run(campaign, joined.cases, recorded):
             tally.count(progress)
+            working.step()
         tally.count_as_new(announced.new_findings(corpus, name))
     tally.seconds = time.monotonic() - began
     return conclude(request, output, tally)

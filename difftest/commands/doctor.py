@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,9 +12,12 @@ import psutil
 
 from difftest import installed
 from difftest.commands import Group
+from difftest.commands.service import readiness
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import most_ranks
+from difftest.commands.service.readiness import State
+from difftest.commands.service.terminal import Style, print_line
 
 PACKAGES = {
     "numpy": "", "pandas": "", "pyarrow": "", "hypothesis": "",
@@ -26,6 +30,8 @@ PACKAGES = {
 }  # fmt: skip
 """What the service uses, and how to install it if it is not a requirement of difftest itself."""
 
+STYLES = {State.GOOD: Style.GOOD, State.LIMITED: Style.KNOWN, State.BAD: Style.ALARM}
+
 FOR_CHIPS = {"libtpu": "pip install 'difftest[xla,tpu]'"}
 """What it uses in addition on a machine with TPU chips."""
 
@@ -36,7 +42,7 @@ GROUP = Group.ASK
 @click.command("doctor")
 @json_option
 def command(*, as_json: bool) -> None:
-    """Show this machine's devices and package versions, and what is missing."""
+    """Check this machine: devices, packages, Ray's token, the C compiler, memory and disk, with a verdict."""
     from workers.xla import devices
 
     used = PACKAGES | (FOR_CHIPS if devices.chips() else {})
@@ -47,13 +53,20 @@ def command(*, as_json: bool) -> None:
         "packages": packages,
         "missing": {name: used[name] for name, version in packages.items() if version is None},
     }
+    results = readiness.checks(packages, result["missing"], Path())
+    verdict = readiness.verdict(results)
     if as_json:
-        print_json(result)
+        print_json({**result, "checks": [check._asdict() for check in results], "verdict": verdict})
         return
     for group in ("machine", "devices", "packages"):
         click.echo(group)
         for name, value in result[group].items():
             click.echo(f"  {name:<12} {value if value is not None else 'missing: ' + used[name]}")
+    click.echo("checks")
+    for check in results:
+        print_line(f"  {check.name:<22} ", (STYLES[check.state], f"{check.state:<9}"), f" {check.words}")
+    worst = max((check.state for check in results), key=tuple(State).index)
+    print_line((STYLES[worst], verdict))
 
 
 def _machine() -> dict[str, Any]:

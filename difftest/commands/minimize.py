@@ -68,7 +68,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 def _run(task: Task, budget: int, workers: int | None) -> tuple[Task, Reduced] | None:
     from workers.backends import candidates
 
-    with on_cluster(candidates((task.backend,)), workers=workers) as cluster:
+    with on_cluster(candidates((task.backend,)), workers=workers, working="minimize") as cluster:
         return search(cluster.campaign("minimize", Corpus(task.file.parent)), task, budget)
 
 

@@ -16,6 +16,7 @@ from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.repeats import rates, repeats
 from difftest.commands.service.targets import read_target
+from difftest.commands.service.working import Working
 from difftest.errors import InfrastructureError, UsageError
 from difftest.records.comparisons import COMPLETED
 
@@ -40,8 +41,11 @@ def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, a
     """
     subject = read_target(target)
     check_runnable(subject.case)
-    with busy(load):
-        results = list(repeats(subject, backends, times, load))
+    results = list[dict[str, Any]]()
+    with busy(load), Working("replay") as working:
+        for result in repeats(subject, backends, times, load):
+            results.append(result)
+            working.step()
     fingerprint = subject.finding.fingerprint if subject.finding else None
     summary: dict[str, Any] = {
         "case": subject.case.id,

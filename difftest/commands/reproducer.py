@@ -14,6 +14,7 @@ from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reproduction import Reproduction, reproduce
 from difftest.commands.service.scripts import ScriptRun, keep_graphs
 from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.commands.service.working import Working
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
@@ -52,7 +53,8 @@ def command(
 
     subject = read_finding(target)
     check_runnable(subject.case)
-    made = reproduce(subject.finding, subject.case)
+    with Working("reproducer"):
+        made = reproduce(subject.finding, subject.case)
     file = out or subject.folder / SCRIPT
     kept: tuple[str, ...] = ()
     if made.reason is None and made.script:

@@ -139,7 +139,9 @@ def _measure(request: Request) -> dict[str, Any]:
     vacuous = chosen_vacuous(request.defects) if green else []
     deadline = NULL_DEADLINES * DEADLINE_SECONDS
     with (
-        on_cluster(candidates(), workers=request.workers, required=(), deadline=deadline) as cluster,
+        on_cluster(
+            candidates(), workers=request.workers, required=(), deadline=deadline, working="selftest"
+        ) as cluster,
         # Begins after Ray has started, which gives its processes 30 seconds for it.
         busy(request.load),
     ):

@@ -94,7 +94,7 @@ def _triage(  # noqa: PLR0913  a corpus, a ledger, and how much to run
 
     triaged = []
     # No backend is required: one that lacks a package must fail its own findings, not the whole triage.
-    with on_cluster(candidates(_backends(chosen)), workers=workers, required=()) as cluster:
+    with on_cluster(candidates(_backends(chosen)), workers=workers, required=(), working="triage") as cluster:
         campaign = cluster.campaign("triage", corpus)
         for one in triage(campaign, ledger, utc_today(), times, chosen, most_ranks=most_ranks()):
             triaged.append(one)

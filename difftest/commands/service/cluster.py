@@ -1,14 +1,15 @@
 """Where a command's runs are executed: a Ray cluster, its pool of workers, and the backends there."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute
+from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute, ExecuteGroup
 from difftest.commands.service.interruption import interruptible
+from difftest.commands.service.working import Working
 from difftest.records.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -18,16 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster that has been joined. `execute` may be called from up to `workers` threads at a time."""
+    """A cluster that has been joined. `execute` may be called from up to `workers` threads at a time.
+
+    `working` counts its runs, where the command shows no progress of its own.
+    """
 
     backends: "Mapping[str, Backend]"
     pool: "Pool"
     workers: int
+    working: Working | None = None
 
     @property
     def execute(self) -> Execute:
         """Runs a case on the next free worker."""
-        return self.pool.execute
+        return self.working.counted(self.pool.execute) if self.working else self.pool.execute
+
+    @property
+    def execute_group(self) -> ExecuteGroup:
+        """Runs cases that can share processes on the next free worker."""
+        return (
+            self.working.counted_group(self.pool.execute_group) if self.working else self.pool.execute_group
+        )
 
     def campaign(
         self,
@@ -42,7 +54,7 @@ class Cluster:
             name=name,
             backends=self.backends if backends is None else backends,
             execute=self.execute,
-            execute_group=self.pool.execute_group,
+            execute_group=self.execute_group,
             corpus=corpus,
             workers=self.workers,
             capacity=self.pool.capacity,
@@ -55,20 +67,22 @@ class Cluster:
 
 
 @contextmanager
-def on_cluster(
+def on_cluster(  # noqa: PLR0913  all but one have a default
     backends: "Mapping[str, Backend]",
     *,
     workers: int | None,
     address: str | None = None,
     required: Iterable[str] | None = None,
     deadline: float | None = None,
+    working: str = "",
 ) -> Iterator[Cluster]:
     """Joins the Ray cluster at `address`; if None, the one whose job this is, or one started on this machine.
 
     `workers` is the number of runs at a time; None means the cluster's CPUs.
     `required` are the backends whose packages the workers must have: by default the oracle and all
     `backends`. A run ends after `deadline` seconds, by default the workers' own. `InfrastructureError` when
-    there is no cluster, or a required package is missing. A signal that interrupts the command ends all runs
+    there is no cluster, or a required package is missing. `working` is the name of a command that shows no
+    progress of its own. A signal that interrupts the command ends all runs
     with a `StoppedError`, and so does the end of Ray.
     """
     from workers.cluster import connection, dispatch, start
@@ -82,4 +96,5 @@ def on_cluster(
         )
         for name in (ORACLE, *backends) if required is None else required:
             pool.require(name)
-        yield Cluster(backends=backends, pool=pool, workers=count)
+        with Working(working) if working else nullcontext() as shown:
+            yield Cluster(backends=backends, pool=pool, workers=count, working=shown)

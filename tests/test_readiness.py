@@ -1,0 +1,136 @@
+"""What `difftest doctor` checks and concludes, and how a long command shows that it works."""
+
+import io
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from samples import a_case, a_failure
+
+from difftest import cli
+from difftest.commands.service import readiness, working
+from difftest.commands.service.readiness import State
+from difftest.commands.service.working import Working
+
+PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
+
+
+def states(monkeypatch: pytest.MonkeyPatch, missing: dict[str, str] | None = None) -> dict[str, State]:
+    """By name, what the checks of this machine came to."""
+    monkeypatch.delenv("DIFFTEST_MEMORY", raising=False)
+    return {check.name: check.state for check in readiness.checks(PACKAGES, missing or {}, Path())}
+
+
+@pytest.fixture(autouse=True)
+def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which nothing is missing."""
+    for name in ("RAY_AUTH_MODE", "RAY_ADDRESS", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/cc")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=2**36))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**36, total=2**37))
+
+
+def test_a_machine_with_everything_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(states(monkeypatch).values()) == {State.GOOD}
+    assert readiness.verdict(readiness.checks(PACKAGES, {}, Path())) == "ready: both sides run here"
+
+
+@pytest.mark.parametrize(
+    ("missing", "verdict"),
+    [
+        ({"ray": "pip install x", "flax": "y"}, "not ready: ray is missing (pip install x)"),
+        ({"numpy": ""}, "not ready: numpy is missing (pip install numpy)"),
+        ({"torch_xla": "z"}, "ready, within limits: without torch_xla, the XLA side does not run (z)"),
+        ({"flax": "y"}, "ready: both sides run here"),
+    ],
+)
+def test_missing_packages_decide_what_runs(missing: dict[str, str], verdict: str) -> None:
+    assert readiness.verdict(readiness.checks(PACKAGES, missing, Path())) == verdict
+
+
+@pytest.mark.parametrize(
+    ("variables", "state"),
+    [
+        ({"RAY_AUTH_MODE": "disabled"}, State.BAD),
+        ({"RAY_AUTH_MODE": "token"}, State.GOOD),
+        ({"RAY_ADDRESS": "head:6379"}, State.BAD),
+        ({"RAY_ADDRESS": "head:6379", "RAY_AUTH_TOKEN": "a"}, State.GOOD),
+        ({"RAY_ADDRESS": "head:6379", "RAY_AUTH_TOKEN_PATH": __file__}, State.GOOD),
+    ],
+)
+def test_ray_needs_a_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], state: State
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert states(monkeypatch)["Ray's token"] is state
+
+
+def test_a_small_machine_is_limited_and_a_full_disk_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=2**30, total=2**31))
+    results = readiness.checks(PACKAGES, {}, Path())
+    verdict = readiness.verdict(results)
+    assert verdict.startswith(
+        "ready, within limits: without a C compiler (cc), crashes have no native frames; "
+    )
+    assert verdict.endswith("give --max-world-size 2")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _place: SimpleNamespace(free=2**20))
+    assert states(monkeypatch)["disk, results"] is State.BAD
+    assert readiness.verdict(readiness.checks(PACKAGES, {}, Path())).startswith("not ready: 0.00 GiB free")
+
+
+def test_doctor_ends_with_its_verdict() -> None:
+    lines = CliRunner().invoke(cli.difftest, ["doctor"]).output.splitlines()
+    assert lines[-1].startswith(("ready", "not ready"))
+    assert [line for line in lines if line.startswith("  Ray's token ")]
+
+
+def test_a_log_has_a_line_at_once_and_then_every_few_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(working, "EVERY_SECONDS", 0.02)
+    failure = a_failure()
+    with Working("minimize") as shown:
+        run, group = (
+            shown.counted(lambda *_: failure),
+            shown.counted_group(lambda cases, *_: [failure] * len(cases)),
+        )
+        assert run(a_case(), "torch_ddp", {}) is failure
+        assert group([a_case(), a_case()], "torch_ddp", {}) == [failure] * 2
+        shown.step()
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "minimize ..."
+    assert lines[-1].startswith("minimize: ")
+    assert lines[-1].endswith(" s, 4 runs done, 0 running")
+    time.sleep(0.1)
+    assert not capsys.readouterr().err, "it is silent once the command has ended"
+
+
+def test_a_run_that_raises_is_counted_too() -> None:
+    def fails(*_: object) -> None:
+        raise InterruptedError
+
+    with Working("ablate") as shown, pytest.raises(InterruptedError):
+        shown.counted(fails)(a_case(), "torch_ddp", {})  # type: ignore[arg-type]
+    assert shown.line().endswith("1 runs done, 0 running")
+
+
+def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with Working("triage") as shown:
+        shown.step()
+    assert "triage: 1 runs" in screen.getvalue()
