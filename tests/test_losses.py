@@ -78,10 +78,10 @@ def test_pieces_are_a_grid_of_the_mesh() -> None:
     finding = of_ranks(wrong=5, ranks=6)
     grid = of_pieces(finding, Mesh((("dp", 2), ("tp", 3))))
     assert grid
-    assert (grid.down, grid.columns) == ("dp", ("tp 0", "tp 1", "tp 2"))
+    assert (grid.across, grid.columns) == ("tp", ("tp 0", "tp 1", "tp 2"))
     assert [name for name, _ in grid.rows] == ["dp 0", "dp 1"]
     wrong = [cell for _, row in grid.rows for cell in row if cell.kind == "diverge"]
-    assert [(cell.error, cell.held) for cell in wrong] == [("✗ 5,000", "rank 5: [5:6]")]
+    assert [(cell.error, cell.rank, cell.part) for cell in wrong] == [("✗ 5,000", 5, "[5:6]")]
     assert of_pieces(finding, Mesh((("dp", 4),))) is of_pieces(finding, None) is None
     assert Finding.from_json(finding.to_json()) == finding
 
@@ -137,5 +137,5 @@ def test_the_page_shows_both(tmp_path: Path) -> None:
     )
     page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
     assert page.tags.count("figure") == 2, "one in the finding, one of the longest case"
-    assert "rank 1: [1:2]" in page.text
+    assert "dp 1, rank 1[1:2]" in page.text
     assert "case 0, data parallel, dp=2, float32, sgd" in page.text

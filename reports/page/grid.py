@@ -10,20 +10,20 @@ from reports import cells
 
 
 class Cell(NamedTuple):
-    """The piece of one rank: the class that colours it, its error, its rank and part, and its words."""
+    """The piece of one rank: the class that colours it, its error, what it is of the tensor, its words."""
 
     kind: str
     error: str
-    held: str
+    rank: int
+    part: str
     words: str
 
 
 class Grid(NamedTuple):
-    """Cells as rows by columns: `across` names the mesh axis of the columns, `down` those of the rows."""
+    """Cells as rows by columns: `across` is the mesh axis of columns, a row has its place on the others."""
 
     tensor: str
     across: str
-    down: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
 
@@ -44,7 +44,6 @@ def of_pieces(finding: Finding, mesh: Mesh | None) -> Grid | None:
     return Grid(
         tensor=f"{shown.tensor}, step {shown.step}, {shown.stage}",
         across=mesh.names[-1],
-        down=" x ".join(mesh.names[:-1]),
         columns=tuple(f"{mesh.names[-1]} {index}" for index in range(size)),
         rows=tuple(rows),
     )
@@ -53,12 +52,12 @@ def of_pieces(finding: Finding, mesh: Mesh | None) -> Grid | None:
 def _cell(piece: Piece) -> Cell:
     kind = "diverge" if piece.wrong else "agree"
     part = part_in_words(piece.part)
-    held = f"rank {piece.rank}: {part}"
     error = cells.shown(piece.ratio) if piece.elements else "empty"
     words = (
         f"{piece.wrong:,} of {piece.elements:,} elements wrong, greatest error {error} x the rounding noise"
     )
-    return Cell(kind, f"{'✗' if piece.wrong else '✓'} {error}", held, f"{held}; {words}")
+    sign = "✗" if piece.wrong else "✓"
+    return Cell(kind, f"{sign} {error}", piece.rank, part, f"rank {piece.rank}: {part}; {words}")
 
 
 def part_in_words(part: Sequence[tuple[int, int]]) -> str:
