@@ -25,7 +25,14 @@ HEIGHT = 1000
 
 LOOKS = {"wide": (WIDE, "light"), "dark": (WIDE, "dark"), "phone": (PHONE, "light")}
 OPENED = "document.querySelectorAll('details').forEach(each => { each.open = true })"
-FIRST_OPENED = "document.querySelector('.finding details')?.setAttribute('open', '')"
+CHOOSE = """(() => {
+    const chosen = document.querySelector('.finding:has(.drawing)') ?? document.querySelector('.finding');
+    chosen.setAttribute('data-chosen', '');
+    for (let at = chosen.firstElementChild; at; at = at.parentElement) {
+        if (at.tagName === 'DETAILS') at.open = true;
+    }
+})()"""
+"""Opens the finding whose picture is taken: one with curves, where there is one."""
 
 
 def main() -> None:
@@ -63,12 +70,12 @@ def pictures(file: Path, folder: Path, *, whole: bool = False) -> list[Path]:
 
 
 def _finding(page: Page, folder: Path) -> list[Path]:
-    """The picture of the first finding with its evidence; none where there is no finding."""
+    """The picture of a finding with its evidence; none where there is no finding."""
     if page.evaluate("!document.querySelector('.finding')"):
         return []
-    page.evaluate(FIRST_OPENED)
+    page.evaluate(CHOOSE)
     made = folder / "finding.png"
-    page.screenshot(made, of=".finding")
+    page.screenshot(made, of="[data-chosen]")
     return [made]
 
 
