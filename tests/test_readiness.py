@@ -1,6 +1,7 @@
 """What `difftest doctor` checks and concludes, and how a long command shows that it works."""
 
 import io
+import re
 import shutil
 import sys
 import time
@@ -13,9 +14,12 @@ from click.testing import CliRunner
 from samples import a_case, a_failure
 
 from difftest import cli
-from difftest.commands.service import readiness, working
+from difftest.campaign.case_run import CaseResult
+from difftest.campaign.recording import Progress
+from difftest.commands.service import progress, readiness, working
 from difftest.commands.service.readiness import State
 from difftest.commands.service.working import Working
+from difftest.findings.ledger import Ledger
 
 PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
 
@@ -113,6 +117,21 @@ def test_a_log_has_a_line_at_once_and_then_every_few_seconds(
     assert lines[-1].endswith(" s, 4 runs done, 0 running")
     time.sleep(0.1)
     assert not capsys.readouterr().err, "it is silent once the command has ended"
+
+
+def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    with progress.Meter(4, 60.0, Ledger()) as meter:
+        time.sleep(0.2)
+        first = capsys.readouterr().err.splitlines()
+        meter.count(Progress(result=CaseResult(index=0, case=a_case())))
+        time.sleep(0.2)
+    assert re.fullmatch(r"0/4 cases, 0\.0 a minute, 0 new findings, (59|60) s left", first[0])
+    assert capsys.readouterr().err.splitlines()[-1].startswith("1/4 cases, ")
+    time.sleep(0.1)
+    assert not capsys.readouterr().err
 
 
 def test_a_run_that_raises_is_counted_too() -> None:

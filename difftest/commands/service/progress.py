@@ -102,23 +102,26 @@ class FirstComparison:
 
 
 class Meter:
-    """Counts cases and findings, new ones and those that the ledger knows.
+    """Counts cases and findings, new ones and those that the ledger knows; shows them all the while.
 
     `cases` is None when only the budget, in seconds, ends the campaign.
     """
 
     def __init__(self, cases: int | None, budget: float | None, ledger: Ledger) -> None:
         self._cases, self._budget, self._ledger = cases, budget, ledger
-        self._start = self._printed = time.monotonic()
+        self._start, self._ended = time.monotonic(), threading.Event()
         self._done = self._new = self._known = 0
         self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
 
     def __enter__(self) -> Self:
+        if self._bar.disable:
+            threading.Thread(target=self._show, name="progress of the cases", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         self._bar.close()
 
     def count(self, progress: Progress) -> None:
@@ -134,8 +137,10 @@ class Meter:
             entry = entries[finding.fingerprint]
             mark, issue = ("known", f"{entry.upstream}; ") if entry else ("new", "")
             self._bar.write(f"{mark} finding {finding.fingerprint}: {issue}{finding.blame}", file=sys.stderr)
-        if self._bar.disable and time.monotonic() - self._printed > EVERY_SECONDS:
-            self._printed = time.monotonic()
+
+    def _show(self) -> None:
+        """Prints a line every few seconds, also while the first case runs."""
+        while not self._ended.wait(EVERY_SECONDS):
             click.echo(self._line(), err=True)
 
     def _line(self) -> str:
@@ -153,6 +158,6 @@ class Meter:
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""
         elapsed = time.monotonic() - self._start
-        left = [elapsed * (self._cases / self._done - 1)] if self._cases else []
+        left = [elapsed * (self._cases / self._done - 1)] if self._cases and self._done else []
         left += [self._budget - elapsed] if self._budget else []
         return f", {max(0.0, min(left)):.0f} s left" if left else ""
