@@ -66,6 +66,13 @@ def test_a_part_of_no_finding_or_of_several_is_refused(runs: Path) -> None:
     assert command("show", "00000000").status == 2
 
 
+def test_triage_takes_the_end_of_a_fingerprint_too(runs: Path) -> None:
+    a_corpus(runs / "first", findings=(replace(a_finding(), new_in=("first", 0)),))
+    done = command("triage", "runs/first", DIGEST, "--acknowledge")
+    assert (done.status, done.output) == (0, f"1 findings are no longer new\n  {a_finding().fingerprint}\n")
+    assert command("triage", "runs/first", "00000000", "--acknowledge").status == 2
+
+
 def test_show_has_the_title_the_evidence_and_the_next_commands(runs: Path) -> None:
     pieces = tuple(
         Piece(rank=rank, part=((rank, rank + 1),), elements=1, wrong=rank, ratio=1.0) for rank in (0, 1)

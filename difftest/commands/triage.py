@@ -10,6 +10,7 @@ from difftest import plugins
 from difftest.clock import utc_today
 from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
+from difftest.commands.service.finding_path import located
 from difftest.commands.service.options import json_option, ledger_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable, most_ranks
@@ -58,7 +59,8 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     Exit status 1 when the ledger is out of date: an entry has expired, or the fault of an entry is gone.
     """
     known_faults, (corpus, damaged) = read_ledger(ledger), read_corpus(folder)
-    chosen = [corpus.finding(name) for name in fingerprints or corpus.fingerprints()]
+    named = [located(corpus.root / name).name for name in fingerprints]
+    chosen = [corpus.finding(name) for name in named or corpus.fingerprints()]
     if acknowledge:
         return _acknowledge(corpus, chosen, as_json=as_json)
     expired = known_faults.expired(utc_today())
