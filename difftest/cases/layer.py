@@ -48,10 +48,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What it does to large inputs: a weight makes them grow, a norm rescales them."""
 
     READS_RESULTS: ClassVar[bool] = False
-    """Whether it takes its own tensors and the results of earlier layers by name, instead of an activation.
-
-    A model of such layers is a program, and has no others.
-    """
+    """Whether it takes tensors and earlier results by name, as the layers of a program, and only they, do."""
 
     BUFFERS: ClassVar[int] = 0
     """How many buffers its module registers."""
@@ -67,6 +64,9 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     DTENSOR_RULE: ClassVar[bool] = True
     """Whether DTensor has a rule for its operator; wrappers must leave a layer without one alone."""
+
+    MAKES_TENSORS: ClassVar[bool] = False
+    """Whether its module makes tensors in its forward, plain ones where others are DTensors."""
 
     USUAL_NUMBERS: ClassVar[bool] = False
     """Whether models with it are fed usual numbers alone, in the regime `normal`."""

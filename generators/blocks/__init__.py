@@ -85,3 +85,8 @@ def size(arguments: Arguments, name: str) -> int:
         msg = f"argument {name} is {argument!r}; it must be a whole number"
         raise TypeError(msg)
     return argument
+
+
+def linear(name: str, outputs: int, inputs: int, *, bias: bool = False) -> Parameters:
+    """The parameters of the Linear layer called `name`."""
+    return {f"{name}.weight": (outputs, inputs), **({f"{name}.bias": (outputs,)} if bias else {})}

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.layers.building_block import Arguments
-from generators.blocks import Declared, size
+from generators.blocks import Declared, linear, size
 from generators.sizes import widths
 
 WEIGHT = 2
@@ -31,7 +31,6 @@ def declared(arguments: Arguments) -> Declared:
     outputs = {"gate_up": 2 * hidden} if arguments["packed"] else {"gate": hidden, "up": hidden}
     parameters: dict[str, tuple[int, ...]] = {}
     for name, rows, columns in (*((n, o, width) for n, o in outputs.items()), ("down", width, hidden)):
-        bias = {f"{name}.bias": (rows,)} if arguments["bias"] else {}
-        parameters |= {f"{name}.weight": (rows, columns), **bias}
+        parameters |= linear(name, rows, columns, bias=arguments["bias"] is True)
     cuts = {name: (0, 1) for name, shape in parameters.items() if len(shape) > 1}
     return Declared(parameters=parameters, inputs=width, outputs=width, cuts=cuts)

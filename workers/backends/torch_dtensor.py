@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, replicated
 from workers import sides
 from workers.torch import process_groups
@@ -71,13 +72,14 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
 
 @contextmanager
 def _beside_plain_tensors(case: Case) -> Iterator[None]:
-    """Takes the tensors that a module of the user's makes itself, such as a mask, for replicas.
+    """Takes the tensors that a module makes itself, such as a mask, for replicas.
 
-    Other modules make none that are not DTensors.
+    Most modules make none that are not DTensors.
     """
     from torch.distributed.tensor.experimental import implicit_replication
 
-    with implicit_replication() if case.model.own else nullcontext():
+    makes = any(layer.MAKES_TENSORS for _, layer in walk(case.model.layers))
+    with implicit_replication() if makes else nullcontext():
         yield
 
 

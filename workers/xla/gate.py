@@ -75,6 +75,7 @@ class Gate:
         """
         from torch_xla.core import xla_model
 
+        self.barrier.wait()  # what ranks compile before, as for an operator on the host, is not this graph
         compiled, hits, cached = *self.compiled(), self.cached()
         self.barrier.wait()
         if ordinal() == 0:

@@ -7,6 +7,7 @@ case keeps the description, so that nothing but a worker needs torch or runs the
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
+from typing import ClassVar
 
 from difftest.cases.layer import Layer, Parameters, Removable
 
@@ -30,6 +31,8 @@ class Own(Layer, frozen=True, kw_only=True, tag="own", omit_defaults=True):
     (in batch normalization) ranks that have rows of their own compute something else than one device.
     `without` are the paths of modules that are replaced by the identity.
     """
+
+    MAKES_TENSORS: ClassVar[bool] = True
 
     source: str
     files: Mapping[str, str]

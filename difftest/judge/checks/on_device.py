@@ -30,9 +30,11 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
         return
     yield from _tensors(run, events.device)
     yield from _operators(run, events)
-    yield from _host_operators(run, events)
-    yield from _graphs(run, events)
-    yield from _transfers(run, events)
+    on_host = list(_host_operators(run, events))
+    yield from on_host
+    if not on_host:  # which needs its operands on the host, and so graphs and transfers of its own
+        yield from _graphs(run, events)
+        yield from _transfers(run, events)
 
 
 def _tensors(run: MeasuredRun, device: str) -> Iterator[Divergence]:
