@@ -161,9 +161,13 @@ def first_floats(outputs: Any) -> Tensor:  # noqa: ANN401  what the user's modul
 
 
 def loss(case: Case, outputs: Any, targets: Tensor, count: int) -> Tensor:  # noqa: ANN401
-    """The user's loss of the rows at hand times their share of the batch's `count` rows."""
+    """The user's loss of the rows at hand times their share of the batch's `count` rows.
+
+    As every loss it has float32, or float64 in the oracle: in a half type the sum of the ranks' shares would
+    round.
+    """
     mean: Tensor = loaded.functions(layer_of(case)).loss(outputs, targets)
-    return mean * (targets.shape[0] / count)
+    return (mean if mean.dtype == torch.float64 else mean.float()) * (targets.shape[0] / count)
 
 
 def optimizer(case: Case, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
