@@ -2,7 +2,7 @@
 
 from importlib import metadata
 
-COMPUTING = ("torch", "torch_xla", "torchax", "jax", "jaxlib", "libtpu")
+COMPUTING = ("torch", "torch_xla", "torchax", "torch_tpu", "xla-cpu-pjrt", "jax", "jaxlib", "libtpu")
 """The packages on which the numbers of a run depend."""
 
 

@@ -52,7 +52,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"own"}),
         frozenset({"deadlines", "gpus", "pjrt_clients", "sides", "training"}),
         frozenset({"exceptions", "torch"}),
-        frozenset({"xla"}),
+        frozenset({"tpu", "xla"}),
         frozenset({"backends", "faults"}),
         frozenset({"isolate"}),
         frozenset({"child", "cluster"}),

@@ -9,7 +9,7 @@ from difftest.cases.case import Case
 from difftest.cases.layout import Shard
 from difftest.cases.options import Replication
 from workers import sides
-from workers.torch import process_groups
+from workers.torch import devices, process_groups
 from workers.training.refusals import for_modules_only, mixed_rows
 
 if TYPE_CHECKING:
@@ -38,15 +38,17 @@ def unsupported(case: Case) -> str | None:
 
 
 @contextmanager
-def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+def session(
+    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
+) -> Iterator["Session"]:
     """Joins the process group and wraps the module; all ranks are one group."""
-    with process_groups.joined(case, rank, rendezvous) as member:
+    with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
         yield process_groups.local_session(member, partial(_place, member), partial(quiet, case.replication))
 
 
 def _place(member: process_groups.Member, module: "nn.Module") -> "nn.Module":
-    devices = [member.device] if member.device.type == "cuda" else None
-    return wrap(member.case, start(member.case, member.rank, module).to(member.device), devices)
+    own = [member.device] if member.device.type == "cuda" else None
+    return wrap(member.case, start(member.case, member.rank, module).to(member.device), own)
 
 
 def wrap(case: Case, module: "nn.Module", devices: "list[torch.device] | None" = None) -> "nn.Module":

@@ -13,7 +13,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, replicated
 from workers import sides
-from workers.torch import process_groups
+from workers.torch import devices, process_groups
 from workers.torch.shares import share
 from workers.training import redistribution
 from workers.training.pieces import dtensor_placements
@@ -42,7 +42,9 @@ def unsupported(case: Case) -> str | None:
 
 
 @contextmanager
-def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+def session(
+    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
+) -> Iterator["Session"]:
     """Joins and makes DTensors of parameters, buffers and batch, so that losses and gradients are global."""
     from workers.torch import flash
     from workers.torch.rules import Rules, forget
@@ -50,7 +52,7 @@ def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
     from workers.training.session import Session
 
     forget()
-    with process_groups.joined(case, rank, rendezvous) as member, _beside_plain_tensors(case):
+    with process_groups.joined(case, rank, rendezvous, kind=kind) as member, _beside_plain_tensors(case):
         facts, rules = process_groups.describe(member), Rules()
         yield Session(
             dtype=process_groups.dtype_of(case),

@@ -12,7 +12,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layout import Placement, Replicate, Shard, ways
 from workers import sides
-from workers.torch import process_groups
+from workers.torch import devices, process_groups
 from workers.training.refusals import for_modules_only, mixed_rows
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ def _uneven(case: Case, placements: dict[str, Placement], shape: tuple[int, ...]
 
 
 @contextmanager
-def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+def session(
+    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
+) -> Iterator["Session"]:
     """Joins the process group and shards over the layout's mesh, of one axis or two."""
-    with process_groups.joined(case, rank, rendezvous) as member:
+    with process_groups.joined(case, rank, rendezvous, kind=kind) as member:
         yield process_groups.local_session(
             member, lambda module: shard(case, module.to(member.device), member.mesh), quiet
         )

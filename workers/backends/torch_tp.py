@@ -16,7 +16,7 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import Mesh, Replicate
 from workers import sides
 from workers.backends import torch_fsdp
-from workers.torch import process_groups
+from workers.torch import devices, process_groups
 from workers.training import tp_plan
 from workers.training.refusals import for_modules_only
 
@@ -48,9 +48,11 @@ def unsupported(case: Case) -> str | None:
 
 
 @contextmanager
-def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+def session(
+    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
+) -> Iterator["Session"]:
     """Joins; where the layout only replicates, its mesh has one more axis, of one rank, to shard over."""
-    with process_groups.joined(case, rank, rendezvous, _mesh(case)) as member:
+    with process_groups.joined(case, rank, rendezvous, _mesh(case), kind) as member:
         yield process_groups.local_session(
             member, partial(_place, member), torch_fsdp.quiet if _data_axes(case) else _always
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -46,12 +46,29 @@ COLLECTIVE_TIMEOUT_SECONDS = 2 * MOST_SECONDS
 """Above every deadline of a run, so that a deadlock is reported as a hang and not as an exception."""
 
 
+class Devices(Protocol):
+    """What a kind of devices answers; `workers.torch.devices` has torch's own, and says what each is."""
+
+    def find(self, case: Case, rank: int) -> "torch.device":
+        """The device of a rank."""
+
+    def transport(self, case: Case, device: "torch.device") -> str:
+        """The name of the process group."""
+
+    def groups(self, device: "torch.device", over: str, axes: tuple[str, ...]) -> dict[str, Any]:
+        """The arguments of `init_device_mesh` about the groups along `axes`."""
+
+    def describe(self, device: "torch.device") -> dict[str, str]:
+        """What the numbers of a device may depend on, by name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One rank of a run: the case, its rank, its device, and torch's mesh over all ranks."""
+    """One rank of a run: the case, its rank, its device of a kind, and torch's mesh over all ranks."""
 
     case: Case
     rank: int
+    devices: Devices
     device: "torch.device"
     mesh: "DeviceMesh"
 
@@ -72,8 +89,12 @@ def cuts_rows_only(case: Case) -> bool:
 
 
 @contextmanager
-def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> Iterator[Member]:
+def joined(
+    case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None, kind: Devices = devices
+) -> Iterator[Member]:
     """Joins the process group as `rank`, with torch's mesh of `mesh`'s shape, by default the layout's.
+
+    The ranks have devices of one `kind`.
 
     The group is left properly only after a run that succeeded: a rank that raised must not wait for the
     others.
@@ -83,8 +104,8 @@ def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> 
     from torch import distributed
     from torch.distributed.device_mesh import init_device_mesh
 
-    device, mesh = devices.find(case, rank), mesh or case.layout.mesh
-    transport, timeout = devices.transport(case, device), timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
+    device, mesh = kind.find(case, rank), mesh or case.layout.mesh
+    transport, timeout = kind.transport(case, device), timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
     with meeting.of_the_machine(rendezvous):
         place: dict[str, Any] = (
             {"store": meeting.store(rendezvous, rank, timeout)}
@@ -94,10 +115,11 @@ def joined(case: Case, rank: int, rendezvous: str, mesh: Mesh | None = None) -> 
         distributed.init_process_group(
             transport, **place, rank=rank, world_size=case.world_size, timeout=timeout
         )
-    groups = devices.groups(device, transport, mesh.names)
+    groups = kind.groups(device, transport, mesh.names)
     yield Member(
         case=case,
         rank=rank,
+        devices=kind,
         device=device,
         mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names, **groups),
     )
@@ -148,11 +170,11 @@ def describe(member: Member) -> dict[str, str]:
 
     return {
         "torch": torch.__version__,
-        "transport": devices.transport(member.case, member.device),
+        "transport": member.devices.transport(member.case, member.device),
         "world_size": str(member.case.world_size),
         "threads": str(torch.get_num_threads()),
         "denormals": "kept",
-        **devices.describe(member.device),
+        **member.devices.describe(member.device),
     }
 
 

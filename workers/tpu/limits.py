@@ -1,0 +1,36 @@
+"""What the stand-in for a TPU lacks, which is no fault of torch_tpu's and never a finding.
+
+OpenXLA's CPU plugin (xla-cpu-pjrt 0.0.1) is older than torch_tpu (0.2.0), and is not for a TPU.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LIMITS = {
+    "kernels for a TPU": re.compile(r"no registered implementation for untyped custom call to"),
+    "StableHLO that is newer than the plugin": re.compile(r"failed to serialize StableHLO to plugin version"),
+    "factorizations that are not in it": re.compile(r"no FFI handler registered for \w+ on a platform Host"),
+}
+"""By name, what a message says where a program needs something that the CPU plugin lacks.
+
+Of torch_tpu 0.2.0 these are attention by its own kernels, cumulative sums and their like, and LU.
+"""
+
+
+def of_stand_in(message: str) -> str | None:
+    """Why the CPU plugin cannot run a program, by the message of an error; None for any other error."""
+    lacking = (name for name, words in LIMITS.items() if words.search(message))
+    name = next(lacking, None)
+    return f"OpenXLA's CPU plugin, in the place of a TPU, is not supported to run {name}" if name else None
+
+
+@contextmanager
+def refused() -> Iterator[None]:
+    """Turns an error of the CPU plugin's limits into `NotImplementedError`, by which frameworks refuse."""
+    try:
+        yield
+    except Exception as error:
+        if reason := of_stand_in(str(error)):
+            raise NotImplementedError(reason) from error
+        raise

@@ -1,0 +1,74 @@
+// The plugin: the CPU plugin's table of functions, with those of the shim in the place of some.
+//
+// `SHIM_CPU_PLUGIN` is the file of the CPU plugin, with quotation marks: the compiler's command defines it.
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+
+#include "shim.h"
+
+namespace shim {
+namespace {
+
+PJRT_Api table;
+
+// Puts the shim's functions into the table.
+void replace_functions() {
+  table.PJRT_Error_Destroy = destroy_error;
+  table.PJRT_Error_Message = error_message;
+  table.PJRT_Error_GetCode = error_code;
+  table.PJRT_Client_Create = create_client;
+  table.PJRT_Client_ProcessIndex = client_process;
+  table.PJRT_Client_AddressableDevices = client_addressable;
+  table.PJRT_DeviceDescription_ProcessIndex = device_process;
+  table.PJRT_Device_IsAddressable = device_addressable;
+  table.PJRT_Client_Compile = compile;
+  table.PJRT_LoadedExecutable_Destroy = destroy_program;
+  table.PJRT_LoadedExecutable_AddressableDevices = program_addressable;
+  table.PJRT_Executable_OutputMemoryKinds = output_memory_kinds;
+  table.PJRT_LoadedExecutable_Execute = execute;
+}
+
+}  // namespace
+
+Process& process() {
+  static Process here;
+  return here;
+}
+
+}  // namespace shim
+
+#define EXPORTED __attribute__((visibility("default")))
+
+extern "C" {
+
+// What the shim must know before a client is made: called by this library's user in the process of each rank.
+EXPORTED void shim_configure(const char* folder, int ranks, int rank, double seconds) {
+  shim::process().settings = {folder, ranks, rank, seconds};
+}
+
+// How many programs have exchanged inputs between the ranks.
+EXPORTED std::int64_t shim_exchanged() { return shim::exchanged(); }
+
+// The name that every PJRT plugin exports; torch_tpu calls it as it is imported. Null where the CPU plugin cannot
+// be loaded; standard error says why.
+EXPORTED const PJRT_Api* GetPjrtApi() {
+  shim::Process& here = shim::process();
+  if (here.cpu != nullptr) return &shim::table;
+  void* library = dlopen(SHIM_CPU_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  void* symbol = library == nullptr ? nullptr : dlsym(library, "GetPjrtApi");
+  if (symbol == nullptr) {
+    std::fprintf(stderr, "TorchTPU on XLA:CPU: %s\n", dlerror());
+    return nullptr;
+  }
+  here.cpu = reinterpret_cast<const PJRT_Api* (*)()>(symbol)();
+  std::memcpy(&shim::table, here.cpu, std::min(sizeof shim::table, here.cpu->struct_size));
+  shim::replace_functions();
+  return &shim::table;
+}
+
+}  // extern "C"

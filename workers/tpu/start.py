@@ -1,0 +1,67 @@
+"""Starts torch_tpu in the process of one rank, and makes sessions of torch's backends on it."""
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+from difftest.cases.case import Case
+from workers.torch import process_groups
+from workers.tpu import devices, limits
+
+if TYPE_CHECKING:
+    from workers.training.session import Session
+
+PRELOAD = ("workers.tpu.preload", *process_groups.PRELOAD, "torch_tpu")
+"""Our plugin first, because torch_tpu loads it as torch is imported."""
+
+EXCHANGE = "exchange"
+"""The folder, beside the rendezvous of a run, in which its ranks exchange inputs. It goes with the run."""
+
+Joined: TypeAlias = Callable[[Case, int, str], AbstractContextManager["Session"]]
+Joining: TypeAlias = Callable[[Case, int, str, process_groups.Devices], AbstractContextManager["Session"]]
+
+
+def sessions(session: Joining) -> Joined:
+    """A torch backend's `session`, on torch_tpu's devices."""
+
+    @contextmanager
+    def joined(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+        """Joins as `rank`; what the stand-in for a TPU lacks is a missing capability."""
+        start(Path(urlsplit(rendezvous).path).parent / EXCHANGE, case.world_size, rank)
+        with limits.refused(), session(case, rank, rendezvous, devices) as made:
+            yield made
+
+    return joined
+
+
+@functools.cache  # a process has one client, whatever cases it runs
+def _client() -> dict[str, int]:
+    return {}
+
+
+def start(
+    folder: Path, ranks: int, rank: int, seconds: float = process_groups.COLLECTIVE_TIMEOUT_SECONDS
+) -> ctypes.CDLL:
+    """Gives this process its device, and torch the device type `tpu`; the library of our plugin.
+
+    The ranks exchange inputs in `folder`, where a rank waits for the others for as many `seconds`. A process
+    is one rank for good: later calls change nothing.
+    """
+    from torch_tpu import _loader
+
+    from workers.tpu import preload
+
+    folder.mkdir(exist_ok=True)
+    library = ctypes.CDLL(str(preload.LIBRARY))
+    library.shim_exchanged.restype = ctypes.c_int64
+    if not _client():
+        library.shim_configure(
+            *(str(folder).encode(), ctypes.c_int(ranks), ctypes.c_int(rank), ctypes.c_double(seconds))
+        )
+        _loader._init_device("tpu")  # noqa: SLF001  autoload calls it where it finds a chip
+        _client()["rank"] = rank
+    return library
