@@ -41,6 +41,20 @@ def mission() -> str:
     return "\n".join(rows)
 
 
+def faults() -> str:
+    """The faults of upstream, silent ones first, with what their scripts said of each release."""
+    from difftest.findings.faults import read_faults
+
+    rows = ["| fault | whose | kind | releases | script |", "|---|---|---|---|---|"]
+    for fault in sorted(read_faults(), key=lambda fault: (fault.loud, fault.package)):
+        issue = f" ([issue]({fault.issue}))" if fault.issue else ""
+        releases = ", ".join(f"{release} {state}" for release, state in fault.releases.items())
+        script = " ".join((f"`{fault.script}`", ", ".join(fault.arguments))).strip()
+        cells = (fault.title + issue, fault.package, fault.kind, releases, script)
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def operators() -> str:
     """The totals of the operator table, and the reason for every exclusion."""
     from generators.operators import table
@@ -80,6 +94,7 @@ def variables() -> str:
 
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "columns": columns,
+    "faults": faults,
     "mission": mission,
     "operators": operators,
     "support": support,

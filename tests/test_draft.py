@@ -22,7 +22,9 @@ from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from reports.draft.draft import Draft, render, trackers
 from reports.draft.markup import fenced
-from reports.draft.tracker import refusal, tracker
+from reports.draft.refusal import refusal
+from reports.draft.releases import described, untried
+from reports.draft.tracker import tracker
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
 MEASURED = a_measurement(
@@ -264,7 +266,26 @@ def test_unstable_and_fixed_findings_are_refused_with_the_reason() -> None:
 def test_a_reported_finding_is_refused_with_its_address_and_one_with_a_script_alone_is_not() -> None:
     issue = "https://github.com/pytorch/xla/issues/9735"
     assert refusal(a_finding(upstream=issue)) == f"it is reported already: {issue}"
-    assert refusal(a_finding(upstream="tests/upstream/layer_norm_sharded_weight.py")) is None
+    assert refusal(a_finding(upstream="tests/upstream/tie_broken_by_parallelize_module.py")) is None
+
+
+def test_a_finding_that_is_fixed_in_the_newest_release_is_refused() -> None:
+    expected = "it is fixed in torch 2.15.0, the newest release"
+    assert refusal(a_finding(releases={"torch 2.15.0": "fixed"})) == expected
+    assert refusal(a_finding(upstream="tests/upstream/mean_over_uneven_shards.py")) == expected
+    assert refusal(a_finding(releases={"torch 2.15.0": "alive"})) is None
+    assert refusal(a_finding(releases={"torch_xla 2.15.0": "fixed"})) is None
+
+
+def test_a_draft_says_on_which_releases_it_was_tried() -> None:
+    assert described(a_finding()) == "2.9.0: alive, 2.15.0: not tried"
+    assert untried(a_finding()) == "torch 2.15.0"
+    tried = a_finding(releases={"torch 2.10.0": "unclear", "torch 2.15.0": "alive"})
+    assert untried(tried) == ""
+    assert "Releases tried: 2.9.0: alive, 2.10.0: unclear, 2.15.0: alive" in drafted(tried, "pytorch")
+    on_xla = a_finding(side="xla", environment={"torch": "2.9.0", "torch_xla": "2.9.0"})
+    assert untried(on_xla) == "", "the last release of torch_xla"
+    assert untried(a_finding(side="xla", environment={})) == ""
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
@@ -344,8 +365,10 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
 def test_the_command_writes_a_draft_until_enough_were_drafted_today(corpus: Corpus) -> None:
     *first, last = (corpus.root / name for name in corpus.fingerprints())
     for folder in first:
-        assert CliRunner().invoke(command, [str(folder)], standalone_mode=False).return_value == 0
+        done = CliRunner().invoke(command, [str(folder)], standalone_mode=False)
+        assert done.return_value == 0
         assert "torch sharding fault" in (folder / "issue.md").read_text()
+        assert "--package torch --versions 2.9.0,2.15.0` tries it" in done.stderr
     done = CliRunner().invoke(command, [str(last)], standalone_mode=False)
     assert done.return_value == 1
     assert f"{drafting.MOST_A_DAY} findings of this corpus were drafted today" in done.stderr

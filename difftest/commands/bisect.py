@@ -1,5 +1,6 @@
 """`difftest bisect`: between which versions of a package a fault appeared or disappeared."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from difftest.commands.service.output import print_json
 from difftest.commands.service.scripts import SECONDS
 from difftest.commands.service.targets import read_finding
 from difftest.commands.service.working import Working
-from difftest.findings.bisect import Bisected, VersionResult, bisect
+from difftest.findings.bisect import Answer, Bisected, VersionResult, bisect
+from difftest.records.finding import State
 
 TIMES = 3
 HOME = Path("runs/environments")
@@ -30,6 +32,9 @@ MEANINGS = {
     "unreliable": "the answers do not say where it appeared or disappeared",
     "untold": "no version gave an answer",
 }
+STATES: Mapping[Answer, State] = {"shown": "alive", "absent": "fixed"}
+"""What a version's answer says of the release; any other answer leaves it unclear."""
+
 CONCLUSIVE = ("came", "went")
 
 
@@ -116,7 +121,7 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the deco
         print_json(_described(request.package, result))
     else:
         _print(request.package, result)
-    if target.is_dir() and result.verdict in CONCLUSIVE:
+    if target.is_dir():
         _keep(target, request.package, result)
     return int(result.verdict not in CONCLUSIVE)
 
@@ -149,10 +154,16 @@ def _meaning(result: Bisected) -> str:
 
 
 def _keep(folder: Path, package: str, result: Bisected) -> None:
-    """Adds the answer to the finding's evidence."""
+    """Adds what each version showed to the finding, and the answer to its evidence if there is one."""
     subject = read_finding(folder)
-    evidence = {**subject.finding.evidence, f"versions of {package}": _meaning(result)}
-    subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
+    finding = subject.finding
+    answers = {f"{package} {one.version}": STATES.get(one.answer, "unclear") for one in result.results}
+    known = {f"versions of {package}": _meaning(result)} if result.verdict in CONCLUSIVE else {}
+    subject.corpus.amend(
+        finding.fingerprint,
+        evidence={**finding.evidence, **known},
+        releases={**finding.releases, **answers},
+    )
 
 
 def _print(package: str, result: Bisected) -> None:

@@ -22,6 +22,11 @@ UNKNOWN = (
     "`difftest reproducer` writes a script and runs it"
 )
 
+UNTRIED = (
+    "the newest release, which is what maintainers ask for first; "
+    "`difftest bisect FINDING --package {package} --versions {tried},{newest}` tries it"
+)
+
 
 GROUP = Group.REPORT
 
@@ -51,7 +56,8 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
     drafts is reached.
     """
     from reports.draft.draft import trackers
-    from reports.draft.tracker import refusal
+    from reports.draft.refusal import refusal
+    from reports.draft.releases import untried
     from reports.draft.tracker import tracker as tracker_of
 
     subject = read_finding(target)
@@ -65,9 +71,18 @@ def command(target: Path, tracker: str | None, most_a_day: int, out: Path | None
     if reason is None:
         write_text(file, _text(subject, chosen, script, output, ran_here=ran_here))
     _print(subject.finding, chosen, file, reason, as_json=as_json)
+    if not reason and (newest := untried(subject.finding)):
+        click.echo(f"difftest: not tried on {newest}, {_how_to_try(subject.finding, newest)}", err=True)
     if script and not (ran_here or reason):
         click.echo(f"difftest: {str(subject.folder / SCRIPT)!r} {UNKNOWN}", err=True)
     return int(reason is not None)
+
+
+def _how_to_try(finding: Finding, newest: str) -> str:
+    from reports.draft.releases import tried
+
+    package, release = newest.split()
+    return UNTRIED.format(package=package, tried=",".join(tried(finding)), newest=release)
 
 
 def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran_here: bool) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from difftest.findings.causes import Cause
+from difftest.findings.faults import fixed_in
 from difftest.findings.triage import Status, steady
 from difftest.judge.outcome import Symptom
 from difftest.records.finding import Finding
@@ -22,7 +23,7 @@ class Standing(StrEnum):
     """The ledger names an issue."""
 
     FIXED = "fixed"
-    """The last triage did not find it any more."""
+    """The last triage did not find it any more, or it is fixed in the newest release of its package."""
 
     UNSTABLE = "unstable"
     """It did not come back often enough for a report."""
@@ -37,6 +38,8 @@ ORDER = tuple(Standing)
 def standing(finding: Finding) -> Standing:
     """What a reader has to do about `finding`."""
     if finding.status == Status.FIXED:
+        return Standing.FIXED
+    if fixed_in(finding.upstream):
         return Standing.FIXED
     if finding.upstream:
         return Standing.REPORTED if issue(finding) else Standing.UNDERSTOOD

@@ -1,7 +1,7 @@
 """A finding: a divergence with the first case that showed it, and how often it was measured since."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,9 @@ SCHEMA = 2
 
 _RENAMED = {"seen": "cases_by_campaign", "untold": "unannounced"}
 """Keys of schema 1, and what they are called since."""
+
+State: TypeAlias = Literal["alive", "fixed", "unclear"]
+"""What a release says of a fault: it is there, it is not, or its script ended in some other way."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
 """A number of cases or of runs."""
@@ -45,7 +48,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     empty where nothing was reduced. `ablations` map what was changed in that case to what became of the
     finding; `located` names the module where it first shows, one line for each direction (`difftest ablate`).
     Both are empty before that command has run. `status` is the result of the last `difftest triage`, which
-    ran at `checked`; the finding came back in `returned` (k, n) runs.
+    ran at `checked`; the finding came back in `returned` (k, n) runs. `releases` map releases, such as
+    `torch 2.15.0`, to what `difftest bisect` found there: alive or fixed.
 
     `pieces` say where the diverging tensor of the first case was wrong, rank by rank; empty where it was not
     measured on several ranks, and in records of earlier versions.
@@ -79,6 +83,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     status: str = ""
     checked: str = ""
     returned: tuple[Count, Count] = (0, 0)
+    releases: Mapping[str, State] = {}
     cases_by_campaign: Mapping[str, Count] = {}
     new_in: tuple[str, Whole] | None = msgspec.field(default=None, name="unannounced")
     announced: str = ""

@@ -22,7 +22,7 @@ from difftest.judge.outcome import Symptom
 from difftest.printable import printable
 from difftest.records.evidence import REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
-from reports.draft import private
+from reports.draft import private, releases
 from reports.draft.markup import fenced, plain
 from reports.draft.tracker import repeats
 from reports.reproducer.reproducer import tolerance
@@ -116,6 +116,11 @@ class Draft:
         """The other evidence, as pairs of label and text."""
         rest = {*self.finding.evidence} - {*TWO_BY_TWO, REPLAYED}
         return tuple((label(name), text) for name, text in self.finding.evidence.items() if name in rest)
+
+    @property
+    def releases(self) -> str:
+        """The releases of the package in which it was tried, and the newest one where that is missing."""
+        return releases.described(self.finding)
 
     @property
     def replayed(self) -> str:

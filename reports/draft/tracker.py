@@ -1,8 +1,7 @@
-"""Which tracker a finding belongs to, and whether it may be drafted at all."""
+"""Which tracker a finding belongs to."""
 
 import re
 
-from difftest.findings.triage import STABLE_LEAST, Status, steady
 from difftest.judge.blame import beneath
 from difftest.judge.outcome import Symptom
 from difftest.records.evidence import REPLAYED
@@ -29,25 +28,6 @@ def tracker(finding: Finding) -> str:
     dies = divergence.symptom is Symptom.CRASH and any(COMPILER.search(text) for text in texts)
     persists = finding.evidence.get(REPLAYED, "").startswith("diverges")
     return "openxla" if dies or persists or beneath(finding.evidence) else "xla"
-
-
-def refusal(finding: Finding) -> str | None:
-    """Why a finding must not be drafted, or None.
-
-    Maintainers should neither look for what comes and goes nor get a report twice. A fault that the ledger
-    knows only by a script has not been reported yet.
-    """
-    if finding.upstream.startswith(("https://", "http://")):
-        return f"it is reported already: {finding.upstream}"
-    back, times = repeats(finding)
-    if not times:
-        return "it was never repeated in fresh processes"
-    if not steady(finding):
-        unstable = f"it is unstable: reproduced {back} of {times}"
-        return f"{unstable}; a draft needs a share of at least {STABLE_LEAST:.2g}"
-    if finding.status not in {"", Status.REPRODUCED}:
-        return f"the last triage found it {finding.status}; a draft needs {Status.REPRODUCED}"
-    return None
 
 
 def repeats(finding: Finding) -> tuple[int, int]:

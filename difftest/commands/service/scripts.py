@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,12 +76,14 @@ class ScriptRun:
     absent: bool = False
 
 
-def run_script(text: str, seconds: float = SECONDS, python: str = sys.executable) -> ScriptRun:
+def run_script(
+    text: str, seconds: float = SECONDS, python: str = sys.executable, arguments: Sequence[str] = ()
+) -> ScriptRun:
     """Runs a script with the interpreter `python`; one that does not end within `seconds` is inconclusive."""
     with own_folder("reproducer") as folder:
         file = folder / "reproducer.py"
         file.write_text(text)
-        status, out, log = _execute([python, str(file)], folder, {}, seconds)
+        status, out, log = _execute([python, str(file), *arguments], folder, {}, seconds)
     if status is None:
         return ScriptRun(text=text, shown=False, output=f"not finished after {seconds:g} s\n")
     output = out if status == 0 else out + log

@@ -1,0 +1,88 @@
+"""The faults of upstream that difftest found: what each is, its script, and which releases have it.
+
+`faults.toml` beside this file holds them. `tools/releases.py` runs the scripts on a release and writes there
+what came of it. `docs/generate.py` makes the table of `docs/faults.md` from it.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from difftest.records.finding import State
+
+FAULTS_FILE = Path(__file__).with_name("faults.toml")
+
+SCRIPTS = "tests/upstream/"
+"""Where the scripts are, as the ledger writes it."""
+
+Package: TypeAlias = Literal["torch", "torch_xla", "XLA", "torchax"]
+
+LOUD = ("exception", "crash", "not supported", "capability")
+"""Words of kinds that nobody overlooks."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fault of `package`.
+
+    `script` is a file of `tests/upstream/`, and `arguments` those that run this fault alone; `issue` is the
+    address of upstream's issue, empty where we know of none. `releases` maps releases of the distribution
+    that the script needs (`needs`), old to new, to what the script said there; `notes` map them to what it
+    printed where that was unclear.
+    """
+
+    title: str
+    package: Package
+    kind: str
+    script: str
+    arguments: tuple[str, ...] = ()
+    issue: str = ""
+    releases: Mapping[str, State] = {}
+    notes: Mapping[str, str] = {}
+
+    @property
+    def needs(self) -> str:
+        """The distribution whose releases decide: XLA comes with torch_xla."""
+        return "torch_xla" if self.package == "XLA" else self.package
+
+    @property
+    def loud(self) -> bool:
+        """Whether users notice it: the program fails, instead of going on with something wrong."""
+        return any(word in self.kind for word in LOUD)
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """What entries of the ledger call it: its issue, and its script with each argument."""
+        scripts = tuple(f"{SCRIPTS}{self.script} {argument}" for argument in self.arguments)
+        return (*([self.issue] if self.issue else []), *(scripts or (SCRIPTS + self.script,)))
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    fault: tuple[Fault, ...]
+
+
+@lru_cache
+def read_faults() -> tuple[Fault, ...]:
+    """All faults, in the order of the file."""
+    return msgspec.convert(tomllib.loads(FAULTS_FILE.read_text()), type=_File).fault
+
+
+def age(release: str) -> tuple[int, ...]:
+    """Sorts releases from old to new."""
+    return tuple(int(part) for part in re.findall(r"\d+", release))
+
+
+def fixed_in(upstream: str) -> str:
+    """The newest release, as `torch 2.15.0`, where the fault that the ledger calls `upstream` is fixed in it.
+
+    Empty where it is alive there, or unclear. An issue of several faults is fixed where all of them are.
+    """
+    faults = [fault for fault in read_faults() if upstream in fault.upstream and fault.releases]
+    newest = [list(fault.releases.items())[-1] for fault in faults]
+    if not faults or any(state != "fixed" for _, state in newest):
+        return ""
+    return f"{faults[0].needs} {newest[0][0]}"

@@ -1,0 +1,83 @@
+"""The faults of upstream: each has a script, and the ledger calls it by that or by its issue."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from pages import ROOT
+
+from difftest.commands.service.scripts import ScriptRun
+from difftest.findings import faults
+from difftest.findings.faults import Fault, fixed_in, read_faults
+from difftest.findings.ledger import read_ledger
+from tools import releases
+
+SCRIPTS = ROOT / faults.SCRIPTS
+
+
+def a_fault(**changes: object) -> Fault:
+    return msgspec.convert(
+        {"title": "t", "package": "torch", "kind": "crash", "script": "s.py", **changes}, type=Fault
+    )
+
+
+def test_each_fault_has_a_script_that_takes_its_arguments() -> None:
+    for fault in read_faults():
+        text = (SCRIPTS / fault.script).read_text()
+        for argument in fault.arguments:
+            assert re.search(rf'"{argument}"|\bdef {argument}\b', text), (fault.script, argument)
+
+
+def test_no_two_faults_have_the_same_script_and_arguments() -> None:
+    names = [(fault.script, fault.arguments) for fault in read_faults()]
+    assert len(set(names)) == len(names)
+
+
+def test_each_script_that_the_ledger_names_shows_a_fault_of_the_list() -> None:
+    upstream = {name for fault in read_faults() for name in fault.upstream}
+    named = {entry.upstream for entry in read_ledger().entries if entry.upstream.startswith(faults.SCRIPTS)}
+    assert named <= upstream
+
+
+def test_the_newest_release_decides_whether_a_fault_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    issue = "https://github.com/pytorch/pytorch/issues/1"
+    made = (
+        a_fault(script="a.py", issue=issue, releases={"2.9.0": "alive", "2.15.0": "fixed"}),
+        a_fault(script="b.py", releases={"2.9.0": "fixed", "2.15.0": "alive"}),
+        a_fault(script="c.py", arguments=["d", "e"], releases={"2.15.0": "fixed"}),
+        a_fault(script="f.py"),
+        a_fault(script="g.py", releases={"2.15.0": "unclear"}),
+    )
+    monkeypatch.setattr(faults, "read_faults", lambda: made)
+    for name in ("a.py", "c.py e"):
+        assert fixed_in(f"tests/upstream/{name}") == "torch 2.15.0"
+    for name in ("b.py", "c.py", "f.py", "g.py", "no_such.py"):
+        assert fixed_in(f"tests/upstream/{name}") == ""
+    assert fixed_in(issue) == "torch 2.15.0"
+
+
+@pytest.mark.parametrize(
+    ("run", "state"),
+    [
+        (ScriptRun(text="", shown=True, output="expected 1, actual 2"), "alive"),
+        (ScriptRun(text="", shown=False, absent=True, output="expected 1, actual 1"), "fixed"),
+        (ScriptRun(text="", shown=False, output="not there: ['a']\nTraceback ...\nexit code 1"), "fixed"),
+        (ScriptRun(text="", shown=False, output="Traceback ...\nTypeError: no such thing\n"), "unclear"),
+    ],
+)
+def test_what_a_script_says_of_a_release(run: ScriptRun, state: str) -> None:
+    before = a_fault(releases={"2.15.0": "unclear", "2.9.0": "alive"}, notes={"2.15.0": "an old note"})
+    after = releases.answered(before, "2.15.0", run)
+    assert list(after.releases.items()) == [("2.9.0", "alive"), ("2.15.0", state)]
+    assert after.notes == ({"2.15.0": "TypeError: no such thing"} if state == "unclear" else {})
+
+
+def test_the_file_of_faults_is_written_as_it_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "faults.toml"
+    file.write_text(faults.FAULTS_FILE.read_text())
+    monkeypatch.setattr(releases, "FAULTS_FILE", file)
+    releases.save(list(read_faults()))
+    assert file.read_text() == faults.FAULTS_FILE.read_text()

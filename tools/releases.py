@@ -1,0 +1,117 @@
+"""Runs the script of every fault of upstream on a release, prints a table, and writes what came of it.
+
+    python tools/releases.py                          # the packages of this environment
+    python tools/releases.py newest --package torch   # one that `difftest environments make newest` made
+
+Faults of packages that the environment lacks are left out. Without `--write` nothing is changed; with it,
+`difftest/findings/faults.toml` has the releases. It takes some seconds for each fault.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from difftest import made_environments  # noqa: E402  found on the path above
+from difftest.commands.service.scripts import TRACEBACK, ScriptRun, run_script  # noqa: E402
+from difftest.findings.faults import FAULTS_FILE, SCRIPTS, Fault, age, read_faults  # noqa: E402
+
+if TYPE_CHECKING:
+    from difftest.records.finding import State
+
+HEAD = re.compile(r"\A.*?(?=^\[\[fault\]\])", re.DOTALL | re.MULTILINE)
+"""The comment at the beginning of the file."""
+
+NOT_THERE = "not there"
+"""What scripts of several faults print of those that are fixed; a rank says so, and its parent raises."""
+
+VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]).partition('+')[0])"
+
+
+@click.command()
+@click.argument("environment", required=False)
+@click.option("--package", "packages", multiple=True, help="Only faults of this package.  [default: all]")
+@click.option("--only", default="", help="Only scripts whose names contain this.")
+@click.option("--write", is_flag=True, help="Write the releases to the file of faults.")
+def main(environment: str | None, packages: tuple[str, ...], only: str, *, write: bool) -> None:
+    """Run the scripts in ENVIRONMENT, by default in this one."""
+    python = str(made_environments.python(environment)) if environment else sys.executable
+    faults = []
+    for fault in read_faults():
+        chosen = (not packages or fault.package in packages) and only in fault.script
+        if chosen and (release := version(python, fault.needs)):
+            run = run_script(script(fault), python=python, arguments=fault.arguments)
+            faults.append(answered(fault, release, run))
+            click.echo(f"{faults[-1].releases[release]:<8} {fault.needs} {release}  {' '.join(named(fault))}")
+        else:
+            faults.append(fault)
+    if write:
+        save(faults)
+
+
+def version(python: str, distribution: str) -> str:
+    """The release of a distribution in an environment, without its local part; empty where it lacks it."""
+    command = [python, "-c", VERSION, distribution]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  Python itself
+    return done.stdout.strip()
+
+
+def script(fault: Fault) -> str:
+    """The text of its script."""
+    return (ROOT / SCRIPTS / fault.script).read_text()
+
+
+def named(fault: Fault) -> tuple[str, ...]:
+    """Its script and the arguments."""
+    return (fault.script, *fault.arguments)
+
+
+def answered(fault: Fault, release: str, run: ScriptRun) -> Fault:
+    """The fault with what a run of its script said of `release`, which comes last."""
+    state: State = "unclear"
+    if run.shown:
+        state = "alive"
+    elif run.absent or NOT_THERE in run.output:
+        state = "fixed"
+    releases = {name: old for name, old in fault.releases.items() if name != release} | {release: state}
+    notes = {name: old for name, old in fault.notes.items() if name != release}
+    if state == "unclear":
+        lines = [line for line in run.output.splitlines() if line.strip() and TRACEBACK not in line]
+        notes[release] = lines[-1].strip()[:200] if lines else "no output"
+    in_order = {name: releases[name] for name in sorted(releases, key=age)}
+    return msgspec.structs.replace(fault, releases=in_order, notes=notes)
+
+
+def save(faults: list[Fault]) -> None:
+    """Writes the file of faults anew, with the comment at its beginning."""
+    head = HEAD.match(FAULTS_FILE.read_text())
+    blocks = ["[[fault]]\n" + "".join(_line(*pair) for pair in _fields(fault).items()) for fault in faults]
+    FAULTS_FILE.write_text((head[0] if head else "") + "\n".join(blocks))
+
+
+def _fields(fault: Fault) -> dict[str, object]:
+    """What is not empty."""
+    return {name: value for name, value in msgspec.to_builtins(fault).items() if value}
+
+
+def _line(name: str, value: object) -> str:
+    """A line of TOML; strings, lists and tables of strings are written as in JSON but for `=`."""
+    if isinstance(value, dict):
+        value = "{ " + ", ".join(f"{_json(key)} = {_json(item)}" for key, item in value.items()) + " }"
+        return f"{name} = {value}\n"
+    return f"{name} = {_json(value)}\n"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode().replace('","', '", "')
+
+
+if __name__ == "__main__":
+    main()
