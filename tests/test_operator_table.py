@@ -5,10 +5,11 @@ import math
 import pickle
 import re
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
-from difftest.cases.layers.operator import MOST_ELEMENTS, Operand, Operator
+from difftest.cases.layers.operator import MOST_ELEMENTS, Operand, OperandType, Operator
 from difftest.cases.layout import Mesh, Shard
 from difftest.cases.model import Model
 from generators.operators import chains
@@ -123,6 +124,19 @@ def test_a_result_is_written_into_an_operand_of_its_shape_without_gradients() ->
     assert operator
     assert operator.operands["out"].shape == sample.results[0].shape
     assert not any(operand.gradient for operand in operator.operands.values())
+
+
+def test_a_case_file_can_hold_every_operand_for_a_result() -> None:
+    """`hash_tensor` has results of uint64, which operands do not have."""
+    formed = [
+        (entry.name, with_out(entry.operator(sample, form="out"), sample.results))
+        for entry in usable()
+        for sample in entry.samples
+        if "out" in sample.forms
+    ]
+    dtypes = {operator.operands["out"].dtype for _, operator in formed if operator}
+    assert dtypes <= set(get_args(OperandType))
+    assert {operator for name, operator in formed if name == "hash_tensor"} == {None}
 
 
 def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import get_args
 
 import msgspec
 
@@ -41,8 +42,11 @@ def _retyped(operand: Operand, dtype: OperandType, integers: tuple[int, int]) ->
 
 
 def with_out(operator: Operator, results: Sequence[Result]) -> Operator | None:
-    """The operator with an operand `out` for its only result, without gradients; None if it has several."""
-    if len(results) != 1 or "out" in operator.options or results[0].dtype.startswith("complex"):
+    """The operator with an operand `out` for its only result, without gradients.
+
+    None if it has several, or one of a dtype that operands do not have, such as `complex64` or `uint64`.
+    """
+    if len(results) != 1 or "out" in operator.options or results[0].dtype not in get_args(OperandType):
         return None
     out = _out(results[0])
     return msgspec.structs.replace(
