@@ -22,6 +22,14 @@ SCRIPTS = "tests/upstream/"
 
 Package: TypeAlias = Literal["torch", "torch_xla", "XLA", "torchax"]
 
+NEWEST: Mapping[str, str] = {
+    "torch": "2.15.0",
+    "torch_xla": "2.9.0",
+    "torch_tpu": "0.2.0",
+    "torchax": "0.0.13",
+}
+"""The newest release of each package on 2026-11-22; torch_xla ended with 2.9."""
+
 LOUD = ("exception", "crash", "not supported", "capability")
 """Words of kinds that nobody overlooks."""
 

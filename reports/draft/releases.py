@@ -2,17 +2,9 @@
 
 from collections.abc import Mapping
 
-from difftest.findings.faults import age, fixed_in
+from difftest.findings.faults import NEWEST, age, fixed_in
 from difftest.records.finding import Finding, State
 from reports.draft.tracker import tracker
-
-NEWEST: Mapping[str, str] = {
-    "torch": "2.15.0",
-    "torch_xla": "2.9.0",
-    "torch_tpu": "0.2.0",
-    "torchax": "0.0.13",
-}
-"""The newest release of each package on 2026-11-22; torch_xla ended with 2.9."""
 
 
 def package(finding: Finding) -> str:

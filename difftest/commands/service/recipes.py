@@ -8,9 +8,9 @@ from pathlib import Path
 
 from difftest import installed, made_environments
 from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.faults import NEWEST
 
-NEWEST = "torch==2.15.0"
-"""The newest torch that was tried."""
+NEWEST_TORCH = f"torch=={NEWEST['torch']}"
 
 SHARED = ("ray",)
 """What must have the same version as here: Ray's workers run in these environments."""
@@ -32,10 +32,10 @@ class Recipe:
 
 
 RECIPES = {
-    "newest": Recipe(about="the newest torch, without XLA", requirements=(NEWEST,)),
+    "newest": Recipe(about="the newest torch, without XLA", requirements=(NEWEST_TORCH,)),
     "torch_tpu": Recipe(
         about="TorchTPU, with XLA:CPU in place of a TPU",
-        requirements=(NEWEST, "torch_tpu==0.2.0", "xla-cpu-pjrt==0.0.1"),
+        requirements=(NEWEST_TORCH, f"torch_tpu=={NEWEST['torch_tpu']}", "xla-cpu-pjrt==0.0.1"),
         gibibytes=8,
     ),
     "torch_xla": Recipe(
