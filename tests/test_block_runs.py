@@ -1,5 +1,7 @@
 """Building blocks in real processes: they are built as declared, agree, and a wrong buffer is found."""
 
+from unittest import mock
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,9 +19,11 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
 from workers import faults  # noqa: E402
-from workers.training.blocks import Sizes, module_of  # noqa: E402
+from workers.training.blocks import Sizes, module_of, recurrent  # noqa: E402
 
 SEQUENCE = 8
+OF_TORCH = {"LSTM": torch.nn.modules.rnn.LSTM, "GRU": torch.nn.modules.rnn.GRU}
+"""Where a test of the same process has imported torch_xla, `torch.nn.GRU` runs on XLA's tensors alone."""
 
 
 @pytest.mark.parametrize("name", blocks.names())
@@ -30,7 +34,8 @@ def test_a_module_has_the_tensors_and_the_shapes_that_its_block_declares(
 ) -> None:
     layer = blocks.layer(name, data.draw(blocks.load(name).arguments(unit=2)))
     sequence = SEQUENCE if layer.positions else 0
-    module = module_of(name, layer.arguments, Sizes(sequence=sequence, rounded=torch.float32))
+    with mock.patch.object(recurrent, "CELLS", OF_TORCH):
+        module = module_of(name, layer.arguments, Sizes(sequence=sequence, rounded=torch.float32))
     assert {n: tuple(p.shape) for n, p in module.named_parameters()} == dict(layer.parameters)
     assert {n: tuple(b.shape) for n, b in module.named_buffers()} == dict(layer.held_buffers)
     assert {n for n, b in module.named_buffers() if not b.is_floating_point()} == set(layer.counters)
