@@ -317,6 +317,7 @@ def test_a_new_finding_with_a_ledger_entry_is_marked_and_does_not_fail(
 
 TIED = (Embedding(vocabulary=5, width=4), Linear(inputs=4, outputs=5, bias=False, tied=True))
 SUM = (Collective(operation="all_reduce", width=4, mesh=(2,)), Linear(inputs=4, outputs=2))
+SEGFAULT = "step 0, backward, rank 1: SIGSEGV: Fatal Python error: Segmentation fault"
 
 
 @pytest.mark.parametrize(
@@ -351,6 +352,12 @@ SUM = (Collective(operation="all_reduce", width=4, mesh=(2,)), Linear(inputs=4, 
             a_case(),
             shown("xla_annotated", "gradients", detail="step 1, backward, 0.weight: x"),
             {"detail": "step 0, backward, 0.weight: x"},
+        ),
+        (
+            "optimizer_before",
+            a_case(),
+            shown("xla_replica", "completion", detail=SEGFAULT, symptom=Symptom.CRASH),
+            {"detail": SEGFAULT.replace("SIGSEGV", "SIGABRT")},
         ),
         (
             "integers",
