@@ -1,5 +1,6 @@
 """The project's ledger knows its own faults of operators, and not another fault of the same operator."""
 
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from sample_programs import a_program, an_operator
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case, Data
+from difftest.cases.layers.operator import Argument, Items, Named, Reference
 from difftest.cases.layout import Replicate, Shard
 from difftest.commands.service.tally import Tally, known_upstream
+from difftest.findings.facts import facts
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
@@ -163,6 +166,31 @@ def test_a_fault_at_infinities_is_not_another_one_of_the_operator_or_of_other_nu
     assert entry(shown, infinite)
     assert entry(another, infinite) is None
     assert entry(shown, cut(shown.operator)) is None, "of numbers alone it is another fault"
+
+
+INFINITY = Named(kind="number", text="inf")
+
+
+@pytest.mark.parametrize(
+    ("operator", "options", "others"),
+    [
+        ("nn.functional.pdist", {"p": INFINITY}, {"p": 3.0}),
+        ("linalg.diagonal", {"offset": 1, "dim1": 0, "dim2": 1}, {"offset": 1}),
+    ],
+)
+def test_a_fault_of_an_option_is_another_one_without_it(
+    operator: str, options: Mapping[str, Argument], others: Mapping[str, Argument]
+) -> None:
+    shown = on_xla(forward(operator))
+    assert entry(shown, a_program(replace(an_operator(operator), options=options)))
+    assert entry(shown, a_program(replace(an_operator(operator), options=others))) is None
+
+
+def test_options_are_facts_between_spaces() -> None:
+    options = {"dim": -1, "p": INFINITY, "size": Items((2, 3)), "other": Reference("input"), "keepdim": True}
+    assert facts(a_program(replace(an_operator("sum"), options=options)))["options"] == (
+        " dim=-1  p=inf  keepdim=True "
+    )
 
 
 def test_a_layer_norm_that_loses_its_gradient_is_not_one_with_a_wrong_dtype() -> None:

@@ -147,6 +147,17 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
 
 
+def test_what_is_unpooled_to_one_place_twice_is_left_open() -> None:
+    entry = entries()["nn.functional.max_unpool3d"]
+    labels = {
+        len({*places}) < len(places): undefined(operator, dtype="float32", regime="normal")
+        for operator in (entry.operator(sample, form=entry.form) for sample in entry.samples)
+        if (places := operator.operands["indices"].values)
+    }
+    assert "repeat values" in labels[True]
+    assert not labels.get(False)
+
+
 def test_what_chains_are_made_of_is_in_the_table() -> None:
     plain = {*chains.UNARY, *chains.BINARY, *chains.KEEPS_NOTHING, *chains.UPDATES, *chains.VIEWS}
     assert plain <= set(NAMES)

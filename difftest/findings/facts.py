@@ -1,10 +1,11 @@
 """The facts of a case that a ledger's entry may name in `where`, as words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from difftest.cases import evenness
 from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import walk
+from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
 
 FACTS = (
@@ -23,6 +24,7 @@ FACTS = (
     "forms",
     "shards",
     "program",
+    "options",
 )
 
 
@@ -33,7 +35,8 @@ def facts(case: Case) -> Mapping[str, str]:
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, which is an attention's mask. `forms` are the usual forms of the case's spelling, separated
     by a space. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`.
-    `program` are a program's operators, each between spaces.
+    `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
+    of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -56,4 +59,12 @@ def facts(case: Case) -> Mapping[str, str]:
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
         "shards": evenness.of_case(case),
         "program": "".join(f" {layer.title} " for layer in case.model.layers * case.model.is_program),
+        "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
     }
+
+
+def _options(operator: Operator) -> Iterator[str]:
+    """The named arguments that are neither tensors nor lists, as `name=value`."""
+    for name, value in operator.options.items():
+        if not isinstance(value, Items | Reference):
+            yield f"{name}={value.text if isinstance(value, Named) else value}"

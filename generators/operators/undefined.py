@@ -38,6 +38,8 @@ MAXIMA = "of equal maxima in a window, which index is returned is not documented
 DUPLICATES = (
     "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
 )
+REPEATED = "max_unpool may behave nondeterministically when the indices have repeat values"
+UNPOOLED = tuple(f"nn.functional.max_unpool{dims}d" for dims in (1, 2, 3))
 UNDEFINED: Mapping[str, tuple[When, str]] = {
     **dict.fromkeys(("char", "short", "int", "long"), ("far", CONVERTED)),
     "byte": ("always", CONVERTED),
@@ -64,6 +66,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "put": ("duplicates", "if accumulate is False, the behavior is undefined if index contains duplicates"),
     "index_copy": ("duplicates", "if index contains duplicate entries, the result is nondeterministic"),
     "scatter": ("duplicates", DUPLICATES),
+    **dict.fromkeys(UNPOOLED, ("duplicates", REPEATED)),
     **dict.fromkeys(("svd", "linalg.svd", "linalg.eig", "linalg.eigh"), ("always", SIGNS)),
     "linalg.eigvals": ("always", "the returned eigenvalues are not guaranteed to be in any specific order"),
     **dict.fromkeys(

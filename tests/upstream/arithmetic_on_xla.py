@@ -1,4 +1,4 @@
-"""What torch_xla gets wrong of division by infinity, `polygamma_`, and layer norm of nothing; names select.
+"""What torch_xla gets wrong of division by infinity, shifts, distances, and sums of nothing; names select.
 
 torch_xla 2.9.0. Exits 0 when the faults are there.
 """
@@ -13,6 +13,7 @@ import torch_xla
 from torch.nn import functional
 
 XLA, INF = torch_xla.device(), torch.inf
+ROWS = torch.tensor([[0.0, 1.0], [3.0, 1.0]])
 
 
 def outcome(call: Callable[..., object], device: object) -> object:
@@ -37,11 +38,16 @@ def gradient_of_remainder(device: object) -> list[float]:
 
 
 FAULTS = {
+    "cumsum_of_nothing": lambda at: str(torch.ones(1, 0, device=at).cumsum(1).cpu()),
     "floor_divide_by_infinity": lambda at: str((torch.tensor([-1.0, INF]).to(at) // INF).cpu()),
     "layer_norm_of_nothing": layer_norm_requires_gradient,
+    "pdist_of_infinity": lambda at: str(torch.pdist(ROWS.to(at), INF).cpu()),
+    "pdist_of_zero": lambda at: str(torch.pdist(ROWS.to(at), 0).cpu()),
     "polygamma_in_place": lambda at: str(torch.ones(2, device=at).polygamma_(1).cpu()),
     "remainder_gradient": gradient_of_remainder,
     "remainder_by_infinity": lambda at: str((torch.tensor([1.0, -1.0]).to(at) % INF).cpu()),
+    "right_shift": lambda at: str((torch.tensor([4]).to(at) >> torch.tensor([1]).to(at)).cpu()),
+    "right_shift_of_negative": lambda at: str((torch.tensor([-3]).to(at) >> 1).cpu()),
 }
 missing = []
 for name in sys.argv[1:] or FAULTS:
