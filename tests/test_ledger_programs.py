@@ -168,6 +168,13 @@ def test_a_fault_at_infinities_is_not_another_one_of_the_operator_or_of_other_nu
     assert entry(shown, cut(shown.operator)) is None, "of numbers alone it is another fault"
 
 
+def test_shards_that_a_fused_optimizer_made_on_the_host_are_known_where_they_are_sharded() -> None:
+    shown = on_xla(forward("aten._fused_sgd", "0.output.0"))
+    assert entry(shown, cut("aten._fused_sgd"))
+    assert entry(shown, a_program(an_operator("aten._fused_sgd"))) is None
+    assert entry(on_xla(forward("aten._fused_sgd_", "0.output.0")), cut("aten._fused_sgd_")) is None
+
+
 INFINITY = Named(kind="number", text="inf")
 
 
