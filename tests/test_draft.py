@@ -18,7 +18,7 @@ from difftest.findings.titles import title
 from difftest.judge.blame import layer
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
-from difftest.records.corpus import Corpus
+from difftest.records.corpus import SCRIPT, Corpus
 from difftest.records.finding import Finding
 from reports.draft.draft import Draft, render, trackers
 from reports.draft.markup import fenced
@@ -358,7 +358,9 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     corpus_ = Corpus(tmp_path)
     corpus_.prepare()
     for number in range(drafting.MOST_A_DAY + 1):
-        corpus_.save(a_finding(fingerprint=f"torch_dtensor-parameters-mismatch-0000000{number}"), a_case())
+        name = f"torch_dtensor-parameters-mismatch-0000000{number}"
+        corpus_.save(a_finding(fingerprint=name), a_case())
+        (corpus_.root / name / SCRIPT).write_text("import torch\n")
     return corpus_
 
 

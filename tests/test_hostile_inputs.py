@@ -68,14 +68,15 @@ def machine() -> Iterator[Machine]:
 
     service = "difftest.commands.service"
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("ablate", "minimize", "triage", "service.generated_cases"):
+        for module in ("ablate", "file", "minimize", "triage", "service.generated_cases"):
             patch.setattr(f"difftest.commands.{module}.on_cluster", on_cluster)
         patch.setattr(f"{service}.generated_cases.generated_cases", lambda *_: iter(NUMBERED_CASES[:2]))
         patch.setattr(sandbox, "run", lambda case, name, **_: machine.execute(case, name, {}))
         shown = ScriptRun(text="pass", shown=True, output="shown\n")
         patch.setattr(f"{service}.reproduction.run_script", lambda *_: shown)
+        patch.setattr(f"{service}.chain.run_script", lambda *_, **__: shown)
         patch.setattr(f"{service}.bisection.run_script", ours)
-        patch.setattr("difftest.commands.reproducer.keep_graphs", lambda *_: ())
+        patch.setattr(f"{service}.script_files.keep_graphs", lambda *_: ())
         patch.setattr(f"{service}.drafting.collect_env", lambda: "")
         patch.setattr(Environments, "interpreter", lambda _self, _version: Path(sys.executable))
         yield machine
@@ -112,6 +113,7 @@ def commands(rng: Random, root: Path, finding: Path) -> dict[str, tuple[object, 
         "ablate": (finding,),
         "reproducer": (finding,),
         "draft": (finding,),
+        "file": (finding, "--budget", 2),
         "coverage": (out,),
         "bisect": (finding, "--package", "p", "--versions", "1,2", "--times", 1),
     }

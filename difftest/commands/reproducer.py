@@ -9,16 +9,14 @@ from difftest.commands import Group
 from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.graphs import INCONCLUSIVE, recompile
 from difftest.commands.service.options import json_option
-from difftest.commands.service.output import print_json, write_text
+from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reproduction import Reproduction, reproduce
-from difftest.commands.service.scripts import ScriptRun, keep_graphs
+from difftest.commands.service.script_files import keep_script
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.commands.service.working import Working
-from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Symptom
-from difftest.records import own_scripts
-from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
+from difftest.records.corpus import ARTIFACTS, SCRIPT
 from difftest.records.evidence import REPLAYED
 
 GROUP = Group.REPORT
@@ -49,23 +47,12 @@ def command(
 
     Exit status 1, and no script, when none shows it.
     """
-    from workers.backends import profile
-
     subject = read_finding(target)
     check_runnable(subject.case)
     with Working("reproducer"):
         made = reproduce(subject.finding, subject.case)
     file = out or subject.folder / SCRIPT
-    kept: tuple[str, ...] = ()
-    if made.reason is None and made.script:
-        write_text(file, made.script.text)
-        write_text(file.with_name(OUTPUT), made.script.output)
-        _remember(subject, made.script)
-        if artifacts and profile(subject.finding.divergence.backend).on_pjrt:
-            kept = keep_graphs(made.script.text, subject.folder / ARTIFACTS)
-    elif out is None:
-        for stale in (SCRIPT, OUTPUT):
-            (subject.folder / stale).unlink(missing_ok=True)
+    kept = keep_script(subject, made, file, graphs=artifacts)
     recompiled = _recompiled(subject, jax_python) if kept and jax_python else None
     result = _result(subject, made, file, kept, recompiled)
     if as_json:
@@ -73,14 +60,6 @@ def command(
     else:
         _print(result)
     return int(made.reason is not None)
-
-
-def _remember(subject: FindingTarget, script: ScriptRun) -> None:
-    """Records that the script was written and run here; only says why where that is not possible."""
-    try:
-        own_scripts.remember(subject.finding.fingerprint, script.text, script.output)
-    except InfrastructureError as error:
-        click.echo(f"difftest: {error}", err=True)
 
 
 def _result(

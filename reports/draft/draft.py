@@ -37,16 +37,17 @@ class Draft:
     """The content of a draft, which the templates read.
 
     `reproducer` is a script that shows the fault, and `output` what it printed; both empty where there is
-    none. `ran_here` says that difftest itself wrote and ran that script, with that output. `collected` is the
-    output of `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to
-    attach. `called` is what users call each backend, and `reason` that of the ledger's entry about the
-    finding, empty where there is none.
+    none. `arguments` are those with which the script shows this fault alone. `ran_here` says that difftest
+    itself wrote and ran that script, with that output. `collected` is the output of `collect_env`, `versions`
+    are further pairs of name and version, and `artifacts` the files to attach. `called` is what users call
+    each backend, and `reason` that of the ledger's entry about the finding, empty where there is none.
     """
 
     finding: Finding
     case: Case
     measurement: Measurement | None = None
     reproducer: str = ""
+    arguments: tuple[str, ...] = ()
     output: str = ""
     ran_here: bool = False
     versions: tuple[tuple[str, str], ...] = ()

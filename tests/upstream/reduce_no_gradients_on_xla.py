@@ -5,6 +5,7 @@ made before its module was moved to XLA: it holds the parameters that were repla
 is there.
 """
 
+# ruff: noqa: SLF001
 import os
 import signal
 import subprocess

@@ -121,6 +121,16 @@ class Duration(click.ParamType[float]):
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on standard output."
 )
+tracker_option = click.option(
+    "--tracker", metavar="NAME", help="pytorch, xla or openxla.  [default: according to the evidence]"
+)
+most_a_day_option = click.option(
+    "--most-a-day",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="The largest number of drafts for a corpus in one day (UTC).",
+)
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),

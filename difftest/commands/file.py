@@ -1,0 +1,71 @@
+"""`difftest file`: from a finding to a draft that is ready to be read, in one command. Nothing is posted."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from difftest.campaign.campaign import ORACLE, Campaign
+from difftest.commands import Group
+from difftest.commands.service.chain import Chain, HaltError
+from difftest.commands.service.cluster import on_cluster
+from difftest.commands.service.finding_path import FindingPath
+from difftest.commands.service.options import json_option, most_a_day_option, tracker_option, workers_option
+from difftest.commands.service.output import print_json
+from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.reduce.search import BUDGET
+
+GROUP = Group.REPORT
+
+
+@click.command("file")
+@click.argument("target", metavar="FINDING", type=FindingPath())
+@tracker_option
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    default=BUDGET,
+    show_default=True,
+    help="The largest number of cases that the reduction runs.",
+)
+@most_a_day_option
+@workers_option
+@json_option
+def command(  # noqa: PLR0913  click hands over what the decorators declare
+    target: Path, tracker: str | None, budget: int, most_a_day: int, workers: int | None, *, as_json: bool
+) -> int:
+    """Take a finding to a draft: minimize, ablate, reproducer and draft, as far as they are not done yet.
+
+    The same command continues an interrupted one. Exit status 1, with the reason, where a stage cannot go on.
+    """
+
+    @contextmanager
+    def machine(subject: FindingTarget) -> Iterator[Campaign]:
+        from workers.backends import candidates
+
+        backend = subject.finding.divergence.backend
+        backends = candidates() | candidates((backend,))
+        with on_cluster(backends, workers=workers, required=(ORACLE, backend), working="file") as cluster:
+            yield cluster.campaign("file", subject.corpus)
+
+    folder = read_finding(target).folder
+    chain = Chain(machine=machine, say=_say, budget=budget, tracker=tracker, most_a_day=most_a_day)
+    try:
+        issue = chain.advance(folder)
+    except HaltError as halt:
+        if as_json:
+            print_json({"fingerprint": folder.name, "file": None, "reason": str(halt)})
+        click.echo(f"{folder.name}: {halt}", err=True)
+        return 1
+    if as_json:
+        print_json(issue.entries())
+    else:
+        click.echo(issue.line())
+    for line in issue.advice:
+        click.echo(f"difftest: {line}", err=True)
+    return 0
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

@@ -1,0 +1,164 @@
+"""The chain from a finding to its draft: minimize, ablate, reproducer, draft.
+
+What an earlier chain, or the single commands, have done is not done again. A finding whose fault has a script
+in the ledger needs the first three no more: that script is run instead.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from difftest.campaign.campaign import Campaign
+from difftest.clock import utc_today
+from difftest.commands.service.ablation import ablated
+from difftest.commands.service.issue import Issue, read_text, write_issue
+from difftest.commands.service.known_script import KnownScript, known_script
+from difftest.commands.service.ranks import check_runnable
+from difftest.commands.service.reduction import keep, read_task, search
+from difftest.commands.service.reproduction import Reproduction, reproduce
+from difftest.commands.service.script_files import keep_script
+from difftest.commands.service.scripts import run_script
+from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.commands.service.working import Working
+from difftest.findings.ledger import read_ledger
+from difftest.records import own_scripts
+from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT
+
+Machine: TypeAlias = Callable[[FindingTarget], AbstractContextManager[Campaign]]
+"""Opens what runs the cases of a finding: only the first two stages need it."""
+
+Say: TypeAlias = Callable[[str], None]
+
+
+class HaltError(Exception):
+    """A stage cannot go on; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """How findings are taken to their drafts.
+
+    `machine` runs cases, `say` gets a line when a stage begins or ends. A reduction runs at most `budget`
+    cases. `tracker` is chosen by the evidence where it is None, and a corpus gets `most_a_day` drafts.
+    """
+
+    machine: Machine
+    say: Say
+    budget: int
+    tracker: str | None = None
+    most_a_day: int
+
+    def advance(self, folder: Path) -> Issue:
+        """Takes the finding in `folder` through the stages that it still needs.
+
+        `HaltError` where a stage cannot go on.
+        """
+        subject = _as_listed_now(read_finding(folder))
+        self._require_worth(subject)
+        listed = known_script(subject.finding)
+        if has_own_script(subject):
+            self.say("reproducer: done before")
+        elif listed:
+            self._run_listed(subject, listed)
+        else:
+            self._reduce_and_ablate(subject)
+            self._reproduce(read_finding(folder))
+        issue = write_issue(read_finding(folder), self.tracker, self.most_a_day, None)
+        if issue.reason:
+            msg = f"draft: {issue.reason}"
+            raise HaltError(msg)
+        return issue
+
+    def _require_worth(self, subject: FindingTarget) -> None:
+        """`HaltError` where there would be no draft in the end, before anything is run for it."""
+        from reports.draft.refusal import refusal
+
+        if reason := refusal(subject.finding):
+            msg = f"no draft: {reason}"
+            raise HaltError(msg)
+        if not known_script(subject.finding):
+            check_runnable(subject.case)
+
+    def _reduce_and_ablate(self, subject: FindingTarget) -> None:
+        stages = [stage for done, stage in self._stages(subject) if not done]
+        if not stages:
+            self.say("minimize, ablate: done before")
+            return
+        with self.machine(subject) as campaign:
+            for stage in stages:
+                stage(campaign, read_finding(subject.folder))
+
+    def _stages(
+        self, subject: FindingTarget
+    ) -> Iterator[tuple[bool, Callable[[Campaign, FindingTarget], None]]]:
+        """The stages that run cases, each with whether it is done; answers about a larger case are not."""
+        minimized = (subject.folder / REDUCED).is_file() and not read_task(
+            subject.folder, (), None
+        ).journal.exists()
+        yield minimized, self._minimize
+        yield minimized and bool(subject.finding.ablations), self._ablate
+
+    def _minimize(self, campaign: Campaign, subject: FindingTarget) -> None:
+        self.say(f"minimize: looks for the smallest case, in at most {self.budget} runs")
+        found = search(campaign, read_task(subject.folder, (), None), self.budget)
+        if found is None:
+            raise HaltError(_absent("minimize", subject))
+        keep(*found)
+        reduced = found[1]
+        more = "" if reduced.complete else "; the budget ended it, and `difftest minimize` continues it"
+        ranks = reduced.case.world_size
+        self.say(f"minimize: {ranks} ranks, {reduced.case.training.steps} steps, {reduced.case.model}{more}")
+
+    def _ablate(self, campaign: Campaign, subject: FindingTarget) -> None:
+        self.say("ablate: changes one thing of the case at a time")
+        result = ablated(campaign, subject)
+        if result is None:
+            raise HaltError(_absent("ablate", subject))
+        self.say(f"ablate: {len(result.answers)} answers")
+
+    def _reproduce(self, subject: FindingTarget) -> None:
+        self.say("reproducer: writes a script, and runs it")
+        with Working("reproducer"):
+            made = reproduce(subject.finding, subject.case)
+        self._keep(subject, made)
+
+    def _run_listed(self, subject: FindingTarget, listed: KnownScript) -> None:
+        self.say(f"reproducer: runs {subject.finding.upstream}, which shows the fault; it needs no reduction")
+        with Working("reproducer"):
+            script = run_script(listed.text, arguments=listed.arguments)
+        reason = None if script.shown else "the ledger's script does not show the fault here"
+        self._keep(subject, Reproduction(reason=reason, script=script))
+
+    def _keep(self, subject: FindingTarget, made: Reproduction) -> None:
+        keep_script(subject, made, subject.folder / SCRIPT)
+        if made.reason or not made.script:
+            output = made.script.output if made.script else ""
+            hint = f"`difftest replay {subject.folder}` runs its case again"
+            msg = f"reproducer: {made.reason}; {hint}\n{output}".rstrip()
+            raise HaltError(msg)
+        self.say(f"reproducer: {made.script.text.count(chr(10))} lines, which show the fault")
+
+
+def has_own_script(subject: FindingTarget) -> bool:
+    """Whether difftest wrote and ran the script in a finding's folder, for the case that it has now."""
+    script, output = (read_text(subject.folder / name) for name in (SCRIPT, OUTPUT))
+    if not own_scripts.has_printed(subject.finding.fingerprint, script, output):
+        return False
+    listed = known_script(subject.finding)
+    return bool(subject.finding.ablations) if listed is None else script == listed.text
+
+
+def _as_listed_now(subject: FindingTarget) -> FindingTarget:
+    """The finding with what the ledger says of it today, which may be more than when it was found."""
+    finding, case = subject.finding, subject.corpus.case(subject.finding.fingerprint)
+    entry = None if finding.upstream else read_ledger().entry(finding.divergence, case, utc_today())
+    if entry is None:
+        return subject
+    return replace(subject, finding=subject.corpus.amend(finding.fingerprint, upstream=entry.upstream))
+
+
+def _absent(stage: str, subject: FindingTarget) -> str:
+    hint = f"`difftest triage {subject.folder.parent}` runs it again"
+    return f"{stage}: case {subject.case.id} does not show the finding now; {hint}"

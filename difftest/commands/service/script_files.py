@@ -1,0 +1,40 @@
+"""A finding's script on disk: the script that was run, its output, and what XLA compiled of it."""
+
+from pathlib import Path
+
+import click
+
+from difftest.commands.service.output import write_text
+from difftest.commands.service.reproduction import Reproduction
+from difftest.commands.service.scripts import keep_graphs
+from difftest.commands.service.targets import FindingTarget
+from difftest.errors import InfrastructureError
+from difftest.records import own_scripts
+from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
+
+
+def keep_script(
+    subject: FindingTarget, made: Reproduction, file: Path, *, graphs: bool = True
+) -> tuple[str, ...]:
+    """Writes the script that showed the finding to `file`, with its output beside it.
+
+    Returns the names of the `graphs` that were kept, of findings on XLA. Where no script showed the finding,
+    those that are in its folder are deleted: they show it no more.
+    """
+    from workers.backends import profile
+
+    if made.reason is not None or made.script is None:
+        if file == subject.folder / SCRIPT:
+            for stale in (SCRIPT, OUTPUT):
+                (subject.folder / stale).unlink(missing_ok=True)
+        return ()
+    script = made.script
+    write_text(file, script.text)
+    write_text(file.with_name(OUTPUT), script.output)
+    try:
+        own_scripts.remember(subject.finding.fingerprint, script.text, script.output)
+    except InfrastructureError as error:
+        click.echo(f"difftest: {error}", err=True)
+    if graphs and profile(subject.finding.divergence.backend).on_pjrt:
+        return keep_graphs(script.text, subject.folder / ARTIFACTS)
+    return ()

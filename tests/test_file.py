@@ -1,0 +1,152 @@
+"""`difftest file`: the stages from a finding to its draft, on a fake machine."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from command_line import command
+from machines import Machine, a_campaign, examined, sharded, the_finding
+
+from difftest.campaign.campaign import Campaign
+from difftest.commands.service import chain, drafting
+from difftest.commands.service.chain import Chain, HaltError
+from difftest.commands.service.issue import Issue
+from difftest.commands.service.known_script import known_script
+from difftest.commands.service.reproduction import Reproduction
+from difftest.commands.service.scripts import ScriptRun
+from difftest.commands.service.targets import FindingTarget
+from difftest.findings.faults import read_faults
+from difftest.records.corpus import DRAFT, OUTPUT, REDUCED, SCRIPT
+from workers.backends import candidates
+
+BACKEND = "torch_dtensor"
+SHOWN = Reproduction(reason=None, script=ScriptRun(text="import torch\n", shown=True, output="shown\n"))
+ALIVE = "tests/upstream/tie_broken_by_parallelize_module.py"
+
+
+class Desk:
+    """A finding, and a chain for it that keeps what it says and how often it needed a machine."""
+
+    def __init__(self, root: Path) -> None:
+        backends = candidates((BACKEND, "torch_ddp"))
+        self.machine = Machine(**{BACKEND: sharded})
+        self.campaign = a_campaign(root / "corpus", self.machine, dict(backends))  # type: ignore[arg-type]
+        examined(self.campaign)
+        self.folder = self.campaign.corpus.root / the_finding(self.campaign).fingerprint
+        self.lines: list[str] = []
+        self.opened = 0
+
+    @contextmanager
+    def opens(self, _subject: FindingTarget) -> Iterator[Campaign]:
+        """The machine, as a chain opens it."""
+        self.opened += 1
+        yield self.campaign
+
+    def advance(self, budget: int = 40) -> Issue:
+        """One chain for the finding."""
+        made = Chain(machine=self.opens, say=self.lines.append, budget=budget, most_a_day=5)
+        return made.advance(self.folder)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(drafting, "collect_env", lambda: "")
+    monkeypatch.setattr(chain, "reproduce", lambda *_: SHOWN)
+    return Desk(tmp_path)
+
+
+def stages(lines: list[str]) -> list[str]:
+    return list(dict.fromkeys(line.partition(":")[0] for line in lines))
+
+
+def test_a_new_finding_goes_through_all_stages_and_a_second_time_through_none(desk: Desk) -> None:
+    issue = desk.advance()
+    assert issue.reason is None
+    assert stages(desk.lines) == ["minimize", "ablate", "reproducer"]
+    assert {REDUCED, SCRIPT, OUTPUT, DRAFT} <= {file.name for file in desk.folder.iterdir()}
+    assert desk.campaign.corpus.finding(desk.folder.name).ablations
+    runs = sum(desk.machine.requests.values())
+    desk.lines.clear()
+    assert desk.advance().reason is None
+    assert (desk.lines, desk.opened) == (["reproducer: done before"], 1)
+    assert sum(desk.machine.requests.values()) == runs
+
+
+def test_a_lost_script_is_made_again_without_another_reduction(desk: Desk) -> None:
+    desk.advance()
+    (desk.folder / SCRIPT).unlink()
+    desk.lines.clear()
+    desk.advance()
+    assert desk.lines[0] == "minimize, ablate: done before"
+    assert (desk.folder / SCRIPT).is_file()
+    assert desk.opened == 1
+
+
+def test_a_reduction_that_its_budget_ended_goes_on_the_next_time(desk: Desk) -> None:
+    desk.advance(budget=2)
+    assert any("the budget ended it" in line for line in desk.lines)
+    (desk.folder / SCRIPT).unlink()
+    desk.lines.clear()
+    desk.advance()
+    assert stages(desk.lines) == ["minimize", "ablate", "reproducer"]
+
+
+def test_the_chain_stops_where_nothing_shows_the_fault_any_more(desk: Desk) -> None:
+    desk.machine.wrong = {}
+    with pytest.raises(
+        HaltError, match=r"minimize: case \w+ does not show the finding now; `difftest triage"
+    ):
+        desk.advance()
+    assert not (desk.folder / DRAFT).exists()
+
+
+def test_without_a_script_there_is_no_draft(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = ScriptRun(text="pass\n", shown=False, output="not reproduced\n")
+    monkeypatch.setattr(chain, "reproduce", lambda *_: Reproduction(reason="it shows nothing", script=failed))
+    with pytest.raises(HaltError, match=r"reproducer: it shows nothing; `difftest replay .*` .*\nnot repro"):
+        desk.advance()
+    assert not {SCRIPT, DRAFT} & {file.name for file in desk.folder.iterdir()}
+    done = command("draft", desk.folder)
+    assert done.status == 1
+    assert (
+        f"no script shows it yet, and maintainers ask for one; `difftest file {desk.folder}`" in done.output
+    )
+
+
+def test_a_reported_finding_stops_before_anything_is_run(desk: Desk) -> None:
+    runs = sum(desk.machine.requests.values())
+    desk.campaign.corpus.amend(desk.folder.name, upstream="https://github.com/pytorch/xla/issues/1")
+    done = command("file", desk.folder)
+    assert (done.status, sum(desk.machine.requests.values())) == (1, runs)
+    assert "no draft: it is reported already: https://github.com/pytorch/xla/issues/1" in done.output
+
+
+def test_the_ledgers_script_stands_for_reduction_and_reproducer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run(text: str, arguments: tuple[str, ...]) -> ScriptRun:
+        ran.append(arguments)
+        return ScriptRun(text=text, shown=True, output="expected 1, actual 2\n")
+
+    monkeypatch.setattr(chain, "run_script", run)
+    desk.campaign.corpus.amend(desk.folder.name, upstream=ALIVE)
+    assert desk.advance().reason is None
+    assert (ran, desk.opened) == ([()], 0)
+    assert "parallelize_module" in (desk.folder / SCRIPT).read_text()
+    assert (desk.folder / SCRIPT).read_text() in (desk.folder / DRAFT).read_text()
+
+
+def test_a_script_is_taken_from_the_ledgers_faults_alone(desk: Desk, tmp_path: Path) -> None:
+    finding = the_finding(desk.campaign)
+    several = next(fault for fault in read_faults() if len(fault.arguments) == 1 and not fault.issue)
+    listed = known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=several.upstream[0]))
+    assert listed
+    assert listed.arguments == several.arguments
+    for other in ("tests/upstream/../conftest.py", "tests/upstream/none.py", ""):
+        assert known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=other)) is None
+    known = desk.campaign.corpus.amend(finding.fingerprint, upstream=ALIVE)
+    assert known_script(known, tmp_path) is None, "a wheel has no scripts"
