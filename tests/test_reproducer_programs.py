@@ -159,3 +159,19 @@ def test_what_an_operator_of_lists_writes_is_its_result() -> None:
     text = script(case, "torch_dtensor", tensor="0.output.0", results={"0.output.0": "float32"})
     assert "torch._foreach_add_([input], 1.0)\n    output = [input]" in text
     assert "output[0]" in text
+
+
+def test_results_that_are_lists_are_counted_one_by_one() -> None:
+    weights, gradients = Items(items=(Reference("input"),)), Items(items=(Reference("gradient"),))
+    case = a_program(
+        an_operator(
+            "aten._fused_sgd",
+            call="torch.ops.aten._fused_sgd",
+            operands={name: Operand(shape=(4, 3), gradient=False) for name in ("input", "gradient")},
+            arguments=(weights, gradients, Items(items=())),
+        )
+    )
+    text = script(case, "xla_spmd", tensor="0.output.1", results={"0.output.1": "float32"})
+    call = "torch.ops.aten._fused_sgd([input], [gradient], [])"
+    assert f"output = torch.utils._pytree.tree_leaves({call})" in text
+    assert "output[1]" in text

@@ -121,6 +121,8 @@ class ProgramScript:
         if operator.form == "inplace" and isinstance(operator.arguments[0], Items):
             yield call
             call = self._spelled(path, operator.arguments[0])
+        elif _takes_lists(operator):
+            call = f"torch.utils._pytree.tree_leaves({call})"
         yield f"{result} = {call}"
 
     def _call(self, path: str, operator: Operator) -> str:
@@ -181,6 +183,12 @@ class ProgramScript:
         if self.fault.wants_gradient:
             return "leaf.grad"
         return self.variable(name)
+
+
+def _takes_lists(operator: Operator) -> bool:
+    """Whether it is given several lists, as a fused optimizer is: then its results may be lists themselves."""
+    lists = [one for one in operator.arguments if isinstance(one, Items) and one.kind == "list"]
+    return len(lists) > 1 and all(isinstance(item, Reference) for one in lists for item in one.items)
 
 
 def unspeakable(case: Case) -> str | None:
