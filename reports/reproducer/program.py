@@ -186,7 +186,7 @@ class ProgramScript:
 
 
 def _takes_lists(operator: Operator) -> bool:
-    """Whether it is given several lists, as a fused optimizer is: then its results may be lists themselves."""
+    """Whether it is given several lists, as a fused optimizer is: its results may be lists themselves."""
     lists = [one for one in operator.arguments if isinstance(one, Items) and one.kind == "list"]
     return len(lists) > 1 and all(isinstance(item, Reference) for one in lists for item in one.items)
 

@@ -31,4 +31,4 @@ def replica() -> None:
     xm.reduce_gradients(optimizer)
 
 
-pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess)  # noqa: SLF001  as its own launcher
+pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess)
