@@ -31,11 +31,15 @@ MARK = "CHAOS_OUT"
 
 INCOMPLETE = 3
 
-ENDED_BY_RAY = (1, "Failed to connect to GCS")
-"""The exit status and the message where Ray itself ends the process, as its GCS died while it started.
+BY_RAY = 1
+ENDED_BY_RAY = ("Failed to connect to GCS", "Failed to get the system config from raylet because it is dead")
+"""The exit status where Ray itself ends a process that connects to a dying GCS or raylet, and its words.
 
-Ray waits in C++ code that runs no Python thread, so difftest cannot say so with a status of its own (2.60).
+That is C++ code that runs no Python and calls `_Exit`, so difftest cannot end in a status of its own (2.60).
 """
+
+STARTS = "starts or joins Ray"
+"""What a start says in the log before it connects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,7 @@ def ended(driver: psutil.Popen, place: Place) -> int:
     """
     status = driver.wait()
     log = place.out.with_suffix(".log").read_text()
-    if status == ENDED_BY_RAY[0] and ENDED_BY_RAY[1] in log:
+    if status == BY_RAY and any(message in log.rpartition(STARTS)[2] for message in ENDED_BY_RAY):
         status = INCOMPLETE
     assert status in (0, INCOMPLETE, -9), f"exit status {status}: {log}"
     soon_empty(
