@@ -35,6 +35,8 @@ def run(  # noqa: PLR0913  the options of the command
     *,
     out: Path | str,
     model: str | None = None,
+    steps: int | None = None,
+    convergence: bool = False,
     seed: int = 0,
     cases: int | None = None,
     budget: float | None = None,
@@ -49,19 +51,18 @@ def run(  # noqa: PLR0913  the options of the command
     """Runs a campaign, or continues it, as `difftest run` with these options, and returns its findings.
 
     `model` is the source of a model of yours, such as `model.py:build`; without it cases are generated.
+    With a model, `steps` is how many every case has, and `convergence` compares whether it learns.
     `budget` is in seconds. Progress and results are printed as by the command.
 
-    Raises `difftest.errors.UsageError` for wrong arguments, and `difftest.errors.InfrastructureError` where
-    the machine failed or too little was compared.
+    `difftest.errors.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.
     """
-    folder = Path(out)
     request = CampaignRequest(
-        out=folder,
+        out=Path(out),
         ledger=LEDGER_FILE,
         fail_on=("never",),
         as_json=False,
         seed=seed,
-        model=describe_model(model, max_world_size),
+        model=describe_model(model, max_world_size, steps=steps, convergence=convergence),
         cases=cases,
         budget=budget,
         paths=tuple(paths),
@@ -72,9 +73,9 @@ def run(  # noqa: PLR0913  the options of the command
         twice_every=twice_every,
         fresh=fresh,
     )
-    with opened(folder) as output:
+    with opened(request.out) as output:
         run_campaign(request, output)
-    return load(folder)
+    return load(out)
 
 
 def load(folder: Path | str) -> Result:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from difftest import plugins
-from difftest.cases.case import Case, Data, Training
+from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.described import Description
 from difftest.cases.layers.own import Own
 from difftest.cases.layout import Layout, Mesh, Replicate
@@ -40,6 +40,9 @@ AXES = (
     ("dp_replicate", "dp_shard", "tp"),
 )
 """The axes of the meshes for which a plan is asked."""
+
+LEARNING_RATE = 2.0**-7
+"""Of Adam, for modules of unknown scale: its updates do not depend on the size of the gradients."""
 
 Decode: TypeAlias = Callable[[bytes], list[Case]]
 
@@ -121,7 +124,8 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
     """Cases of one description on one path."""
     model = Model(layers=(description.layer,))
     layout = _possible(description.layer, draw(_layouts(description, model, path, max_world_size)))
-    dtype = draw(weighted(*((6 if name == "float32" else 2, name) for name in description.dtypes)))
+    dtypes = _dtypes(description)
+    dtype = draw(weighted(*((6 if name == "float32" else 2, name) for name in dtypes)))
     trained = _training(draw, description, dtype)
     rows = draw(
         training.batch_rows(
@@ -134,7 +138,7 @@ def own_cases(draw: st.DrawFn, *, description: Description, path: str, max_world
         model=model,
         layout=layout,
         training=trained,
-        data=Data(batch=rows * trained.accumulation),
+        data=Data(batch=rows * trained.accumulation, learnable=description.learnable),
         dtype=dtype,
         replication=_replication(draw, description, layout, trained.accumulation),
         start=draw(starts(accumulation=1)),  # a scan needs the shape of the outputs
@@ -159,17 +163,26 @@ def _possible(layer: Own, layout: Layout) -> Layout:
     return msgspec.structs.replace(layout, parameters=placed)
 
 
+def _dtypes(description: Description) -> tuple[DType, ...]:
+    """Those in which the module runs; to learn with Adam, not float16, where its epsilon of 1e-8 is 0."""
+    if not description.learnable or description.optimizer:
+        return description.dtypes
+    return tuple(name for name in description.dtypes if name != "float16")
+
+
 def _training(draw: st.DrawFn, description: Description, dtype: Any) -> Training:  # noqa: ANN401  of `DType`
-    """Few steps; parts of a batch only where their losses add up to that of the batch."""
+    """Parts of a batch only where their losses add up to that of the batch; few steps unless told."""
     if description.optimizer:
         options: dict[str, Any] = {"optimizer": "own"}
+    elif description.learnable:
+        options = {"optimizer": draw(equally("adam", "adamw")), "learning_rate": LEARNING_RATE}
     else:
         optimizer = draw(training.optimizers(dtype=dtype))
         rates = training.learning_rates(optimizer=optimizer, regime="normal", loss="mse")
         options = {"optimizer": optimizer, "learning_rate": draw(rates)}
     return Training(
         **options,
-        steps=draw(training.step_counts(dtype=dtype, regime="normal")),
+        steps=description.steps or draw(training.step_counts(dtype=dtype, regime="normal")),
         accumulation=draw(weighted((5, 1), (2, 2), (1, 3))) if description.layer.rowwise else 1,
         clip_norm=draw(weighted((4, None), (1, 1.0), (1, 0.25))),
         loss=description.loss,

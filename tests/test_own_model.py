@@ -122,6 +122,37 @@ def test_ddp_looks_for_parameters_without_a_gradient_where_there_are_any(tmp_pat
     assert all(case.replication.find_unused_parameters for case in cases)
 
 
+def test_long_runs_have_the_steps_asked_for_and_learn_with_adam(tmp_path: Path) -> None:
+    assert {case.training.steps for case in drawn(tmp_path, 5, steps=40)} == {40}
+    cases = drawn(tmp_path, 20, steps=40, learnable=True, dtypes=("float32", "bfloat16", "float16"))
+    assert all(case.data.learnable for case in cases)
+    assert {case.training.optimizer for case in cases} == {"adam", "adamw"}
+    assert {case.dtype for case in cases} == {"float32", "bfloat16"}
+    own_optimizer = drawn(tmp_path, 20, learnable=True, optimizer=True, dtypes=("float16",))
+    assert {(case.training.optimizer, case.dtype) for case in own_optimizer} == {("own", "float16")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--steps", "40"), "--steps needs --model"),
+        (("--convergence",), "--convergence needs --model"),
+        (("--model", "model.py:build", "--steps", "201"), "201 steps; allowed: 1 to 200"),
+        (("--model", "model.py:build", "--steps", "0"), "0 steps; allowed: 1 to 200"),
+        (
+            ("--model", "model.py:build", "--steps", "9", "--convergence"),
+            "9 steps with --convergence; allowed: 10 to 200",
+        ),
+    ],
+)
+def test_steps_that_no_run_can_have_are_refused_before_anything_is_built(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    refused = CliRunner().invoke(cli.difftest, ["case", *arguments])
+    assert isinstance(refused.exception, UsageError)
+    assert message in str(refused.exception)
+
+
 def test_a_plan_gives_the_layouts(tmp_path: Path) -> None:
     mesh = Mesh((("dp", 2), ("tp", 2)))
     names = {f"0.{name}": (Replicate(), Replicate()) for name in SHAPES}

@@ -20,6 +20,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     module runs, `refused` has the reasons why it does not in others. `unused`: whether a parameter gets no
     gradient. `noise` names a module whose rounding in float32 leaves little to compare, empty where none
     does. `layouts` are those of the user's plan, by mesh; None where there is no plan.
+
+    `steps` is how many every case has, None for a few. `learnable`: every step gets the same batch, so that
+    training can solve the task.
     """
 
     layer: Own
@@ -30,6 +33,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     unused: bool = False
     noise: str = ""
     layouts: tuple[Layout, ...] | None = None
+    steps: int | None = None
+    learnable: bool = False
 
     @property
     def digest(self) -> str:

@@ -24,12 +24,12 @@ from difftest.commands.service.options import (
     least_compared_option,
     ledger_option,
     max_world_size_option,
-    model_option,
     most_inconclusive_option,
+    own_model_options,
     paths_option,
     workers_option,
 )
-from difftest.commands.service.own_model import describe_model
+from difftest.commands.service.own_model import take_model
 from difftest.commands.service.progress import announce
 from difftest.commands.service.request import TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
@@ -68,7 +68,7 @@ GROUP = Group.FIND
     type=click.DateTime(["%Y-%m-%d"]),
     help="The date that the seed is made from.  [default: today, UTC]",
 )
-@model_option
+@own_model_options
 @paths_option
 @backends_option
 @max_world_size_option
@@ -82,7 +82,7 @@ GROUP = Group.FIND
 def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see decorators
     """Run earlier findings again, run new cases until the budget is spent, triage what is new, and report."""
     seed = seed_of(day or utc_today())
-    options["model"] = describe_model(options["model"], options["max_world_size"])
+    options["model"] = take_model(options)
     request = CampaignRequest(seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)
     announce(request)
     with opened(request.out) as output:

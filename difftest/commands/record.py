@@ -19,13 +19,13 @@ from difftest.commands.service.options import (
     json_option,
     least_compared_option,
     max_world_size_option,
-    model_option,
     most_inconclusive_option,
+    own_model_options,
     paths_option,
     seed_option,
 )
 from difftest.commands.service.output import print_json
-from difftest.commands.service.own_model import describe_model
+from difftest.commands.service.own_model import take_model
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.recording import Recording
 from difftest.commands.service.request import CASES
@@ -68,7 +68,7 @@ GROUP = Group.FIND
     show_default=True,
     help="How many cases to generate if no CASE file is given.",
 )
-@model_option
+@own_model_options
 @paths_option
 @click.option(
     "--backends",
@@ -93,7 +93,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
     from workers.backends import candidates
 
-    options["model"] = describe_model(options["model"], options["max_world_size"])
+    options["model"] = take_model(options)
     request = Request(**options)
     backends = candidates(request.backends)
     recording = Recording(Recorder(request.out), backends, request.workers)

@@ -30,13 +30,13 @@ from difftest.commands.service.options import (
     least_compared_option,
     ledger_option,
     max_world_size_option,
-    model_option,
     most_inconclusive_option,
+    own_model_options,
     paths_option,
     seed_option,
     workers_option,
 )
-from difftest.commands.service.own_model import describe_model
+from difftest.commands.service.own_model import take_model
 from difftest.commands.service.progress import announce
 from difftest.commands.service.request import CASES, TWICE_EVERY, CampaignRequest
 from difftest.commands.service.storage import Out, Output, opened
@@ -59,7 +59,7 @@ GROUP = Group.FIND
     help=f"How many cases to run.  [default: {CASES}, or with --budget no limit]",
 )
 @click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
-@model_option
+@own_model_options
 @paths_option
 @backends_option
 @max_world_size_option
@@ -98,7 +98,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     Cases that --out already has from the same campaign are not run again. A campaign is the same if seed,
     paths, backends, world size, --twice-every and versions are.
     """
-    options["model"] = describe_model(options["model"], options["max_world_size"])
+    options["model"] = take_model(options)
     request = CampaignRequest(**options)
     announce(request)
     with opened(request.out) as output:

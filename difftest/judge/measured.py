@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -84,8 +84,10 @@ class MeasuredRun:
 
     def beside(self, at: Key) -> tuple[Floats, Floats, Sharded]:
         """A measured tensor as the oracle has it, the floors of its rounding, and as the candidate has it."""
+        step, stage, name = at
         truth, deviation = self.truth(at)
-        return truth, noise.floor(deviation, wide=self.wide), dict(self.tensors())[at]
+        actual = cast("Trace", self.actual).steps[step][stage, name]  # what was measured is of no failure
+        return truth, noise.floor(deviation, wide=self.wide), actual
 
     @property
     def wide(self) -> bool:

@@ -1,6 +1,7 @@
 """Wrong numbers, tensor by tensor, with the word for their damage (`difftest.judge.damage`)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import numpy as np
 
@@ -15,17 +16,30 @@ CHANGED = "operand changed"
 UNCHANGED = "operand not changed"
 
 
-def mismatches(run: MeasuredRun, check: str, stage: Stage) -> Iterator[Divergence]:
-    """A divergence for each tensor of one stage whose error is beyond rounding, in the order of the run."""
+def mismatches(
+    run: MeasuredRun, check: str, stage: Stage, wanted: Callable[[str], bool] = bool
+) -> Iterator[Divergence]:
+    """A divergence for each tensor of one stage whose error is beyond rounding, in the order of the run.
+
+    `wanted` chooses tensors by their names, by default all.
+    """
+
+    @cache
+    def lonely(step: int) -> bool:
+        return len(_wrong_ranks(run, step)) == 1 < run.case.world_size
+
     for key, measurement in run.measured.items():
-        if key[1] is stage and beyond(measurement):
-            word = _nature(run, key)
+        if key[1] is stage and wanted(key[2]) and beyond(measurement):
+            word = _nature(run, key, lonely)
             detail = describe(measurement) + (f"; {word}" if word else "")
             yield run.tensor_divergence(check, Symptom.MISMATCH, key, detail, measurement.ratio, word)
 
 
-def _nature(run: MeasuredRun, key: Key) -> str:
-    """The word for the damage to one measured tensor, see `difftest.judge.damage`."""
+def _nature(run: MeasuredRun, key: Key, lonely: Callable[[int], bool]) -> str:
+    """The word for the damage to one measured tensor, see `difftest.judge.damage`.
+
+    `lonely` is whether a single rank of several holds wrong parameters after a step's update.
+    """
     step, stage, name = key
     truth, floors, actual = run.beside(key)
     mesh = run.case.layout.mesh
@@ -34,7 +48,7 @@ def _nature(run: MeasuredRun, key: Key) -> str:
         return word or of_program(truth, floors, actual, mesh)
     if stage is Stage.FORWARD and step == 0 and _any_moved(run):
         return MOVED
-    if stage is Stage.UPDATE and len(_wrong_ranks(run, step)) == 1 < run.case.world_size:
+    if stage is Stage.UPDATE and lonely(step):
         return LONELY
     return nature(truth, floors, actual, mesh, output=stage is Stage.FORWARD)
 

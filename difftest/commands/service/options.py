@@ -1,6 +1,7 @@
 """The options that several commands share, and the types of their values."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -144,10 +145,32 @@ paths_option = click.option(
     default=(),
     help="Use only these parallelism paths.  [default: all]",
 )
-model_option = click.option(
-    "--model",
-    metavar="MODULE:FUNCTION",
-    help="Run cases of your own model in the working directory: mypackage.module:build or model.py:build.",
+
+
+def own_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a module of the user's; `difftest.commands.service.own_model.take_model` reads them."""
+    for option in reversed(_OWN_MODEL):
+        command = option(command)
+    return command
+
+
+_OWN_MODEL = (
+    click.option(
+        "--model",
+        metavar="MODULE:FUNCTION",
+        help="Run cases of your own model in the working directory: package.module:build or model.py:build.",
+    ),
+    click.option(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="With --model: every case has N steps, 1 to 200.  [default: 1 to 5, or with --convergence 50]",
+    ),
+    click.option(
+        "--convergence",
+        is_flag=True,
+        help="With --model: every step gets the same batch, and whether the model learns is compared.",
+    ),
 )
 backends_option = click.option(
     "--backends", type=Backends(), default=(), help="Use only these backends.  [default: all]"

@@ -1,19 +1,58 @@
-"""The option `--model`: a module of the user's, described once before anything runs."""
+"""The option `--model`: a module of the user's, described once before anything runs, and its long runs."""
+
+from typing import Any
 
 import click
+import msgspec
 
+from difftest.cases.case import MOST_STEPS
 from difftest.cases.described import Description
 from difftest.commands.service.ranks import check_world_size
+from difftest.errors import UsageError
+from difftest.judge.checks.convergence import LEAST_STEPS
+
+LEARNING_STEPS = 50
+"""How many steps `--convergence` has unless told."""
 
 
-def describe_model(source: str | None, max_world_size: int) -> Description | None:
+def take_model(options: dict[str, Any]) -> Description | None:
+    """Takes `--model`, `--steps` and `--convergence` out of a command's options: what they describe."""
+    source, steps, convergence = (options.pop(name) for name in ("model", "steps", "convergence"))
+    return describe_model(source, options["max_world_size"], steps=steps, convergence=convergence)
+
+
+def describe_model(
+    source: str | None, max_world_size: int, *, steps: int | None = None, convergence: bool = False
+) -> Description | None:
     """What is known of `source`, and None for None; says on standard error what its cases will lack.
 
-    `UsageError` where it is no model that can be compared.
+    `steps` is how many every case has, None for a few. With `convergence` every step gets the same batch, and
+    whether the model learns is compared.
+
+    `UsageError` where it is no model that can be compared, or the steps are too few or too many.
     """
     check_world_size(max_world_size)
+    _check_steps(source, steps, convergence=convergence)
     if source is None:
         return None
+    description = _described(source, max_world_size)
+    steps = steps or (LEARNING_STEPS if convergence else None)
+    return msgspec.structs.replace(description, steps=steps, learnable=convergence)
+
+
+def _check_steps(source: str | None, steps: int | None, *, convergence: bool) -> None:
+    if source is None and (steps is not None or convergence):
+        option = "--convergence" if convergence else "--steps"
+        msg = f"{option} needs --model: other cases have steps of their own"
+        raise UsageError(msg)
+    least = LEAST_STEPS if convergence else 1
+    if steps is not None and not least <= steps <= MOST_STEPS:
+        whose = "steps with --convergence" if convergence else "steps"
+        msg = f"{steps} {whose}; allowed: {least} to {MOST_STEPS}"
+        raise UsageError(msg)
+
+
+def _described(source: str, max_world_size: int) -> Description:
     from generators.own import meshes
     from workers.isolate.described import described
 

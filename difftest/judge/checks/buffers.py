@@ -21,7 +21,7 @@ TRAITS = Traits()
 def check(run: MeasuredRun) -> Iterator[Divergence]:
     """One divergence for each buffer beyond rounding, and one for each wrong entry of the `state_dict`."""
     buffers = run.case.model.statistics()
-    yield from (d for d in mismatches(run, "buffers", Stage.UPDATE) if d.tensor in buffers)
+    yield from mismatches(run, "buffers", Stage.UPDATE, lambda name: name in buffers)
     if buffers and not isinstance(run.actual, Failure):
         yield from _entries(run, len(run.actual.steps) - 1)
 
