@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from click.testing import CliRunner
+from sample_findings import FINDING, changed
 from samples import a_case, a_failure
 
 from difftest import cli
@@ -20,6 +21,7 @@ from difftest.commands.service import progress, readiness, working
 from difftest.commands.service.readiness import State
 from difftest.commands.service.working import Working
 from difftest.findings.ledger import Ledger
+from difftest.judge.outcome import Symptom
 
 PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
 
@@ -132,6 +134,20 @@ def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
     assert capsys.readouterr().err.splitlines()[-1].startswith("1/4 cases, ")
     time.sleep(0.1)
     assert not capsys.readouterr().err
+
+
+def test_a_log_does_not_call_what_torch_leaves_open_a_new_finding(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
+    left_open = changed(FINDING, symptom=Symptom.UNDEFINED)
+    with progress.Meter(4, None, Ledger()) as meter:
+        meter.count(Progress(result=CaseResult(index=0, case=a_case()), new=(FINDING, left_open)))
+        time.sleep(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert f"new finding {FINDING.fingerprint}: {FINDING.blame}" in lines
+    assert f"difference {left_open.fingerprint}: left open by torch" in lines
+    assert ", 1 new findings, " in lines[-1]
 
 
 def test_a_run_that_raises_is_counted_too() -> None:

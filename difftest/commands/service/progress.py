@@ -17,9 +17,10 @@ from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import InfrastructureError
-from difftest.findings.ledger import Entry, Ledger
+from difftest.findings.ledger import Ledger
+from difftest.findings.standing import Standing
 from difftest.judge.comparator import compare
-from difftest.judge.outcome import Outcome
+from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.finding import Finding
 
 VERDICTS = {
@@ -28,6 +29,8 @@ VERDICTS = {
     "inconclusive": "cannot be compared with the float64 reference",
     "unsupported": "lacks what the program needs",
 }
+
+KNOWN, NEW = "known", "new"
 
 EVERY_SECONDS = 10.0
 """How often a plain line is printed."""
@@ -125,18 +128,16 @@ class Meter:
         self._bar.close()
 
     def count(self, progress: Progress) -> None:
-        """Counts one more case and shows it."""
+        """Counts one more case and shows it. What torch leaves open is no finding to count."""
         self._done += 1
-        entries = {finding.fingerprint: self._entry(finding, progress) for finding in progress.new}
-        self._known += sum(entry is not None for entry in entries.values())
-        self._new += sum(entry is None for entry in entries.values())
+        shown = [self._line_of(finding, progress) for finding in progress.new]
+        self._known += sum(line.startswith(KNOWN) for line in shown)
+        self._new += sum(line.startswith(NEW) for line in shown)
         left = self._left() if self._budget else ""  # tqdm itself estimates the time for a number of cases
         self._bar.set_postfix_str(f"{self._findings()}{left}")
         self._bar.update()
-        for finding in progress.new:
-            entry = entries[finding.fingerprint]
-            mark, issue = ("known", f"{entry.upstream}; ") if entry else ("new", "")
-            self._bar.write(f"{mark} finding {finding.fingerprint}: {issue}{finding.blame}", file=sys.stderr)
+        for line in shown:
+            self._bar.write(line, file=sys.stderr)
 
     def _show(self) -> None:
         """Prints a line every few seconds, also while the first case runs."""
@@ -151,9 +152,13 @@ class Meter:
     def _findings(self) -> str:
         return f"{self._new} new findings" + (f", {self._known} known" if self._known else "")
 
-    def _entry(self, finding: Finding, progress: Progress) -> Entry | None:
-        """The ledger's entry about a finding that a case showed first."""
-        return self._ledger.entry(finding.divergence, progress.result.case, utc_today())
+    def _line_of(self, finding: Finding, progress: Progress) -> str:
+        """What is said of a finding that a case showed first."""
+        if entry := self._ledger.entry(finding.divergence, progress.result.case, utc_today()):
+            return f"{KNOWN} finding {finding.fingerprint}: {entry.upstream}; {finding.blame}"
+        if finding.divergence.symptom is Symptom.UNDEFINED:
+            return f"difference {finding.fingerprint}: {Standing.LEFT_OPEN}"
+        return f"{NEW} finding {finding.fingerprint}: {finding.blame}"
 
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""
