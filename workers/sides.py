@@ -22,6 +22,8 @@ class Profile:
 
     * `extras`: the extras of this package that bring what the backend needs, comma-separated, where those are
       not the usual ones. Such a backend runs only where it is named.
+    * `only_named`: whether the backend, too, runs only where it is named: it takes long, or is another way of
+      running what a usual one runs.
     * `variants`: legal ways of running the same thing, which the self-test's null campaign compares.
     * `stands_for_side`: whether the backend stands for its side where the self-test plants a fault into
       another side's backend.
@@ -30,6 +32,7 @@ class Profile:
     """
 
     extras: str = ""
+    only_named: bool = False
     variants: tuple[Variant, ...] = field(default=(AGAIN,))
     stands_for_side: bool = False
     cost_unit: bool = False

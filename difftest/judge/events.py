@@ -82,8 +82,9 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     * `greatest` (oracle): the largest finite magnitude that any operator produced under simulated rounding.
     * `native` (oracle): how far the run in the case's own dtype is from float64, in units of the simulated
       rounding noise.
-    * `graphs` (XLA): how many graphs had been compiled by the end of each step, counted from the start of the
-      run.
+    * `graphs` (XLA, `torch.compile`): how many graphs had been compiled by the end of each step,
+      counted from the start of the run.
+    * `breaks` (`torch.compile`): how often a graph was broken, by the reason; `graphs` are those captured.
     * `clients`: the PJRT clients, in the order in which their processes created them.
     * `misplaced` (XLA): by parameter name, the annotations that differ from the layout.
     * `jax_backends` (XLA): the platforms that JAX holds clients of.
@@ -109,6 +110,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     greatest: float = 0.0
     native: float = 0.0
     graphs: Counts = ()
+    breaks: dict[Word, Count] = {}
     clients: tuple[Client, ...] = ()
     misplaced: dict[str, Misplaced] = {}
     jax_backends: tuple[str, ...] = ()
@@ -144,6 +146,7 @@ class Events(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             greatest=max(self.greatest, other.greatest),
             native=max(self.native, other.native),
             graphs=counts(self.graphs, other.graphs),
+            breaks=_most(self.breaks, other.breaks, int),
             clients=_clients(self.clients, other.clients),
             misplaced={**self.misplaced, **other.misplaced, **self.misplaced},  # in this one's order first
             jax_backends=tuple(sorted({*self.jax_backends, *other.jax_backends})),

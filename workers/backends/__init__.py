@@ -74,13 +74,17 @@ def candidates(wanted: tuple[str, ...] = ()) -> dict[str, Backend]:
     """The backends in `wanted`, or the usual ones, by name; never the oracle. `UsageError` for unknown names.
 
     A name may end in an environment, as `xla_spmd@2.8` (`workers.cluster.environments`). A backend whose
-    profile names `extras` needs others than the usual ones, and is among the candidates only where it is
-    named.
+    profile names `extras` needs others than the usual ones; such a backend, and one that is `only_named`,
+    is among the candidates only where it is named.
     """
     allowed = tuple(name for name in plugins.names(__name__) if name != ORACLE)
     plugins.require(__name__, map(_without_environment, wanted), allowed)
     loaded = {name: load(name) for name in wanted or allowed}
-    return {name: backend for name, backend in loaded.items() if wanted or not backend.PROFILE.extras}
+    return {name: backend for name, backend in loaded.items() if wanted or _is_usual(backend.PROFILE)}
+
+
+def _is_usual(profile: Profile) -> bool:
+    return not (profile.extras or profile.only_named)
 
 
 def _without_environment(name: str) -> str:

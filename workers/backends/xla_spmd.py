@@ -53,7 +53,7 @@ def with_kernels(
     operators, kernels = operators_of(world)
     scans = case.start.accumulation == "scan" and case.training.accumulation > 1
     further = legitimate.GRAPHS_OF_A_SCAN if scans else 0
-    session = spmd.session(world, partial(_place, world), operators=operators, further_graphs=further)
+    session = spmd.session(world, partial(placed, world), operators=operators, further_graphs=further)
     return replace(
         session,
         environment={**session.environment, **kernels},
@@ -61,7 +61,7 @@ def with_kernels(
     )
 
 
-def _place(world: sharding.World, module: "nn.Module") -> "nn.Module":
+def placed(world: sharding.World, module: "nn.Module") -> "nn.Module":
     """The module on the devices.
 
     Its parameters are annotated before or after the move, as the case's start says.

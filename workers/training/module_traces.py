@@ -7,6 +7,7 @@ read. Under XLA the graph then has more results than a user's, and may be compil
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -16,6 +17,9 @@ from torch.utils import _pytree
 from difftest.campaign.localise import INPUT, MODULE, VARIABLE
 from difftest.judge.outcome import Sharded
 from difftest.judge.stage import Stage
+
+_WRAPPERS = re.compile(r"^((_orig_mod|module|_orig_module)(\.|$))+")
+"""The names that wrappers put before those of the model's modules."""
 
 Tensors = dict[tuple[Stage, str], Tensor]
 
@@ -84,7 +88,7 @@ class Watch:
 def _named(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The model's modules, named like `module 1.0`; the model itself and wrappers have an empty name."""
     for name, inner in module.named_modules():
-        path = name.removeprefix("module").removeprefix("_orig_module").removeprefix(".")
+        path = _WRAPPERS.sub("", name)
         yield MODULE + path if path else "", inner
 
 

@@ -55,6 +55,7 @@ class Session:
       `placements`.
     * `scale`: the factor on a local loss that the backend's gradient averaging divides out again.
     * `total(loss) -> loss`: the global loss from this process's (scaled) share.
+    * `around()`: a context around every step.
     * `sync()`: ends a part of the step (materialises lazy tensors).
     * `clip(parameters, norm)`: scales gradients so that their global norm is at most `norm`.
     * `after(stage, step, module, optimizer)`: called when gradients or updated parameters are complete,
@@ -86,6 +87,7 @@ class Session:
     scale: float = 1.0
     total: Callable[[Tensor], Tensor] = lambda loss: loss
     sync: Callable[[], None] = _nothing
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
     accumulate: Accumulate | None = None
     quiet: Callable[[nn.Module, bool], AbstractContextManager[None]] = lambda _module, _last: nullcontext()

@@ -83,6 +83,10 @@ class _Run:
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         """One update from all parts of the step's batch: its outputs, loss, gradients and parameters."""
+        with self.session.around():
+            return self._step(step)
+
+    def _step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
         results = self._forward_backward(step)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
         gradients = {name: p.grad for name, p in self._parameters().items() if p.grad is not None}
@@ -207,7 +211,7 @@ def state(module: nn.Module) -> dict[str, str]:
 
 
 def _bare(name: str) -> str:
-    return name.removeprefix("module.").removeprefix("_orig_module.")
+    return name.removeprefix("_orig_mod.").removeprefix("module.").removeprefix("_orig_module.")
 
 
 def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:

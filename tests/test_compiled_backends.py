@@ -1,0 +1,64 @@
+"""Compiled backends against the oracle, in real processes: they agree, and what is wrong in them is found."""
+
+import pytest
+from real_runs import oracle_trace
+from sharded_cases import a_sharded_case
+
+from difftest.cases.case import Training
+from difftest.cases.layout import Mesh
+from difftest.judge.comparator import compare
+from difftest.judge.events import Events
+from difftest.judge.outcome import Trace
+from workers import faults
+from workers.backends import candidates, load
+from workers.isolate import sandbox
+
+COMPILE_SECONDS = 400.0
+"""For a C++ compiler that has nothing of an earlier run, on a busy machine."""
+
+CASE = a_sharded_case(Mesh((("dp", 2),)), training=Training(steps=5, optimizer="adamw", accumulation=2))
+
+BACKENDS = (
+    pytest.param("torch_compile", marks=pytest.mark.nightly),
+    pytest.param("xla_compile", marks=pytest.mark.xla),
+)
+
+
+def test_breaks_of_two_ranks_are_merged() -> None:
+    one, other = Events(breaks={"print": 2}), Events(breaks={"print": 1, "item": 3})
+    assert one.merged(other).breaks == {"item": 3, "print": 2}
+
+
+@pytest.mark.parametrize("backend", ["torch_compile", "xla_compile"])
+def test_they_run_only_if_named(backend: str) -> None:
+    assert backend not in candidates()
+    assert list(candidates((backend,))) == [backend]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_compiled_agrees_with_the_oracle_and_is_compiled_once(backend: str) -> None:
+    outcome = sandbox.run(CASE, backend, deadline=COMPILE_SECONDS)
+    assert isinstance(outcome, Trace), outcome
+    comparison = compare(CASE, backend, load(backend).SIDE, oracle_trace(CASE), outcome)
+    assert comparison.verdict == "agree", comparison.divergences[:1]
+    graphs = outcome.events.graphs
+    assert len(graphs) == CASE.training.steps
+    assert 0 < graphs[0] <= graphs[-1] == graphs[2], graphs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_planted_fault_of_a_compiled_backend_is_found(backend: str) -> None:
+    options = {faults.VARIABLE: "gradient_negated"}
+    outcome = sandbox.run(CASE, backend, deadline=COMPILE_SECONDS, options=options)
+    comparison = compare(CASE, backend, load(backend).SIDE, oracle_trace(CASE), outcome)
+    assert comparison.divergences[0].check == "gradients"
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_step_of_two_parts_is_one_graph() -> None:
+    outcome = sandbox.run(CASE, "xla_compile")
+    assert isinstance(outcome, Trace), outcome
+    assert outcome.events.executed == outcome.events.requested == (1, 2, 3, 4, 5)

@@ -1,0 +1,53 @@
+"""Modules under `torch.compile`, and what TorchDynamo counts: graphs, and where it broke them."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from difftest.judge.events import Events
+from workers.torch import process_groups
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PRELOAD = ("workers.torch.compiled_preload", *process_groups.PRELOAD)
+
+MOST_CHARACTERS = 200
+"""Of the reason for a break, whose first line says what it is."""
+
+
+def inner(module: "nn.Module") -> "nn.Module":
+    """The module that was compiled; another one is returned as it is."""
+    from torch._dynamo import OptimizedModule
+
+    return module._orig_mod if isinstance(module, OptimizedModule) else module  # noqa: SLF001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graphs:
+    """Counts the graphs that TorchDynamo captured, at every sync; a step has `syncs_a_step` of them."""
+
+    syncs_a_step: int
+    counts: list[int] = field(default_factory=list)
+
+    def sync(self) -> None:
+        """Counts what has been captured in this process."""
+        from torch._dynamo.utils import counters
+
+        self.counts.append(counters["stats"]["unique_graphs"])
+
+    def events(self) -> Events:
+        """The graphs until the end of each step, and the breaks by their reasons.
+
+        `RuntimeError` if there was no graph: `torch.compile` skips what it cannot capture, and the run would
+        be one of eager torch.
+        """
+        from torch._dynamo.utils import counters
+
+        if not (self.counts and self.counts[-1]):
+            msg = f"torch.compile captured no graph; breaks: {dict(counters['graph_break'])}"
+            raise RuntimeError(msg)
+        breaks: dict[str, int] = {}
+        for reason, times in counters["graph_break"].items():
+            line = str(reason).strip().partition("\n")[0][:MOST_CHARACTERS]
+            breaks[line] = breaks.get(line, 0) + times
+        return Events(graphs=tuple(self.counts[self.syncs_a_step - 1 :: self.syncs_a_step]), breaks=breaks)
