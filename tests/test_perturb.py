@@ -237,6 +237,42 @@ def test_an_operator_of_lists_rounds_as_its_operator_of_tensors_does() -> None:
     assert 1e5 * UNIT < scaled < 1e7 * UNIT
 
 
+def test_lists_have_maxima_in_place_that_tensors_do_not_have() -> None:
+    left, right = [values(40)], [values(40, seed=1)]
+    greatest = torch.maximum(left[0], right[0])
+    with perturbed("float32", 0, program=True):
+        torch._foreach_maximum_(left, right)
+    assert torch.equal(left[0], greatest)
+
+
+@pytest.mark.parametrize("shape", [(4, 0, 0), (0,)])
+def test_what_has_no_elements_is_perturbed_to_nothing(shape: tuple[int, ...]) -> None:
+    given = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+    with perturbed("float32", 0, program=True):
+        result = given.log_softmax(-1)
+        result.sum().backward()
+    assert result.shape == given.shape
+    assert torch.equal(given.grad, given)  # type: ignore[arg-type]
+
+
+def test_the_noise_of_a_log_softmax_is_that_of_its_own_dim() -> None:
+    columns = torch.tensor([[1e4, 0.0], [1e4, 1.0]], dtype=torch.float64)
+    with perturbed("float32", 0, program=True):
+        moved = columns.log_softmax(0)
+    error = (moved - columns.log_softmax(0)).abs()
+    assert error[:, 0].min() > 1e-5 > error[:, 1].max()
+
+
+def test_the_noise_of_a_probability_of_1_stays_in_the_domain() -> None:
+    one, target = torch.ones(40, dtype=torch.float64), torch.zeros(40, dtype=torch.float64)
+    assert noise(torch.nn.functional.binary_cross_entropy, one, target) > 0
+
+
+def test_a_tensor_without_values_is_not_perturbed() -> None:
+    with perturbed("float32", 0, program=True):
+        assert (torch.ones(3, dtype=torch.float64, device="meta") + 1.0).shape == (3,)
+
+
 def test_an_optimizer_in_one_kernel_rounds_every_tensor_that_it_writes() -> None:
     options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-5}
 

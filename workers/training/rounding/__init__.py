@@ -11,7 +11,7 @@
 | `special` | as approximated | by one of float32, except outside of the function's domain |
 | `ill_conditioned` | as approximated | by four of the matrix's size, unless it is not defined there |
 | `iterative` | as approximated | by twelve of the matrix's size, unless it is not defined there |
-| `unknown`, `composite` | as approximated | by one, unless it is not defined there |
+| `unknown`, `composite`, `bounded` | as approximated | by one, unless it is not defined there |
 | `wide` | one of float32 in models; as intermediate in programs | no |
 
 Half types have no special functions of their own: kernels compute them in float32. Sums are another matter,
@@ -90,6 +90,7 @@ CLASSES = {
     "approximated": Rounding(ELEMENTARY_ROUNDOFFS),
     "sums": Rounding(1.0, inputs=True),
     "intermediate": INTERMEDIATE,
+    "bounded": UNKNOWN,
     "special": Rounding(ELEMENTARY_ROUNDOFFS, inputs=True, guarded=True, wide_inputs=True),
     "ill_conditioned": replace(UNKNOWN, matrices=MATRIX_ROUNDOFFS),
     "iterative": replace(UNKNOWN, matrices=ITERATION_ROUNDOFFS),

@@ -49,9 +49,9 @@ def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tens
 
 
 SIZES: Mapping[str, Sizes] = {
-    "_log_softmax": lambda _result, inputs, *_: (inputs.abs().amax(-1, keepdim=True),),
-    "_log_softmax_backward_data": lambda _result, gradient, output, *_: (
-        output.exp() * gradient.sum(-1, keepdim=True).abs(),
+    "_log_softmax": lambda _result, inputs, dim, *_: (inputs.abs().amax(dim, keepdim=True),),
+    "_log_softmax_backward_data": lambda _result, gradient, output, dim, *_: (
+        output.exp() * gradient.sum(dim, keepdim=True).abs(),
     ),
     "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
