@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from own_models import own_case
 from sample_findings import a_measurement, changed, finding_of
 from samples import a_case
 
@@ -20,11 +21,13 @@ from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.corpus import SCRIPT, Corpus
 from difftest.records.finding import Finding
+from difftest.records.reduced_run import ReducedRun
 from reports.draft.draft import Draft, render, trackers
 from reports.draft.markup import fenced
 from reports.draft.refusal import refusal
 from reports.draft.releases import described, untried
 from reports.draft.tracker import tracker
+from reports.draft.words import without_own_frames
 
 CHECK_FAILED = "F external/xla/xla/service/spmd/spmd_partitioner_util.h:127] Check failed: IsScalar(x)"
 MEASURED = a_measurement(
@@ -88,7 +91,8 @@ def a_crash(**changes: Any) -> Finding:  # noqa: ANN401
 
 
 def drafted(finding: Finding, name: str, **more: Any) -> str:  # noqa: ANN401
-    return render(Draft(finding=finding, case=a_case(), collected="PyTorch version: 2.9.0", **more), name)
+    fields = {"reproducer": "import torch\n", "ran_here": True, "collected": "PyTorch version: 2.9.0", **more}
+    return render(Draft(finding=finding, case=a_case(), **fields), name)
 
 
 def test_every_tracker_has_a_template() -> None:
@@ -149,7 +153,7 @@ def test_a_draft_has_everything_that_maintainers_request(name: str) -> None:
     text = drafted(
         a_finding(),
         name,
-        measurement=MEASURED,
+        of_original=MEASURED,
         reproducer="import torch\n",
         output="expected 1, actual 2\n",
         versions=versions,
@@ -229,12 +233,6 @@ def test_a_draft_without_ablations_has_no_section_for_them() -> None:
     assert "first shows" not in text
 
 
-def test_without_a_script_the_draft_has_the_case() -> None:
-    text = drafted(a_finding(), "pytorch")
-    assert "No stand-alone script shows it yet" in text
-    assert '"schema"' in text
-
-
 def test_xla_drafts_name_the_device_and_compiler_drafts_the_attachments() -> None:
     assert "Reproducible on XLA backend [CPU/TPU]: cpu" in drafted(a_finding(side="xla"), "xla")
     text = drafted(a_crash(), "openxla", artifacts=("artifacts/before.txt",))
@@ -302,26 +300,115 @@ def test_a_draft_names_no_folder_of_its_machine(name: str) -> None:
     )
 
 
-ORIGINAL = (
-    "Seen in the original case, 000000000000; the reproducer is of a smaller one that was made from it, "
-    "and what it prints may differ:"
+ORIGINAL = "Of the original case, 000000000000, not of the smaller one:"
+
+
+@pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
+def test_what_is_of_the_original_case_is_labelled(name: str) -> None:
+    original = a_finding(case="0" * 12, log="a log")
+    text = drafted(original, name, of_original=MEASURED)
+    sections = text.split(f"{ORIGINAL}\n\n")[1:]
+    assert [section.split("\n")[0] for section in sections] == [
+        "```text",
+        "| | |",
+        "| | one device | the case's layout |",
+        "| 0.weight, step 1, update | |",
+    ]
+    assert "Log, of the original case, not of the smaller one:" in text
+    assert "original" not in drafted(a_finding(log="a log"), name, of_original=MEASURED)
+
+
+RERUN = ReducedRun(
+    case=a_case().id,
+    divergence=changed(a_finding(), ratio=50.0, detail="step 1, update, 0.weight: 1 / 2 differ").divergence,
+    measurement=msgspec.structs.replace(MEASURED, greatest=0.125, ratio=50.0),
 )
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
-def test_logs_and_measurements_of_the_original_case_are_labelled(name: str) -> None:
-    text = drafted(
-        a_finding(case="0" * 12, log="a log"), name, measurement=MEASURED, reproducer="import torch\n"
+def test_numbers_are_those_of_the_draft_s_own_case(name: str) -> None:
+    text = drafted(a_finding(case="0" * 12), name, of_original=MEASURED, run=RERUN)
+    assert "off by up to 0.125, 50 x the rounding noise." in text
+    assert "| greatest error of an element | 0.125 |" in text
+    assert "1 / 2 differ" in text
+    assert "3 / 8 elements" not in text
+    assert "0.5" not in text.partition("<details>")[0]
+
+
+def test_without_a_run_of_the_small_case_the_first_sentence_has_no_number() -> None:
+    first, *_ = drafted(a_finding(case="0" * 12), "pytorch", of_original=MEASURED).split("```")
+    assert "rounding noise" not in first
+    assert "off by" not in first
+
+
+@pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
+def test_the_first_screen_is_title_two_sentences_and_script(name: str) -> None:
+    text = drafted(a_finding(ablations=ABLATIONS), name, output="BUG REPRODUCED\n", run=RERUN)
+    lines = [line for line in text.partition("```python")[0].splitlines() if line and line[0] != "#"]
+    benign = [line for line in lines if line.startswith("It may be benign")]
+    (sentences,) = (line for line in lines if line not in benign)
+    assert sentences.startswith("On 2 ranks (mesh dp=2) with torch 2.9.0: ")
+    expected = "Expected: the values of one device in float64, within rounding (5e-05), as "
+    assert expected + "on one device and on the other side" in sentences
+    order = (
+        "```python",
+        "BUG REPRODUCED",
+        "drafted by a tool",
+        "<details>",
+        "* disappears when",
+        "collect_env",
     )
-    assert f"\n{ORIGINAL}\n\n```text" in text
-    tables = text.split("Of the original case, not of the reproducer's:\n\n")[1:]
-    assert [section.split("\n")[0] for section in tables] == [
-        "| | |",
-        "| | one device | the case's layout |",
-        "| 0.weight, step 1, update | |",
-        "```text",
-    ]
-    assert "original" not in drafted(a_finding(log="a log"), name, measurement=MEASURED)
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+    assert text.count("<details>") == text.count("</details>") == 1
+
+
+def test_a_script_with_an_argument_says_how_to_run_it() -> None:
+    text = drafted(a_finding(), "pytorch", arguments=("sgn_backward",))
+    assert "Run as `python reproducer.py sgn\\_backward`" in text
+
+
+def test_a_draft_of_the_users_own_model_warns_that_it_holds_the_source(tmp_path: Path) -> None:
+    text = render(Draft(finding=a_finding(), case=own_case(tmp_path), reproducer="import torch\n"), "pytorch")
+    assert "**Before you post this: the script holds the source of your model" in text
+    assert "Before you post this: the script" not in drafted(a_finding(), "pytorch")
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/home/me/difftest/workers/training/train.py", line 81, in step
+    results = self._forward_backward(step)
+              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/x/site-packages/torch/nn/modules/module.py", line 17, in _call
+    return forward(*args)
+  File "/x/site-packages/difftest/judge/noise.py", line 3, in run
+    go()
+  File "/x/site-packages/torch/distributed/workers/api.py", line 5, in go
+    fail()
+RuntimeError: no
+"""
+
+
+def test_tracebacks_have_no_frames_of_difftest() -> None:
+    assert (
+        without_own_frames(TRACEBACK)
+        == """Traceback (most recent call last):
+  File "/x/site-packages/torch/nn/modules/module.py", line 17, in _call
+    return forward(*args)
+  File "/x/site-packages/torch/distributed/workers/api.py", line 5, in go
+    fail()
+RuntimeError: no
+"""
+    )
+    text = drafted(a_crash(log=TRACEBACK), "xla")
+    assert "torch/nn/modules/module.py" in text
+    assert "_forward_backward" not in text
+
+
+def test_a_draft_for_the_compiler_has_its_graph_and_how_to_compile_it() -> None:
+    text = drafted(a_crash(), "openxla", graph="module @x", compile="print()", artifacts=("artifacts/g.txt",))
+    assert "--xla_force_host_platform_device_count=2 python compile.py" in text
+    assert "```text\nmodule @x\n```" in text
+    assert "```python\nprint()\n```" in text
 
 
 def test_lost_measurements_and_findings_without_numbers_read_differently() -> None:
@@ -329,7 +416,7 @@ def test_lost_measurements_and_findings_without_numbers_read_differently() -> No
         a_finding(), "pytorch"
     )
     assert "Nothing was measured" in drafted(a_finding(ratio=None), "pytorch")
-    assert "not kept" not in drafted(a_finding(), "pytorch", measurement=MEASURED)
+    assert "not kept" not in drafted(a_finding(), "pytorch", of_original=MEASURED)
 
 
 def test_versions_of_the_run_and_of_this_machine_are_labelled(

@@ -95,7 +95,7 @@ def test_the_scripts_of_generated_cases_stand_alone(backend: str, shown: Fault) 
         compile(tree, case.id, "exec")
         assert not OURS & {name.partition(".")[0] for name in imported(tree)}
         assert script.count("\n") <= MOST_LINES
-        assert "expected" in script
+        assert "BUG REPRODUCED" in script
         by_signal = shown.kind == "crash" and backend.startswith("torch")
         assert shown.needle == "" or by_signal or repr(shown.needle) in script
 

@@ -222,11 +222,3 @@ def test_a_failure_is_recognised_by_type_and_message() -> None:
 
 def test_text_from_a_log_cannot_end_a_docstring() -> None:
     assert spelling.docstring('a """ b \\ c\nd\x00é') == "a ''' b / c d"
-
-
-def test_a_title_omits_the_time_and_source_line_of_a_log_line() -> None:
-    detail = (
-        "step 0, backward, rank 0: SIGABRT: 2026-11-21 06:26:36.223138: "
-        "F external/xla/xla/util.h:127] Check failed: IsScalar(x)"
-    )
-    assert spelling.brief(detail) == "step 0, backward, rank 0: SIGABRT: Check failed: IsScalar(x)"

@@ -31,7 +31,7 @@ MOST_NAMED = 3
 
 FAILURES = frozenset({Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.CRASH, Symptom.HANG})
 
-_PASSES = {
+PASSES = {
     Stage.BUILD: "while the model is built",
     Stage.PLACE: "while parameters are placed",
     Stage.FORWARD: "in the forward pass",
@@ -118,7 +118,7 @@ def sentence(message: str) -> str:
 
 def _failure(finding: Finding) -> str:
     """What an exception, a crash or a hang says."""
-    shown, where = finding.divergence, _PASSES[finding.divergence.stage]
+    shown, where = finding.divergence, PASSES[finding.divergence.stage]
     subject = shown.operator or (finding.operators[0] if len(finding.operators) == 1 else "")
     if shown.symptom is Symptom.HANG:
         return f"{subject} hangs {where}".lstrip()

@@ -17,12 +17,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from difftest.cases.case import Case
 from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
+from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
-from difftest.judge.outcome import Symptom
 from difftest.printable import printable
 from difftest.records.evidence import REPLAYED, TWO_BY_TWO, UNDECIDED, answer, label
 from difftest.records.finding import Finding
-from reports.draft import private, releases
+from difftest.records.reduced_run import ReducedRun
+from reports.draft import private, releases, words
 from reports.draft.markup import fenced, plain
 from reports.draft.tracker import repeats
 from reports.reproducer.reproducer import tolerance
@@ -37,22 +38,29 @@ class Draft:
     """The content of a draft, which the templates read.
 
     `reproducer` is a script that shows the fault, and `output` what it printed; both empty where there is
-    none. `arguments` are those with which the script shows this fault alone. `ran_here` says that difftest
-    itself wrote and ran that script, with that output. `collected` is the output of `collect_env`, `versions`
-    are further pairs of name and version, and `artifacts` the files to attach. `called` is what users call
-    each backend, and `reason` that of the ledger's entry about the finding, empty where there is none.
+    none. `listed`: it is the ledger's; `arguments` are those with which it shows this fault alone. `ran_here`
+    says that difftest itself wrote and ran that script, with that output. `collected` is the output of
+    `collect_env`, `versions` are further pairs of name and version, and `artifacts` the files to attach.
+    `graph` is StableHLO that the script made, and `compile` a program that compiles it. `run` is a run of
+    `case`, whose numbers stand in for `of_original`, the measurement of the case that showed the finding
+    first. `called` is what users call each backend, and `reason` that of the ledger's entry about the
+    finding, empty where there is none.
     """
 
     finding: Finding
     case: Case
-    measurement: Measurement | None = None
+    of_original: Measurement | None = None
     reproducer: str = ""
+    listed: bool = False
     arguments: tuple[str, ...] = ()
     output: str = ""
     ran_here: bool = False
     versions: tuple[tuple[str, str], ...] = ()
     collected: str = ""
     artifacts: tuple[str, ...] = ()
+    graph: str = ""
+    compile: str = ""
+    run: ReducedRun | None = None
     called: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
 
@@ -60,8 +68,38 @@ class Draft:
     def title(self) -> str:
         """What happens, in one line without characters that a tracker acts on."""
         line = private.shared(titles.title(self.finding, self.called, self.reason))
-        words = " ".join(re.sub("[@#<>`]", " ", line).split())
-        return words if len(words) <= MOST_TITLE else words[:MOST_TITLE].rpartition(" ")[0]
+        plainly = " ".join(re.sub("[@#<>`]", " ", line).split())
+        return plainly if len(plainly) <= MOST_TITLE else plainly[:MOST_TITLE].rpartition(" ")[0]
+
+    @property
+    def shown(self) -> Divergence:
+        """What the run of the case shows; of the case that showed the finding first, where it was not run."""
+        return self.run.divergence if self.run else self.finding.divergence
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The measurement of the same run."""
+        return self.run.measurement if self.run else self.of_original
+
+    @property
+    def measured_again(self) -> bool:
+        """Whether `shown` and `measurement` are of the case that the draft has."""
+        return self.run is not None
+
+    @property
+    def happens(self) -> str:
+        """What happens, in a sentence; its numbers are of the draft's own case, else it has none."""
+        return words.happens(self.finding, self.run, words.ranks(self.case), self.title)
+
+    @property
+    def expected(self) -> str:
+        """What is expected instead, in a sentence."""
+        return words.expected(self.finding, self.shown, self.tolerance if self.run else "")
+
+    @property
+    def log(self) -> str:
+        """The log of the run, without the frames of difftest's own files."""
+        return words.without_own_frames(self.shown.log)
 
     @property
     def reduced(self) -> bool:
@@ -69,17 +107,10 @@ class Draft:
         return self.case.id != self.finding.case
 
     @property
-    def fails(self) -> bool:
-        """Whether the run failed, instead of giving wrong numbers."""
-        return self.finding.divergence.symptom not in {Symptom.MISMATCH, Symptom.NONFINITE, Symptom.UNDEFINED}
-
-    @property
     def verdict(self) -> str:
-        """One sentence: what is at fault, and how large the error is."""
-        shown, ratio = self.finding.divergence, self.finding.divergence.ratio
-        far = "" if ratio is None else f", {ratio:.3g} x the rounding noise away from the float64 reference"
-        where = f"at step {shown.step}, {shown.stage}{far}"
-        return f"{self.finding.blame}: {shown.backend} shows {shown.symptom} {where}."
+        """One sentence: what is at fault, and where it shows."""
+        shown = self.shown
+        return f"{self.finding.blame}: {shown.backend} shows {shown.symptom} at {words.when(shown)}."
 
     @property
     def stability(self) -> str:

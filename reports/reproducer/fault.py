@@ -82,6 +82,15 @@ class Fault:
             else f"failure.signal_name == {name!r}"
         )
 
+    def matches_text(self, text: str, error: str = "") -> str:
+        """An expression: whether the failure is that of the finding's run.
+
+        `text` is an expression for its message, and `error` one for the exception. Without `error` the text
+        is that of a rank's traceback, which names the type.
+        """
+        kind = f"type({error}).__name__ == {self.failure!r}" if error else f"{self.failure!r} in {text}"
+        return f"{kind} and {self.needle!r} in {text}" if self.needle else kind
+
     @property
     def matches_child(self) -> str:
         """An expression: whether the child process `finished` ended like the finding's run."""

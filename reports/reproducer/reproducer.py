@@ -38,6 +38,15 @@ LEAST_RATIO = 100.0
 The tolerance is then at least 10 times the rounding noise.
 """
 
+WIDEST = 120
+"""The most characters of a line that is made of several."""
+
+_FED = re.compile(
+    r"(?P<indent> *)inputs = (?P<inputs>.*)\n *targets = (?P<targets>.*)\n"
+    r" *x, y = feed\(inputs\), feed\(targets\)\n"
+)
+"""Numbers that are drawn and fed; with more between them they keep their names."""
+
 ADAPTIVE = ("adam", "adamw")
 _GONE = "\0"
 _VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
@@ -181,12 +190,25 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
 
 
 def _tidy(template: str, script: Script | ProgramScript) -> str:
-    return tidied(_environment().get_template(template).render(it=script, Stage=Stage))
+    text = _environment().get_template(template).render(it=script, Stage=Stage)
+    return tidied(text, short=not isinstance(script, OwnScript))
 
 
-def tidied(text: str) -> str:
-    """The script without unused imports and further empty lines."""
-    return re.sub(r"\n{4,}", "\n\n\n", _pruned(text)).strip("\n") + "\n"
+def tidied(text: str, *, short: bool = False) -> str:
+    """The script without unused imports and further empty lines.
+
+    A `short` one has single empty lines, and no names for numbers that are fed at once. That is not for
+    scripts with a user's source, which must stay as it is.
+    """
+    pruned = _pruned(text)
+    if short:
+        return re.sub(r"\n{3,}", "\n\n", _FED.sub(_inlined, pruned)).strip("\n") + "\n"
+    return re.sub(r"\n{4,}", "\n\n\n", pruned).strip("\n") + "\n"
+
+
+def _inlined(fed: re.Match[str]) -> str:
+    line = f"{fed['indent']}x, y = feed({fed['inputs']}), feed({fed['targets']})\n"
+    return line if len(line) <= WIDEST else fed[0]
 
 
 def _pruned(text: str) -> str:

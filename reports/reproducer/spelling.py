@@ -1,6 +1,5 @@
 """A case's parts as Python source: layers, placements, partition specs, optimizers, docstrings."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, Shard
 
 MOST_TITLE = 120
-_LOGGED = re.compile(r"[\d:. -]*\b[EF] external/\S+\] ")
 LINE = 110
 """The most columns of a list of layers in one line; a longer list has one layer per line."""
 
@@ -126,11 +124,6 @@ def residuals(case: Case) -> Iterator[str]:
 def convolutions(case: Case) -> set[str]:
     """The paths of the convolutions."""
     return {path for path, layer in walk(case.model.layers) if not layer.DTENSOR_RULE}
-
-
-def brief(text: str) -> str:
-    """A finding's detail without the time and the source line that a C++ log puts before its message."""
-    return _LOGGED.sub(": ", text)
 
 
 def docstring(text: str) -> str:

@@ -16,7 +16,10 @@ from difftest.records.corpus import ARTIFACTS, DRAFT, Corpus
 from difftest.records.finding import Finding
 
 MOST_A_DAY = 5
+HERE = "where this was drafted"
 COLLECT_SECONDS = 120.0
+MOST_GRAPH = 10_000
+"""The most characters of a graph that is quoted; a longer one is attached alone."""
 
 
 def limit_reached(folder: Path, most: int) -> str | None:
@@ -57,7 +60,7 @@ def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
         (f"{name} ({run})", value) for name, value in sorted(finding.environment.items()) if value.strip()
     )
     here = tuple(
-        (f"{name} (where this was drafted)", installed.version(name) or "not installed")
+        (f"{name} ({HERE})", installed.version(name) or "not installed")
         for name in installed.COMPUTING
         if name not in finding.environment
     )
@@ -87,3 +90,10 @@ def artifacts(folder: Path) -> tuple[str, ...]:
     """The files in a finding's folder of artifacts, as paths relative to the finding's `folder`, sorted."""
     files = (file for file in (folder / ARTIFACTS).glob("*") if file.is_file())
     return tuple(sorted(f"{ARTIFACTS}/{file.name}" for file in files))
+
+
+def graph(folder: Path, files: tuple[str, ...]) -> str:
+    """The last of the kept graphs as StableHLO, if it is short enough to be read; else empty."""
+    kept = [folder / name for name in files if name.endswith(".stablehlo.txt")]
+    text = kept[-1].read_text(errors="replace") if kept else ""
+    return text if len(text) <= MOST_GRAPH else ""

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from difftest.commands.service import drafting
+from difftest.commands.service.graphs import COMPILE
 from difftest.commands.service.known_script import known_script
 from difftest.commands.service.output import write_text
 from difftest.commands.service.targets import FindingTarget
 from difftest.findings.ledger import read_ledger
 from difftest.findings.titles import reason_of
-from difftest.records import own_scripts, read_limits
+from difftest.records import own_scripts, read_limits, reduced_run
 from difftest.records.corpus import DRAFT, OUTPUT, SCRIPT
 from difftest.records.finding import Finding
 
@@ -102,18 +103,23 @@ def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran
     from reports.draft.draft import Draft, render
     from workers.backends import titles
 
-    listed = known_script(subject.finding)
+    known = known_script(subject.finding)
+    listed = known if known and known.text == script else None
     draft = Draft(
         finding=subject.finding,
         case=subject.case,
-        measurement=drafting.measurement_of(subject.corpus, subject.finding),
+        of_original=drafting.measurement_of(subject.corpus, subject.finding),
+        run=None if listed else reduced_run.read(subject.folder, subject.case.id),
         reproducer=script,
-        arguments=listed.arguments if listed and listed.text == script else (),
+        listed=listed is not None,
+        arguments=listed.arguments if listed else (),
         output=output,
         ran_here=ran_here,
         versions=drafting.versions(subject.finding, subject.case),
         collected=drafting.collect_env(),
-        artifacts=drafting.artifacts(subject.folder),
+        artifacts=(files := drafting.artifacts(subject.folder)),
+        graph=drafting.graph(subject.folder, files),
+        compile=COMPILE.strip(),
         called=titles(),
         reason=reason_of(subject.finding, subject.case, read_ledger()),
     )

@@ -9,11 +9,13 @@ from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.commands.service.scripts import ScriptRun, run_script
+from difftest.findings import titles
 from difftest.judge import checks
 from difftest.judge.comparator import divergences_in_order
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Failure
 from difftest.records.finding import Finding
+from difftest.records.reduced_run import ReducedRun
 
 if TYPE_CHECKING:
     from reports.reproducer.fault import Fault
@@ -24,30 +26,33 @@ class Reproduction:
     """The result of looking for a reproducer.
 
     `script` showed the fault, else it is the last that did not, and None if none was run. `reason` says why
-    there is no reproducer, and is None when there is one.
+    there is no reproducer, and is None when there is one. `run` is what the case showed before the script was
+    written; None for a script that was written before.
     """
 
     reason: str | None
     script: ScriptRun | None = None
+    run: ReducedRun | None = None
 
 
 def reproduce(finding: Finding, case: Case) -> Reproduction:
     """Looks for a script that shows `finding`, starting from one more run of `case`."""
     if reason := _refusal(finding, case):
         return Reproduction(reason=reason)
-    fault = observe(finding, case)
-    if isinstance(fault, str):
-        return Reproduction(reason=fault)
+    observed = observe(finding, case)
+    if isinstance(observed, str):
+        return Reproduction(reason=observed)
+    fault, run = observed
     last = None
     for text in _scripts(finding, case, fault):
         last = run_script(text)
         if last.shown:
-            return Reproduction(reason=None, script=last)
+            return Reproduction(reason=None, script=last, run=run)
     return Reproduction(reason="the script does not show the fault", script=last)
 
 
-def observe(finding: Finding, case: Case) -> "Fault | str":
-    """What a script must show, from one more run of `case`; in words, why there is nothing to show."""
+def observe(finding: Finding, case: Case) -> "tuple[Fault, ReducedRun] | str":
+    """What a script must show, and one more run of `case`; in words, why there is nothing to show."""
     from reports.reproducer import reproducer
     from workers.isolate import sandbox
 
@@ -66,7 +71,12 @@ def observe(finding: Finding, case: Case) -> "Fault | str":
     fault = reproducer.fault(divergence, outcome, measurement)
     facts = truth.events.facts.items()
     results = {name: fact.dtype for name, fact in facts if fact.requires_grad}
-    return replace(fault, results=results) if fault else _no_script_shows(divergence.check)
+    if fault is None:
+        return _no_script_shows(divergence.check)
+    kept = ReducedRun(
+        case=case.id, divergence=divergence, measurement=measurement, environment=outcome.environment
+    )
+    return replace(fault, results=results), kept
 
 
 def _refusal(finding: Finding, case: Case) -> str | None:
@@ -85,10 +95,11 @@ def _no_script_shows(check: str) -> str:
 
 def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
     """The scripts to try, shortest first: few faults need the case's own numbers."""
-    from reports.reproducer import reproducer, spelling
+    from reports.reproducer import reproducer
+    from workers.backends import titles as called
     from workers.training import tp_plan
 
-    title = f"{finding.divergence.backend}, {spelling.brief(finding.divergence.detail)}"
+    title = titles.title(finding, called())
     parallelised = case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case)
     plan = tp_plan.plan(case) if parallelised else {}
     if reproducer.any_numbers(case, fault, finding.divergence.ratio):

@@ -9,7 +9,7 @@ from difftest.commands.service.reproduction import Reproduction
 from difftest.commands.service.scripts import keep_graphs
 from difftest.commands.service.targets import FindingTarget
 from difftest.errors import InfrastructureError
-from difftest.records import own_scripts
+from difftest.records import own_scripts, reduced_run
 from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
 
 
@@ -29,6 +29,8 @@ def keep_script(
                 (subject.folder / stale).unlink(missing_ok=True)
         return ()
     script = made.script
+    if made.run:
+        reduced_run.keep(subject.folder, made.run)
     write_text(file, script.text)
     write_text(file.with_name(OUTPUT), script.output)
     try:

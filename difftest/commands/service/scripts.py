@@ -20,6 +20,9 @@ SECONDS = 300.0
 MOST_OUTPUT = 20_000
 """Characters kept of what a script prints, its last ones."""
 
+REPRODUCED, NOT_REPRODUCED = "BUG REPRODUCED", "not reproduced"
+"""The lines by which a reproducer says whether the fault is there; other scripts say it by their status."""
+
 TRACEBACK = "Traceback (most recent call last)"
 KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 """The only variables of this process's environment that a script inherits; it sets any others that it needs.
@@ -65,9 +68,10 @@ class ScriptRun:
     """A script that was run, and its output.
 
     The output is standard output, followed by standard error where the status was not 0.
-    `shown`: it ended with status 0, so the fault is there. `absent`: it ended with status 1 by itself, so the
-    fault is not there. Neither holds when Python ended it because of an exception, or when it ended in any
-    other way: that is inconclusive.
+    `shown`: the fault is there, as the script says by the line `REPRODUCED`, or by the status 0 where it
+    prints neither line. `absent`: the fault is not there, as it says by the line `NOT_REPRODUCED`, or by
+    ending with status 1 by itself. Neither holds when Python ended it because of another exception, or when
+    it ended in any other way: that is inconclusive.
     """
 
     text: str
@@ -87,8 +91,12 @@ def run_script(
     if status is None:
         return ScriptRun(text=text, shown=False, output=f"not finished after {seconds:g} s\n")
     output = out if status == 0 else out + log
-    absent = status == 1 and TRACEBACK not in log
-    return ScriptRun(text=text, shown=status == 0, output=output[-MOST_OUTPUT:], absent=absent)
+    lines = set(out.splitlines())
+    if lines & {REPRODUCED, NOT_REPRODUCED}:
+        shown, absent = REPRODUCED in lines, REPRODUCED not in lines
+    else:
+        shown, absent = status == 0, status == 1 and TRACEBACK not in log
+    return ScriptRun(text=text, shown=shown, output=output[-MOST_OUTPUT:], absent=absent)
 
 
 def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str, ...]:

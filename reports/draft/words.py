@@ -1,0 +1,82 @@
+"""The first words of a draft: what happens, and what is expected, a sentence each."""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from difftest.cases.case import Case
+from difftest.findings.titles import FAILURES, PASSES
+from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
+from difftest.records.evidence import OTHER, SINGLE
+from difftest.records.finding import Finding
+from difftest.records.reduced_run import ReducedRun
+
+FRAMEWORKS = ("torchax", "torch_tpu")
+"""The frameworks whose backends have their name: no others use them."""
+
+AGREES = "agrees"
+
+_FRAME = re.compile(r'^ *File "(?P<file>[^"\n]*)", line \d+.*\n(?:    +.*\n)*', re.MULTILINE)
+_OWN = re.compile(r"(?:^|/)(?:difftest|generators|workers|reports)/")
+
+
+def happens(finding: Finding, run: ReducedRun | None, ranks: str, what: str) -> str:
+    """What happens, with the versions: `what` is the finding's title.
+
+    `run` is one of the case that the script is made of, which ran on `ranks`. Without it the sentence has no
+    number, since those of the finding's first case are not the script's.
+    """
+    used = ", ".join(f"{name} {version}" for name, version in _used(finding))
+    where = f"On {ranks} with" if run else "With"
+    measured, ratio = (run.measurement, run.divergence.ratio) if run else (None, None)
+    far = "" if measured is None else f", off by up to {measured.greatest:.3g}"
+    noise = "" if ratio is None else f", {ratio:.3g} x the rounding noise"
+    return f"{where} {used or 'the versions below'}: {what}{far}{noise}."
+
+
+def _used(finding: Finding) -> Iterator[tuple[str, str]]:
+    """The packages that the finding's backend computes with, and their versions in its run."""
+    shown = finding.divergence
+    own = [name for name in FRAMEWORKS if name in shown.backend]
+    names = ("torch",) if shown.side == "torch" else ("torch", *(own or ["torch_xla"]))
+    for name in names:
+        if version := finding.environment.get(name, "").strip():
+            yield name, version
+
+
+def ranks(case: Case) -> str:
+    """How many ranks a case has, and its mesh."""
+    return f"{case.world_size} rank{'s' * (case.world_size != 1)} (mesh {case.layout.mesh})"
+
+
+def expected(finding: Finding, shown: Divergence, tolerance: str) -> str:
+    """What is expected instead, and which runs of the case give it."""
+    if shown.symptom in FAILURES:
+        end = "Expected: the program ends without an error"
+    elif shown.symptom is Symptom.MISMATCH and tolerance:
+        end = f"Expected: the values of one device in float64, within rounding ({tolerance})"
+    else:
+        end = "Expected: the result of one device in float64"
+    right = [words for name, words in _RUNS.items() if finding.evidence.get(name) == AGREES]
+    return end + (f", as {' and '.join(right)}." if right else ".")
+
+
+_RUNS: Mapping[str, str] = {
+    SINGLE: "on one device",
+    OTHER: "on the other side (CUDA's or XLA's) with the same layout",
+}
+
+
+def when(shown: Divergence) -> str:
+    """The step and pass in which it shows."""
+    return f"step {shown.step}, {PASSES[shown.stage]}"
+
+
+def without_own_frames(text: str) -> str:
+    """A traceback without the frames of difftest's own files, which tell a maintainer nothing."""
+    return _FRAME.sub(lambda frame: "" if _own(frame["file"]) else frame[0], text)
+
+
+def _own(file: str) -> bool:
+    _, installed, below = file.rpartition("site-packages/")
+    return bool(_OWN.match(below) if installed else _OWN.search(file))
