@@ -1,7 +1,7 @@
 """Compiled backends against the oracle, in real processes: they agree, and what is wrong in them is found."""
 
 import pytest
-from real_runs import oracle_trace
+from real_runs import agrees, oracle_trace
 from sharded_cases import a_sharded_case
 
 from difftest.cases.case import Training
@@ -29,7 +29,7 @@ def test_breaks_of_two_ranks_are_merged() -> None:
     assert one.merged(other).breaks == {"item": 3, "print": 2}
 
 
-@pytest.mark.parametrize("backend", ["torch_compile", "xla_compile"])
+@pytest.mark.parametrize("backend", ["torch_compile", "xla_compile", "xla_dynamo"])
 def test_they_run_only_if_named(backend: str) -> None:
     assert backend not in candidates()
     assert list(candidates((backend,))) == [backend]
@@ -62,3 +62,14 @@ def test_a_step_of_two_parts_is_one_graph() -> None:
     outcome = sandbox.run(CASE, "xla_compile")
     assert isinstance(outcome, Trace), outcome
     assert outcome.events.executed == outcome.events.requested == (1, 2, 3, 4, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_openxla_agrees_in_one_step_and_keeps_the_first_batch_after_it() -> None:
+    one = a_sharded_case(Mesh((("dp", 2),)), training=Training(steps=1))
+    assert agrees(one, "xla_dynamo", sandbox.run(one, "xla_dynamo"))
+    two = a_sharded_case(Mesh((("dp", 2),)), training=Training(steps=2))
+    comparison = compare(two, "xla_dynamo", "xla", oracle_trace(two), sandbox.run(two, "xla_dynamo"))
+    first = comparison.divergences[0]
+    assert (first.check, first.step, first.tensor) == ("gradients", 1, "0.weight")

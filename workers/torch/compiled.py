@@ -36,18 +36,23 @@ class Graphs:
         self.counts.append(counters["stats"]["unique_graphs"])
 
     def events(self) -> Events:
-        """The graphs until the end of each step, and the breaks by their reasons.
+        """The graphs until the end of each step, and the breaks; `RuntimeError` as `breaks`."""
+        return Events(graphs=tuple(self.counts[self.syncs_a_step - 1 :: self.syncs_a_step]), breaks=breaks())
 
-        `RuntimeError` if there was no graph: `torch.compile` skips what it cannot capture, and the run would
-        be one of eager torch.
-        """
-        from torch._dynamo.utils import counters
 
-        if not (self.counts and self.counts[-1]):
-            msg = f"torch.compile captured no graph; breaks: {dict(counters['graph_break'])}"
-            raise RuntimeError(msg)
-        breaks: dict[str, int] = {}
-        for reason, times in counters["graph_break"].items():
-            line = str(reason).strip().partition("\n")[0][:MOST_CHARACTERS]
-            breaks[line] = breaks.get(line, 0) + times
-        return Events(graphs=tuple(self.counts[self.syncs_a_step - 1 :: self.syncs_a_step]), breaks=breaks)
+def breaks() -> dict[str, int]:
+    """How often TorchDynamo broke a graph in this process, by the first line of its reason.
+
+    `RuntimeError` if there was no graph: `torch.compile` skips what it cannot capture, and the run would be
+    one of eager torch.
+    """
+    from torch._dynamo.utils import counters
+
+    if not counters["stats"]["unique_graphs"]:
+        msg = f"torch.compile captured no graph; breaks: {dict(counters['graph_break'])}"
+        raise RuntimeError(msg)
+    times: dict[str, int] = {}
+    for reason, count in counters["graph_break"].items():
+        line = str(reason).strip().partition("\n")[0][:MOST_CHARACTERS]
+        times[line] = times.get(line, 0) + count
+    return times

@@ -37,13 +37,13 @@ def session(
     place: "Callable[[nn.Module], nn.Module]",
     feed: "Callable[[Tensor], Tensor] | None" = None,
     operators: "Operators | None" = None,
-    further_graphs: int = 0,
+    further_graphs: int | None = 0,
 ) -> "Session":
     """A session over all ranks. Batches are fed whole, so that losses and gradients are global already.
 
     `feed` is by default `world.feed`, which annotates the batch. `further_graphs` is how many graphs the
-    program runs in a step without `torch_xla.sync`. The session's events name the parameters
-    that `place` left with another annotation than the layout's.
+    program runs in a step without `torch_xla.sync`, None where that is not known. The session's events name
+    the parameters that `place` left with another annotation than the layout's.
     """
     import torch
 
