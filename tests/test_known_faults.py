@@ -18,6 +18,7 @@ from workers.isolate.answers import new_request  # noqa: E402
 
 SECONDS = 120.0
 INPUT, RESULT = Reference("input"), Reference("0.output")
+UNBIASED = True
 ROWS = Operand(shape=(2,), dtype="int64", values=(0.0, 1.0), gradient=False)
 NUMBERS = {"input": Operand(shape=(4, 3))}
 
@@ -51,11 +52,24 @@ def reduced(operator: str, name: str, input_: Operand, *arguments: Argument) -> 
     return a_program(spec, sharded={"0.input": (Shard(0),)})
 
 
+def shifted() -> Case:
+    spec = an_operator(
+        "aten.__rshift__",
+        call="Tensor.__rshift__",
+        operands={"input": ROWS},
+        arguments=(INPUT, 1),
+        form="method",
+    )
+    return a_program(spec)
+
+
 PROGRAMS = {
     "max_indices": reduced("max.reduction_with_dim", "max", fixed(4, 3), 0),
     "amin_gradient": reduced("amin", "amin", Operand(shape=(4, 3))),
     "squeeze": reduced("squeeze", "squeeze", Operand(shape=(2, 3, 1))),
     "162692": reduced("var", "var", Operand(shape=(3, 2))),
+    "issues/162692": reduced("var.unbiased", "var", Operand(shape=(3,)), UNBIASED),
+    "shifts_on_dtensor": shifted(),
     "index_put": put(),
     "write_to_narrow": written("narrow", 0, 1, 2),
 }

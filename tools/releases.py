@@ -32,6 +32,9 @@ HEAD = re.compile(r"\A.*?(?=^\[\[fault\]\])", re.DOTALL | re.MULTILINE)
 NOT_THERE = "not there"
 """What scripts of several faults print of those that are fixed; a rank says so, and its parent raises."""
 
+STILL_FAILS = re.compile(r"expected a (?:result|DTensor), actual .*(?:\w+Error: |does not have).*")
+"""What such a script prints of a fault that fails in another way than before."""
+
 VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]).partition('+')[0])"
 
 
@@ -78,15 +81,22 @@ def answered(fault: Fault, release: str, run: ScriptRun) -> Fault:
     state: State = "unclear"
     if run.shown:
         state = "alive"
-    elif run.absent or NOT_THERE in run.output:
+    elif (run.absent or NOT_THERE in run.output) and not STILL_FAILS.search(run.output):
         state = "fixed"
     releases = {name: old for name, old in fault.releases.items() if name != release} | {release: state}
     notes = {name: old for name, old in fault.notes.items() if name != release}
     if state == "unclear":
-        lines = [line for line in run.output.splitlines() if line.strip() and TRACEBACK not in line]
-        notes[release] = lines[-1].strip()[:200] if lines else "no output"
+        notes[release] = _note(run.output)
     in_order = {name: releases[name] for name in sorted(releases, key=age)}
     return msgspec.structs.replace(fault, releases=in_order, notes=notes)
+
+
+def _note(output: str) -> str:
+    """The line that says how the fault fails now, or else the last one."""
+    if fails := STILL_FAILS.search(output):
+        return fails[0][:200]
+    lines = [line for line in output.splitlines() if line.strip() and TRACEBACK not in line]
+    return lines[-1].strip()[:200] if lines else "no output"
 
 
 def save(faults: list[Fault]) -> None:
