@@ -17,6 +17,7 @@ from difftest.commands.service.reproduction import Reproduction
 from difftest.commands.service.scripts import ScriptRun
 from difftest.commands.service.targets import FindingTarget
 from difftest.findings.faults import read_faults
+from difftest.findings.ledger import Ledger
 from difftest.records.corpus import DRAFT, OUTPUT, REDUCED, SCRIPT
 from workers.backends import candidates
 
@@ -45,7 +46,8 @@ class Desk:
 
     def advance(self, budget: int = 40) -> Issue:
         """One chain for the finding."""
-        made = Chain(machine=self.opens, say=self.lines.append, budget=budget, most_a_day=5)
+        say = self.lines.append
+        made = Chain(machine=self.opens, say=say, budget=budget, ledger=Ledger(), most_a_day=5)
         return made.advance(self.folder)
 
 

@@ -16,14 +16,25 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 from click.testing import CliRunner
-from machines import CASES_A_NIGHT, FIRST_NIGHT, FakeCluster, Machine, never, nightly_run, sharded
+from machines import (
+    CASES_A_NIGHT,
+    FIRST_NIGHT,
+    FakeCluster,
+    Machine,
+    a_campaign,
+    never,
+    nightly_run,
+    sharded,
+)
 
 from difftest import cli
 from difftest.campaign.campaign import TRIES, Campaign
 from difftest.commands import nightly
 from difftest.commands.service import generated_cases, night
+from difftest.commands.service.chain import Chain, HaltError
+from difftest.commands.service.morning import file_findings
 from difftest.errors import UsageError
-from difftest.findings.ledger import read_ledger
+from difftest.findings.ledger import Ledger, read_ledger
 from difftest.records.corpus import Corpus
 
 
@@ -83,6 +94,34 @@ def test_the_next_night_replays_the_finding_and_passes(cluster: FakeCluster, tmp
     cluster.machine.wrong = {"spmd": never}
     assert summary_of(tmp_path, date="2026-11-23")["replayed"] == {finding.fingerprint: "FIXED"}
     assert nightly_run(tmp_path, date="2026-11-24").return_value == 0
+
+
+def test_a_night_takes_unknown_new_findings_to_drafts_once(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[Path] = []
+    monkeypatch.setattr(Chain, "advance", lambda _self, folder: folders.append(folder))
+    first = summary_of(tmp_path)
+    (finding,) = Corpus(tmp_path / "corpus").findings()
+    assert first["filed"] == {finding.fingerprint: "drafted"}
+    assert folders == [tmp_path / "corpus" / finding.fingerprint]
+    assert summary_of(tmp_path, date="2026-11-22")["filed"] == {}
+
+
+def test_a_stage_that_cannot_go_on_does_not_end_the_night(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halt(_self: Chain, _folder: Path) -> None:
+        msg = "reproducer: the script does not show the fault\nits output"
+        raise HaltError(msg)
+
+    monkeypatch.setattr(Chain, "advance", halt)
+    done = nightly_run(tmp_path)
+    assert done.return_value == 1
+    assert "reproducer: the script does not show the fault\n" in done.stdout
+    campaign = a_campaign(tmp_path / "corpus", cluster.machine)
+    found = list(campaign.corpus.findings())
+    assert file_findings(campaign, Ledger(), found, 0.0, quiet=True) == {}, "the time is up"
 
 
 def test_repeating_a_night_resumes_it(cluster: FakeCluster, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.options import json_option, most_a_day_option, tracker_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.findings.ledger import read_ledger
 from difftest.reduce.search import BUDGET
 
 GROUP = Group.REPORT
@@ -50,7 +51,14 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
             yield cluster.campaign("file", subject.corpus)
 
     folder = read_finding(target).folder
-    chain = Chain(machine=machine, say=_say, budget=budget, tracker=tracker, most_a_day=most_a_day)
+    chain = Chain(
+        machine=machine,
+        say=_say,
+        budget=budget,
+        ledger=read_ledger(),
+        tracker=tracker,
+        most_a_day=most_a_day,
+    )
     try:
         issue = chain.advance(folder)
     except HaltError as halt:

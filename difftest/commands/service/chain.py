@@ -22,7 +22,7 @@ from difftest.commands.service.script_files import keep_script
 from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.commands.service.working import Working
-from difftest.findings.ledger import read_ledger
+from difftest.findings.ledger import Ledger
 from difftest.records import own_scripts
 from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT
 
@@ -41,12 +41,14 @@ class Chain:
     """How findings are taken to their drafts.
 
     `machine` runs cases, `say` gets a line when a stage begins or ends. A reduction runs at most `budget`
-    cases. `tracker` is chosen by the evidence where it is None, and a corpus gets `most_a_day` drafts.
+    cases. `ledger` names the scripts of known faults. `tracker` is chosen by the evidence where it is None,
+    and a corpus gets `most_a_day` drafts.
     """
 
     machine: Machine
     say: Say
     budget: int
+    ledger: Ledger
     tracker: str | None = None
     most_a_day: int
 
@@ -55,7 +57,7 @@ class Chain:
 
         `HaltError` where a stage cannot go on.
         """
-        subject = _as_listed_now(read_finding(folder))
+        subject = _as_listed_now(read_finding(folder), self.ledger)
         self._require_worth(subject)
         listed = known_script(subject.finding)
         if has_own_script(subject):
@@ -150,10 +152,10 @@ def has_own_script(subject: FindingTarget) -> bool:
     return bool(subject.finding.ablations) if listed is None else script == listed.text
 
 
-def _as_listed_now(subject: FindingTarget) -> FindingTarget:
+def _as_listed_now(subject: FindingTarget, ledger: Ledger) -> FindingTarget:
     """The finding with what the ledger says of it today, which may be more than when it was found."""
     finding, case = subject.finding, subject.corpus.case(subject.finding.fingerprint)
-    entry = None if finding.upstream else read_ledger().entry(finding.divergence, case, utc_today())
+    entry = None if finding.upstream else ledger.entry(finding.divergence, case, utc_today())
     if entry is None:
         return subject
     return replace(subject, finding=subject.corpus.amend(finding.fingerprint, upstream=entry.upstream))

@@ -1,4 +1,4 @@
-"""One night: earlier findings again, then new cases while there is time, then the new findings again."""
+"""One night: earlier findings again, new cases while there is time, then the new findings, and drafts."""
 
 import time
 from collections import Counter
@@ -11,6 +11,7 @@ import click
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.generated_cases import recorded_tally, run_cases
+from difftest.commands.service.morning import file_findings
 from difftest.commands.service.night_before import absent, night_before
 from difftest.commands.service.ranks import is_runnable, most_ranks
 from difftest.commands.service.request import CampaignRequest
@@ -27,6 +28,9 @@ RECHECK_SHARE = 0.5
 next night.
 """
 
+FILE_SHARE = 0.15
+"""The share of the budget that is kept for drafts of new findings that the ledger does not know."""
+
 RECHECKS = 1
 """How often an earlier finding is run again; a new one is run as often as by `difftest triage`."""
 
@@ -36,13 +40,14 @@ class Night:
     """The results of a night.
 
     Of the earlier findings, some were `rechecked` and a number was `left`. `tally` is of the new cases, and
-    the new findings were `triaged`.
+    the new findings were `triaged`. `filed` says what became of those that nobody knows, see `file_findings`.
     """
 
     rechecked: list[Triaged] = field(default_factory=list)
     left: int = 0
     tally: Tally = field(default_factory=Tally)
     triaged: list[Triaged] = field(default_factory=list)
+    filed: dict[str, str] = field(default_factory=dict)
 
     def entries(self) -> dict[str, Any]:
         """The night's entries of the JSON object."""
@@ -50,6 +55,7 @@ class Night:
             "replayed": _statuses(self.rechecked),
             "left": self.left,
             "triaged": _statuses(self.triaged),
+            "filed": self.filed,
             "passing": [one.finding.fingerprint for one in self.rechecked if one.passes],
         }
 
@@ -92,7 +98,7 @@ def _run(
         if time.monotonic() - began > RECHECK_SHARE * budget:
             break
     night.left = len(due) - len(night.rechecked)
-    rest = max(1.0, budget - (time.monotonic() - began))
+    rest = max(1.0, (1 - FILE_SHARE) * budget - (time.monotonic() - began))
     night.tally = run_cases(campaign, replace(request, budget=rest), recorded, ledger)
     if night.tally.stopped:
         return
@@ -101,6 +107,10 @@ def _run(
         night.triaged.append(one)
         night.tally.new[one.finding.fingerprint] = one.finding
         click.echo(_line("new", one), err=request.as_json)
+    unknown = list(night.tally.new.values())
+    night.filed = file_findings(campaign, ledger, unknown, began + budget, quiet=request.as_json)
+    for name in night.filed:
+        night.tally.new[name] = campaign.corpus.finding(name)
 
 
 def _due(campaign: Campaign) -> list[Finding]:
