@@ -28,6 +28,9 @@ OURS = {"difftest", "generators", "workers", "reports"}
 UNEVEN_MEAN = a_program(
     an_operator("mean", operands={"input": Operand(shape=(5, 3))}), sharded={"0.input": (Shard(0),)}
 )
+FORMS = (["# ", "##", "On"], ["# ", "##", "On", "##"], ["# ", "On", "##"])
+"""How the lines before the script begin on each tracker: the title, the form's headings, two sentences."""
+
 needs_xla = pytest.mark.skipif(
     importlib.util.find_spec("torch_xla") is None, reason="torch_xla is not installed"
 )
@@ -86,7 +89,7 @@ def test_a_fault_becomes_a_draft_with_a_short_script(
     assert script.count("\n") <= MOST_LINES, script
     head, _, rest = text.partition("```python")
     assert rest.startswith(f"\n{script}"), "after the title and two sentences comes the script"
-    assert [line[:2] for line in head.splitlines() if line] in (["# ", "##", "On"], ["# ", "##", "On", "##"])
+    assert [line[:2] for line in head.splitlines() if line] in FORMS
     imported = {name.partition(".")[0] for name in names_imported(script)}
     assert not OURS & imported
     assert REPRODUCED in run_script(script).output.splitlines()
