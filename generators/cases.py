@@ -24,6 +24,7 @@ from difftest.cases.layout import Mesh
 from difftest.errors import UsageError
 from generators.chances import always
 from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
+from generators.features import features
 from generators.layers.flash_attention import draw_shared_heads
 from generators.operators.drawn import draw_program
 from generators.options import kernels, replications, spelled, starts
@@ -87,7 +88,8 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
     case = draw_wire_type(draw, case=case)
     sdpa = draw(kernels(model=case.model))
     model = draw_shared_heads(draw, model=case.model, mesh=case.layout.mesh)
-    return msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
+    case = msgspec.structs.replace(case, model=model, replication=replication, start=start, sdpa=sdpa)
+    return msgspec.structs.replace(case, features=draw(features(case=case))) if path.HAS_FEATURES else case
 
 
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:

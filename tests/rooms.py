@@ -39,7 +39,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"chances", "signatures"}),
         frozenset({"explore"}),
         frozenset({"sizes"}),
-        frozenset({"blocks"}),
+        frozenset({"blocks", "features"}),
         frozenset({"layers"}),
         frozenset({"layouts", "models", "options"}),
         frozenset({"operators", "training"}),

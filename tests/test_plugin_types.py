@@ -56,6 +56,8 @@ BROKEN = {
         "def declared(sizes: int)",
     ),
     "built": ("workers.training.blocks", "swiglu", r"def module\(", "def modules("),
+    "drawn": ("generators.features", "schedule", r"\(\*, case: Case\)", "(*, case: str)"),
+    "hooks": ("workers.training.features", "schedule", r"def equal\(", "def equals("),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }

@@ -30,7 +30,7 @@ from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
-from difftest.cases.options import Replication, Spelling, Start
+from difftest.cases.options import Feature, Replication, Spelling, Start
 from difftest.errors import InfrastructureError
 from difftest.reduce.journal import Journal
 from difftest.reduce.measure import measure
@@ -117,6 +117,7 @@ RICH = (
         spelling=Spelling(torch_loss=True, optimizer_before=True),
     ),
     a_case(fed=Data(batch=4, learnable=True)),
+    msgspec.structs.replace(a_case(), features=(Feature(name="evaluation"),)),
     a_collective("all_gather", 12, form="list", factor=2.0),
     a_collective("reduce_scatter", 12, axis=1),
     a_collective("all_to_all", 8, axis=1),
@@ -466,6 +467,7 @@ def test_every_field_of_a_case_is_listed_here() -> None:
             "start",
             "sdpa",
             "spelling",
+            "features",
             "seed",
             "schema",
         )

@@ -18,6 +18,7 @@ from difftest.cases.options import (
     TORCH_KERNELS,
     USUAL_KERNELS,
     WHOLE,
+    Feature,
     Replication,
     SdpaKernel,
     Spelling,
@@ -108,8 +109,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `path` names the parallelism path that it was generated for. `sdpa` is the kernel that flash attention on
     torch's side uses if the device has it and it takes the tensors; if unset, the backend chooses. `spelling`
-    is unset where every form is the workers' own, and without whole numbers it has no `integers`. `seed`
-    decides all random numbers. `schema` is the version of this structure in JSON.
+    is unset where every form is the workers' own, and without whole numbers it has no `integers`. `features`
+    are what the program does beside forward, backward and update; unset where that is nothing. `seed` decides
+    all random numbers. `schema` is the version of this structure in JSON.
     """
 
     path: str
@@ -122,6 +124,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     start: Start = Start()
     sdpa: SdpaKernel | msgspec.UnsetType = msgspec.UNSET
     spelling: Spelling | msgspec.UnsetType = msgspec.UNSET
+    features: tuple[Feature, ...] | msgspec.UnsetType = msgspec.UNSET
     seed: int = 0
     schema: int = SCHEMA
 
@@ -131,6 +134,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         whole = self.forms.integers and self.data.regime in WHOLE
         forms = msgspec.structs.replace(self.forms, integers=whole)
         msgspec.structs.force_setattr(self, "spelling", msgspec.UNSET if forms == Spelling() else forms)
+        self._check_features()
         if self.forms.no_broadcast and self.replication.own_weights:
             msg = "no_broadcast and own_weights are both set; nothing would make the ranks' weights equal"
             raise ValueError(msg)
@@ -152,6 +156,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.data.ignored and self.training.loss != "cross_entropy":
             msg = f"ignored is {self.data.ignored}; only cross_entropy has ignored targets"
             raise ValueError(msg)
+
+    def _check_features(self) -> None:
+        """`ValueError` if a feature is there twice, or a program has one; none leaves the field unset."""
+        names = [feature.name for feature in self.training_features]
+        if len(set(names)) < len(names):
+            msg = f"features are {', '.join(names)}; each is allowed once"
+            raise ValueError(msg)
+        if names and self.model.is_program:
+            msg = f"a program of operators is not trained; it has no feature {names[0]}"
+            raise ValueError(msg)
+        if not names:
+            msgspec.structs.force_setattr(self, "features", msgspec.UNSET)
 
     def _check_shares(self) -> None:
         """`ValueError` if anything but a float operand of a program is placed as shares of a sum."""
@@ -216,6 +232,11 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """`spelling`, or that of the workers where it is unset."""
         return Spelling() if self.spelling is msgspec.UNSET else self.spelling
 
+    @property
+    def training_features(self) -> tuple[Feature, ...]:
+        """`features`, or none where they are unset."""
+        return () if self.features is msgspec.UNSET else self.features
+
     def unsharded(self) -> Self:
         """The same case on one device: a mesh of one rank, everything replicated."""
         parameters = {name: replicated(ALONE) for name in self.layout.parameters}
@@ -232,6 +253,9 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         for name, start in option_resets(self.start):
             yield f"start.{name}", msgspec.structs.replace(self, start=start)
         yield from self.form_resets()
+        for feature in self.training_features:
+            others = tuple(one for one in self.training_features if one != feature)
+            yield f"feature.{feature.name}", msgspec.structs.replace(self, features=others)
         if self.sdpa is not msgspec.UNSET:
             yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
 

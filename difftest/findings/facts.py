@@ -22,6 +22,7 @@ FACTS = (
     "bucket_view",
     "lone_tensor",
     "forms",
+    "features",
     "shards",
     "program",
     "options",
@@ -34,7 +35,8 @@ def facts(case: Case) -> Mapping[str, str]:
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, which is an attention's mask. `forms` are the usual forms of the case's spelling, separated
-    by a space. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`.
+    by a space, `features` the names of its features of training, each between spaces. `shards` are `whole`,
+    `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`.
     `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
     of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list.
     """
@@ -57,6 +59,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
+        "features": "".join(f" {feature.name} " for feature in case.training_features),
         "shards": evenness.of_case(case),
         "program": "".join(f" {layer.title} " for layer in case.model.layers * case.model.is_program),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),

@@ -21,6 +21,7 @@ from generators.sizes import sequences, widths
 
 DEFAULT = False
 IN_BLOCKS = False
+HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone

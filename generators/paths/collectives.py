@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT = True
 IN_BLOCKS = False
+HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone

@@ -30,6 +30,7 @@ from generators.paths import drawn_alone
 
 DEFAULT = True
 IN_BLOCKS = False
+HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 scheduled = drawn_alone

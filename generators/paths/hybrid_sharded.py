@@ -13,6 +13,7 @@ from generators.paths import drawn_alone
 
 DEFAULT = True
 IN_BLOCKS = False
+HAS_FEATURES = False
 TAKES_ANY_MODEL = True
 
 scheduled = drawn_alone

@@ -23,6 +23,7 @@ from generators.operators.programs import program
 
 DEFAULT = True
 IN_BLOCKS = True
+HAS_FEATURES = False
 TAKES_ANY_MODEL = False
 
 

@@ -141,9 +141,9 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if case.model.own and (reason := own.refusal(case.model.own)):
         return reason
-    for _, layer in walk(case.model.layers):
-        if not layer.CAN_BE_SPELLED:
-            return f"no template can write {layer.title} yet; replay runs the case again"
+    unspelled = [layer.title for _, layer in walk(case.model.layers) if not layer.CAN_BE_SPELLED]
+    for what in (*(f"the feature {feature.name}" for feature in case.training_features), *unspelled):
+        return f"no template can write {what} yet; replay runs the case again"
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"

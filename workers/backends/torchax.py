@@ -58,6 +58,8 @@ def unsupported(case: Case) -> str | None:
     ]
     if lacking:
         return f"torchax has no {lacking[0]} of its own"
+    if case.training_features:
+        return "JAX differentiates and updates; features of training are those of torch's own loop"
     if _uneven(case):
         return "JAX puts arrays on devices in equal pieces only"
     return "torch's checkpointing does not go through jax.grad" if case.training.checkpointing else None

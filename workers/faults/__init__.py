@@ -120,6 +120,22 @@ def of_blocks(
     return lambda plant: replace(decorate(plant), paths=("blocks",))
 
 
+def of_feature(
+    feature: str,
+    *,
+    about: str,
+    reaches: Callable[[Case], bool] = any_case,
+    backends: tuple[str, ...] = EVERYWHERE,
+) -> Callable[[Plant], PlantedFault]:
+    """As `planted`, for a fault that only the cases with one feature of training can show."""
+
+    def has(case: Case) -> bool:
+        return any(used.name == feature for used in case.training_features) and reaches(case)
+
+    decorate = planted(about=about, backends=backends, blame=BACKEND, reaches=has)
+    return lambda plant: replace(decorate(plant), paths=("features",))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VacuousFault:
     """A planted fault with which a green result would prove nothing.

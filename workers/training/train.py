@@ -29,6 +29,8 @@ from workers.training import program, spelling
 from workers.training.build import build
 from workers.training.dtypes import Dtypes
 from workers.training.elsewhere import operators_elsewhere
+from workers.training.features import Features, Progress
+from workers.training.features import made as made_features
 from workers.training.layers import Plan
 from workers.training.module_traces import Watch
 from workers.training.session import Report, Session
@@ -49,17 +51,18 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     )
     module = build(case.model, numbers.weights(case), plan)
     report(Stage.PLACE, 0)
-    early = make_optimizer(case, module) if forms.optimizer_before else None
-    module = session.place(module)
+    features = made_features(case.training_features, plain=not session.spelled)
+    early = make_optimizer(case, module, features) if forms.optimizer_before else None
+    module = features.place(session.place(module))
     if case.model.is_program:
         return program.run(case, session, module, report)
-    optimizer = early or make_optimizer(case, module)
+    optimizer = early or make_optimizer(case, module, features)
     masks = Masks(case.seed, case.part_rows, case.dtype, session.feed)
-    run = _Run(case, session, module, optimizer, report, Watch(module), forms, masks)
+    run = _Run(case, session, module, optimizer, report, Watch(module), forms, masks, features)
     steps = tuple(run.step(step) for step in range(case.training.steps))
     environment = {**session.environment, "numbers": _numbers(case).digest(case)}
     reported = structs.replace(
-        session.events(),
+        features.reported(session.events()),
         device=session.device,
         elsewhere=dict(run.elsewhere),
         state=state(module) if case.model.statistics() else {},
@@ -79,6 +82,7 @@ class _Run:
     watch: Watch
     forms: Spelling
     masks: Masks
+    features: Features
     elsewhere: Counter[str] = field(default_factory=Counter)
 
     def step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
@@ -87,19 +91,36 @@ class _Run:
             return self._step(step)
 
     def _step(self, step: int) -> dict[tuple[Stage, str], Sharded]:
+        progress = Progress(
+            module=self.module,
+            optimizer=self.optimizer,
+            step=step,
+            steps=self.case.training.steps,
+            forward=partial(self._evaluate, step),
+        )
+        self.features.run("before", progress)
         results = self._forward_backward(step)
+        self.features.run("backward", progress)
         self.session.after(Stage.BACKWARD, step, self.module, self.optimizer)
         gradients = {name: p.grad for name, p in self._parameters().items() if p.grad is not None}
         results |= self._read(Stage.BACKWARD, gradients)
         self.report(Stage.UPDATE, step)
         if self.case.training.clip_norm is not None:
             self.session.clip(self.module.parameters(), self.case.training.clip_norm)
+        self.features.run("update", progress)
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.optimizer.zero_grad(**self.features.zero())
+        self.features.run("after", progress)
         self.session.sync()
         self.session.after(Stage.UPDATE, step, self.module, self.optimizer)
         updated: dict[str, Tensor] = {name: p.detach() for name, p in self._parameters().items()}
         return results | self._read(Stage.UPDATE, updated | self._buffers())
+
+    def _evaluate(self, step: int) -> Tensor:
+        """The loss of the step's first part, which is neither read nor differentiated here."""
+        part = split(_numbers(self.case).batch(self.case, step), self.case.training.accumulation)[0]
+        _, loss = self._forward(step, part, *map(self.session.feed, self._hosts(part)))
+        return loss
 
     def _buffers(self) -> dict[str, Tensor]:
         """The buffers that the case knows of, by its names."""
@@ -214,18 +235,18 @@ def _bare(name: str) -> str:
     return name.removeprefix("_orig_mod.").removeprefix("module.").removeprefix("_orig_module.")
 
 
-def make_optimizer(case: Case, module: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(case: Case, module: nn.Module, features: Features) -> torch.optim.Optimizer:
     """The optimizer of `torch.optim` over the placed parameters."""
-    training, trained = case.training, list(module.parameters())
+    training, trained, further = case.training, features.trained(parameters(module)), features.arguments()
     match training.optimizer:
         case "sgd":
-            return torch.optim.SGD(trained, lr=training.learning_rate)
+            return torch.optim.SGD(trained, lr=training.learning_rate, **further)
         case "momentum":
-            return torch.optim.SGD(trained, lr=training.learning_rate, momentum=0.875)
+            return torch.optim.SGD(trained, lr=training.learning_rate, momentum=0.875, **further)
         case "adam":
-            return torch.optim.Adam(trained, lr=training.learning_rate)
+            return torch.optim.Adam(trained, lr=training.learning_rate, **further)
         case "adamw":
-            return torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=0.125)
+            return torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=0.125, **further)
         case "own":
             return made.optimizer(case, trained)
         case "none":

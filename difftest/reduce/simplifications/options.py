@@ -33,7 +33,14 @@ def any_kernel(case: Case) -> Iterator[Candidate]:
         yield f"sdpa {case.sdpa}", msgspec.structs.replace(case, sdpa=msgspec.UNSET)
 
 
-SIMPLIFICATIONS: tuple[Simplification, ...] = (default_options, any_kernel)
+def fewer_training_features(case: Case) -> Iterator[Candidate]:
+    """Without one of the features of training."""
+    for feature in case.training_features:
+        others = tuple(one for one in case.training_features if one != feature)
+        yield f"feature {feature.name}", msgspec.structs.replace(case, features=others)
+
+
+SIMPLIFICATIONS: tuple[Simplification, ...] = (default_options, any_kernel, fewer_training_features)
 
 
 def _set(case: Case) -> list[tuple[str, str]]:

@@ -1,0 +1,131 @@
+"""The features of training, a file each: what a loop does beside forward, backward and update.
+
+A file offers `hooks(options)`, what users write, and `equal(options)`, what that must be equal to. The oracle
+takes the second, which is written in a few plain operators, or does nothing at all.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Protocol, TypeAlias, cast
+
+import torch
+from msgspec import structs
+from torch import Tensor, nn
+
+from difftest import plugins
+from difftest.cases.options import Feature, FeatureOption
+from difftest.judge.events import Events
+
+Options: TypeAlias = Mapping[str, FeatureOption]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a run is. `forward()` gives the loss of the first part of the step's batch."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    step: int
+    steps: int
+    forward: Callable[[], Tensor]
+
+    @property
+    def last(self) -> bool:
+        """Whether this is the last step."""
+        return self.step == self.steps - 1
+
+
+Act: TypeAlias = Callable[[Progress], None]
+
+
+def _nothing(_progress: Progress) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What a feature does, and when; by default nothing.
+
+    * `place(module) -> module`: once, after the backend has placed the module.
+    * `arguments`: further arguments of the optimizer's constructor.
+    * `groups(parameters)`: from the parameters to what the optimizer is given; None for one group of all.
+    * `before(progress)`: ahead of a step.
+    * `backward(progress)`: when gradients are complete, before they are read.
+    * `update(progress)`: right before the optimizer's step.
+    * `zero`: the arguments of `zero_grad`.
+    * `after(progress)`: right after `zero_grad`, before parameters are read.
+    * `leaves_device`: whether it sends tensors to the host, and needs new graphs after it, by design.
+      Then those of the run are not reported.
+    """
+
+    place: Callable[[nn.Module], nn.Module] = lambda module: module
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    groups: Callable[[dict[str, nn.Parameter]], list[dict[str, Any]]] | None = None
+    before: Act = _nothing
+    backward: Act = _nothing
+    update: Act = _nothing
+    zero: Mapping[str, bool] = field(default_factory=dict)
+    after: Act = _nothing
+    leaves_device: bool = False
+
+
+class Behaviour(Protocol):
+    """What a file in this folder offers. A run makes its own hooks, which may keep state."""
+
+    def hooks(self, options: Options) -> Hooks:
+        """The feature, by the functions that users call."""
+
+    def equal(self, options: Options) -> Hooks:
+        """What it must be equal to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """All features of a run; each hook calls them in the case's order."""
+
+    used: Sequence[Hooks]
+
+    def place(self, module: nn.Module) -> nn.Module:
+        """The module after all of them."""
+        return reduce(lambda placed, hooks: hooks.place(placed), self.used, module)
+
+    def arguments(self) -> dict[str, Any]:
+        """The optimizer's further arguments."""
+        return {name: value for hooks in self.used for name, value in hooks.arguments.items()}
+
+    def trained(self, parameters: dict[str, nn.Parameter]) -> list[Any]:
+        """What the optimizer is given: parameters, or the groups of the first feature that has some."""
+        groups = next(self._of("groups"), None)
+        return groups(parameters) if groups else list(parameters.values())
+
+    def _of(self, hook: str) -> Iterator[Any]:
+        return (made for hooks in self.used if (made := getattr(hooks, hook)) is not None)
+
+    def run(self, hook: str, progress: Progress) -> None:
+        """Calls one hook of all features."""
+        for act in self._of(hook):
+            act(progress)
+
+    def reported(self, events: Events) -> Events:
+        """A run's events without the counts that a feature changes by design."""
+        if any(hooks.leaves_device for hooks in self.used):
+            return structs.replace(events, graphs=(), executed=(), requested=(), fetched=())
+        return events
+
+    def zero(self) -> dict[str, bool]:
+        """The arguments of `zero_grad`."""
+        return {name: value for hooks in self.used for name, value in hooks.zero.items()}
+
+
+def made(features: Sequence[Feature], *, plain: bool) -> Features:
+    """The hooks of a run's features; `plain`: those of what they must be equal to.
+
+    `UsageError` for a feature that there is not.
+    """
+    behaviours = [cast("Behaviour", plugins.load(__name__, feature.name)) for feature in features]
+    return Features(
+        [
+            behaviour.equal(feature.options) if plain else behaviour.hooks(feature.options)
+            for behaviour, feature in zip(behaviours, features, strict=True)
+        ]
+    )

@@ -1,0 +1,39 @@
+"""`torch.save` and `torch.load` of the module and the optimizer, in the middle of a run.
+
+What was saved is then all there is: parameters are set to zero and the optimizer forgets its state before
+they are loaded. Equal to a run that does not save.
+"""
+
+import io
+
+import torch
+
+from workers.training.features import Hooks, Options, Progress
+
+
+def hooks(options: Options) -> Hooks:
+    """Each rank saves what it holds, before step `step`."""
+
+    def before(progress: Progress) -> None:
+        if progress.step == options["step"]:
+            _reload(progress.module, progress.optimizer)
+
+    return Hooks(before=before, leaves_device=True)
+
+
+def equal(_options: Options) -> Hooks:
+    """Nothing happens."""
+    return Hooks()
+
+
+def _reload(module: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    file = io.BytesIO()
+    torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.zero_()
+    optimizer.state.clear()
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    module.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
