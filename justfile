@@ -55,5 +55,9 @@ coverage:
 docs:
     python docs/generate.py
 
+# Build the documentation's site in site/; needs the extra `docs`.
+site:
+    mkdocs build --strict
+
 # Everything that a change must pass before it is pushed, but for the slow tests.
 check: lint types fast

@@ -1,5 +1,6 @@
 """The deployment examples: their difftest commands exist, with the options that they use."""
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ GITHUB, TWO_VERSIONS = ROOT / ".github", ROOT / "tests" / "test_two_versions.py"
 FILES = sorted(file for folder in ("deploy", "workflows") for file in (GITHUB / folder).iterdir())
 OURS = re.compile(r"\s*(?:\S*/|\S*python\d? -m )?difftest (.*)")
 CRON = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+)")
+TODAY = "$(date -u +%Y%m%d)"
 RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
@@ -37,6 +39,9 @@ def shell(file: Path) -> Iterator[str]:
         for document in yaml.safe_load_all(file.read_text()):
             for text in texts(document):
                 yield from text.splitlines()
+    elif file.name == "Containerfile":
+        said = {line.split()[0]: line.partition(" ")[2] for line in file.read_text().splitlines() if line}
+        yield shlex.join([*json.loads(said["ENTRYPOINT"]), *json.loads(said["CMD"])])
     elif file.name == "crontab":
         yield from (
             line.split(maxsplit=5)[5]
@@ -47,7 +52,7 @@ def shell(file: Path) -> Iterator[str]:
 
 def commands(file: Path) -> Iterator[list[str]]:
     for line in shell(file):
-        for part in re.split(r"&&|;|\|", line):
+        for part in re.split(r"&&|;|\|", line.replace(TODAY, "20261124")):
             if ours := OURS.fullmatch(part):
                 yield shlex.split(ours[1])
 
@@ -79,6 +84,27 @@ def test_every_deployment_runs_the_nightly_command() -> None:
         "rayjob.yaml",
         "nightly.yml",
     }
+
+
+def test_the_container_runs_the_main_job_of_the_readme() -> None:
+    (words,) = [words for file, words in COMMANDS if file == "Containerfile"]
+    assert f"difftest {shlex.join(words[:5])} " in (ROOT / "README.md").read_text()
+
+
+def test_the_nightly_keeps_the_page_and_what_ci_servers_read() -> None:
+    given = [step.get("with", {}) for step in steps("campaign")]
+    kept = {one["name"]: one["path"] for one in given if {"name", "path"} <= one.keys()}
+    assert kept["page"].split() == ["runs/nightly/report.html", "runs/nightly/junit.xml"]
+    assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps("campaign"))
+
+
+def test_the_two_machines_record_the_bundles_that_the_third_compares() -> None:
+    jobs = yaml.safe_load((GITHUB / "deploy" / "two-machines.yml").read_text())["jobs"]
+    (compare,) = [line for step in jobs.pop("compare")["steps"] if "compare" in (line := step.get("run", ""))]
+    given = [step.get("with", {}) for job in jobs.values() for step in job["steps"]]
+    kept = [one["name"] for one in given if one.get("path") == "bundle"]
+    assert len(jobs) == len(kept) == 2
+    assert set(kept) <= set(compare.split())
 
 
 def steps(job: str) -> list[dict[str, Any]]:
