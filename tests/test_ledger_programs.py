@@ -175,6 +175,19 @@ def test_shards_that_a_fused_optimizer_made_on_the_host_are_known_where_they_are
     assert entry(on_xla(forward("aten._fused_sgd_", "0.output.0")), cut("aten._fused_sgd_")) is None
 
 
+def test_a_float32_constant_in_float64_is_not_a_great_error_or_one_in_float32() -> None:
+    wide = replace(cut("nn.functional.gelu"), dtype="float64")
+    small = on_xla(
+        forward("nn.functional.gelu"), "1 / 4 elements differ; greatest 1.7e-08, 3e+08 x the noise 7.4e-17"
+    )
+    great = on_xla(
+        forward("nn.functional.gelu"), "1 / 4 elements differ; greatest 0.7, 3e+16 x the noise 7.4e-17"
+    )
+    assert entry(small, wide)
+    assert entry(great, wide) is None
+    assert entry(small, cut("nn.functional.gelu")) is None
+
+
 INFINITY = Named(kind="number", text="inf")
 
 

@@ -237,12 +237,14 @@ def test_an_operator_of_lists_rounds_as_its_operator_of_tensors_does() -> None:
     assert 1e5 * UNIT < scaled < 1e7 * UNIT
 
 
-def test_lists_have_maxima_in_place_that_tensors_do_not_have() -> None:
+def test_lists_have_maxima_in_place_and_with_numbers_that_tensors_do_not_have() -> None:
     left, right = [values(40)], [values(40, seed=1)]
     greatest = torch.maximum(left[0], right[0])
     with perturbed("float32", 0, program=True):
+        bounded = torch._foreach_minimum(left, 0.75)  # noqa: SLF001
         torch._foreach_maximum_(left, right)
     assert torch.equal(left[0], greatest)
+    assert float(bounded[0].max()) == 0.75
 
 
 @pytest.mark.parametrize("shape", [(4, 0, 0), (0,)])

@@ -13,6 +13,7 @@ import torch_xla
 from torch.nn import functional
 
 XLA, INF = torch_xla.device(), torch.inf
+DROPPED, ONE = torch.ops.aten.native_dropout_backward, torch.ones(1)
 ROWS = torch.tensor([[0.0, 1.0], [3.0, 1.0]])
 
 
@@ -39,6 +40,7 @@ def gradient_of_remainder(device: object) -> list[float]:
 
 FAULTS = {
     "cumsum_of_nothing": lambda at: str(torch.ones(1, 0, device=at).cumsum(1).cpu()),
+    "dropout_gradient_of_infinity": lambda at: str(DROPPED(INF * ONE.to(at), ONE.to(at) < 0, 2.0).cpu()),
     "floor_divide_by_infinity": lambda at: str((torch.tensor([-1.0, INF]).to(at) // INF).cpu()),
     "layer_norm_of_nothing": layer_norm_requires_gradient,
     "pdist_of_infinity": lambda at: str(torch.pdist(ROWS.to(at), INF).cpu()),

@@ -1,6 +1,6 @@
 """Operators of lists of tensors, such as `_foreach_add`: each is an operator of tensors on every element."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,8 +10,15 @@ from workers.training.rounding import Overload, operator_name
 
 PREFIX = "_foreach_"
 
-SINGLE = {"max": "amax", "norm": "linalg_vector_norm"}
-"""The operators of tensors that have another name than those of lists."""
+SINGLE = {
+    "max": "amax",
+    "norm": "linalg_vector_norm",
+    "maximum": "clamp_min",
+    "maximum_": "clamp_min_",
+    "minimum": "clamp_max",
+    "minimum_": "clamp_max_",
+}
+"""The operators of tensors that have another name than those of lists; `maximum` itself takes no number."""
 
 WITH_FACTOR = ("addcdiv", "addcmul")
 """The operators of three tensors. A factor after these has to be given by its name, `value`."""
@@ -25,7 +32,7 @@ def takes_lists(func: Overload) -> bool:
 def on_each(func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor] | None:
     """What `func` computes, element by element; None where it writes into its first list."""
     name = operator_name(func).removeprefix(PREFIX)
-    operator, results = _of_tensors(name), list[Tensor]()
+    operator, results = getattr(torch.ops.aten, SINGLE.get(name, name)), list[Tensor]()
     for index in range(len(args[0])):
         given = [one[index] if isinstance(one, list | tuple) else one for one in args]
         options = dict(kwargs)
@@ -34,12 +41,3 @@ def on_each(func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> l
             options["value"] = factor[index].item() if isinstance(factor, Tensor) else factor
         results.append(operator(*given, **options))
     return None if func._schema.is_mutable else results  # noqa: SLF001  no public name
-
-
-def _of_tensors(name: str) -> Callable[..., Tensor]:
-    """The operator of tensors; `maximum_` and `minimum_` exist for lists alone."""
-    operator: Callable[..., Tensor] | None = getattr(torch.ops.aten, SINGLE.get(name, name), None)
-    if operator:
-        return operator
-    computed = getattr(torch.ops.aten, name.removesuffix("_"))
-    return lambda first, *rest: first.copy_(computed(first, *rest))
