@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from real_runs import oracle_trace
-from sharded_cases import a_sharded_case
+from sharded_cases import MEGATRON, S0, R, a_sharded_case
 from tpu_made import Runs, needs_torch_tpu
 
 from difftest.campaign.campaign import ORACLE, Campaign
@@ -20,8 +20,19 @@ from workers.backends import candidates, load
 from workers.isolate import sandbox
 from workers.tpu import devices, limits
 
-DATA = Mesh((("dp", 2),))
-CASES = {"tpu_ddp": (a_sharded_case(DATA, training=Training(steps=2, optimizer="adamw")),)}
+ADAMW = Training(steps=2, optimizer="adamw")
+DATA, SHARDED, TENSOR = (Mesh(((axis, 2),)) for axis in ("dp", "dp_shard", "tp"))
+REPLICATED = a_sharded_case(DATA, training=ADAMW)
+MEGATRON_OF_TWO = a_sharded_case(
+    TENSOR, (R,), {name: (placement,) for name, placement in MEGATRON.items()}, training=ADAMW
+)
+CASES = {
+    "tpu_ddp": (REPLICATED,),
+    "tpu_fsdp": (a_sharded_case(SHARDED, parameters={"": (S0,)}, training=ADAMW),),
+    "tpu_dtensor": (REPLICATED, MEGATRON_OF_TWO),
+    "tpu_tp": (MEGATRON_OF_TWO,),
+    "tpu_compile": (REPLICATED,),
+}
 FAULTS = {"tpu_ddp": ("gradient_negated",)}
 OTHER = "torch_ddp"
 

@@ -113,6 +113,12 @@ def test_ranks_remove_what_the_others_have_read(ranks: Ranks) -> None:
     assert answer["left"] == ["0.1-18-0", "0.1-18-1", "0.1-19-0", "0.1-19-1"]
 
 
+def test_torch_tpu_is_called_back_on_a_thread_that_no_program_needs(ranks: Ranks) -> None:
+    """The CPU plugin's own threads hung: a callback waited there for a program that waited for its thread."""
+    for said in ranks.run("many", 2)["ranks"]:
+        assert said["threads"].count("shim_callbacks") == 1
+
+
 def test_ranks_that_run_different_programs_are_told(ranks: Ranks) -> None:
     for rank, said in enumerate(ranks.run("different", 2)["ranks"]):
         assert f"ranks run different programs: rank {1 - rank} runs" in said["error"]

@@ -37,6 +37,11 @@ def listed(result: torch.Tensor) -> object:
     return result.cpu().tolist()
 
 
+def threads() -> list[str]:
+    """The names of this process's threads."""
+    return [file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")]
+
+
 def collectives(rank: int, ranks: int) -> dict[str, Any]:
     results = {}
     for name in OPERATIONS:
@@ -128,7 +133,7 @@ def run(name: str, rank: int, ranks: int, seconds: float, folder: Path) -> None:
         library = start.start(folder / start.EXCHANGE, ranks, rank, seconds)
         dist.init_process_group("tpu_dist", f"file://{folder}/rendezvous", rank=rank, world_size=ranks)
         result = SCENARIOS[name](rank, ranks)
-        answer = {"result": result, "exchanged": library.shim_exchanged()}
+        answer = {"result": result, "exchanged": library.shim_exchanged(), "threads": threads()}
     except Exception as error:  # noqa: BLE001  it is what the test looks at
         traceback.print_exc()
         answer = {"error": str(error)}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from difftest.cases.case import Case
 from workers import sides
 from workers.backends import torch_ddp
-from workers.torch import compiled, process_groups
+from workers.torch import compiled, devices, process_groups
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,10 +30,12 @@ unsupported = torch_ddp.unsupported
 
 
 @contextmanager
-def session(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
+def session(
+    case: Case, rank: int, rendezvous: str, kind: process_groups.Devices = devices
+) -> Iterator["Session"]:
     """Joins as DDP does, and compiles the wrapper; the loss stays outside."""
     graphs = compiled.Graphs(syncs_a_step=case.training.accumulation + 1)
-    with torch_ddp.session(case, rank, rendezvous) as eager:
+    with torch_ddp.session(case, rank, rendezvous, kind) as eager:
         yield replace(
             eager,
             place=partial(_compiled, eager),

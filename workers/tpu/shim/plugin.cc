@@ -21,6 +21,7 @@ void replace_functions() {
   table.PJRT_Error_Destroy = destroy_error;
   table.PJRT_Error_Message = error_message;
   table.PJRT_Error_GetCode = error_code;
+  table.PJRT_Event_OnReady = on_ready;
   table.PJRT_Client_Create = create_client;
   table.PJRT_Client_ProcessIndex = client_process;
   table.PJRT_Client_AddressableDevices = client_addressable;

@@ -93,6 +93,10 @@ PJRT_Error* client_addressable(PJRT_Client_AddressableDevices_Args* args);
 PJRT_Error* device_process(PJRT_DeviceDescription_ProcessIndex_Args* args);
 PJRT_Error* device_addressable(PJRT_Device_IsAddressable_Args* args);
 
+// ---- callbacks.cc ---------------------------------------------------------------------------------------------
+
+PJRT_Error* on_ready(PJRT_Event_OnReady_Args* args);
+
 // ---- programs.cc ----------------------------------------------------------------------------------------------
 
 // What the shim must know of a compiled program. `order` has the rank of every partition, as the device

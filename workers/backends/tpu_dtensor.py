@@ -1,0 +1,20 @@
+"""DTensor on torch_tpu, over its own process group.
+
+The device is XLA:CPU behind our PJRT plugin (`workers.tpu`): TorchTPU on XLA:CPU.
+"""
+
+from dataclasses import replace
+
+from workers import sides
+from workers.backends import torch_dtensor
+from workers.tpu import devices, start
+
+TITLE = "DTensor of TorchTPU on XLA:CPU"
+SIDE = "xla"
+FRAMEWORK = "torch_tpu"
+PROFILE = replace(sides.XLA, extras="torch_tpu")
+PRELOAD = start.PRELOAD
+unsupported = torch_dtensor.unsupported
+processes = torch_dtensor.processes
+environment = devices.environment
+session = start.sessions(torch_dtensor.session)

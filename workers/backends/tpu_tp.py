@@ -1,0 +1,20 @@
+"""`parallelize_module`, with `fully_shard` over the other axes, on torch_tpu.
+
+The device is XLA:CPU behind our PJRT plugin (`workers.tpu`): TorchTPU on XLA:CPU.
+"""
+
+from dataclasses import replace
+
+from workers import sides
+from workers.backends import torch_tp
+from workers.tpu import devices, start
+
+TITLE = "parallelize_module of TorchTPU on XLA:CPU"
+SIDE = "xla"
+FRAMEWORK = "torch_tpu"
+PROFILE = replace(sides.XLA, extras="torch_tpu")
+PRELOAD = start.PRELOAD
+unsupported = torch_tp.unsupported
+processes = torch_tp.processes
+environment = devices.environment
+session = start.sessions(torch_tp.session)
