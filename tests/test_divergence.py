@@ -12,7 +12,7 @@ from samples import a_failure
 
 from difftest.errors import UsageError
 from difftest.judge.divergence import Divergence, identity, without_numbers
-from difftest.judge.fingerprint import Fingerprint
+from difftest.judge.fingerprint import Fingerprint, readable
 from difftest.judge.outcome import NO_MESSAGE, Symptom
 from difftest.judge.stage import Stage
 from difftest.records.finding import SCHEMA, Finding
@@ -362,3 +362,16 @@ def test_plain_tensors_that_meet_dtensors_in_different_operators_are_different_f
         for name in ("index_put", "slice_scatter")
     )
     assert identity(index_put) != identity(slice_scatter)
+
+
+@pytest.mark.parametrize(
+    ("whole", "short"),
+    [
+        ("xla_spmd-completion-crash-0a1b2c3d", "xla_spmd-crash-0a1b2c3d"),
+        ("xla_spmd@2.8-completion-exception-0a1b2c3d", "xla_spmd@2.8-exception-0a1b2c3d"),
+        ("xla_spmd-gradients-mismatch-0a1b2c3d", "xla_spmd-gradients-mismatch-0a1b2c3d"),
+        ("no fingerprint", "no fingerprint"),
+    ],
+)
+def test_people_read_no_check_in_the_fingerprint_of_a_failure(whole: str, short: str) -> None:
+    assert readable(whole) == short

@@ -14,6 +14,7 @@ from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
+from difftest.judge.fingerprint import readable
 from difftest.records import evidence
 
 GROUP = Group.UNDERSTAND
@@ -51,10 +52,11 @@ def _run(subject: FindingTarget, workers: int | None) -> Ablated | None:
 
 
 def _print(subject: FindingTarget, result: Ablated | None) -> None:
+    name = readable(subject.finding.fingerprint)
     if result is None:
-        click.echo(f"{subject.finding.fingerprint}: case {subject.case.id} does not show it now", err=True)
+        click.echo(f"{name}: case {subject.case.id} does not show it now", err=True)
         return
-    click.echo(f"{subject.finding.fingerprint}: case {subject.case.id}")
+    click.echo(f"{name}: case {subject.case.id}")
     for kind in (DISAPPEARS, STAYS, CHANGES, evidence.UNDECIDED):
         for name, answer in result.answers.items():
             if answer.startswith(kind):

@@ -15,6 +15,7 @@ from difftest.commands.service.options import json_option, most_a_day_option, tr
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.findings.ledger import read_ledger
+from difftest.judge.fingerprint import readable
 from difftest.reduce.search import BUDGET
 
 GROUP = Group.REPORT
@@ -64,7 +65,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     except HaltError as halt:
         if as_json:
             print_json({"fingerprint": folder.name, "file": None, "reason": str(halt)})
-        click.echo(f"{folder.name}: {halt}", err=True)
+        click.echo(f"{readable(folder.name)}: {halt}", err=True)
         return 1
     if as_json:
         print_json(issue.entries())

@@ -11,6 +11,7 @@ from difftest.commands.service.options import Backends, json_option, workers_opt
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reduction import Task, keep, read_task, search
+from difftest.judge.fingerprint import readable
 from difftest.records.corpus import Corpus
 from difftest.reduce.search import BUDGET, Reduced
 
@@ -73,7 +74,7 @@ def _run(task: Task, budget: int, workers: int | None) -> tuple[Task, Reduced] |
 
 
 def _print_absent(task: Task, *, as_json: bool) -> None:
-    divergence = task.fingerprint or "any divergence"
+    divergence = readable(task.fingerprint) or "any divergence"
     click.echo(f"case {task.case.id} does not show {divergence} on {task.backend}", err=True)
     if as_json:
         print_json({"fingerprint": task.fingerprint, "case": task.case.id, "reduced": None})
@@ -96,7 +97,9 @@ def _print_json(task: Task, reduced: Reduced) -> None:
 def _print(task: Task, reduced: Reduced) -> None:
     case = reduced.case
     ended = "" if reduced.complete else "; the budget ended the search, which can be continued"
-    click.echo(f"{task.fingerprint}: reduced to case {case.id} in {reduced.evaluations} runs{ended}")
+    click.echo(
+        f"{readable(task.fingerprint)}: reduced to case {case.id} in {reduced.evaluations} runs{ended}"
+    )
     click.echo(f"  {case.world_size} ranks ({case.layout.mesh}), {case.training.steps} steps, {case.model}")
     for condition in reduced.conditions:
         click.echo(f"  needs {condition}")

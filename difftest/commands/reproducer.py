@@ -15,6 +15,7 @@ from difftest.commands.service.reproduction import Reproduction, reproduce
 from difftest.commands.service.script_files import keep_script
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.commands.service.working import Working
+from difftest.judge.fingerprint import readable
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import ARTIFACTS, SCRIPT
 from difftest.records.evidence import REPLAYED
@@ -95,7 +96,7 @@ def _recompiled(subject: FindingTarget, python: Path) -> str:
 
 
 def _print(result: dict[str, Any]) -> None:
-    output, name = result["said"] or "", result["fingerprint"]
+    output, name = result["said"] or "", readable(result["fingerprint"])
     if result["reason"]:
         click.echo(f"{output}{name}: no reproducer: {result['reason']}", err=True)
         return

@@ -19,6 +19,7 @@ from difftest.errors import InfrastructureError
 from difftest.findings.causes import causes
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.findings.triage import TIMES, Status, Triaged, triage
+from difftest.judge.fingerprint import readable
 from difftest.records import announced
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
@@ -150,7 +151,9 @@ def _line(one: Triaged) -> str:
     back, times = finding.returned
     notes = [f"known: {one.entry.upstream}"] if one.entry else []
     notes += [f"now {name}" for name in one.now_shows] + ([one.trouble] if one.trouble else [])
-    return f"{finding.status:<10} {back}/{times}  {finding.fingerprint}  {'; '.join(notes)}".rstrip()
+    return (
+        f"{finding.status:<10} {back}/{times}  {readable(finding.fingerprint)}  {'; '.join(notes)}".rstrip()
+    )
 
 
 def _described(one: Triaged) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
 from difftest.judge import damage
 from difftest.judge.divergence import Divergence
+from difftest.judge.fingerprint import FAILURES
 from difftest.judge.outcome import Symptom
 from difftest.judge.programs import LEFT_OPEN
 from difftest.judge.stage import Stage
@@ -28,8 +29,6 @@ SHORT = 40
 
 MOST_NAMED = 3
 """How many of the backends that share a cause its title names."""
-
-FAILURES = frozenset({Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.CRASH, Symptom.HANG})
 
 PASSES = {
     Stage.BUILD: "while the model is built",

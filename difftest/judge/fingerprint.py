@@ -10,10 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
+from difftest.judge.outcome import Symptom
 from difftest.plugins import ENVIRONMENT, IN, plain
 
 DIGEST_LENGTH = 8
 SEPARATOR = "-"
+FAILURES = frozenset({Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.CRASH, Symptom.HANG})
+"""The symptoms of a run that does not finish."""
 
 _TEXT = re.compile(
     rf"(?P<backend>[a-z0-9_]+(?:{IN}{ENVIRONMENT})?)-(?P<check>[a-z0-9_]+)-(?P<symptom>[a-z0-9_]+)"
@@ -52,6 +55,17 @@ class Fingerprint:
 
     def __str__(self) -> str:
         return SEPARATOR.join((self.backend, self.check, self.symptom, self.digest))
+
+
+def readable(text: str) -> str:
+    """A fingerprint as people read it: of a failure, whose symptom says everything, without the check.
+
+    `xla_spmd-crash-0a1b2c3d` names the finding that is stored with the check between backend and symptom.
+    """
+    whole = Fingerprint.parse(text)
+    if whole is None or whole.symptom not in FAILURES:
+        return text
+    return SEPARATOR.join((whole.backend, whole.symptom, whole.digest))
 
 
 def backend_pattern(pattern: str) -> str:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from difftest.cases.case import Case
-from difftest.findings.titles import FAILURES, PASSES
+from difftest.findings.titles import PASSES
 from difftest.judge.divergence import Divergence
+from difftest.judge.fingerprint import FAILURES
 from difftest.judge.outcome import Symptom
 from difftest.records.evidence import OTHER, SINGLE
 from difftest.records.finding import Finding

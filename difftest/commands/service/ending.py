@@ -1,6 +1,6 @@
 """What a campaign prints at its end: counts, the findings that need somebody, and how many are known."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 import msgspec
@@ -14,6 +14,7 @@ from difftest.findings.ledger import Entry
 from difftest.findings.standing import Standing, grouped, headline
 from difftest.judge.fingerprint import DIGEST_LENGTH
 from difftest.records.completeness import lines
+from difftest.records.finding import Finding
 
 MOST_SHOWN = 20
 """How many of the findings that need somebody are printed; the page has all."""
@@ -22,25 +23,36 @@ MOST_SHOWN = 20
 def print_ending(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) -> None:
     """Prints what a campaign came to; `upstream` are the ledger's entries by fingerprint."""
     before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
+    current = _listed(tally, upstream)
     head = f"{tally.cases_in_words}, {tally.runs} runs in {tally.seconds:.0f} s{before}"
-    click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known")
+    click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known{_causes(current)}")
     for line in lines(tally.comparisons):
         click.echo(f"  {line}")
     for absent in tally.absent:
         click.echo(f"  missing {absent}")
     if tally.findings:
-        _print_findings(tally, upstream)
+        _print_findings(tally, current)
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")
     click.echo(f"reports: {', '.join(files)}")
 
 
-def _print_findings(tally: Tally, upstream: Mapping[str, Entry]) -> None:
-    """What to do, a line for each cause that needs somebody, and a summary of the others."""
-    current = [
+def _listed(tally: Tally, upstream: Mapping[str, Entry]) -> list[Finding]:
+    """The campaign's findings with what the ledger says of each."""
+    return [
         msgspec.structs.replace(finding, upstream=upstream[name].upstream if name in upstream else "")
         for name, finding in sorted(tally.findings.items())
     ]
+
+
+def _causes(current: Sequence[Finding]) -> str:
+    """How many causes the findings have, where that is fewer: what follows has a line for each cause."""
+    count = len(causes(current))
+    return f"; they have {count} cause{'s' * (count != 1)}" if count < len(current) else ""
+
+
+def _print_findings(tally: Tally, current: Sequence[Finding]) -> None:
+    """What to do, a line for each cause that needs somebody, and a summary of the others."""
     groups = grouped(causes(current))
     unknown = groups[Standing.UNKNOWN]
     print_line((Style.ALARM if unknown else Style.GOOD, headline(groups)))

@@ -13,6 +13,7 @@ from difftest.commands.service.output import write_text
 from difftest.commands.service.targets import FindingTarget
 from difftest.findings.ledger import read_ledger
 from difftest.findings.titles import reason_of
+from difftest.judge.fingerprint import readable
 from difftest.records import own_scripts, read_limits, reduced_run
 from difftest.records.corpus import DRAFT, OUTPUT, SCRIPT
 from difftest.records.finding import Finding
@@ -51,9 +52,9 @@ class Issue:
     def line(self) -> str:
         """What came of it."""
         if self.reason:
-            return f"{self.fingerprint}: not drafted: {self.reason}"
+            return f"{readable(self.fingerprint)}: not drafted: {self.reason}"
         written = f"drafted for {self.tracker} in {self.file}"
-        return f"{self.fingerprint}: {written}; read it, and post it yourself if you agree"
+        return f"{readable(self.fingerprint)}: {written}; read it, and post it yourself if you agree"
 
 
 def write_issue(subject: FindingTarget, tracker: str | None, most_a_day: int, out: Path | None) -> Issue:

@@ -14,6 +14,7 @@ from difftest.commands.service.targets import FindingTarget
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status
+from difftest.judge.fingerprint import readable
 from difftest.records.finding import Finding
 
 REDUCTION_BUDGET = 30
@@ -46,7 +47,7 @@ def file_findings(
             continue
         chain = Chain(
             machine=machine,
-            say=lambda line, name=name: click.echo(f"  {name}: {line}", err=True),  # type: ignore[misc]
+            say=lambda line, name=name: click.echo(f"  {readable(name)}: {line}", err=True),  # type: ignore[misc]
             budget=REDUCTION_BUDGET,
             ledger=ledger,
             most_a_day=MOST_A_DAY,
@@ -56,5 +57,5 @@ def file_findings(
             results[name] = DRAFTED
         except (HaltError, UsageError, InfrastructureError) as error:
             results[name] = str(error).partition("\n")[0]
-        click.echo(f"  file  {name}: {results[name]}", err=quiet)
+        click.echo(f"  file  {readable(name)}: {results[name]}", err=quiet)
     return results

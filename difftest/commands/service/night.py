@@ -19,6 +19,7 @@ from difftest.commands.service.tally import Tally
 from difftest.errors import NODE_LOST, StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status, Triaged, triage
+from difftest.judge.fingerprint import readable
 from difftest.records.evidence import SET_ASIDE
 from difftest.records.finding import Finding
 from difftest.records.resume import CampaignRecord
@@ -137,4 +138,4 @@ def _statuses(triaged: Iterable[Triaged]) -> dict[str, str]:
 
 def _line(mark: str, one: Triaged) -> str:
     back, times = one.finding.returned
-    return f"  {mark:<5} {one.finding.status:<10} {back}/{times}  {one.finding.fingerprint}"
+    return f"  {mark:<5} {one.finding.status:<10} {back}/{times}  {readable(one.finding.fingerprint)}"

@@ -20,6 +20,7 @@ from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.findings.standing import Standing
 from difftest.judge.comparator import compare
+from difftest.judge.fingerprint import readable
 from difftest.judge.outcome import Outcome, Symptom
 from difftest.records.finding import Finding
 
@@ -155,10 +156,10 @@ class Meter:
     def _line_of(self, finding: Finding, progress: Progress) -> str:
         """What is said of a finding that a case showed first."""
         if entry := self._ledger.entry(finding.divergence, progress.result.case, utc_today()):
-            return f"{KNOWN} finding {finding.fingerprint}: {entry.upstream}; {finding.blame}"
+            return f"{KNOWN} finding {readable(finding.fingerprint)}: {entry.upstream}; {finding.blame}"
         if finding.divergence.symptom is Symptom.UNDEFINED:
-            return f"difference {finding.fingerprint}: {Standing.LEFT_OPEN}"
-        return f"{NEW} finding {finding.fingerprint}: {finding.blame}"
+            return f"difference {readable(finding.fingerprint)}: {Standing.LEFT_OPEN}"
+        return f"{NEW} finding {readable(finding.fingerprint)}: {finding.blame}"
 
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""
