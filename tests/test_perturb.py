@@ -270,6 +270,13 @@ def test_the_noise_of_a_probability_of_1_stays_in_the_domain() -> None:
     assert noise(torch.nn.functional.binary_cross_entropy, one, target) > 0
 
 
+def test_functions_of_float64_are_approximated_less_well_than_those_of_float32() -> None:
+    roundoff = torch.finfo(torch.float64).eps / 2
+    double = noise(torch.tanh, values(200), dtype="float64") / roundoff
+    single = noise(torch.tanh, values(200)) / UNIT
+    assert 1.3 * single < double < 3 * single
+
+
 def test_a_tensor_without_values_is_not_perturbed() -> None:
     with perturbed("float32", 0, program=True):
         assert (torch.ones(3, dtype=torch.float64, device="meta") + 1.0).shape == (3,)

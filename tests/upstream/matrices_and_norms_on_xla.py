@@ -42,6 +42,7 @@ def gradient_of_slogdet(device: object) -> torch.Tensor:
 FAULTS = {
     "batch_norm_in_evaluation": gradient_of_batch_norm,
     "slogdet_gradient_of_several": gradient_of_slogdet,
+    "slogdet_of_nothing": lambda device: torch.linalg.slogdet(torch.ones(0, 0, device=device)).sign,
     "svd_of_nothing": lambda device: torch.linalg.svdvals(torch.ones(0, 0, device=device)),
     "svd_of_several": lambda device: torch.linalg.svdvals(torch.eye(2).repeat(3, 1, 1).to(device)),
 }

@@ -249,7 +249,7 @@ class PerturbProgram(Perturb):
     _sizes = SIZES_IN_PROGRAMS
 
     def _kind(self, func: Overload) -> Rounding:
-        return rounding_in_program(func)
+        return rounding_in_program(func, float64=self._roundoff < WIDE_ROUNDOFF)
 
     def _addend(self, func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
         size = ADDENDS.get(operator_name(func).removesuffix("_"))
