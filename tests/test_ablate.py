@@ -253,7 +253,7 @@ def test_the_clipped_norm_of_partial_sums_needs_sharding_and_dtensor(tmp_path: P
     examined(campaign, case)
     finding = the_finding(campaign)
     assert (finding.divergence.backend, finding.divergence.symptom) == ("torch_dtensor", Symptom.MISMATCH)
-    assert observe(finding, case)
+    assert not isinstance(observe(finding, case), str)
     done = CliRunner().invoke(
         command, [str(tmp_path / finding.fingerprint), "--workers", "1", "--json"], standalone_mode=False
     )

@@ -407,6 +407,8 @@ RuntimeError: no
 def test_a_draft_for_the_compiler_has_its_graph_and_how_to_compile_it() -> None:
     text = drafted(a_crash(), "openxla", graph="module @x", compile="print()", artifacts=("artifacts/g.txt",))
     assert "--xla_force_host_platform_device_count=2 python compile.py" in text
+    other = drafted(a_crash(), "openxla", graph="module @x", reproducer='x(CPU_NUM_DEVICES="5")\n')
+    assert "--xla_force_host_platform_device_count=5 python compile.py" in other
     assert "```text\nmodule @x\n```" in text
     assert "```python\nprint()\n```" in text
 

@@ -4,12 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from command_line import command
 from machines import Machine, a_campaign, examined, sharded, the_finding
+from samples import a_case
 
+from difftest import made_environments
 from difftest.campaign.campaign import Campaign
-from difftest.commands.service import chain, drafting
+from difftest.commands.service import chain, drafting, script_files
 from difftest.commands.service.chain import Chain, HaltError
 from difftest.commands.service.issue import Issue
 from difftest.commands.service.known_script import known_script
@@ -18,6 +21,7 @@ from difftest.commands.service.scripts import ScriptRun
 from difftest.commands.service.targets import FindingTarget
 from difftest.findings.faults import read_faults
 from difftest.findings.ledger import Ledger
+from difftest.judge.outcome import Symptom
 from difftest.records.corpus import DRAFT, OUTPUT, REDUCED, SCRIPT
 from workers.backends import candidates
 
@@ -152,3 +156,36 @@ def test_a_script_is_taken_from_the_ledgers_faults_alone(desk: Desk, tmp_path: P
         assert known_script(desk.campaign.corpus.amend(finding.fingerprint, upstream=other)) is None
     known = desk.campaign.corpus.amend(finding.fingerprint, upstream=ALIVE)
     assert known_script(known, tmp_path) is None, "a wheel has no scripts"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, *, installed: bool
+) -> None:
+    where = made_environments.home() / "torchax"
+    if installed:
+        where.mkdir(parents=True)
+        (where / made_environments.COMPLETE).touch()
+    asked: list[tuple[Path, int]] = []
+
+    def recompile(python: Path, _graphs: Path, ranks: int, _needle: str) -> str:
+        asked.append((python, ranks))
+        return "diverges: SIGABRT with jaxlib 0.10.2, the same message"
+
+    monkeypatch.setattr(script_files, "recompile", recompile)
+    monkeypatch.setattr(chain, "keep_script", lambda *_: ("graph0.stablehlo.txt",))
+    corpus = desk.campaign.corpus
+    crash = msgspec.structs.replace(
+        the_finding(desk.campaign).divergence,
+        symptom=Symptom.CRASH,
+        side="xla",
+        detail="step 0, backward, rank 0: SIGABRT: F external/xla/x.h:1] Check failed: IsScalar(x)",
+    )
+    finding = corpus.amend(desk.folder.name, divergence=crash)
+    made = Chain(machine=desk.opens, say=desk.lines.append, budget=1, ledger=Ledger(), most_a_day=5)
+    text = 'os.environ.update(CPU_NUM_DEVICES="5")\n'
+    shown = Reproduction(reason=None, script=ScriptRun(text=text, shown=True, output=""))
+    made._keep(FindingTarget(finding=finding, case=a_case(), folder=desk.folder), shown)  # noqa: SLF001
+    assert asked == ([(where / "bin" / "python", 5)] if installed else [])
+    assert corpus.finding(desk.folder.name).evidence.get("replayed", "").startswith("diverges") == installed
+    assert ("environments make torchax" in desk.lines[-1]) != installed

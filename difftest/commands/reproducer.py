@@ -7,18 +7,15 @@ import click
 
 from difftest.commands import Group
 from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.graphs import INCONCLUSIVE, recompile
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reproduction import Reproduction, reproduce
-from difftest.commands.service.script_files import keep_script
+from difftest.commands.service.script_files import keep_script, replayed
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.commands.service.working import Working
 from difftest.judge.fingerprint import readable
-from difftest.judge.outcome import Symptom
-from difftest.records.corpus import ARTIFACTS, SCRIPT
-from difftest.records.evidence import REPLAYED
+from difftest.records.corpus import SCRIPT
 
 GROUP = Group.REPORT
 
@@ -54,7 +51,9 @@ def command(
         made = reproduce(subject.finding, subject.case)
     file = out or subject.folder / SCRIPT
     kept = keep_script(subject, made, file, graphs=artifacts)
-    recompiled = _recompiled(subject, jax_python) if kept and jax_python else None
+    recompiled = (
+        replayed(subject, jax_python, made.script.text) if kept and jax_python and made.script else None
+    )
     result = _result(subject, made, file, kept, recompiled)
     if as_json:
         print_json(result)
@@ -76,23 +75,6 @@ def _result(
         "said": made.script.output if made.script else None,
         "artifacts": list(kept),
     }
-
-
-def _recompiled(subject: FindingTarget, python: Path) -> str:
-    """How another XLA compiles the graph of a crash; kept as evidence unless it is inconclusive."""
-    if subject.finding.divergence.symptom is not Symptom.CRASH:
-        return (
-            f"{INCONCLUSIVE}: only the graphs of compiler crashes are recompiled; "
-            "wrong numbers would need the graph's inputs"
-        )
-    from reports.reproducer.reproducer import needle
-
-    message = subject.finding.divergence.detail.partition(": ")[2].partition(": ")[2]
-    result = recompile(python, subject.folder / ARTIFACTS, subject.case.world_size, needle(message))
-    if not result.startswith(INCONCLUSIVE):
-        evidence = {**subject.finding.evidence, REPLAYED: result}
-        subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
-    return result
 
 
 def _print(result: dict[str, Any]) -> None:

@@ -170,9 +170,20 @@ class Draft:
         return self.finding.environment.get("device", "")
 
     @property
+    def devices(self) -> int:
+        """For how many devices the graph is."""
+        return devices(self.reproducer) or self.case.world_size
+
+    @property
     def case_json(self) -> str:
         """The case as indented JSON."""
         return msgspec.json.format(self.case.to_json(), indent=2).decode()
+
+
+def devices(script: str) -> int:
+    """How many devices a script on XLA:CPU has; 0 where it does not say."""
+    named = re.search(r'CPU_NUM_DEVICES="(\d+)"', script)
+    return int(named[1]) if named else 0
 
 
 def trackers() -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from difftest import made_environments
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.ablation import ablated
@@ -18,11 +19,12 @@ from difftest.commands.service.known_script import KnownScript, known_script
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reduction import keep, read_task, search
 from difftest.commands.service.reproduction import Reproduction, reproduce
-from difftest.commands.service.script_files import keep_script
+from difftest.commands.service.script_files import keep_script, replayed
 from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.commands.service.working import Working
 from difftest.findings.ledger import Ledger
+from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
 from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT
 
@@ -30,6 +32,11 @@ Machine: TypeAlias = Callable[[FindingTarget], AbstractContextManager[Campaign]]
 """Opens what runs the cases of a finding: only the first two stages need it."""
 
 Say: TypeAlias = Callable[[str], None]
+
+
+COMPILER_TRACKER = "openxla"
+NEWEST_XLA = "torchax"
+"""The environment (`difftest environments make`) with the newest jaxlib."""
 
 
 class HaltError(Exception):
@@ -134,13 +141,28 @@ class Chain:
         self._keep(subject, Reproduction(reason=reason, script=script))
 
     def _keep(self, subject: FindingTarget, made: Reproduction) -> None:
-        keep_script(subject, made, subject.folder / SCRIPT)
+        graphs = keep_script(subject, made, subject.folder / SCRIPT)
         if made.reason or not made.script:
             output = made.script.output if made.script else ""
             hint = f"`difftest replay {subject.folder}` runs its case again"
             msg = f"reproducer: {made.reason}; {hint}\n{output}".rstrip()
             raise HaltError(msg)
         self.say(f"reproducer: {made.script.text.count(chr(10))} lines, which show the fault")
+        if graphs and subject.finding.divergence.symptom is Symptom.CRASH:
+            self._replay(subject, made.script.text)
+
+    def _replay(self, subject: FindingTarget, script: str) -> None:
+        """Compiles the graph of a crash with a newer XLA, if one is here: its maintainers ask for that."""
+        from reports.draft.tracker import tracker
+
+        if (self.tracker or tracker(subject.finding)) != COMPILER_TRACKER:
+            return
+        python = made_environments.python(NEWEST_XLA)
+        if python is None:
+            hint = f"`difftest environments make {NEWEST_XLA}` installs one"
+            self.say(f"reproducer: no newer jaxlib is here to compile its graph; {hint}")
+        else:
+            self.say(f"reproducer: another XLA: {replayed(subject, python, script)}")
 
 
 def has_own_script(subject: FindingTarget) -> bool:

@@ -4,13 +4,16 @@ from pathlib import Path
 
 import click
 
+from difftest.commands.service.graphs import INCONCLUSIVE, recompile
 from difftest.commands.service.output import write_text
 from difftest.commands.service.reproduction import Reproduction
 from difftest.commands.service.scripts import keep_graphs
 from difftest.commands.service.targets import FindingTarget
 from difftest.errors import InfrastructureError
+from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts, reduced_run
 from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
+from difftest.records.evidence import REPLAYED
 
 
 def keep_script(
@@ -40,3 +43,25 @@ def keep_script(
     if graphs and profile(subject.finding.divergence.backend).on_pjrt:
         return keep_graphs(script.text, subject.folder / ARTIFACTS)
     return ()
+
+
+def replayed(subject: FindingTarget, python: Path, script: str) -> str:
+    """How the jaxlib of `python` compiles the graph of a crash; kept as evidence unless it is inconclusive.
+
+    `script` made the graph, and says for how many devices.
+    """
+    if subject.finding.divergence.symptom is not Symptom.CRASH:
+        return (
+            f"{INCONCLUSIVE}: only the graphs of compiler crashes are recompiled; "
+            "wrong numbers would need the graph's inputs"
+        )
+    from reports.draft.draft import devices
+    from reports.reproducer.reproducer import needle
+
+    message = subject.finding.divergence.detail.partition(": ")[2].partition(": ")[2]
+    ranks = devices(script) or subject.case.world_size
+    result = recompile(python, subject.folder / ARTIFACTS, ranks, needle(message))
+    if not result.startswith(INCONCLUSIVE):
+        evidence = {**subject.finding.evidence, REPLAYED: result}
+        subject.corpus.amend(subject.finding.fingerprint, evidence=evidence)
+    return result
