@@ -9,9 +9,13 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import lr_scheduler
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.swa_utils import AveragedModel
 
 from difftest.cases.case import Case
+from difftest.judge.stage import Stage
 from workers.faults import of_feature
 from workers.training.session import Session
 
@@ -85,3 +89,125 @@ def clipped_from_above(session: Session, _case: Case, _rank: int) -> Session:
                 parameter.grad.clamp_(max=value)
 
     return _with(session, nn.utils, "clip_grad_value_", spoiled)
+
+
+@of_feature("implementation", about="an optimizer of many tensors leaves out the last one")
+def last_tensor_left_out(session: Session, case: Case, _rank: int) -> Session:
+    """Whatever the optimizer: its gradient is dropped right before the update."""
+    kind = next(used.options["kind"] for used in case.training_features if used.name == "implementation")
+
+    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        group = optimizer.param_groups[-1]
+        if group.get(str(kind)):
+            group["params"][-1].grad = None
+
+    def place(module: nn.Module) -> nn.Module:
+        register_optimizer_step_pre_hook(before)
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+def _without(session: Session, option: str) -> Session:
+    """The session whose optimizers have `option` off, whatever they were made with."""
+
+    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        for group in optimizer.param_groups:
+            group[option] = False
+
+    def place(module: nn.Module) -> nn.Module:
+        register_optimizer_step_pre_hook(before)
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+@of_feature("maximize", about="an optimizer descends that should ascend")
+def maximize_ignored(session: Session, _case: Case, _rank: int) -> Session:
+    """In every step."""
+    return _without(session, "maximize")
+
+
+@of_feature(
+    "amsgrad", about="AMSGrad is forgotten after the first step", reaches=lambda case: case.training.steps > 1
+)
+def amsgrad_ignored(session: Session, _case: Case, _rank: int) -> Session:
+    """Adam divides by the last second moment, halved so that it differs from the greatest."""
+
+    def after(stage: Stage, _step: int, _module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        if stage is Stage.UPDATE:
+            for state in optimizer.state.values():
+                state.get("max_exp_avg_sq", torch.zeros(())).mul_(0.5)
+
+    return replace(session, after=after)
+
+
+@of_feature("parameter_groups", about="the options of the first group are those of all groups")
+def groups_alike(session: Session, _case: Case, _rank: int) -> Session:
+    """Their decay, that is."""
+
+    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        for group in optimizer.param_groups:
+            group["weight_decay"] = optimizer.param_groups[0]["weight_decay"]
+
+    def place(module: nn.Module) -> nn.Module:
+        register_optimizer_step_pre_hook(before)
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+@of_feature("frozen", about="a frozen parameter decays")
+def frozen_decays(session: Session, _case: Case, _rank: int) -> Session:
+    """By a part in eight in every step."""
+
+    def after(stage: Stage, _step: int, module: nn.Module, _optimizer: torch.optim.Optimizer) -> None:
+        if stage is Stage.UPDATE:
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    if not parameter.requires_grad:
+                        parameter.mul_(0.875)
+
+    return replace(session, after=after)
+
+
+@of_feature("zeroed_gradients", about="gradients that should be zero stay what they are")
+def gradients_kept(session: Session, _case: Case, _rank: int) -> Session:
+    """All of them; those that should be dropped are dropped."""
+    zero = torch.optim.Optimizer.zero_grad
+
+    def spoiled(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002
+        if set_to_none:
+            zero(optimizer, set_to_none)
+
+    return _with(session, torch.optim.Optimizer, "zero_grad", spoiled)
+
+
+@of_feature("averaged_weights", about="an average misses every second update")
+def average_misses_updates(session: Session, _case: Case, _rank: int) -> Session:
+    """The first counts."""
+    update, calls = AveragedModel.update_parameters, list[None]()
+
+    def spoiled(averaged: AveragedModel, module: nn.Module) -> None:
+        calls.append(None)
+        if len(calls) % 2:
+            update(averaged, module)
+
+    return _with(session, AveragedModel, "update_parameters", spoiled)
+
+
+@of_feature("clip_by_infinity_norm", about="gradients are clipped by another norm than requested")
+def clipped_by_two_norm(session: Session, _case: Case, _rank: int) -> Session:
+    """By the 2-norm."""
+    clip = nn.utils.clip_grad_norm_
+
+    def spoiled(parameters: Iterable[torch.Tensor], norm: float, **_: object) -> torch.Tensor:
+        return clip(parameters, norm)
+
+    return _with(session, nn.utils, "clip_grad_norm_", spoiled)
+
+
+@of_feature("gradient_scaler", about="an update that overflows is not skipped")
+def overflow_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
+    """The optimizer takes its step whatever the gradients are."""
+    return _with(session, GradScaler, "step", lambda _scaler, optimizer: optimizer.step())

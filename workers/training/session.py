@@ -56,6 +56,7 @@ class Session:
     * `scale`: the factor on a local loss that the backend's gradient averaging divides out again.
     * `total(loss) -> loss`: the global loss from this process's (scaled) share.
     * `around()`: a context around every step.
+    * `reads_values`: whether the program may read a tensor's values on the host within a step.
     * `sync()`: ends a part of the step (materialises lazy tensors).
     * `clip(parameters, norm)`: scales gradients so that their global norm is at most `norm`.
     * `after(stage, step, module, optimizer)`: called when gradients or updated parameters are complete,
@@ -87,6 +88,7 @@ class Session:
     scale: float = 1.0
     total: Callable[[Tensor], Tensor] = lambda loss: loss
     sync: Callable[[], None] = _nothing
+    reads_values: bool = True
     around: Callable[[], AbstractContextManager[None]] = nullcontext
     clip: Callable[[Iterator[nn.Parameter], float], None] = _clip
     accumulate: Accumulate | None = None

@@ -52,8 +52,10 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     module = build(case.model, numbers.weights(case), plan)
     report(Stage.PLACE, 0)
     features = made_features(case.training_features, plain=not session.spelled)
+    features.require(session.reads_values)
+    module = features.place(module)
     early = make_optimizer(case, module, features) if forms.optimizer_before else None
-    module = features.place(session.place(module))
+    module = session.place(module)
     if case.model.is_program:
         return program.run(case, session, module, report)
     optimizer = early or make_optimizer(case, module, features)

@@ -188,6 +188,7 @@ def session(
         operators=Operators(collect=collectives.collect(case, lambda: here().rank), recompute=lazy.recompute),
         environment={**devices.describe(), "transport": "xla"},
         events=lambda: here().events(),
+        reads_values=processes(case) > 1,  # a graph that runs for it does not go through the gate
     )
 
 

@@ -17,6 +17,9 @@ from difftest import plugins
 from difftest.cases.options import Feature, FeatureOption
 from difftest.judge.events import Events
 
+READ = "aten::_local_scalar_dense"
+"""torch_xla's counter of numbers that were read on the host."""
+
 Options: TypeAlias = Mapping[str, FeatureOption]
 
 
@@ -46,7 +49,7 @@ def _nothing(_progress: Progress) -> None: ...
 class Hooks:
     """What a feature does, and when; by default nothing.
 
-    * `place(module) -> module`: once, after the backend has placed the module.
+    * `place(module) -> module`: once, before the backend places the module.
     * `arguments`: further arguments of the optimizer's constructor.
     * `groups(parameters)`: from the parameters to what the optimizer is given; None for one group of all.
     * `before(progress)`: ahead of a step.
@@ -106,11 +109,24 @@ class Features:
         for act in self._of(hook):
             act(progress)
 
+    def leave_device(self) -> bool:
+        """Whether one of them sends tensors to the host by design."""
+        return any(hooks.leaves_device for hooks in self.used)
+
+    def require(self, reads_values: bool) -> None:  # noqa: FBT001  the session's word
+        """`NotImplementedError` where a feature reads values and the backend cannot within a step."""
+        if self.leave_device() and not reads_values:
+            msg = "a feature reads values on the host; replicas that are threads of one process cannot"
+            raise NotImplementedError(msg)
+
     def reported(self, events: Events) -> Events:
         """A run's events without the counts that a feature changes by design."""
-        if any(hooks.leaves_device for hooks in self.used):
-            return structs.replace(events, graphs=(), executed=(), requested=(), fetched=())
-        return events
+        if not self.leave_device():
+            return events
+        others = {name: times for name, times in events.host_operators.items() if name != READ}
+        return structs.replace(
+            events, graphs=(), executed=(), requested=(), fetched=(), host_operators=others
+        )
 
     def zero(self) -> dict[str, bool]:
         """The arguments of `zero_grad`."""

@@ -1,0 +1,16 @@
+"""Parameters of few dims have options of their own."""
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from difftest.cases.case import Case
+from difftest.cases.options import FeatureOption
+from generators.chances import equally
+
+
+def options(*, case: Case) -> SearchStrategy[dict[str, FeatureOption]] | None:
+    """The decay of the group of vectors: AdamW has one already, and there must be a matrix and a vector."""
+    dims = {len(shape) > 1 for shape in case.model.parameters().values()}
+    if case.training.optimizer == "adamw" or len(dims) == 1:
+        return None
+    return st.fixed_dictionaries({"decay": equally(0.125, 0.25)})

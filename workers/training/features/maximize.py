@@ -1,0 +1,22 @@
+"""The argument `maximize` of an optimizer.
+
+Equal to descent along negated gradients.
+"""
+
+from workers.training.features import Hooks, Options, Progress
+
+
+def hooks(_options: Options) -> Hooks:
+    """As torch's argument of that name."""
+    return Hooks(arguments={"maximize": True})
+
+
+def equal(_options: Options) -> Hooks:
+    """Gradients are negated after they were read and clipped."""
+    return Hooks(update=_negate)
+
+
+def _negate(progress: Progress) -> None:
+    for parameter in progress.module.parameters():
+        if parameter.grad is not None:
+            parameter.grad.neg_()

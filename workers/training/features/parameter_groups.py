@@ -1,0 +1,34 @@
+"""Two groups of parameters: matrices, and vectors, which decay.
+
+Equal to one group in which the vectors' gradients have their decay added.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from workers.training.features import Hooks, Options, Progress
+
+
+def hooks(options: Options) -> Hooks:
+    """The groups differ in `weight_decay`."""
+
+    def groups(parameters: dict[str, nn.Parameter]) -> list[dict[str, Any]]:
+        matrices = [one for one in parameters.values() if one.dim() > 1]
+        vectors = [one for one in parameters.values() if one.dim() <= 1]
+        return [{"params": matrices}, {"params": vectors, "weight_decay": options["decay"]}]
+
+    return Hooks(groups=groups)
+
+
+def equal(options: Options) -> Hooks:
+    """`weight_decay` of SGD and Adam is added to the gradient."""
+
+    def update(progress: Progress) -> None:
+        for parameter in progress.module.parameters():
+            if parameter.dim() <= 1 and parameter.grad is not None:
+                with torch.no_grad():
+                    parameter.grad.add_(parameter, alpha=float(options["decay"]))
+
+    return Hooks(update=update)
