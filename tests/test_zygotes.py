@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,24 @@ import subprocess, sys
 from workers.isolate.zygotes import environment
 where = "import workers; print(workers.__file__)"
 subprocess.run([sys.executable, "-P", "-c", where], env=environment(), check=True)
+"""
+
+WARM = """
+import importlib, sys, threading
+from workers import child
+from workers.xla import devices
+for name in devices.PRELOAD:
+    importlib.import_module(name)
+child.warm()
+print(threading.active_count(), len(sys.modules["jax._src.xla_bridge"]._backends))
+before = set(sys.modules)
+import numpy, torch, torch_xla
+from torch_xla import runtime
+from torch_xla.distributed import spmd
+runtime.use_spmd()
+tensor = torch.ones(2).to(torch_xla.device())
+spmd.mark_sharding(tensor, spmd.Mesh(numpy.arange(1), (1,), ("x",)), ("x",))
+print(sorted(name for name in set(sys.modules) - before if name.startswith(("flax", "jax", "torchax"))))
 """
 
 
@@ -61,3 +80,17 @@ def test_a_folder_called_torch_in_the_working_directory_is_not_torch_and_no_file
     while len(list(files.iterdir())) > before:  # a thread closes the pipe of the replies
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_warm_zygote_has_what_torch_xla_looks_for_at_its_first_annotation_and_no_client() -> None:
+    pytest.importorskip("torch_xla", reason="needs torch_xla")
+    for name in ("torchax", "flax"):
+        if find_spec(name) is None:
+            pytest.skip("needs torchax: pip install 'difftest[torchax]'")
+    environment = zygotes.environment() | {"PJRT_DEVICE": "CPU"}
+    done = subprocess.run(
+        [sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["1 0", "[]"], done.stderr

@@ -36,6 +36,7 @@ from workers.torch.rendezvous import interface
 from workers.training import arguments, rounding
 from workers.training.spelling import host_backward
 from workers.training.train import train
+from workers.xla import devices
 
 LOOPBACK = "lo"
 THREADS, MKLDNN = "DIFFTEST_THREADS", "DIFFTEST_MKLDNN"
@@ -56,6 +57,8 @@ def warm() -> None:
     """Does once, before ranks are forked, what each of them would do: a program itself takes less time."""
     arguments.warm()
     rounding.classes()
+    if "torch_xla" in sys.modules:
+        devices.warm()
     with contextlib.suppress(UsageError):
         Case.from_json("{}")  # msgspec looks through the types of all layers
 
