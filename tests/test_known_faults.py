@@ -5,7 +5,7 @@ from sample_programs import a_call, a_program, an_operator
 
 from difftest.cases.case import Case
 from difftest.cases.layers.operator import Argument, Items, Operand, Operator, Reference
-from difftest.cases.layout import Shard
+from difftest.cases.layout import Placements, Replicate, Shard
 from difftest.clock import utc_today
 from difftest.findings.ledger import read_ledger
 from difftest.judge.comparator import compare
@@ -19,6 +19,7 @@ from workers.isolate.answers import new_request  # noqa: E402
 SECONDS = 120.0
 INPUT, RESULT = Reference("input"), Reference("0.output")
 UNBIASED = True
+WHOLE = (Replicate(),)
 ROWS = Operand(shape=(2,), dtype="int64", values=(0.0, 1.0), gradient=False)
 NUMBERS = {"input": Operand(shape=(4, 3))}
 
@@ -63,6 +64,18 @@ def shifted() -> Case:
     return a_program(spec)
 
 
+def convolved(*shape: int, stride: int, sharded: Placements = WHOLE) -> Case:
+    """Padded where there is no stride."""
+    operands = {
+        "input": Operand(shape=shape),
+        "weight": Operand(shape=(4, 2, 3, 3)),
+        "bias": Operand(shape=(4,)),
+    }
+    arguments = (*map(Reference, operands), stride, int(stride == 1))
+    spec = an_operator("nn.functional.conv2d", call="torch.conv2d", operands=operands, arguments=arguments)
+    return a_program(spec, sharded={"0.input": sharded})
+
+
 PROGRAMS = {
     "max_indices": reduced("max.reduction_with_dim", "max", fixed(4, 3), 0),
     "amin_gradient": reduced("amin", "amin", Operand(shape=(4, 3))),
@@ -70,6 +83,9 @@ PROGRAMS = {
     "162692": reduced("var", "var", Operand(shape=(3, 2))),
     "issues/162692": reduced("var.unbiased", "var", Operand(shape=(3,)), UNBIASED),
     "shifts_on_dtensor": shifted(),
+    "padded": convolved(2, 2, 4, 6, stride=1, sharded=(Shard(0),)),
+    "bias_gradient": convolved(2, 2, 6, 6, stride=3),
+    "input_gradient": convolved(2, 2, 4, 6, stride=1, sharded=(Shard(3),)),
     "index_put": put(),
     "write_to_narrow": written("narrow", 0, 1, 2),
 }
