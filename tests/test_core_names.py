@@ -18,6 +18,7 @@ SIDES = {backends.load(name).SIDE for name in backends.candidates()}
 NAMES = {name for folder in FOLDERS for name in plugins.names(folder)} | SIDES
 
 HOMONYMS = {
+    "convergence": "the command's option",
     "embedding": "a way in which `parallelize_module` splits a layer",
     "linear": "a way in which `parallelize_module` splits a layer",
     "loss": "the tensor, and the training option",

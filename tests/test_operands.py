@@ -14,7 +14,8 @@ from difftest.cases.layers.operator import FLOATS, Operand, OperandType
 from difftest.cases.layout import Partial, Shard
 from workers import backends
 
-RUNS_PROGRAMS = {"oracle", "torch_dtensor", "xla_spmd", "xla_annotated"}
+RUNS_PROGRAMS = {"oracle", "torch_dtensor", "tpu_dtensor", "xla_spmd", "xla_annotated"}
+RUNS_PROGRAMS_ON_ONE_RANK = RUNS_PROGRAMS | {"xla_replica", "tpu_compile"}
 INTEGERS: tuple[OperandType, ...] = ("int8", "int16", "int32", "int64", "uint8", "bool")
 
 
@@ -115,8 +116,8 @@ def test_only_float_operands_of_programs_are_placed_as_partial_sums() -> None:
     partial = (Partial(),)
     case = a_program(sharded={"0.input": partial})
     assert Case.from_json(case.to_json()).layout.parameters["0.input"] == partial
-    refusals = {name: backends.load(name).unsupported(case) for name in RUNS_PROGRAMS}
-    assert {name for name, reason in refusals.items() if not reason} == {"oracle", "torch_dtensor"}
+    takers = {name for name in RUNS_PROGRAMS if not backends.load(name).unsupported(case)}
+    assert takers == {"oracle", "torch_dtensor", "tpu_dtensor"}
     indices = an_operator(operands={"input": Operand(shape=(4, 3), dtype="int64")})
     with pytest.raises(ValueError, match=r"0\.input is placed as a partial sum; only float operands"):
         a_program(indices, sharded={"0.input": partial})
@@ -130,4 +131,4 @@ def test_a_backend_runs_programs_or_says_why_not(name: str) -> None:
     case = a_program()
     refusals = {backend.unsupported(case), backend.unsupported(msgspec.structs.replace(case, seed=2))}
     assert (refusals == {None}) == (name in RUNS_PROGRAMS)
-    assert (backend.unsupported(case.unsharded()) is None) == (name in RUNS_PROGRAMS | {"xla_replica"})
+    assert (backend.unsupported(case.unsharded()) is None) == (name in RUNS_PROGRAMS_ON_ONE_RANK)

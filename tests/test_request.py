@@ -17,8 +17,9 @@ REQUESTS = {
     "run": CampaignRequest,
     "selftest": selftest.Request,
 }
-BESIDE = {"bisect": {"target"}, "nightly": {"day"}}
-"""The parameters that are not part of the request."""
+LONG_RUNS = {"steps", "convergence"}
+BESIDE = {"bisect": {"target"}, "nightly": {"day"} | LONG_RUNS, "record": LONG_RUNS, "run": LONG_RUNS}
+"""The parameters that are not part of the request; those of long runs are in the description of the model."""
 
 DERIVED = {"nightly": {"seed", "twice_every", "formats"}}
 """The fields that a command sets itself."""
