@@ -59,6 +59,7 @@ def test_they_run_only_if_named_and_say_what_they_are() -> None:
         "no registered implementation for untyped custom call to tpu_custom_call for Host",
         "failed to serialize StableHLO to plugin version 1.13.3; failed to legalize 'vhlo.composite_v2'",
         "no FFI handler registered for LuDecomposition on a platform Host (canonical host)",
+        "a required argument is in a failed state",
     ],
 )
 def test_what_the_stand_in_lacks_is_refused(message: str) -> None:

@@ -1,5 +1,6 @@
 """Each fault found by campaigns in the pinned torch and torch_xla has a script that needs no difftest."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,7 +8,10 @@ from pathlib import Path
 
 import pytest
 from pages import ROOT
+from tpu_made import PYTHON
 from warm_python import WarmPython, warm_python
+
+from tools import releases
 
 SCRIPTS = sorted((Path(__file__).parent / "upstream").glob("*.py"))
 FAULTS = (ROOT / "docs" / "faults.md").read_text()
@@ -63,6 +67,11 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
     """If this fails, upstream may have fixed the fault; then remove its row from docs/faults.md."""
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     text = script.read_text()
+    if "import torch_tpu" in text or "from torch_tpu" in text:
+        status, output = with_torch_tpu(script)
+        assert status == 0, output
+        assert "expected" in output
+        return
     if "import torchax" in text:
         pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
     if any(word in text for word in STARTS_PROCESSES):
@@ -74,7 +83,15 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
     assert "expected" in output
 
 
-def alone(script: Path) -> tuple[int, str]:
-    words = (sys.executable, str(script))
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS)
+def alone(script: Path, python: str = sys.executable, **variables: str) -> tuple[int, str]:
+    words, environment = (python, str(script)), os.environ | variables
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS, env=environment
+    )
     return done.returncode, done.stdout + done.stderr
+
+
+def with_torch_tpu(script: Path) -> tuple[int, str]:
+    if PYTHON is None:
+        pytest.skip("no environment with torch_tpu: `difftest environments make torch_tpu`, in DIFFTEST_MADE")
+    return alone(script, str(PYTHON), TPU_LIBRARY_PATH=releases.stand_in(str(PYTHON)))

@@ -7,6 +7,7 @@ Faults of packages that the environment lacks are left out. Without `--write` no
 `difftest/findings/faults.toml` has the releases. It takes some seconds for each fault.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -50,6 +51,8 @@ def main(environment: str | None, packages: tuple[str, ...], only: str, *, write
     for fault in read_faults():
         chosen = (not packages or fault.package in packages) and only in fault.script
         if chosen and (release := version(python, fault.needs)):
+            if fault.package == "torch_tpu":
+                os.environ.setdefault("TPU_LIBRARY_PATH", stand_in(python))
             run = run_script(script(fault), python=python, arguments=fault.arguments)
             faults.append(answered(fault, release, run))
             click.echo(f"{faults[-1].releases[release]:<8} {fault.needs} {release}  {' '.join(named(fault))}")
@@ -63,6 +66,13 @@ def version(python: str, distribution: str) -> str:
     """The release of a distribution in an environment, without its local part; empty where it lacks it."""
     command = [python, "-c", VERSION, distribution]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  Python itself
+    return done.stdout.strip()
+
+
+def stand_in(python: str) -> str:
+    """The PJRT plugin that takes the place of libtpu, built where it is not there yet."""
+    command = [python, "-c", "from workers.tpu import build; print(build.library())"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603  our own
     return done.stdout.strip()
 
 

@@ -20,7 +20,7 @@ FAULTS_FILE = Path(__file__).with_name("faults.toml")
 SCRIPTS = "tests/upstream/"
 """Where the scripts are, as the ledger writes it."""
 
-Package: TypeAlias = Literal["torch", "torch_xla", "XLA", "torchax"]
+Package: TypeAlias = Literal["torch", "torch_xla", "XLA", "torchax", "torch_tpu"]
 
 NEWEST: Mapping[str, str] = {
     "torch": "2.15.0",

@@ -11,10 +11,12 @@ LIMITS = {
     "kernels for a TPU": re.compile(r"no registered implementation for untyped custom call to"),
     "StableHLO that is newer than the plugin": re.compile(r"failed to serialize StableHLO to plugin version"),
     "factorizations that are not in it": re.compile(r"no FFI handler registered for \w+ on a platform Host"),
+    "an operator whose error was lost": re.compile(r"a required argument is in a failed state"),
 }
 """By name, what a message says where a program needs something that the CPU plugin lacks.
 
-Of torch_tpu 0.2.0 these are attention by its own kernels, cumulative sums and their like, and LU.
+Of torch_tpu 0.2.0 these are attention by its own kernels, cumulative sums and their like, and LU. The last is
+what is said of the result of one that failed, where DTensors are: the first error is nowhere.
 """
 
 

@@ -24,8 +24,10 @@ REPRODUCED, NOT_REPRODUCED = "BUG REPRODUCED", "not reproduced"
 """The lines by which a reproducer says whether the fault is there; other scripts say it by their status."""
 
 TRACEBACK = "Traceback (most recent call last)"
-KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
+KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "TPU_LIBRARY_PATH")
 """The only variables of this process's environment that a script inherits; it sets any others that it needs.
+
+The last one names the library that torch_tpu loads in place of libtpu.
 """
 
 DRIVER = """
