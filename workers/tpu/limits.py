@@ -11,6 +11,9 @@ LIMITS = {
     "kernels for a TPU": re.compile(r"no registered implementation for untyped custom call to"),
     "StableHLO that is newer than the plugin": re.compile(r"failed to serialize StableHLO to plugin version"),
     "factorizations that are not in it": re.compile(r"no FFI handler registered for \w+ on a platform Host"),
+    "memory of the host that a device can read": re.compile(
+        r"host memory allocator is not implemented for this"
+    ),
     "an operator whose error was lost": re.compile(r"a required argument is in a failed state"),
 }
 """By name, what a message says where a program needs something that the CPU plugin lacks.
