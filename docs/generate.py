@@ -59,7 +59,7 @@ def operators() -> str:
     """The totals of the operator table, and the reason for every exclusion."""
     from generators.operators import table
 
-    usable, all_entries = table.usable(), table.entries()
+    usable, all_entries = table.usable(), table.operators()
     samples = [sample for entry in usable for sample in entry.samples]
     gradients = sum(entry.gradient for entry in usable)
     rejected = sum(len(entry.errors) for entry in usable)

@@ -159,6 +159,7 @@ DECLARATIONS = {
 
 ABOUT_ONE_KIND = {
     "difftest/cases/model.py": {"FlashAttention", "Operator", "Own"},  # others get these from a model
+    "reports/reproducer/program.py": {"Module"},
     "generators/options.py": {"Collective"},  # forms of a collective's factor
     "generators/paths/flash_attention.py": {"FlashAttention"},
     "reports/reproducer/script.py": {

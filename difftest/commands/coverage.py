@@ -73,7 +73,8 @@ def _entries() -> Entries:
 
     held = table.entries()
     gradients = frozenset(name for name, entry in held.items() if entry.gradient)
-    return Entries({name: entry.excluded for name, entry in held.items()}, gradients)
+    excluded = {name: entry.excluded for name, entry in held.items()}
+    return Entries(excluded, gradients, frozenset(table.all_modules()))
 
 
 def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:

@@ -10,11 +10,12 @@ from difftest.records.coverage import DISPATCHED, Coverage, What
 from difftest.records.lacks import SupportTable
 from difftest.records.reachable import COMPOSITE, FOREIGN, KERNEL, RANDOM, RULE, reachable
 
-OPERATORS, RULES, KERNELS, ENTRIES = (
+OPERATORS, RULES, KERNELS, ENTRIES, MODULES = (
     "torch's operators",
     "operators with a rule of DTensor",
     "operators with a kernel of torch_xla",
     "entries of the operator table",
+    "torch's modules",
 )
 """What can be reached."""
 
@@ -52,12 +53,13 @@ _RULES = {
 class Entries(NamedTuple):
     """The entries of the operator table: the reason why one has no samples, or an empty text.
 
-    `differentiable` are those of which torch computes gradients. The generators have the table, so that only
-    who knows them can give it.
+    `differentiable` are those of which torch computes gradients, `modules` those that are modules and no
+    operators. The generators have the table, so that only who knows them can give it.
     """
 
     excluded: Mapping[str, str] = {}
     differentiable: frozenset[str] = frozenset()
+    modules: frozenset[str] = frozenset()
 
     @property
     def usable(self) -> frozenset[str]:
@@ -103,15 +105,22 @@ class Unreached(NamedTuple):
 
 
 def totals(coverage: Coverage, entries: Entries = UNKNOWN) -> Iterator[Total]:
-    """The rows of the summary: operators by direction, entries of the operator table, rules, kernels."""
+    """The rows of the summary: operators by direction, entries of the table, modules, rules, kernels."""
     data = reachable()
-    whats: tuple[tuple[str, frozenset[str], What, bool | None], ...] = (
+    chosen: tuple[tuple[str, AbstractSet[str]], ...] = (
+        (ENTRIES, entries.usable - entries.modules),
+        (MODULES, entries.usable & entries.modules),
+    )
+    whats: list[tuple[str, AbstractSet[str], What, bool | None]] = [
         (f"{OPERATORS}, forward", data.dispatched, "forward", None),
         (f"{OPERATORS}, backward", data.dispatched, "backward", None),
-        (f"{ENTRIES}, forward", entries.usable, "entries", None),
-        (f"{ENTRIES}, backward", entries.differentiable, "differentiated", None),
-        (f"{ENTRIES}, with cut operands", entries.usable, "entries", True),
-    )
+    ]
+    for name, usable in chosen:
+        whats += [
+            (f"{name}, forward", usable, "entries", None),
+            (f"{name}, backward", usable & entries.differentiable, "differentiated", None),
+            (f"{name}, with cut operands", usable, "entries", True),
+        ]
     for title, most, what, sharded in whats:
         reached = {side: coverage.names(what, side, sharded=sharded) for side in ("", *coverage.sides())}
         counts = {side: len(names & most if most else names) for side, names in reached.items()}
@@ -137,10 +146,11 @@ def unreached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOW
     """What no side reached, by reason: excluded, refused by a backend, or not compared yet."""
     data, own = reachable(), {name: _why(name, entries) for name in reachable().operators}
     every_backend = {row.backend for row in lacks.rows()}
-    reached = coverage.names("forward") | coverage.names("backward")
+    reached, called = coverage.names("forward") | coverage.names("backward"), coverage.names("entries")
     for what, names, excluded, backends in (
         (OPERATORS, data.operators.keys() - reached, own, every_backend),
-        (ENTRIES, entries.excluded.keys() - coverage.names("entries"), entries.excluded, every_backend),
+        (ENTRIES, entries.excluded.keys() - entries.modules - called, entries.excluded, every_backend),
+        (MODULES, entries.modules - called, entries.excluded, every_backend),
         (RULES, data.having(RULE) - coverage.ruled(), own | _RULES, coverage.ruled_by),
         (KERNELS, data.having(KERNEL) - coverage.kernels.keys(), {}, coverage.lowered_by),
     ):

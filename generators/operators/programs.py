@@ -9,6 +9,7 @@ from difftest.cases.layers.operator import Operator
 from difftest.cases.layout import Layout, Mesh, Placements, Replicate, replicated
 from difftest.cases.model import Model
 from difftest.cases.options import Spelling
+from generators.operators.singles import Single
 from generators.operators.undefined import undefined
 
 TRAINING = Training(loss="cotangent", optimizer="none", steps=1)
@@ -35,6 +36,20 @@ def program(  # noqa: PLR0913  the parts of a case
     )
     case = assembled(model, path=path, layout=layout, dtype=dtype, regime=regime, seed=seed)
     return msgspec.structs.replace(case, spelling=spelling)
+
+
+def single(call: Single, *, path: str, mesh: Mesh, seed: int) -> Case:
+    """The case of a program of one operator or module."""
+    return program(
+        [call.operator],
+        path=path,
+        mesh=mesh,
+        placements={f"0.{name}": own for name, own in call.placements.items()},
+        dtype=call.dtype,
+        regime=call.regime,
+        seed=seed,
+        spelling=Spelling(inference=True) if call.inference else msgspec.UNSET,
+    )
 
 
 def assembled(  # noqa: PLR0913  the parts of a case

@@ -10,11 +10,14 @@ import functools
 import hashlib
 import random
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from difftest.cases.layout import Mesh
 from generators.layouts import require_ranks
 from generators.operators.singles import Single, first_singles, singles
-from generators.operators.table import Entry, usable
+from generators.operators.table import Entry, modules, usable
+
+Scheduled: TypeAlias = Literal["operators", "modules"]
 
 BLOCK = 20
 CHAIN_BLOCKS = 6
@@ -33,16 +36,17 @@ class Place:
     single: Single | None
 
 
-def place_at(seed: int, index: int, *, max_world_size: int) -> Place:
-    """What the schedule of `seed` has at `index`."""
-    order = _order(seed)
-    blocks = -(-len(order) // BLOCK) + CHAIN_BLOCKS
+def place_at(seed: int, index: int, *, max_world_size: int, kind: Scheduled = "operators") -> Place:
+    """What the schedule of `seed` has at `index`; that of modules has no chains, and enumerates anew."""
+    order = _order(seed, kind)
+    blocks = -(-len(order) // BLOCK) + (CHAIN_BLOCKS if kind == "operators" else 0)
     visit, position = divmod(index, blocks * BLOCK)
     block = position // BLOCK
     own_meshes = meshes(max_world_size)
     mesh = own_meshes[(block + visit) % len(own_meshes)]
-    if position >= len(order):
+    if position >= len(order) and kind == "operators":
         return Place(mesh, None)
+    position %= len(order)
     first = first_singles(order[position].name, mesh)
     if visit < len(first):
         return Place(mesh, first[visit])
@@ -50,7 +54,8 @@ def place_at(seed: int, index: int, *, max_world_size: int) -> Place:
     rounds = range(len(first), visit)
     number = sum(own_meshes[(block + before) % len(own_meshes)] == mesh for before in rounds)
     rotated = number + own_meshes.index(mesh) * STRIDE
-    return Place(mesh, own[rotated % len(own)] if number < len(own) else None)
+    left = number < len(own) or kind == "modules"
+    return Place(mesh, own[rotated % len(own)] if left else None)
 
 
 STRIDE = 3
@@ -65,9 +70,9 @@ def meshes(max_world_size: int) -> tuple[Mesh, ...]:
 
 
 @functools.lru_cache(maxsize=4)
-def _order(seed: int) -> tuple[Entry, ...]:
-    """The operators in the order of a seed."""
-    digest = hashlib.sha256(f"operators {seed}".encode()).digest()
-    own = list(usable())
+def _order(seed: int, kind: Scheduled) -> tuple[Entry, ...]:
+    """The operators, or the modules, in the order of a seed."""
+    digest = hashlib.sha256(f"{kind} {seed}".encode()).digest()
+    own = list(usable() if kind == "operators" else modules())
     random.Random(digest).shuffle(own)  # noqa: S311  not secret
     return tuple(own)

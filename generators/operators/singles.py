@@ -155,7 +155,8 @@ def _variants(entry: Entry, sample: Sample) -> Sequence[_Variant]:
     forms = [_formed(entry, sample, form) for form in sample.forms]
     dtypes = [one for one in sample.dtypes if one in FLOATS]
     whole = [one for one in sample.dtypes if one not in FLOATS]
-    laid = [remembered(plain, memory) for memory in MEMORY]
+    # parameters are contiguous
+    laid = [remembered(plain, memory) for memory in MEMORY if not sample.made]
     return [
         _Variant(plain),
         *_in_turn(

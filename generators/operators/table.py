@@ -1,20 +1,24 @@
 """The operator table: which operators torch has, how they are called, and samples of their arguments.
 
 `table.jsonl` has one line for each entry of torch's OpInfo database (`torch.testing._internal`), and for
-operators that it lacks. `tools/operators/write.py` writes it. The first line is the header. An entry has
-samples, or the reason why it has none.
+operators that it lacks. `tools/operators/write.py` writes it. `modules.jsonl` has one for each entry of
+torch's database of modules; `tools/operators/modules.py` writes it. The first line is the header. An entry
+has samples, or the reason why it has none.
 """
 
 import functools
 from collections.abc import Mapping
 from importlib import resources
+from typing import Any
 
 import msgspec
 
 from difftest.cases.case import Regime
+from difftest.cases.layers.module import Construction, Module
 from difftest.cases.layers.operator import Argument, Form, Operand, OperandType, Operator
 
 FILE = "table.jsonl"
+MODULES_FILE = "modules.jsonl"
 OWN = "aten."
 
 
@@ -47,7 +51,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     integers are then drawn between the two `integers`. `indices` are the kinds of other indices that work
     (`generators.operators.variants.INDICES`). `gradient`: whether torch computes gradients of a result.
     `refused` are the regimes with whose values torch raises. `view`: whether the first result shares memory
-    with an operand. `results` are what the sample gives in float32; empty for error inputs.
+    with an operand. `results` are what the sample gives in float32; empty for error inputs. `made` is how the
+    module is made whose forward takes the arguments; None for an operator.
     """
 
     operands: Mapping[str, Operand]
@@ -62,6 +67,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     refused: tuple[Regime, ...] = ()
     view: bool = False
     results: tuple[Result, ...] = ()
+    made: Construction | None = None
+
+    def called(self, name: str, call: str, form: Form) -> Operator:
+        """The call of the entry called `name`."""
+        plain = {"operator": name, "call": call, "form": form, "operands": self.operands}
+        given: dict[str, Any] = plain | {"arguments": self.arguments, "options": self.options}
+        return Module(**given, made=self.made) if self.made else Operator(**given)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -91,15 +103,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
         Operands require gradients only where torch computes them: some operators raise in the backward pass.
         """
-        return Operator(
-            operator=self.name,
-            call=self.calls[form],
-            operands={name: one if sample.gradient else _fixed(one) for name, one in sample.operands.items()},
-            arguments=sample.arguments,
-            options=sample.options,
-            form=form,
-            rejects=rejects,
-        )
+        operands = {name: one if sample.gradient else _fixed(one) for name, one in sample.operands.items()}
+        plain = sample.called(self.name, self.calls[form], form)
+        return msgspec.structs.replace(plain, operands=operands, rejects=rejects)
 
 
 def _fixed(operand: Operand) -> Operand:
@@ -109,21 +115,42 @@ def _fixed(operand: Operand) -> Operand:
 @functools.cache
 def header() -> Header:
     """What the table was written from."""
-    return msgspec.json.decode(_lines()[0], type=Header)
+    return msgspec.json.decode(_lines(FILE)[0], type=Header)
 
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """Every entry of the database by name, in its order."""
-    decoder = msgspec.json.Decoder(Entry)
-    return {entry.name: entry for entry in map(decoder.decode, _lines()[1:])}
+    """Every operator and every module by name, in the order of the databases."""
+    return {**operators(), **all_modules()}
 
 
 @functools.cache
 def usable() -> tuple[Entry, ...]:
-    """The entries that have samples, in order."""
-    return tuple(entry for entry in entries().values() if entry.samples)
+    """The operators that have samples, in order."""
+    return tuple(entry for entry in operators().values() if entry.samples)
 
 
-def _lines() -> list[bytes]:
-    return resources.files(__package__).joinpath(FILE).read_bytes().splitlines()
+@functools.cache
+def modules() -> tuple[Entry, ...]:
+    """The modules that have samples, in order."""
+    return tuple(entry for entry in all_modules().values() if entry.samples)
+
+
+def operators() -> Mapping[str, Entry]:
+    """Every operator by name, in the order of the database."""
+    return _read(FILE)
+
+
+def all_modules() -> Mapping[str, Entry]:
+    """Every module by name, in the order of the database."""
+    return _read(MODULES_FILE)
+
+
+@functools.cache
+def _read(file: str) -> Mapping[str, Entry]:
+    decoder = msgspec.json.Decoder(Entry)
+    return {entry.name: entry for entry in map(decoder.decode, _lines(file)[1:])}
+
+
+def _lines(file: str) -> list[bytes]:
+    return resources.files(__package__).joinpath(file).read_bytes().splitlines()

@@ -6,20 +6,18 @@ enumeration; `models` and `layouts` draw these.
 
 import functools
 
-import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
-from difftest.cases.options import Spelling
 from generators.chances import always, equally, weighted
 from generators.layers import Placement
 from generators.models import Purpose
 from generators.operators import schedule
 from generators.operators.chains import chains
-from generators.operators.programs import program
+from generators.operators.programs import single
 
 DEFAULT = True
 IN_BLOCKS = True
@@ -32,16 +30,7 @@ def scheduled(*, seed: int, index: int, max_world_size: int) -> Case | Mesh | No
     place = schedule.place_at(seed, index, max_world_size=max_world_size)
     if place.single is None:
         return place.mesh
-    return program(
-        [place.single.operator],
-        path=__name__.rpartition(".")[2],
-        mesh=place.mesh,
-        placements={f"0.{name}": own for name, own in place.single.placements.items()},
-        dtype=place.single.dtype,
-        regime=place.single.regime,
-        seed=seed,
-        spelling=Spelling(inference=True) if place.single.inference else msgspec.UNSET,
-    )
+    return single(place.single, path=__name__.rpartition(".")[2], mesh=place.mesh, seed=seed)
 
 
 def meshes(*, max_world_size: int) -> SearchStrategy[Mesh]:

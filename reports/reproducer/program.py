@@ -11,6 +11,7 @@ import numpy as np
 from difftest.cases import operands
 from difftest.cases.case import Case
 from difftest.cases.draws import Floats
+from difftest.cases.layers.module import Construction, Module
 from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference, full_name
 from difftest.cases.layout import replicated
 from difftest.judge.stage import Stage
@@ -131,11 +132,28 @@ class ProgramScript:
         if operator.form == "out" and "out" in operator.operands:
             options.setdefault("out", Reference("out"))
         more = [f"{name}={self._spelled(path, value)}" for name, value in options.items()]
+        if isinstance(operator, Module):
+            return self._module(path, operator.call, operator.made, given, options)
         if not operator.call.startswith("Tensor."):
             return f"{operator.call}({', '.join((*given, *more))})"
         method = operator.call.removeprefix("Tensor.")
         first, *rest = given
         return f"{first}.{method}" + ("" if method in ATTRIBUTES else f"({', '.join((*rest, *more))})")
+
+    def _module(
+        self, path: str, name: str, made: Construction, given: list[str], options: Mapping[str, Argument]
+    ) -> str:
+        """A module of torch, called with the operands as its state."""
+        arguments = [self._spelled(path, one) for one in made.arguments]
+        arguments += [f"{key}={self._spelled(path, value)}" for key, value in made.options.items()]
+        state = [f"{key!r}: {self.variable(full_name(path, own))}" for key, own in made.state.items()]
+        named = [f"{key!r}: {self._spelled(path, value)}" for key, value in options.items()]
+        mode = "" if made.training else ".eval()"
+        inputs = f"({', '.join(given)}{',' * (len(given) == 1)})"
+        return (
+            f"torch.func.functional_call({name}({', '.join(arguments)}){mode}, "
+            f"{{{', '.join(state)}}}, {inputs}, {{{', '.join(named)}}})"
+        )
 
     def _spelled(self, path: str, argument: Argument) -> str:
         match argument:
@@ -194,8 +212,10 @@ def _takes_lists(operator: Operator) -> bool:
 def unspeakable(case: Case) -> str | None:
     """Why a program cannot be written as a script, or None: its texts would not be the Python they seem."""
     for operator in case.model.operators.values():
-        names = [*operator.call.split("."), *operator.options]
-        texts = [one.text for one in _named((*operator.arguments, *operator.options.values()))]
+        calls: tuple[Operator | Construction, ...] = (operator,)
+        calls += (operator.made,) if isinstance(operator, Module) else ()
+        names = [*operator.call.split("."), *(name for one in calls for name in one.options)]
+        texts = [a.text for one in calls for a in _named((*one.arguments, *one.options.values()))]
         if odd := [text for text in names if not text.isidentifier()] + [
             t for t in texts if not _WORD.fullmatch(t)
         ]:

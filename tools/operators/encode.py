@@ -64,14 +64,7 @@ class Encoder:
 
     def encode(self, call: Call) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
         """The arguments of `call`; `operands` and `tensors` have what they refer to."""
-        names = _names(call)
-        arguments = tuple(self._argument(one, names[index]) for index, one in enumerate(call.args))
-        options = {
-            key: self._argument(value, key)
-            for key, value in call.kwargs.items()
-            if not (key == "device" and str(value) == "cpu")
-            and not (value is None and key in {"generator", "out", "device"})
-        }
+        arguments, options = self.arguments(call.args, _names(call)), self.options(call.kwargs)
         if call.name.rpartition(".")[2] in ON_HOST and len(self.operands) > 1:
             msg = "an operand that torch takes on the host alone"
             raise NoDataError(msg)
@@ -80,10 +73,26 @@ class Encoder:
             raise NoDataError(msg)
         return arguments, options
 
+    def arguments(self, given: Sequence[Any], names: Sequence[str]) -> tuple[Argument, ...]:
+        """Positional arguments, whose tensors are called by `names`, as far as these go."""
+        return tuple(
+            self._argument(one, names[index] if index < len(names) else f"operand{index}")
+            for index, one in enumerate(given)
+        )
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Argument]:
+        """Named arguments, without those that say what is usual."""
+        return {
+            key: self._argument(value, key)
+            for key, value in given.items()
+            if not (key == "device" and str(value) == "cpu")
+            and not (value is None and key in {"generator", "out", "device"})
+        }
+
     def _argument(self, value: Any, name: str) -> Argument:  # noqa: ANN401, C901, PLR0911, PLR0912
         match value:
             case Tensor():
-                return Reference(self._operand(value, name))
+                return Reference(self.operand(value, name))
             case str() if value in DEVICES:
                 msg = f"the device {value}, which the backend chooses"
                 raise NoDataError(msg)
@@ -119,7 +128,8 @@ class Encoder:
             return Named("dtype", "float")
         return Named("dtype", str(value).removeprefix("torch."))
 
-    def _operand(self, tensor: Tensor, name: str) -> str:
+    def operand(self, tensor: Tensor, name: str) -> str:
+        """The name of a tensor's operand: `name` where that is free, or the one that it has already."""
         named = next((own for own, one in self.tensors.items() if one is tensor), None)
         if named:
             return named

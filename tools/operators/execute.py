@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -16,9 +16,11 @@ from difftest.cases.options import Spelling
 from generators.operators.programs import program
 from tools.operators.isolate import Journal
 from workers.training.dtypes import NUMBERS, Dtypes, default_dtype
-from workers.training.layers import Plan
-from workers.training.layers import operator as modules
+from workers.training.layers import Plan, module_of
 from workers.training.operators import Operators
+
+if TYPE_CHECKING:
+    from workers.training.layers.operator import Operator as Module
 
 ONE_RANK = Mesh((("dp", 1),))
 
@@ -50,7 +52,7 @@ def run(
     JOURNAL.get().begin(case.id)
     dtypes = Dtypes(torch.float64 if wide else getattr(torch, dtype), wide)
     plan = Plan(sequence=0, operators=Operators(), dtypes=dtypes, checkpointing=False, spelling=Spelling())
-    module = modules.Operator(operator, "0", plan)
+    module = cast("Module", module_of(operator, "0", plan))
     held = dict((*module.named_parameters(), *module.named_buffers()))
     with torch.no_grad():
         for name, values in operands.all_values(case).items():

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from difftest.cases.case import DType, Regime
+from difftest.cases.layers.module import Module
 from difftest.cases.layers.operator import Form, Items, Operand, OperandType, Operator, Reference
 from generators.operators.singles import REGIMES, is_free
 from generators.operators.table import Result, Sample
@@ -65,14 +66,7 @@ def _raises(operator: Operator, draw: int, *, wide: bool) -> bool:
 
 
 def _operator(name: str, calls: Mapping[Form, str], sample: Sample, form: Form) -> Operator:
-    return Operator(
-        operator=name,
-        call=calls[form],
-        operands=sample.operands,
-        arguments=sample.arguments,
-        options=sample.options,
-        form=form,
-    )
+    return sample.called(name, calls[form], form)
 
 
 def _valued(
@@ -150,7 +144,7 @@ def _check_finite(operator: Operator, done: Run) -> None:
             raise UnfitError("a result is sparse or quantized")
         if not one.isfinite().all():
             raise UnfitError("a result is not finite")
-    if operator.form in {"function", "method"}:
+    if operator.form in {"function", "method"} and not isinstance(operator, Module):  # which has buffers
         for name, one in done.after.items():
             if not torch.equal(one, done.before[name]):
                 raise UnfitError("it changes an operand")
@@ -206,10 +200,13 @@ def _extended(
         return sample
     if is_free(operator):
         sample = msgspec.structs.replace(sample, refused=tuple(_refused(operator)))
+    floating = tuple(one for one in FLOATING if _works(operator, one))
+    if isinstance(operator, Module):
+        return msgspec.structs.replace(sample, dtypes=floating)
     integers, whole = _integers(operator)
     return msgspec.structs.replace(
         sample,
-        dtypes=(*(one for one in FLOATING if _works(operator, one)), *whole),
+        dtypes=(*floating, *whole),
         integers=integers,
         mixed=tuple(_mixed(operator, integers)),
     )

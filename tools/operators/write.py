@@ -88,9 +88,14 @@ def _operators() -> Mapping[str, Any]:
 
 
 def line_of(journal: Journal, name: str) -> bytes:
-    """The line of the entry called `name`; literal values without the decimals that integers do not need."""
+    """The line of the entry called `name`."""
     JOURNAL.set(journal)
-    text = msgspec.json.encode(entry_of(name)).decode()
+    return shortened(entry_of(name))
+
+
+def shortened(entry: Entry) -> bytes:
+    """An entry as a line; literal values without the decimals that integers do not need."""
+    text = msgspec.json.encode(entry).decode()
     return re.sub(r'"values":\[[^\]]*\]', lambda match: re.sub(r"\.0(?=[,\]])", "", match[0]), text).encode()
 
 

@@ -188,7 +188,7 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
     def changes(self) -> tuple[str, ...]:
         """The first argument of an in-place form, and the operand `out`."""
         if self.form == "inplace":
-            return tuple(_references(self.arguments[:1]))
+            return tuple(referred(self.arguments[:1]))
         return ("out",) if self.form == "out" else ()
 
     def sizes(self) -> Mapping[str, int]:
@@ -216,7 +216,7 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
 
     def references(self) -> Iterator[str]:
         """The names of the tensors in its arguments, in order; one that is used twice comes twice."""
-        yield from _references((*self.arguments, *self.options.values()))
+        yield from referred((*self.arguments, *self.options.values()))
 
     def rounds(self) -> str:
         """Nothing is known of its rounding here."""
@@ -279,12 +279,13 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
         yield from (f"memory {operand.memory}" for operand in self.operands.values())
 
 
-def _references(arguments: tuple[Argument, ...]) -> Iterator[str]:
+def referred(arguments: tuple[Argument, ...]) -> Iterator[str]:
+    """The names of the tensors in some arguments, in order."""
     for argument in arguments:
         if isinstance(argument, Reference):
             yield argument.name
         elif isinstance(argument, Items):
-            yield from _references(argument.items)
+            yield from referred(argument.items)
 
 
 def _is_before(name: str, path: str) -> bool:

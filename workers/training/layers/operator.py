@@ -3,7 +3,7 @@
 It maps no activation. It is given every tensor so far by its full name, and gives its results by theirs.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -51,6 +51,10 @@ class Operator(nn.Module):
             return self.plan.operators.lay_out(tensor, operand.memory)
         return tensor.clone() if copied and tensor.requires_grad else tensor
 
+    def function(self, _resolver: Resolver) -> Callable[..., Any]:
+        """What is called."""
+        return called(self.layer.call)
+
     def forward(self, tensors: Tensors) -> dict[str, Any]:
         """The results by full name, given the tensors of this operator and of those before it."""
         layer, resolver = self.layer, Resolver(self.path, tensors, self.plan.dtypes)
@@ -60,7 +64,7 @@ class Operator(nn.Module):
             options.setdefault(OUT, tensors.get(f"{self.path}.{OUT}"))
         # Autograd does not follow what is written into a given tensor, and torch refuses to try.
         with torch.no_grad() if layer.form == "out" else nullcontext():
-            result = called(layer.call)(*arguments, **options)
+            result = self.function(resolver)(*arguments, **options)
         if result is None and layer.form == "inplace":  # some operators of lists return nothing
             result = arguments[0]
         return dict(_named(result, f"{self.path}.output"))
