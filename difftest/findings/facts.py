@@ -26,6 +26,7 @@ FACTS = (
     "shards",
     "program",
     "options",
+    "tied",
 )
 
 
@@ -38,7 +39,8 @@ def facts(case: Case) -> Mapping[str, str]:
     by a space, `features` the names of its features of training, each between spaces. `shards` are `whole`,
     `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`.
     `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
-    of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list.
+    of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list. `tied` is `yes`
+    where a layer has the weight of another.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -63,6 +65,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "shards": evenness.of_case(case),
         "program": "".join(f" {layer.title} " for layer in case.model.layers * case.model.is_program),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
+        "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
     }
 
 
