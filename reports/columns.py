@@ -121,6 +121,7 @@ RUN = (
             "backward": "the operators dispatched backward, likewise",
             "entries": "the entries of the operator table that a program called, likewise",
             "rules": "DTensor's rules that were used, a JSON list of `operator operands>results`",
+            "parts": "building blocks, features and options of training by kind, a JSON object",
         }.items()
     ),
     _of("seconds", "float64", "wall time of the run in seconds; of looking it up after `difftest compare`"),

@@ -16,6 +16,8 @@ COVERAGE = "Coverage"
 NOT_REACHED = "Not reached"
 """The title of `not_reached`."""
 
+EVERYWHERE = "on each side"
+
 MOST_NAMES = 12
 """How many operators of a row without any are named; `difftest coverage --json` names all."""
 
@@ -23,10 +25,16 @@ MOST_NAMES = 12
 def summary(coverage: Coverage) -> pd.DataFrame:
     """How many of each kind were reached of how many that there are, on any side and by side."""
     rows = [
-        {"what": one.what, "there are": one.reachable, "reached": one.reached, **one.by_side}
+        {
+            "what": one.what,
+            "there are": one.reachable,
+            "reached": one.reached,
+            **one.by_side,
+            EVERYWHERE: one.everywhere,
+        }
         for one in totals(coverage)
     ]
-    return pd.DataFrame(rows).astype(dict.fromkeys(["there are", *coverage.sides()], "Int64"))
+    return pd.DataFrame(rows).astype(dict.fromkeys(["there are", *coverage.sides(), EVERYWHERE], "Int64"))
 
 
 def by_cut(coverage: Coverage) -> pd.DataFrame:

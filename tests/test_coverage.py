@@ -11,10 +11,12 @@ from sample_programs import a_program, a_trace, an_operator
 from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case
 
 from difftest.campaign.coverage import covered
-from difftest.cases.case import Case
+from difftest.cases.case import Case, Training
 from difftest.cases.evenness import evenness, of_case, of_operators
+from difftest.cases.layers.building_block import BuildingBlock
 from difftest.cases.layers.operator import Operand, Reference
 from difftest.cases.layout import Mesh, Replicate, Shard
+from difftest.cases.options import Feature, Spelling
 from difftest.judge.events import Events
 from difftest.judge.outcome import Symptom, Trace
 from difftest.judge.reached import Reached
@@ -133,6 +135,28 @@ def test_only_a_run_that_finished_and_has_a_verdict_covers_something() -> None:
         assert covered(case, truth, ran, verdict) == Covered()
     assert covered(case, truth, a_failure(Symptom.EXCEPTION), "diverge") == Covered()
     assert covered(case, truth, candidate(case), "agree").forward == {}
+
+
+def test_a_comparison_covers_the_blocks_features_and_options_of_its_case() -> None:
+    block = BuildingBlock(block="swiglu", arguments={}, parameters={"gate": (2, 2)}, inputs=2, outputs=2)
+    training = Training(optimizer="momentum", accumulation=2, clip_norm=1.0, checkpointing=True)
+    case = a_case((block,), training=training)
+    used = (Feature(name="schedule", options={"kind": "cosine", "factor": 0.5}), Feature(name="evaluation"))
+    case = msgspec.structs.replace(case, features=used, spelling=Spelling(torch_checkpoint=True))
+    ran = oracle(a_case()), candidate(a_case())
+    held = covered(case, *ran, "agree").parts
+    assert held == {
+        "blocks": ("swiglu",),
+        "features": ("evaluation", "schedule"),
+        "options": (
+            "accumulation",
+            "clip_norm",
+            "optimizer momentum",
+            "schedule kind cosine",
+            "torch_checkpoint",
+        ),
+    }
+    assert covered(case, *ran, "inconclusive").parts == {}
 
 
 def test_a_call_that_torch_rejects_covers_no_entry() -> None:

@@ -14,7 +14,19 @@ from difftest.judge.capability import Lack
 from difftest.records.coverage import Coverage
 from difftest.records.covered import Covered
 from difftest.records.lacks import SupportTable
-from difftest.records.totals import ENTRIES, KERNELS, NOT_YET, OPERATORS, RULES, Entries, totals, unreached
+from difftest.records.totals import (
+    BLOCKS,
+    ENTRIES,
+    FEATURES,
+    KERNELS,
+    NOT_YET,
+    OPERATORS,
+    RULES,
+    Entries,
+    Total,
+    totals,
+    unreached,
+)
 from reports.write import write
 
 
@@ -36,6 +48,18 @@ def test_what_was_reached_is_counted_beside_what_there_is() -> None:
     assert entries[f"{ENTRIES}, backward"] == (1, 0)
     assert rows[RULES] == (1, {})
     assert rows[KERNELS] == (2, {})  # add forward and mul backward, of the line with lowered nodes
+
+
+def test_parts_are_counted_by_side_and_on_each_side() -> None:
+    coverage, parts = Coverage(), {"features": ("schedule", "evaluation"), "blocks": ("swiglu",)}
+    for side, own in (("torch", parts), ("xla", {"features": ("schedule",)}), ("xla", {})):
+        coverage.add(an_observation(side=side, covered=Covered(parts=own)))
+    there = {FEATURES: frozenset({"schedule", "evaluation", "frozen"})}
+    rows = {one.what: one for one in totals(coverage, Entries(parts=there))}
+    assert rows[FEATURES] == Total(FEATURES, 3, 2, {"torch": 2, "xla": 1}, 1)
+    assert rows[BLOCKS] == Total(BLOCKS, None, 1, {"torch": 1, "xla": 0}, 0)
+    missing = [one.names for one in unreached(coverage, SupportTable(), Entries(parts=there))]
+    assert ("frozen",) in missing
 
 
 def test_what_was_not_reached_has_a_reason() -> None:

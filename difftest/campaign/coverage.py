@@ -8,6 +8,7 @@ from msgspec import structs
 from difftest.cases import evenness
 from difftest.cases.case import Case
 from difftest.cases.evenness import ORDER, Evenness
+from difftest.cases.parts import parts
 from difftest.judge.doubts import compares
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Outcome, Trace
@@ -52,6 +53,7 @@ def covered(
         ),
         rules=own.rules,
         lowered=own.lowered,
+        parts=parts(case),
     )
     hidden = _hidden(measurements) if case.model.is_program else ()
     return structs.replace(all_covered, **{name: {} for stage in hidden for name in BY_STAGE[stage]})

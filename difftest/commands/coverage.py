@@ -1,4 +1,4 @@
-"""`difftest coverage`: the operators that were compared with a verdict, and what was not reached, and why."""
+"""`difftest coverage`: what was compared with a verdict, and what was not reached, and why."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -16,7 +16,7 @@ from difftest.records.coverage import COUNTED, WHAT, Coverage
 from difftest.records.index import parts
 from difftest.records.lacks import COUNTED as LACKS
 from difftest.records.lacks import SupportTable
-from difftest.records.totals import Entries, Total, Unreached, cuts, totals, unreached
+from difftest.records.totals import BLOCKS, FEATURES, Entries, Total, Unreached, cuts, totals, unreached
 
 WIDTH = 70
 """Characters of a line of names."""
@@ -68,13 +68,15 @@ def _counted(corpus: Corpus) -> tuple[Coverage, SupportTable]:
 
 
 def _entries() -> Entries:
-    """Those of the operator table from which programs are generated."""
+    """Those of the operator table, and the building blocks and features, from which cases are generated."""
+    from generators import blocks, features
     from generators.operators import table
 
     held = table.entries()
     gradients = frozenset(name for name, entry in held.items() if entry.gradient)
     excluded = {name: entry.excluded for name, entry in held.items()}
-    return Entries(excluded, gradients, frozenset(table.all_modules()))
+    there = {BLOCKS: frozenset(blocks.names()), FEATURES: frozenset(features.names())}
+    return Entries(excluded, gradients, frozenset(table.all_modules()), there)
 
 
 def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:
@@ -85,10 +87,11 @@ def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:
             _number(one.reachable),
             _number(one.reached),
             *(_number(one.by_side.get(s)) for s in sides),
+            _number(one.everywhere),
         )
         for one in rows
     ]
-    table = [("compared with a verdict", "there are", "reached", *sides), *cells]
+    table = [("compared with a verdict", "there are", "reached", *sides, "on each side"), *cells]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for first, *rest in table:
         numbers = (f"{text:>{width}}" for text, width in zip(rest, widths[1:], strict=True))
@@ -125,6 +128,7 @@ def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
             what: [{**cell._asdict(), "comparisons": n} for cell, n in sorted(coverage.cells[what].items())]
             for what in WHAT
         },
+        "parts": [{**part._asdict(), "comparisons": n} for part, n in sorted(coverage.parts.items())],
         "rules": dict(sorted(coverage.rules.items())),
         "kernels": dict(sorted(coverage.kernels.items())),
         "lowered": dict(sorted(coverage.lowered.items())),

@@ -4,7 +4,7 @@ A line says what its comparison covered (`difftest.records.covered`), and only o
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -25,7 +25,8 @@ DISPATCHED: tuple[What, ...] = ("forward", "backward")
 """Those of them that count what a framework dispatched."""
 
 PREFIX = "covered."
-COUNTED = ("backend", "dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, "rules", "lowered")))
+OTHERS = ("rules", "lowered", "parts")
+COUNTED = ("backend", "dtype", "regime", "side", *(f"{PREFIX}{name}" for name in (*WHAT, *OTHERS)))
 """The columns of lines that `Coverage.add_columns` needs."""
 
 
@@ -47,9 +48,17 @@ class Cell(NamedTuple):
     side: str
 
 
+class Part(NamedTuple):
+    """A building block, a feature or an option of training on one side; `kind` says which of them it is."""
+
+    kind: str
+    name: str
+    side: str
+
+
 @dataclass(slots=True)
 class Coverage:
-    """The number of comparisons of each cell by `What`, of each rule, and of each kind of lowered node.
+    """The number of comparisons of each cell by `What`, of each rule, kind of lowered node and part.
 
     `kernels` counts the operators that torch_xla itself dispatched, forward and backward. `ruled_by` and
     `lowered_by` are the backends that recorded rules and lowered nodes.
@@ -59,6 +68,7 @@ class Coverage:
     rules: Counter[str] = field(default_factory=Counter)
     lowered: Counter[str] = field(default_factory=Counter)
     kernels: Counter[str] = field(default_factory=Counter)
+    parts: Counter[Part] = field(default_factory=Counter)
     ruled_by: set[str] = field(default_factory=set)
     lowered_by: set[str] = field(default_factory=set)
 
@@ -67,6 +77,7 @@ class Coverage:
         place = Place(observation.dtype, observation.regime, observation.side)
         for what in WHAT:
             self._count(what, getattr(observation.covered, what), place)
+        self._count_parts(observation.covered.parts, observation.side)
         self.rules.update(observation.covered.rules)
         self.ruled_by.update([observation.backend] * bool(observation.covered.rules))
         self.lowered.update(observation.covered.lowered)
@@ -82,6 +93,8 @@ class Coverage:
             for (text, *place), lines in columns.grouped(chosen, f"{PREFIX}{what}", *Place._fields):
                 names = msgspec.json.decode(text, type=dict[str, Names])
                 self._count(what, names, Place(*place), lines)
+        for (text, side), lines in columns.grouped(chosen, f"{PREFIX}parts", "side"):
+            self._count_parts(msgspec.json.decode(text, type=dict[str, Names]), side, lines)
         for counts, by, name in (
             (self.rules, self.ruled_by, "rules"),
             (self.lowered, self.lowered_by, "lowered"),
@@ -103,6 +116,7 @@ class Coverage:
         self.rules.update(other.rules)
         self.lowered.update(other.lowered)
         self.kernels.update(other.kernels)
+        self.parts.update(other.parts)
         self.ruled_by |= other.ruled_by
         self.lowered_by |= other.lowered_by
 
@@ -121,11 +135,20 @@ class Coverage:
 
     def sides(self) -> tuple[str, ...]:
         """The sides that reached something, sorted."""
-        return tuple(sorted({cell.side for what in WHAT for cell in self.cells[what]}))
+        of_cells = {cell.side for what in WHAT for cell in self.cells[what]}
+        return tuple(sorted(of_cells | {part.side for part in self.parts}))
+
+    def parts_of(self, kind: str, side: str = "") -> frozenset[str]:
+        """The names of one kind of parts that were compared, on one side or any."""
+        return frozenset(part.name for part in self.parts if part.kind == kind and side in {"", part.side})
 
     def ruled(self) -> frozenset[str]:
         """The operators whose rules of DTensor were used."""
         return frozenset(rule.partition(" ")[0] for rule in self.rules)
+
+    def _count_parts(self, names: Mapping[str, Names], side: str, lines: int = 1) -> None:
+        for kind, own in names.items():
+            self.parts.update({Part(kind, name, side): lines for name in own})
 
     def _count(self, what: What, names: ByEvenness, place: Place, lines: int = 1) -> None:
         for evenness, own in names.items():

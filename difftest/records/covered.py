@@ -21,6 +21,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     * `entries`, `differentiated`: the operators of a program, by their names in the operator table; all of
       them, and those through which a gradient went.
     * `rules`, `lowered`: as in `Reached`.
+    * `parts`: as `difftest.cases.parts` has them, building blocks and features of training among them.
     """
 
     forward: ByEvenness = {}
@@ -29,3 +30,4 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     differentiated: ByEvenness = {}
     rules: Names = ()
     lowered: Names = ()
+    parts: Mapping[str, Names] = {}

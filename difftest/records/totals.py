@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from difftest.cases import parts
 from difftest.cases.evenness import ORDER
 from difftest.records.coverage import DISPATCHED, Coverage, What
 from difftest.records.lacks import SupportTable
@@ -18,6 +19,10 @@ OPERATORS, RULES, KERNELS, ENTRIES, MODULES = (
     "torch's modules",
 )
 """What can be reached."""
+
+BLOCKS, FEATURES, OPTIONS = "building blocks", "features of training", "options of training"
+PARTS = {BLOCKS: parts.BLOCKS, FEATURES: parts.FEATURES, OPTIONS: parts.OPTIONS}
+"""What a case is made of, in words and as comparisons count it."""
 
 NOT_YET = "not compared yet"
 
@@ -54,12 +59,14 @@ class Entries(NamedTuple):
     """The entries of the operator table: the reason why one has no samples, or an empty text.
 
     `differentiable` are those of which torch computes gradients, `modules` those that are modules and no
-    operators. The generators have the table, so that only who knows them can give it.
+    operators. `parts` are the building blocks and the features that there are. The generators have all of
+    them, so that only who knows them can give them.
     """
 
     excluded: Mapping[str, str] = {}
     differentiable: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
+    parts: Mapping[str, frozenset[str]] = {}
 
     @property
     def usable(self) -> frozenset[str]:
@@ -72,12 +79,16 @@ UNKNOWN = Entries()
 
 
 class Total(NamedTuple):
-    """How many of something were reached, on any side and by side; `reachable` is None where nobody knows."""
+    """How many of something were reached, on any side and by side; `reachable` is None where nobody knows.
+
+    `everywhere` is how many of them every side reached; None where there are no two, or no sides.
+    """
 
     what: str
     reachable: int | None
     reached: int
     by_side: Mapping[str, int]
+    everywhere: int | None = None
 
 
 class Cut(NamedTuple):
@@ -105,8 +116,8 @@ class Unreached(NamedTuple):
 
 
 def totals(coverage: Coverage, entries: Entries = UNKNOWN) -> Iterator[Total]:
-    """The rows of the summary: operators by direction, entries of the table, modules, rules, kernels."""
-    data = reachable()
+    """The rows of the summary: operators, entries of the table, modules, parts, rules, kernels."""
+    data, sides = reachable(), coverage.sides()
     chosen: tuple[tuple[str, AbstractSet[str]], ...] = (
         (ENTRIES, entries.usable - entries.modules),
         (MODULES, entries.usable & entries.modules),
@@ -122,13 +133,23 @@ def totals(coverage: Coverage, entries: Entries = UNKNOWN) -> Iterator[Total]:
             (f"{name}, with cut operands", usable, "entries", True),
         ]
     for title, most, what, sharded in whats:
-        reached = {side: coverage.names(what, side, sharded=sharded) for side in ("", *coverage.sides())}
-        counts = {side: len(names & most if most else names) for side, names in reached.items()}
-        yield Total(title, len(most) or None, counts.pop(""), counts)
+        yield _total(title, most, {side: coverage.names(what, side, sharded=sharded) for side in sides})
+    for title, kind in PARTS.items():
+        most = entries.parts.get(title, frozenset())
+        yield _total(title, most, {side: coverage.parts_of(kind, side) for side in sides})
     yield Total(RULES, len(data.having(RULE)), len(coverage.ruled() & data.having(RULE)), {})
     yield Total("DTensor's rules, with placements", None, len(coverage.rules), {})
     yield Total(KERNELS, len(data.having(KERNEL)), len(data.having(KERNEL) & coverage.kernels.keys()), {})
     yield Total("kinds of nodes that torch_xla lowered", None, len(coverage.lowered), {})
+
+
+def _total(what: str, most: AbstractSet[str], reached: Mapping[str, frozenset[str]]) -> Total:
+    """The row of what each side `reached`; `most` is all that there is, or nothing where nobody knows."""
+    own = {side: names & most if most else names for side, names in reached.items()}
+    on_any = frozenset[str]().union(*own.values())
+    on_all = on_any.intersection(*own.values())
+    counts = {side: len(names) for side, names in own.items()}
+    return Total(what, len(most) or None, len(on_any), counts, len(on_all) if len(own) > 1 else None)
 
 
 def cuts(coverage: Coverage) -> Iterator[Cut]:
@@ -151,6 +172,10 @@ def unreached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOW
         (OPERATORS, data.operators.keys() - reached, own, every_backend),
         (ENTRIES, entries.excluded.keys() - entries.modules - called, entries.excluded, every_backend),
         (MODULES, entries.modules - called, entries.excluded, every_backend),
+        *(
+            (what, entries.parts.get(what, frozenset()) - coverage.parts_of(kind), {}, set[str]())
+            for what, kind in PARTS.items()
+        ),
         (RULES, data.having(RULE) - coverage.ruled(), own | _RULES, coverage.ruled_by),
         (KERNELS, data.having(KERNEL) - coverage.kernels.keys(), {}, coverage.lowered_by),
     ):

@@ -1,0 +1,42 @@
+"""What a case is made of that is no operator: building blocks, features and options of training, by name."""
+
+from collections.abc import Iterator, Mapping
+
+from difftest.cases.case import Case
+from difftest.cases.layers import walk
+from difftest.cases.layers.building_block import BuildingBlock
+
+BLOCKS, FEATURES, OPTIONS = "blocks", "features", "options"
+KINDS = (BLOCKS, FEATURES, OPTIONS)
+
+
+def parts(case: Case) -> Mapping[str, tuple[str, ...]]:
+    """The names by kind, sorted; only kinds of which the case has something.
+
+    Options are those of its training that are not at their defaults, and those of a feature that are words.
+    """
+    names = (
+        (layer.block for _, layer in walk(case.model.layers) if isinstance(layer, BuildingBlock)),
+        (feature.name for feature in case.training_features),
+        _options(case),
+    )
+    held = {kind: tuple(sorted({*own})) for kind, own in zip(KINDS, names, strict=True)}
+    return {kind: own for kind, own in held.items() if own}
+
+
+def _options(case: Case) -> Iterator[str]:
+    training = case.training
+    if case.model.is_program:
+        return
+    if training.optimizer != "sgd":
+        yield f"optimizer {training.optimizer}"
+    if training.accumulation > 1:
+        yield "accumulation"
+    if training.clip_norm is not None:
+        yield "clip_norm"
+    if training.checkpointing:
+        yield "torch_checkpoint" if case.forms.torch_checkpoint else "checkpointing"
+    for feature in case.training_features:
+        for name, value in feature.options.items():
+            if isinstance(value, str) and value not in case.model.parameters():
+                yield f"{feature.name} {name} {value}"
