@@ -36,7 +36,7 @@ class StoppedError(RuntimeError):
 
 
 class UnsupportedError(InfrastructureError):
-    """A worker's packages do not support a case that the driver's do; it is counted, not tried again."""
+    """A worker cannot run a case with its packages or on this backend; it is counted, not tried again."""
 
 
 NODE_LOST = "node lost"

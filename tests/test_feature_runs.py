@@ -1,17 +1,23 @@
 """Features of training in real processes: they agree, and a planted fault shows with its feature alone."""
 
 import math
+from importlib.util import find_spec
 from typing import Literal
 
 import msgspec
 import pytest
 from real_runs import agrees, oracle_trace
-from sharded_cases import a_sharded_case
+from sharded_cases import PERCEPTRON, S0, a_sharded_case
 
+from difftest import plugins
 from difftest.cases.case import Case, Training
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.layout import Mesh
-from difftest.cases.options import Feature, FeatureOption
+from difftest.cases.model import Model
+from difftest.cases.options import Feature, FeatureOption, Spelling
 from difftest.judge.comparator import compare
+from difftest.judge.outcome import Failure, Outcome
 from generators import features
 from workers import faults
 from workers.isolate import sandbox
@@ -19,37 +25,93 @@ from workers.isolate import sandbox
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
-from workers.training.features import schedule  # noqa: E402
+from workers.training import formulas  # noqa: E402
+from workers.training.features import optimizer, schedule  # noqa: E402
 
 OPTIONS: dict[str, dict[str, FeatureOption]] = {
+    "activations_on_host": {},
     "amsgrad": {},
+    "autocast": {},
     "averaged_weights": {"decay": 0.5},
+    "capturable": {},
     "clip_by_infinity_norm": {"norm": 0.015625},
     "clip_by_value": {"value": 0.015625},
+    "distributed_checkpoint": {"step": 2, "resharded": True},
     "evaluation": {},
     "frozen": {"name": "0.weight"},
     "gradient_scaler": {"step": 1},
     "implementation": {"kind": "foreach"},
     "maximize": {},
+    "nesterov": {},
+    "optimizer": {"kind": "adagrad", "form": "foreach"},
     "parameter_groups": {"decay": 0.25},
+    "reentrant_checkpoint": {},
     "save_and_load": {"step": 2},
     "schedule": {"kind": "step", "factor": 0.5},
+    "sharded_optimizer": {},
+    "tensor_rate": {},
+    "weight_decay": {"decay": 0.25},
     "zeroed_gradients": {},
 }
 SOON = ("clip_by_infinity_norm", "save_and_load")
 """Run with every change: one shows a fault that is known, and the other needs a state of its own."""
 
-KNOWN_ON_XLA = {"clip_by_infinity_norm": {"on_device"}}
+KNOWN_ON_XLA = {"clip_by_infinity_norm": {"on_device"}, "reentrant_checkpoint": {"completion"}}
 """The checks that find the faults of torch_xla which the ledger knows."""
 
-FAULTS = {name: fault for name, fault in faults.all_faults().items() if fault.paths == ("features",)}
+UNSUPPORTED = {
+    "torch_ddp": ("capturable",),
+    "xla_spmd": ("distributed_checkpoint", "sharded_optimizer"),
+}
+"""The features that a backend cannot have."""
+
+PAIR = Mesh((("dp", 2),))
+OF_ADAM = ("amsgrad", "capturable", "optimizer")
+"""The features of Adam's cases."""
+
+BLOCK = Residual(layers=(Linear(inputs=9, outputs=9),))
+RECOMPUTED = Model(layers=(Linear(inputs=6, outputs=9), BLOCK, Linear(inputs=9, outputs=5)))
+
+
+def is_unsupported(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failure) and outcome.kind == "UnsupportedError"
+
+
+def side_of(backend: str) -> str:
+    side: str = plugins.load("workers.backends", backend).SIDE
+    return side
+
+
+def importable(backend: str) -> bool:
+    return side_of(backend) == "torch" or find_spec("torch_xla") is not None
 
 
 def with_feature(name: str) -> Case:
-    optimizer: Literal["adam", "momentum"] = "adam" if name == "amsgrad" else "momentum"
-    training = Training(steps=4, optimizer=optimizer, learning_rate=0.0078125)
-    case = a_sharded_case(Mesh((("dp", 2),)), training=training)
+    kind: Literal["adam", "momentum"] = "adam" if name in OF_ADAM else "momentum"
+    again = name == "reentrant_checkpoint"
+    training = Training(steps=4, optimizer=kind, learning_rate=0.0078125, checkpointing=again)
+    model = RECOMPUTED if again else PERCEPTRON
+    case = a_sharded_case(PAIR, model=model, training=training)
     return msgspec.structs.replace(case, features=(Feature(name=name, options=OPTIONS[name]),))
+
+
+BLOCKS = Training(steps=2, learning_rate=0.0078125, checkpointing=True)
+WITH_OPTION = {
+    "momentum_forgotten": a_sharded_case(PAIR, training=Training(steps=3, optimizer="momentum")),
+    "norm_not_clipped": a_sharded_case(PAIR, training=Training(clip_norm=0.25)),
+    "recomputed_too_great": a_sharded_case(PAIR, model=RECOMPUTED, training=BLOCKS),
+    "torch_checkpoint_too_great": msgspec.structs.replace(
+        a_sharded_case(PAIR, model=RECOMPUTED, training=BLOCKS), spelling=Spelling(torch_checkpoint=True)
+    ),
+    "unsynchronized_lost": a_sharded_case(PAIR, training=Training(accumulation=2)),
+}
+"""A case of every planted fault of an option of training, which that option alone makes show it."""
+
+FAULTS = {
+    name: fault
+    for name, fault in faults.all_faults().items()
+    if fault.paths == ("features",) and name not in WITH_OPTION
+}
 
 
 def test_every_feature_has_a_case_and_a_planted_fault() -> None:
@@ -62,9 +124,21 @@ def test_every_feature_has_a_case_and_a_planted_fault() -> None:
 def test_a_planted_fault_shows_with_one_feature_only(fault: str) -> None:
     reached = [name for name in OPTIONS if FAULTS[fault].reaches(with_feature(name))]
     assert len(reached) == 1
-    case = with_feature(reached[0])
+    case, backend = with_feature(reached[0]), FAULTS[fault].backends[0]
+    if not importable(backend):
+        pytest.skip(f"{backend} needs torch_xla: pip install 'difftest[xla]'")
+    outcome = sandbox.run(case, backend, options={faults.VARIABLE: fault})
+    assert compare(case, backend, side_of(backend), oracle_trace(case), outcome).verdict == "diverge"
+
+
+@pytest.mark.parametrize("fault", WITH_OPTION)
+def test_a_planted_fault_of_an_option_shows_with_it_and_the_case_agrees_without_the_fault(fault: str) -> None:
+    case = WITH_OPTION[fault]
+    assert faults.all_faults()[fault].reaches(case)
+    assert not faults.all_faults()[fault].reaches(a_sharded_case(PAIR, training=Training(steps=3)))
     outcome = sandbox.run(case, "torch_ddp", options={faults.VARIABLE: fault})
     assert compare(case, "torch_ddp", "torch", oracle_trace(case), outcome).verdict == "diverge"
+    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
 
 
 @pytest.mark.xla
@@ -73,7 +147,11 @@ def test_a_planted_fault_shows_with_one_feature_only(fault: str) -> None:
 )
 def test_a_feature_agrees_under_spmd(name: str) -> None:
     case = with_feature(name)
-    comparison = compare(case, "xla_spmd", "xla", oracle_trace(case), sandbox.run(case, "xla_spmd"))
+    outcome = sandbox.run(case, "xla_spmd")
+    if name in UNSUPPORTED["xla_spmd"]:
+        assert is_unsupported(outcome)
+        return
+    comparison = compare(case, "xla_spmd", "xla", oracle_trace(case), outcome)
     assert {divergence.check for divergence in comparison.divergences} == KNOWN_ON_XLA.get(name, set())
     assert comparison.verdict == ("diverge" if name in KNOWN_ON_XLA else "agree")
 
@@ -82,7 +160,32 @@ def test_a_feature_agrees_under_spmd(name: str) -> None:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_feature_agrees_on_replicas(name: str) -> None:
     case = with_feature(name)
-    assert agrees(case, "torch_ddp", sandbox.run(case, "torch_ddp"))
+    outcome = sandbox.run(case, "torch_ddp")
+    assert is_unsupported(outcome) if name in UNSUPPORTED["torch_ddp"] else agrees(case, "torch_ddp", outcome)
+
+
+@pytest.mark.parametrize("backend", ["torch_dtensor", "torch_fsdp"])
+def test_a_distributed_checkpoint_of_shards_is_loaded_in_other_pieces(backend: str) -> None:
+    training = Training(steps=3, optimizer="adam", learning_rate=0.0078125)
+    case = a_sharded_case(Mesh((("dp_shard", 2),)), parameters={"": (S0,)}, training=training)
+    used = Feature(name="distributed_checkpoint", options={"step": 1, "resharded": True})
+    case = msgspec.structs.replace(case, features=(used,))
+    assert agrees(case, backend, sandbox.run(case, backend))
+
+
+@pytest.mark.parametrize("kind", sorted(optimizer.CLASSES))
+def test_the_formula_of_an_optimizer_is_that_of_torchs_class(kind: str) -> None:
+    numbers = torch.Generator().manual_seed(0)
+    ours, torchs = (torch.nn.Parameter(torch.ones(5, dtype=torch.float64)) for _ in range(2))
+    first, second = (
+        formulas.ByFormula([ours], lr=0.0625, kind=kind),
+        optimizer.CLASSES[kind]([torchs], lr=0.0625),
+    )
+    for _ in range(8):
+        ours.grad = torchs.grad = torch.randn(5, dtype=torch.float64, generator=numbers)
+        first.step()
+        second.step()
+    assert torch.allclose(ours, torchs, rtol=1e-7, atol=0.0)
 
 
 @pytest.mark.parametrize("kind", schedule.FORMULAS)

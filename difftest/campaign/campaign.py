@@ -134,8 +134,15 @@ def run_backend(
             if not left or isinstance(error, UnsupportedError):
                 raise
         else:
+            _require_able(outcome)
             return _backend_run(backend, outcome, started, clock)
     raise AssertionError
+
+
+def _require_able(outcome: Outcome) -> None:
+    """`UnsupportedError` where a run ended with one: what it met in its process cannot run the case."""
+    if isinstance(outcome, Failure) and outcome.kind == UnsupportedError.__name__:
+        raise UnsupportedError(outcome.message)
 
 
 def _backend_run(backend: str, outcome: Outcome, started: str, clock: float) -> BackendRun:

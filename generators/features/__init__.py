@@ -8,19 +8,22 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from msgspec import structs
 
 from difftest import plugins
 from difftest.cases.case import Case
 from difftest.cases.options import Feature, FeatureOption
-
-MOST_FEATURES = 2
+from generators.chances import sometimes
 
 
 class Drawn(Protocol):
     """What a file in this folder declares."""
 
     def options(self, *, case: Case) -> SearchStrategy[dict[str, FeatureOption]] | None:
-        """The options of the feature in `case`, or None where it has nothing to do there."""
+        """The options of the feature in `case`, or None where it has nothing to do there.
+
+        `case` may have another feature. One of two says so if it cannot be beside the other.
+        """
 
 
 def load(name: str) -> Drawn:
@@ -34,9 +37,34 @@ def names() -> tuple[str, ...]:
     return plugins.names(__name__)
 
 
+def has(case: Case, *names: str) -> bool:
+    """Whether `case` has one of these features already."""
+    return any(feature.name in names for feature in case.training_features)
+
+
 @st.composite
 def features(draw: st.DrawFn, *, case: Case) -> tuple[Feature, ...]:
-    """One or two features that have something to do in `case`."""
-    fitting = {name: options for name in names() if (options := load(name).options(case=case)) is not None}
-    chosen = draw(st.lists(st.sampled_from(sorted(fitting)), min_size=1, max_size=MOST_FEATURES, unique=True))
-    return tuple(Feature(name=name, options=draw(fitting[name])) for name in chosen)
+    """One or two features that have something to do in `case`, each beside the other too."""
+    fitting = [name for name in names() if _fits(name, case)]
+    first = draw(st.sampled_from(fitting))
+    beside = [name for name in fitting if name != first and _together(first, name, case)]
+    chosen = [first, draw(st.sampled_from(beside))] if draw(sometimes(one_in=2)) and beside else [first]
+    return tuple(_drawn(draw, name, case) for name in chosen)
+
+
+def _fits(name: str, case: Case) -> bool:
+    return load(name).options(case=case) is not None
+
+
+def _together(one: str, other: str, case: Case) -> bool:
+    """Whether each has something to do beside the other."""
+    return all(
+        _fits(name, structs.replace(case, features=(Feature(name=beside),)))
+        for name, beside in ((one, other), (other, one))
+    )
+
+
+def _drawn(draw: st.DrawFn, name: str, case: Case) -> Feature:
+    options = load(name).options(case=case)
+    assert options is not None  # noqa: S101  it fits
+    return Feature(name=name, options=draw(options))

@@ -20,7 +20,7 @@ from workers.faults import of_feature
 from workers.training.session import Session
 
 
-def _with(session: Session, owner: Any, name: str, spoiled: Callable[..., Any]) -> Session:  # noqa: ANN401
+def replacing(session: Session, owner: Any, name: str, spoiled: Callable[..., Any]) -> Session:  # noqa: ANN401
     """The session in whose process `owner.name` is `spoiled`, from placing on."""
 
     def place(module: nn.Module) -> nn.Module:
@@ -28,6 +28,29 @@ def _with(session: Session, owner: Any, name: str, spoiled: Callable[..., Any]) 
         return session.place(module)
 
     return replace(session, place=place)
+
+
+def before_updates(session: Session, act: Callable[[torch.optim.Optimizer], None]) -> Session:
+    """The session in which `act(optimizer)` comes right before every step of an optimizer."""
+
+    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        act(optimizer)
+
+    def place(module: nn.Module) -> nn.Module:
+        register_optimizer_step_pre_hook(before)
+        return session.place(module)
+
+    return replace(session, place=place)
+
+
+def without(session: Session, option: str) -> Session:
+    """The session whose optimizers have `option` off, whatever they were made with."""
+
+    def act(optimizer: torch.optim.Optimizer) -> None:
+        for group in optimizer.param_groups:
+            group[option] = False
+
+    return before_updates(session, act)
 
 
 @of_feature("save_and_load", about="a parameter that was saved is not loaded")
@@ -40,7 +63,7 @@ def parameter_not_loaded(session: Session, _case: Case, _rank: int) -> Session:
         kept.popitem()
         return load(module, kept, strict=False)
 
-    return _with(session, nn.Module, "load_state_dict", spoiled)
+    return replacing(session, nn.Module, "load_state_dict", spoiled)
 
 
 @of_feature(
@@ -50,7 +73,7 @@ def parameter_not_loaded(session: Session, _case: Case, _rank: int) -> Session:
 )
 def optimizer_not_loaded(session: Session, _case: Case, _rank: int) -> Session:
     """It begins anew."""
-    return _with(session, torch.optim.Optimizer, "load_state_dict", lambda *_: None)
+    return replacing(session, torch.optim.Optimizer, "load_state_dict", lambda *_: None)
 
 
 @of_feature("schedule", about="a scheduler counts every second step only")
@@ -63,7 +86,7 @@ def schedule_too_slow(session: Session, _case: Case, _rank: int) -> Session:
         if len(calls) != 2:  # noqa: PLR2004  the first call is the constructor's
             step(scheduler, *arguments)
 
-    return _with(session, lr_scheduler.LRScheduler, "step", spoiled)
+    return replacing(session, lr_scheduler.LRScheduler, "step", spoiled)
 
 
 @of_feature("evaluation", about="a module in evaluation changes what it is trained on")
@@ -76,7 +99,7 @@ def evaluation_changes_weights(session: Session, _case: Case, _rank: int) -> Ses
             next(module.parameters()).mul_(1.125)
         return evaluate(module)
 
-    return _with(session, nn.Module, "eval", spoiled)
+    return replacing(session, nn.Module, "eval", spoiled)
 
 
 @of_feature("clip_by_value", about="gradients are clipped from above only")
@@ -88,7 +111,7 @@ def clipped_from_above(session: Session, _case: Case, _rank: int) -> Session:
             if parameter.grad is not None:
                 parameter.grad.clamp_(max=value)
 
-    return _with(session, nn.utils, "clip_grad_value_", spoiled)
+    return replacing(session, nn.utils, "clip_grad_value_", spoiled)
 
 
 @of_feature("implementation", about="an optimizer of many tensors leaves out the last one")
@@ -96,36 +119,18 @@ def last_tensor_left_out(session: Session, case: Case, _rank: int) -> Session:
     """Whatever the optimizer: its gradient is dropped right before the update."""
     kind = next(used.options["kind"] for used in case.training_features if used.name == "implementation")
 
-    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    def act(optimizer: torch.optim.Optimizer) -> None:
         group = optimizer.param_groups[-1]
         if group.get(str(kind)):
             group["params"][-1].grad = None
 
-    def place(module: nn.Module) -> nn.Module:
-        register_optimizer_step_pre_hook(before)
-        return session.place(module)
-
-    return replace(session, place=place)
-
-
-def _without(session: Session, option: str) -> Session:
-    """The session whose optimizers have `option` off, whatever they were made with."""
-
-    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        for group in optimizer.param_groups:
-            group[option] = False
-
-    def place(module: nn.Module) -> nn.Module:
-        register_optimizer_step_pre_hook(before)
-        return session.place(module)
-
-    return replace(session, place=place)
+    return before_updates(session, act)
 
 
 @of_feature("maximize", about="an optimizer descends that should ascend")
 def maximize_ignored(session: Session, _case: Case, _rank: int) -> Session:
     """In every step."""
-    return _without(session, "maximize")
+    return without(session, "maximize")
 
 
 @of_feature(
@@ -146,15 +151,11 @@ def amsgrad_ignored(session: Session, _case: Case, _rank: int) -> Session:
 def groups_alike(session: Session, _case: Case, _rank: int) -> Session:
     """Their decay, that is."""
 
-    def before(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    def act(optimizer: torch.optim.Optimizer) -> None:
         for group in optimizer.param_groups:
             group["weight_decay"] = optimizer.param_groups[0]["weight_decay"]
 
-    def place(module: nn.Module) -> nn.Module:
-        register_optimizer_step_pre_hook(before)
-        return session.place(module)
-
-    return replace(session, place=place)
+    return before_updates(session, act)
 
 
 @of_feature("frozen", about="a frozen parameter decays")
@@ -180,7 +181,7 @@ def gradients_kept(session: Session, _case: Case, _rank: int) -> Session:
         if set_to_none:
             zero(optimizer, set_to_none)
 
-    return _with(session, torch.optim.Optimizer, "zero_grad", spoiled)
+    return replacing(session, torch.optim.Optimizer, "zero_grad", spoiled)
 
 
 @of_feature("averaged_weights", about="an average misses every second update")
@@ -193,7 +194,7 @@ def average_misses_updates(session: Session, _case: Case, _rank: int) -> Session
         if len(calls) % 2:
             update(averaged, module)
 
-    return _with(session, AveragedModel, "update_parameters", spoiled)
+    return replacing(session, AveragedModel, "update_parameters", spoiled)
 
 
 @of_feature("clip_by_infinity_norm", about="gradients are clipped by another norm than requested")
@@ -204,10 +205,10 @@ def clipped_by_two_norm(session: Session, _case: Case, _rank: int) -> Session:
     def spoiled(parameters: Iterable[torch.Tensor], norm: float, **_: object) -> torch.Tensor:
         return clip(parameters, norm)
 
-    return _with(session, nn.utils, "clip_grad_norm_", spoiled)
+    return replacing(session, nn.utils, "clip_grad_norm_", spoiled)
 
 
 @of_feature("gradient_scaler", about="an update that overflows is not skipped")
 def overflow_not_skipped(session: Session, _case: Case, _rank: int) -> Session:
     """The optimizer takes its step whatever the gradients are."""
-    return _with(session, GradScaler, "step", lambda _scaler, optimizer: optimizer.step())
+    return replacing(session, GradScaler, "step", lambda _scaler, optimizer: optimizer.step())

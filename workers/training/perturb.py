@@ -55,13 +55,17 @@ class Perturb(TorchDispatchMode):
 
     def __init__(self, dtype: DType, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
-        self._wide = min(1.0, WIDE_ROUNDOFF / self._roundoff)
-        self._flushed = FLUSHED[dtype]
+        self.simulate(dtype)
         self._random = torch.Generator().manual_seed(seed)
         self._random_of_sums = torch.Generator().manual_seed(-1 - seed)  # other draws stay what they were
         self._place = place(seed)
         self.greatest = 0.0
+
+    def simulate(self, dtype: DType) -> None:
+        """Rounds as `dtype` from here on."""
+        self._roundoff = torch.finfo(getattr(torch, dtype)).eps / 2
+        self._wide = min(1.0, WIDE_ROUNDOFF / self._roundoff)
+        self._flushed = FLUSHED[dtype]
 
     def __torch_dispatch__(
         self,

@@ -40,9 +40,11 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     """Trains `case` in a joined session and returns the trace: the pieces that this process held."""
     report(Stage.BUILD, 0)
     forms = case.forms if session.spelled else Spelling()
+    features = made_features(case.training_features, plain=not session.spelled)
+    features.require(session.reads_values)
     plan = Plan(
         sequence=case.model.sequence,
-        operators=spelling.operators(session.operators, forms),
+        operators=features.operators(spelling.operators(session.operators, forms)),
         dtypes=Dtypes(session.dtype, session.wide),
         checkpointing=case.training.checkpointing,
         spelling=forms,
@@ -51,8 +53,6 @@ def train(case: Case, session: Session, report: Report) -> Trace:
     )
     module = build(case.model, numbers.weights(case), plan)
     report(Stage.PLACE, 0)
-    features = made_features(case.training_features, plain=not session.spelled)
-    features.require(session.reads_values)
     module = features.place(module)
     early = make_optimizer(case, module, features) if forms.optimizer_before else None
     module = session.place(module)
@@ -110,6 +110,7 @@ class _Run:
         if self.case.training.clip_norm is not None:
             self.session.clip(self.module.parameters(), self.case.training.clip_norm)
         self.features.run("update", progress)
+        self.features.run("inside", progress)
         self.optimizer.step()
         self.optimizer.zero_grad(**self.features.zero())
         self.features.run("after", progress)
@@ -237,22 +238,23 @@ def _bare(name: str) -> str:
     return name.removeprefix("_orig_mod.").removeprefix("module.").removeprefix("_orig_module.")
 
 
+OPTIMIZERS: dict[str, tuple[Any, dict[str, float]]] = {
+    "sgd": (torch.optim.SGD, {}),
+    "momentum": (torch.optim.SGD, {"momentum": 0.875}),
+    "adam": (torch.optim.Adam, {}),
+    "adamw": (torch.optim.AdamW, {"weight_decay": 0.125}),
+    "none": (torch.optim.SGD, {"lr": 0.0}),
+}
+"""The class of a case's optimizer, and its arguments beside the learning rate."""
+
+
 def make_optimizer(case: Case, module: nn.Module, features: Features) -> torch.optim.Optimizer:
     """The optimizer of `torch.optim` over the placed parameters."""
-    training, trained, further = case.training, features.trained(parameters(module)), features.arguments()
-    match training.optimizer:
-        case "sgd":
-            return torch.optim.SGD(trained, lr=training.learning_rate, **further)
-        case "momentum":
-            return torch.optim.SGD(trained, lr=training.learning_rate, momentum=0.875, **further)
-        case "adam":
-            return torch.optim.Adam(trained, lr=training.learning_rate, **further)
-        case "adamw":
-            return torch.optim.AdamW(trained, lr=training.learning_rate, weight_decay=0.125, **further)
-        case "own":
-            return made.optimizer(case, trained)
-        case "none":
-            return torch.optim.SGD(trained, lr=0.0)
+    trained = features.trained(parameters(module))
+    if case.training.optimizer == "own":
+        return made.optimizer(case, trained)
+    kind, arguments = OPTIMIZERS[case.training.optimizer]
+    return features.optimizer(kind, trained, {"lr": case.training.learning_rate, **arguments})
 
 
 def loss_of(case: Case, output: Tensor, targets: Tensor, count: int) -> Tensor:

@@ -15,7 +15,9 @@ from torch import Tensor, nn
 
 from difftest import plugins
 from difftest.cases.options import Feature, FeatureOption
+from difftest.errors import UnsupportedError
 from difftest.judge.events import Events
+from workers.training.operators import Operators
 
 READ = "aten::_local_scalar_dense"
 """torch_xla's counter of numbers that were read on the host."""
@@ -51,10 +53,13 @@ class Hooks:
 
     * `place(module) -> module`: once, before the backend places the module.
     * `arguments`: further arguments of the optimizer's constructor.
+    * `operators(own) -> operators`: what the module is built of.
+    * `kind(optimizer) -> optimizer`: the class of the optimizer, or a function that is called like it.
     * `groups(parameters)`: from the parameters to what the optimizer is given; None for one group of all.
     * `before(progress)`: ahead of a step.
     * `backward(progress)`: when gradients are complete, before they are read.
-    * `update(progress)`: right before the optimizer's step.
+    * `update(progress)`: when they were read and clipped, right before the optimizer's step.
+    * `inside(progress)`: after that of all features, for what the optimizer's step begins with.
     * `zero`: the arguments of `zero_grad`.
     * `after(progress)`: right after `zero_grad`, before parameters are read.
     * `leaves_device`: whether it sends tensors to the host, and needs new graphs after it, by design.
@@ -63,10 +68,13 @@ class Hooks:
 
     place: Callable[[nn.Module], nn.Module] = lambda module: module
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    operators: Callable[[Operators], Operators] = lambda own: own
+    kind: Callable[[Any], Any] = lambda optimizer: optimizer
     groups: Callable[[dict[str, nn.Parameter]], list[dict[str, Any]]] | None = None
     before: Act = _nothing
     backward: Act = _nothing
     update: Act = _nothing
+    inside: Act = _nothing
     zero: Mapping[str, bool] = field(default_factory=dict)
     after: Act = _nothing
     leaves_device: bool = False
@@ -92,8 +100,17 @@ class Features:
         """The module after all of them."""
         return reduce(lambda placed, hooks: hooks.place(placed), self.used, module)
 
-    def arguments(self) -> dict[str, Any]:
-        """The optimizer's further arguments."""
+    def operators(self, own: Operators) -> Operators:
+        """The operators after all of them."""
+        return reduce(lambda operators, hooks: hooks.operators(operators), self.used, own)
+
+    def optimizer(self, kind: Any, trained: list[Any], arguments: dict[str, Any]) -> torch.optim.Optimizer:  # noqa: ANN401
+        """The optimizer of a class, or of the one that a feature takes in its place."""
+        kind = reduce(lambda chosen, hooks: hooks.kind(chosen), self.used, kind)
+        optimizer: torch.optim.Optimizer = kind(trained, **arguments | self._arguments())
+        return optimizer
+
+    def _arguments(self) -> dict[str, Any]:
         return {name: value for hooks in self.used for name, value in hooks.arguments.items()}
 
     def trained(self, parameters: dict[str, nn.Parameter]) -> list[Any]:
@@ -114,10 +131,10 @@ class Features:
         return any(hooks.leaves_device for hooks in self.used)
 
     def require(self, reads_values: bool) -> None:  # noqa: FBT001  the session's word
-        """`NotImplementedError` where a feature reads values and the backend cannot within a step."""
+        """`UnsupportedError` where a feature reads values and the backend cannot within a step."""
         if self.leave_device() and not reads_values:
             msg = "a feature reads values on the host; replicas that are threads of one process cannot"
-            raise NotImplementedError(msg)
+            raise UnsupportedError(msg)
 
     def reported(self, events: Events) -> Events:
         """A run's events without the counts that a feature changes by design."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from difftest.errors import UnsupportedError
 from workers.training.features import Hooks, Options, Progress
 
 
@@ -45,7 +46,7 @@ def _unwrapped(module: nn.Module) -> nn.Module:
     """The module in `DistributedDataParallel`, which cannot be copied. Nor can `fully_shard`'s."""
     if isinstance(module, FSDPModule):
         msg = "AveragedModel copies the module; what fully_shard returns refuses to be copied"
-        raise NotImplementedError(msg)
+        raise UnsupportedError(msg)
     return module.module if isinstance(module, nn.parallel.DistributedDataParallel) else module
 
 

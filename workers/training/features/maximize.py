@@ -13,7 +13,7 @@ def hooks(_options: Options) -> Hooks:
 
 def equal(_options: Options) -> Hooks:
     """Gradients are negated after they were read and clipped."""
-    return Hooks(update=_negate)
+    return Hooks(inside=_negate)
 
 
 def _negate(progress: Progress) -> None:

@@ -25,10 +25,10 @@ def hooks(options: Options) -> Hooks:
 def equal(options: Options) -> Hooks:
     """`weight_decay` of SGD and Adam is added to the gradient."""
 
-    def update(progress: Progress) -> None:
+    def inside(progress: Progress) -> None:
         for parameter in progress.module.parameters():
             if parameter.dim() <= 1 and parameter.grad is not None:
                 with torch.no_grad():
                     parameter.grad.add_(parameter, alpha=float(options["decay"]))
 
-    return Hooks(update=update)
+    return Hooks(inside=inside)

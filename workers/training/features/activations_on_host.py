@@ -1,0 +1,32 @@
+"""`torch.autograd.graph.save_on_cpu`: what the backward pass needs is kept on the host.
+
+Equal to keeping it where it is.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from workers.training.features import Hooks, Options
+
+
+def hooks(_options: Options) -> Hooks:
+    """Around the forward of the whole module."""
+
+    def place(module: nn.Module) -> nn.Module:
+        forward = module.forward
+
+        def saving(*inputs: Any, **others: Any) -> Any:  # noqa: ANN401  the module's
+            with torch.autograd.graph.save_on_cpu():
+                return forward(*inputs, **others)
+
+        module.forward = saving
+        return module
+
+    return Hooks(place=place, leaves_device=True)
+
+
+def equal(_options: Options) -> Hooks:
+    """Nothing happens."""
+    return Hooks()

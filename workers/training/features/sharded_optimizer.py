@@ -1,0 +1,47 @@
+"""`ZeroRedundancyOptimizer`: each replica updates some of the parameters, and sends them to the others.
+
+Equal to an optimizer that updates all of them on every rank.
+"""
+
+from typing import Any
+
+from torch import Tensor, distributed
+from torch.distributed.tensor import DTensor
+
+from difftest.errors import UnsupportedError
+from workers.training.features import Hooks, Options
+
+DEVICES = ("cpu", "cuda")
+
+
+def hooks(_options: Options) -> Hooks:
+    """Around the class of the optimizer."""
+
+    def kind(optimizer: Any) -> Any:  # noqa: ANN401  a class, or a function that is called like it
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        def sharded(trained: list[Any], **arguments: Any) -> ZeroRedundancyOptimizer:  # noqa: ANN401
+            _require_replicas(trained)
+            return ZeroRedundancyOptimizer(trained, optimizer_class=optimizer, **arguments)
+
+        return sharded
+
+    return Hooks(kind=kind)
+
+
+def equal(_options: Options) -> Hooks:
+    """Nothing is sharded."""
+    return Hooks()
+
+
+def _require_replicas(trained: list[Any]) -> None:
+    """`UnsupportedError` without a process group of torch's, or for DTensors."""
+    tensors = (one for group in trained for one in (group["params"] if isinstance(group, dict) else [group]))
+    joined = distributed.is_available() and distributed.is_initialized()
+    if not joined or any(map(_refused, tensors)):
+        msg = "ZeroRedundancyOptimizer is for whole parameters on the ranks of a process group of torch's"
+        raise UnsupportedError(msg)
+
+
+def _refused(tensor: Tensor) -> bool:
+    return isinstance(tensor, DTensor) or tensor.device.type not in DEVICES

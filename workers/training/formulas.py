@@ -1,0 +1,137 @@
+"""Optimizers by the formulas of torch's documentation, one tensor after another in a few plain operators."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+State: TypeAlias = dict[str, Any]
+"""What is kept of one parameter: tensors, and `steps`, which counts from 1."""
+
+FIRST, SECOND = 0.9, 0.999
+"""By how much Adam and its relatives keep the moments."""
+
+TINY = 1e-8
+
+
+def _zero(state: State, like: Tensor, *names: str) -> list[Tensor]:
+    return [state.setdefault(name, torch.zeros_like(like)) for name in names]
+
+
+def adadelta(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """Steps in units of earlier steps."""
+    squares, steps = _zero(state, gradient, "squares", "steps of before")
+    state["squares"] = squares = 0.9 * squares + 0.1 * gradient**2
+    step = ((steps + 1e-6).sqrt() / (squares + 1e-6).sqrt()) * gradient
+    state["steps of before"] = 0.9 * steps + 0.1 * step**2
+    return rate * step
+
+
+def adagrad(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """The sum of all squares."""
+    (squares,) = _zero(state, gradient, "squares")
+    state["squares"] = squares = squares + gradient**2
+    return rate * gradient / (squares.sqrt() + 1e-10)
+
+
+def adamax(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """Adam with the infinity norm."""
+    mean, greatest = _zero(state, gradient, "mean", "greatest")
+    state["mean"] = mean = FIRST * mean + (1 - FIRST) * gradient
+    state["greatest"] = greatest = torch.maximum(SECOND * greatest, gradient.abs() + TINY)
+    return cast("Tensor", rate / (1 - FIRST ** state["steps"]) * mean / greatest)
+
+
+def asgd(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """Descent whose rate falls. The average that it keeps beside the parameters is not looked at."""
+    at = state.get("rate", rate)
+    state["rate"] = rate / (1 + 1e-4 * rate * state["steps"]) ** 0.75
+    return cast("Tensor", at * (gradient + 1e-4 * state["parameter"]))
+
+
+def nadam(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """Adam with Nesterov momentum."""
+    mean, square = _moments(gradient, state)
+    now, after = (FIRST * (1 - 0.5 * 0.96 ** (0.004 * step)) for step in (state["steps"], state["steps"] + 1))
+    state["product"] = product = state.get("product", 1.0) * now
+    direction = after * mean / (1 - product * after) + (1 - now) * gradient / (1 - product)
+    return cast("Tensor", rate * direction / (_corrected(square, state).sqrt() + TINY))
+
+
+def radam(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """Adam that waits for its second moment: from the sixth step on."""
+    mean, square = _moments(gradient, state)
+    step, most = state["steps"], 2 / (1 - SECOND) - 1
+    length = most - 2 * step * SECOND**step / (1 - SECOND**step)
+    mean = mean / (1 - FIRST**step)
+    if length <= 5:  # noqa: PLR2004  the formula's
+        return cast("Tensor", rate * mean)
+    factor = math.sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
+    corrected = factor * math.sqrt(1 - SECOND**step) / (square.sqrt() + TINY)
+    return cast("Tensor", rate * mean * corrected)
+
+
+def rmsprop(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """The moving average of squares."""
+    (squares,) = _zero(state, gradient, "squares")
+    state["squares"] = squares = 0.99 * squares + 0.01 * gradient**2
+    return rate * gradient / (squares.sqrt() + TINY)
+
+
+def rprop(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """Signs alone: steps grow while a gradient keeps its sign, and shrink where it changes."""
+    (before,) = _zero(state, gradient, "gradient")
+    sign = (gradient * before).sign()
+    factor = torch.where(sign > 0, 1.2, torch.where(sign < 0, 0.5, torch.ones_like(sign)))
+    size = state.get("size", torch.full_like(gradient, rate))
+    state["size"] = size = (size * factor).clamp(1e-6, 50.0)
+    state["gradient"] = kept = torch.where(sign < 0, 0.0, gradient)
+    return cast("Tensor", kept.sign() * size)
+
+
+def adam(gradient: Tensor, state: State, rate: float) -> Tensor:
+    """Adam that counts steps in a tensor of its numbers' dtype, whose powers round."""
+    mean, square = _moments(gradient, state)
+    steps = gradient.new_full((), state["steps"])
+    return rate / (1 - FIRST**steps) * mean / (square.sqrt() / (1 - SECOND**steps).sqrt() + TINY)
+
+
+FORMULAS: dict[str, Callable[[Tensor, State, float], Tensor]] = {
+    one.__name__: one for one in (adadelta, adagrad, adam, adamax, asgd, nadam, radam, rmsprop, rprop)
+}
+"""From a gradient, what was kept of its parameter and the learning rate to what is subtracted from it."""
+
+
+class ByFormula(torch.optim.Optimizer):
+    """An optimizer of `FORMULAS`; `weight_decay` is that of AdamW."""
+
+    def __init__(self, trained: Iterable[Any], *, lr: float, kind: str, weight_decay: float = 0.0) -> None:
+        super().__init__(trained, {"lr": lr, "weight_decay": weight_decay})
+        self._formula = FORMULAS[kind]
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # noqa: ARG002  torch's signature
+        """One step of all parameters that have a gradient."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    state = self.state[parameter]
+                    state["steps"] = state.get("steps", 0) + 1
+                    state["parameter"] = parameter
+                    if group["weight_decay"]:
+                        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                    parameter.sub_(self._formula(parameter.grad, state, group["lr"]))
+
+
+def _moments(gradient: Tensor, state: State) -> tuple[Tensor, Tensor]:
+    """The moving averages of gradients and of their squares."""
+    mean, square = _zero(state, gradient, "mean", "square")
+    state["mean"] = FIRST * mean + (1 - FIRST) * gradient
+    state["square"] = SECOND * square + (1 - SECOND) * gradient**2
+    return state["mean"], state["square"]
+
+
+def _corrected(square: Tensor, state: State) -> Tensor:
+    return square / cast("float", 1 - SECOND ** state["steps"])
