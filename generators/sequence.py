@@ -27,13 +27,15 @@ def numbers(paths: tuple[str, ...], most: int | None = None) -> Iterator[int]:
     """The numbers of a campaign's cases in the order in which they run; without `most`, no end.
 
     Where some of `paths` come in blocks and others do not, `most` is the number of cases of the others. Every
-    full `BLOCK` of them comes after a block.
+    full `BLOCK` of them comes after a block. If the paths that come in blocks run only where they are named,
+    fewer cases come after as many of theirs.
     """
-    mixed = all(split(paths))
+    alone, in_blocks = split(paths)
+    mixed, named = bool(alone and in_blocks), not any(load(name).DEFAULT for name in in_blocks)
     starts = itertools.count(0, BLOCK) if most is None else range(0, most, BLOCK)
     for start in starts:
         end = start + BLOCK if most is None else min(start + BLOCK, most)
-        if mixed and end - start == BLOCK:
+        if mixed and (named or end - start == BLOCK):
             yield from range(FIRST_IN_BLOCKS + start, FIRST_IN_BLOCKS + end)
         yield from range(start, end)
 

@@ -43,7 +43,7 @@ OPTIONS: dict[str, dict[str, FeatureOption]] = {
     "implementation": {"kind": "foreach"},
     "maximize": {},
     "nesterov": {},
-    "optimizer": {"kind": "adagrad", "form": "foreach"},
+    "optimizer": {"kind": "adagrad", "form": "foreach", "rate": 0.0078125},
     "parameter_groups": {"decay": 0.25},
     "reentrant_checkpoint": {},
     "save_and_load": {"step": 2},
@@ -66,7 +66,7 @@ UNSUPPORTED = {
 """The features that a backend cannot have."""
 
 PAIR = Mesh((("dp", 2),))
-OF_ADAM = ("amsgrad", "capturable", "optimizer")
+OF_ADAM = ("amsgrad", "capturable")
 """The features of Adam's cases."""
 
 BLOCK = Residual(layers=(Linear(inputs=9, outputs=9),))

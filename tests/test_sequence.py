@@ -52,6 +52,13 @@ def test_a_block_of_programs_comes_before_every_full_block_of_other_cases() -> N
     assert not any(map(is_in_block, numbers(chosen(None), BLOCK - 1)))
 
 
+def test_a_small_campaign_runs_every_path_that_it_names() -> None:
+    paths = ("blocks", "features", "modules")
+    cases = [case_at(SEED, number, paths=paths) for number in numbers(paths, 4)]
+    assert [case.path for case in cases] == ["modules"] * 4 + ["blocks", "features"] * 2
+    assert {*numbers(paths, 4)} < {*numbers(paths, BLOCK)}
+
+
 @pytest.mark.parametrize("paths", [ALONE, IN_BLOCKS])
 def test_paths_of_one_kind_are_numbered_from_zero(paths: tuple[str, ...]) -> None:
     assert list(numbers(paths, 2 * BLOCK)) == list(range(2 * BLOCK))

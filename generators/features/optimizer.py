@@ -7,13 +7,27 @@ from difftest.cases.case import Case
 from difftest.cases.options import FeatureOption
 from generators.chances import equally
 from generators.features import has
+from generators.training import ADAM_RATES
 
 KINDS = ("adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop")
 
 
+OWN = (
+    "amsgrad",
+    "capturable",
+    "implementation",
+    "nesterov",
+    "parameter_groups",
+    "tensor_rate",
+    "weight_decay",
+)
+"""The features that give the case's own optimizer arguments which these do not all have."""
+
+
 def options(*, case: Case) -> SearchStrategy[dict[str, FeatureOption]] | None:
-    """Which one, in place of Adam, whose learning rates are theirs; its arguments are not."""
-    own = ("amsgrad", "capturable", "implementation", "parameter_groups", "tensor_rate", "weight_decay")
-    if case.training.optimizer != "adam" or has(case, *own):
+    """Which one, and its learning rate; not in float16, in which their epsilons are 0."""
+    if case.dtype == "float16" or has(case, *OWN):
         return None
-    return st.fixed_dictionaries({"kind": equally(*KINDS), "form": equally("loop", "foreach")})
+    return st.fixed_dictionaries(
+        {"kind": equally(*KINDS), "form": equally("loop", "foreach"), "rate": equally(*ADAM_RATES)}
+    )

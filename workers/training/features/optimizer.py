@@ -1,9 +1,10 @@
-"""Another optimizer of `torch.optim` in place of Adam, by its loop or by its `foreach` implementation.
+"""Another optimizer of `torch.optim` in place of the case's, by its loop or by its `foreach` implementation.
 
 Equal to the formula of its documentation.
 """
 
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -20,14 +21,28 @@ CLASSES = {
     "rmsprop": torch.optim.RMSprop,
     "rprop": torch.optim.Rprop,
 }
+OF_THE_CASE = ("lr", "momentum", "weight_decay")
+"""The arguments of a case's optimizers."""
 
 
 def hooks(options: Options) -> Hooks:
     """With the arguments that torch gives it."""
     kind = partial(CLASSES[str(options["kind"])], foreach=options["form"] == "foreach")
-    return Hooks(kind=lambda _optimizer: kind)
+    return Hooks(kind=lambda _optimizer: _instead(kind, options))
 
 
 def equal(options: Options) -> Hooks:
     """One tensor after another."""
-    return Hooks(kind=lambda _optimizer: partial(ByFormula, kind=str(options["kind"])))
+    kind = partial(ByFormula, kind=str(options["kind"]))
+    return Hooks(kind=lambda _optimizer: _instead(kind, options))
+
+
+def _instead(kind: Any, options: Options) -> Any:  # noqa: ANN401  what is called as a class of optimizers is
+    """`kind` at its own rate, without the arguments of the optimizer that it replaces."""
+
+    def made(trained: list[Any], **arguments: Any) -> torch.optim.Optimizer:  # noqa: ANN401
+        others = {name: value for name, value in arguments.items() if name not in OF_THE_CASE}
+        optimizer: torch.optim.Optimizer = kind(trained, lr=float(options["rate"]), **others)
+        return optimizer
+
+    return made
