@@ -193,6 +193,22 @@ def test_a_backend_whose_worker_refuses_a_case_is_skipped_for_it(tmp_path: Path)
     )
 
 
+def test_a_run_whose_process_cannot_do_what_the_case_says_is_no_finding(tmp_path: Path) -> None:
+    class WithoutFeature(Machine):
+        """A machine on which one backend finds in its process that it cannot have a feature."""
+
+        def answer(self, case: Case, backend: str) -> Outcome:
+            if backend == "spmd":
+                failure = a_failure(Symptom.CAPABILITY)
+                return dataclasses.replace(failure, kind="UnsupportedError", message="no process group")
+            return super().answer(case, backend)
+
+    (progress,) = examined(a_campaign(tmp_path, WithoutFeature()))
+    assert (set(progress.result.runs), progress.new) == ({"oracle", "ddp"}, ())
+    (line,) = (o for o in Corpus(tmp_path).observations() if o.backend == "spmd")
+    assert (line.verdict, line.outcome.status, line.reason) == ("unsupported", "refused", "no process group")
+
+
 def test_a_repeat_that_fails_by_infrastructure_does_not_count_against_a_finding(tmp_path: Path) -> None:
     machine = Machine(spmd=sharded)
     campaign = a_campaign(tmp_path, machine)

@@ -11,10 +11,12 @@ from samples import a_case, a_failure, candidate, oracle
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
+from difftest.commands import selftest
 from difftest.commands.service.null_campaign import NullCampaign
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Outcome
+from generators.cases import case_at
 from workers import sides
 
 Request = tuple[str, Mapping[str, str]]
@@ -69,6 +71,26 @@ def test_nothing_is_checked_if_the_oracle_fails(requests: list[Request]) -> None
     check = campaign(requests, oracle_fails=True).check((0, a_case()))
     assert (check.rows, check.errors, len(requests)) == ((), (), 1)
     assert check.unchecked.startswith(f"case {a_case().id}: the oracle failed")
+
+
+def test_a_backend_that_cannot_do_what_the_case_says_has_no_row(requests: list[Request]) -> None:
+    plain = campaign(requests)
+
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        if name == "spmd":
+            return replace(a_failure(), kind="UnsupportedError", message="no process group")
+        return plain.execute(case, name, options)
+
+    check = replace(plain, execute=execute).check((0, a_case()))
+    assert ([row.backend for row in check.rows], check.unchecked) == (["dp"], "")
+
+
+def test_the_cases_are_those_of_a_campaign_with_its_blocks() -> None:
+    paths = ("blocks", "features", "modules")
+    cases = list(selftest._null_cases(seed=1, count=2, paths=paths))  # noqa: SLF001  the command's own
+    assert [case.path for _, case in cases] == ["modules", "modules", "blocks", "features"]
+    usual = [case for _, case in selftest._null_cases(seed=1, count=3, paths=())]  # noqa: SLF001
+    assert usual == [case_at(1, index) for index in range(3)]
 
 
 def test_a_case_that_the_infrastructure_fails_is_unchecked_and_ends_no_campaign() -> None:

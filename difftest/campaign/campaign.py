@@ -134,15 +134,17 @@ def run_backend(
             if not left or isinstance(error, UnsupportedError):
                 raise
         else:
-            _require_able(outcome)
+            if reason := refused(outcome):
+                raise UnsupportedError(reason)
             return _backend_run(backend, outcome, started, clock)
     raise AssertionError
 
 
-def _require_able(outcome: Outcome) -> None:
-    """`UnsupportedError` where a run ended with one: what it met in its process cannot run the case."""
+def refused(outcome: Outcome) -> str:
+    """Why the backend cannot run the case, as it showed in the run's process; empty for any other run."""
     if isinstance(outcome, Failure) and outcome.kind == UnsupportedError.__name__:
-        raise UnsupportedError(outcome.message)
+        return outcome.message
+    return ""
 
 
 def _backend_run(backend: str, outcome: Outcome, started: str, clock: float) -> BackendRun:

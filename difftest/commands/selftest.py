@@ -188,7 +188,7 @@ def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
         ledger=read_ledger(),
         execute_group=cluster.pool.execute_group,
     )
-    groups = grouped(enumerate(_cases(request.seed, request.cases or NULL_CASES, request.paths)))
+    groups = grouped(_null_cases(request.seed, request.cases or NULL_CASES, request.paths))
     with ThreadPoolExecutor(cluster.workers) as threads:
         in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
         checks = list(_watched_cases(in_order))
@@ -197,6 +197,16 @@ def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
     units = [name for name, backend in cluster.backends.items() if backend.PROFILE.cost_unit]
     unchecked = tuple(check.unchecked for check in checks if check.unchecked)
     return {"null": null_summary(rows, units, unchecked), "sweep": detection_curve(errors)}
+
+
+def _null_cases(seed: int, count: int, paths: tuple[str, ...]) -> Iterator[tuple[int, Case]]:
+    """The numbered cases of a campaign on `paths`, programs among them; without paths no program."""
+    from generators.cases import case_at
+    from generators.paths import chosen
+    from generators.sequence import numbers, split
+
+    names = chosen(paths) if paths else split(chosen(None))[0]
+    return ((number, case_at(seed, number, paths=names)) for number in numbers(names, count))
 
 
 def _cases(seed: int, count: int, paths: tuple[str, ...] = ()) -> Iterator[Case]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup
+from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.clock import utc_today
@@ -93,6 +93,7 @@ class NullCampaign:
         if isinstance(truth, Failure):
             return CaseCheck(unchecked=f"case {case.id}: the oracle failed: {truth.message}")
         runs = {name: self._runs(index, case, name) for name in _chosen(self.backends, case)}
+        runs = {name: run for name, run in runs.items() if not refused(run.plain)}
         rows = self._rows(case, truth, runs, oracle_seconds)
         if any(row.false for row in rows):
             # As in a campaign, the oracle runs with more samples before a mismatch is believed.
