@@ -320,6 +320,13 @@ def test_a_wrong_shape_of_an_undefined_result_is_a_mismatch_and_comes_first() ->
 # Signs of zeros
 
 
+def test_the_sign_of_a_zero_of_an_operator_that_may_give_either_is_not_compared() -> None:
+    for name in ("maximum", "nn.functional.max", "__rmod__", "clamp_"):
+        either = a_program(an_operator(name), data=Data(batch=1, regime="signed_zeros"))
+        expected, actual = oracle(either, only(at(0.0))), trace(either, only(at(-0.0)))
+        assert compared(either, expected, actual).verdict == "agree"
+
+
 def test_the_sign_of_a_zero_counts_in_its_own_regime_alone() -> None:
     signed = a_program(data=Data(batch=1, regime="signed_zeros"))
     expected, actual = oracle(signed, only(at(0.0))), trace(signed, only(at(-0.0)))

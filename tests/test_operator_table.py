@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import get_args
 
+import msgspec
 import pytest
 
-from difftest.cases.layers.operator import MOST_ELEMENTS, Operand, OperandType, Operator
+from difftest.cases.layers.operator import MOST_ELEMENTS, Operand, OperandType, Operator, Reference
 from difftest.cases.layout import Mesh, Shard
 from difftest.cases.model import Model
 from generators.operators import chains
@@ -145,6 +146,14 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert not undefined(plain, dtype="float32", regime="normal")
     assert "stable" in undefined(plain, dtype="float32", regime="ties")
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
+
+
+def test_the_factor_of_an_earlier_result_is_left_open_because_it_may_not_be_positive_definite() -> None:
+    entry = entries()["linalg.cholesky_ex"]
+    alone = entry.operator(entry.samples[0], form=entry.form)
+    fed = msgspec.structs.replace(alone, operands={}, arguments=(Reference("0.output"),))
+    assert not undefined(alone, dtype="float32", regime="normal")
+    assert "positive definite" in undefined(fed, dtype="float32", regime="normal")
 
 
 def test_what_is_unpooled_to_one_place_twice_is_left_open() -> None:

@@ -9,7 +9,8 @@ from typing import Literal, TypeAlias
 from difftest.cases.case import DType, Regime
 from difftest.cases.layers.operator import Operator
 
-When: TypeAlias = Literal["always", "ties", "duplicates", "far"]
+When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed"]
+"""When a result is open. `fed`: where an operand is an earlier result, which may have any values."""
 
 TIED: frozenset[Regime] = frozenset(
     (
@@ -34,6 +35,7 @@ CONVERTED = "converting a value that the integer type cannot hold is undefined, 
 SIGNS = "eigenvectors and singular vectors are unique only up to their signs and, in a subspace, their order"
 MEDIANS = "indices does not necessarily contain the first occurrence of each median value"
 PIVOTS = "the permutation is not unique where pivots are equal in magnitude"
+NOT_POSITIVE = "what is not positive definite gets a positive info, and its factor is not documented"
 MAXIMA = "of equal maxima in a window, which index is returned is not documented"
 DUPLICATES = (
     "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
@@ -73,6 +75,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
         ("linalg.qr", "qr"),
         ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
     ),
+    "linalg.cholesky_ex": ("fed", NOT_POSITIVE),
     "geqrf": ("always", "the representation of Q by reflectors is LAPACK's, and not unique"),
     **dict.fromkeys(("linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "lu"), ("ties", PIVOTS)),
     **dict.fromkeys(
@@ -100,6 +103,7 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "ties": ties,
         "duplicates": _repeats(operator),
         "far": regime in FAR,
+        "fed": any("." in name for name in operator.references()),
     }
     when, words = gap
     return words if applies[when] else ""

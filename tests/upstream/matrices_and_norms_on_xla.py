@@ -41,6 +41,9 @@ def gradient_of_slogdet(device: object) -> torch.Tensor:
 
 FAULTS = {
     "batch_norm_in_evaluation": gradient_of_batch_norm,
+    "cdist_of_broadcast": lambda device: torch.cdist(
+        torch.ones(3, 2, 2, device=device), torch.ones(2, 2, device=device)
+    ),
     "slogdet_gradient_of_several": gradient_of_slogdet,
     "slogdet_of_nothing": lambda device: torch.linalg.slogdet(torch.ones(0, 0, device=device)).sign,
     "svd_of_nothing": lambda device: torch.linalg.svdvals(torch.ones(0, 0, device=device)),

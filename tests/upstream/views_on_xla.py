@@ -30,7 +30,16 @@ def as_strided(device: object) -> object:
     return first.tolist(), scattered.tolist(), second.grad.tolist()
 
 
-FAULTS = (view_in_inference_mode, as_strided)
+def overlapping_out(device: object) -> object:
+    """A result that is written to elements which share memory; torch rejects it."""
+    out = torch.zeros(1, device=device).expand(3)
+    try:
+        return torch.neg(torch.ones(3, device=device), out=out).tolist()
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+
+
+FAULTS = (view_in_inference_mode, as_strided, overlapping_out)
 missing = []
 for fault in FAULTS:
     if sys.argv[1:] and fault.__name__ not in sys.argv[1:]:
