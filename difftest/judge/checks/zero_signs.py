@@ -25,7 +25,7 @@ EITHER = frozenset(
         *("fmin", "fmod", "max", "maximum", "min", "minimum", "remainder", "rmod"),
     }
 )
-"""Operators whose zeros have no documented sign: of 0.0 and -0.0 either is greater, and so with remainders."""
+"""Operators whose zeros have no documented sign: either of 0.0 and -0.0 may be greater, or remain."""
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
