@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xla]
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 
-from workers.isolate import groups, sandbox  # noqa: E402
+from workers.isolate import groups, limits, sandbox  # noqa: E402
 from workers.isolate.answers import new_request  # noqa: E402
 
 MATRIX = Operand(shape=(6, 4))
@@ -33,6 +33,9 @@ ALONE = msgspec.structs.replace(EXP, layout=EXP.unsharded().layout)
 RAISES = a_program(a_call("torch.sort", {"input": MATRIX}, Reference("input"), 0), sharded=SHARDED)
 LONG = Operand(shape=(1,), dtype="int64", values=(2.0**40,))
 LACKS = a_program(a_call("torch.flip", {"input": MATRIX}, Reference("input"), Items((0,))), sharded=SHARDED)
+REJECTED = a_program(
+    a_call("torch.mm", {"input": MATRIX, "mat2": Operand(shape=(3, 2))}, rejects=True), sharded=SHARDED
+)
 CRASHES = a_program(
     a_call(
         "torch.segment_reduce",
@@ -99,6 +102,21 @@ def test_a_failure_is_that_of_its_case_alone_and_the_others_finish(
     assert failure.environment["torch"] == torch.__version__
     assert same_bits(before, sandbox.run(EXP, backend))
     assert same_bits(after, sandbox.run(SUM, backend))
+
+
+def test_programs_that_every_rank_refuses_share_processes_with_those_that_follow() -> None:
+    cases = (LACKS, EXP, LACKS, SUM)
+    requests = [new_request(case, "torch_dtensor") for case in cases]
+    ran = sandbox.run_first(cases, requests, {}, limits.usual(EXP, DEADLINE_SECONDS, {}))
+    assert [type(outcome) for outcome in ran] == [Failure, Trace, Failure, Trace]
+    assert same_bits(ran[3], sandbox.run(SUM, "torch_dtensor"))
+
+
+def test_a_program_that_is_refused_on_pjrt_is_the_last_of_its_processes() -> None:
+    cases = (REJECTED, EXP)
+    requests = [new_request(case, "xla_spmd") for case in cases]
+    (refused,) = sandbox.run_first(cases, requests, {}, limits.usual(EXP, DEADLINE_SECONDS, {}))
+    assert isinstance(refused, Failure)
 
 
 def test_the_rank_that_raises_alone_stands_for_the_program_and_no_rank_waits_for_it() -> None:

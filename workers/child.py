@@ -29,9 +29,10 @@ from difftest.errors import UsageError
 from difftest.judge.outcome import Origin, Outcome, Trace
 from difftest.judge.stage import Stage
 from workers import backends, exceptions, faults
-from workers.isolate import native_frames, run_folder
+from workers.isolate import native_frames, refused, run_folder
 from workers.isolate.run_folder import Stages
 from workers.pjrt_clients import Clients
+from workers.torch import process_groups
 from workers.torch.rendezvous import interface
 from workers.training import arguments, rounding
 from workers.training.spelling import host_backward
@@ -92,10 +93,12 @@ def _run(request: Mapping[str, Any], rank: int) -> None:
             _prepare()
         stages.begin(folder)
         run_folder.write_versions(folder, rank, VERSIONS)
-        outcome, at = _attempt(request, index, rank, stages, clients)
+        case = Case.from_json(request["cases"][index])
+        outcome, at = _attempt(request, case, index, rank, stages, clients)
         run_folder.write(folder, rank, outcome, at)
-        if at is not None or clients.jax:
+        if clients.jax or (at is not None and not refused.next_may_follow(outcome, case, folder)):
             return  # the next case starts in a fresh process
+        process_groups.leave()
         gc.collect()  # a tensor that a cycle keeps would be part of the next case's graph
 
 
@@ -127,11 +130,10 @@ def _listen_on(name: str | None) -> None:
             os.environ.setdefault(f"{transport}_SOCKET_IFNAME", name)
 
 
-def _attempt(
-    request: Mapping[str, Any], index: int, rank: int, stages: Stages, clients: Clients
+def _attempt(  # noqa: PLR0913, PLR0917  what a rank has
+    request: Mapping[str, Any], case: Case, index: int, rank: int, stages: Stages, clients: Clients
 ) -> tuple[Outcome, int | None]:
     """The outcome of one of the request's cases; the time of its failure, in ns since 1970, or None."""
-    case = Case.from_json(request["cases"][index])
     origin = Origin(case=case.id, backend=request["backend"], number=request["numbers"][index])
     backend = backends.load(request["backend"])
     rendezvous = request.get("rendezvous", f"file://{request['folders'][index]}/rendezvous")

@@ -1,7 +1,7 @@
 """The failure of a run, from what its ranks left in the run's folder and how they ended."""
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from difftest.judge.divergence import without_numbers
@@ -24,6 +24,12 @@ def failure_of(ranks: Ranks, case: int) -> Failure | None:
     if failed := [rank for rank, status in here.items() if run_folder.failed(folder, rank, status)]:
         return representative(folder, first_failed(folder, {rank: here[rank] for rank in failed}), here)
     return _hang(case, ranks, ranks.hang) if ranks.hang else None
+
+
+def refusal_of(folder: Path, ranks: Iterable[int]) -> Failure:
+    """The failure that stands for a case which every one of `ranks` has refused."""
+    ended_well = dict.fromkeys(ranks, 0)
+    return representative(folder, first_failed(folder, ended_well), ended_well)
 
 
 def first_failed(folder: Path, failed: Mapping[int, int]) -> int:

@@ -18,7 +18,8 @@ def run(
     case, and `options` are as in `sandbox.run`. The error is an `UnsupportedError` where this machine's
     packages cannot run the case. After a failure the processes are fresh, since a framework that has failed
     once may fail again for that reason. For the same reason a case that fails after others runs again in
-    fresh processes, unless the framework only refused it.
+    fresh processes, unless the framework only refused it. What every rank refused is no reason for fresh
+    processes, except on PJRT.
     """
     outcomes = dict[int, Outcome | InfrastructureError]()
     runnable = list[int]()

@@ -68,6 +68,11 @@ def finished(folder: Path, rank: int) -> bool:
     return outcome.exists() and not outcome.read_bytes().startswith(b'{"failure"')
 
 
+def left_failure(folder: Path, rank: int) -> bool:
+    """Whether a rank left a failure."""
+    return _outcome(folder, rank).exists() and not finished(folder, rank)
+
+
 def failed_at(folder: Path, rank: int) -> int:
     """When a rank failed, in ns since 1970: when it raised, or when it wrote the last line of its log.
 

@@ -9,16 +9,17 @@ the ranks are killed when the run ends.
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
-from difftest.judge.outcome import Failure, Origin, Outcome, Symptom, Trace
+from difftest.judge.outcome import Failure, Origin, Outcome, Trace
 from difftest.own_folder import own_folder
 from workers import backends
 from workers.deadlines import DEADLINE_SECONDS
-from workers.isolate import limits, run_folder
+from workers.isolate import limits, refused, run_folder
 from workers.isolate.answers import new_request, require_answer
-from workers.isolate.failures import failure_of
+from workers.isolate.failures import failure_of, refusal_of
 from workers.isolate.limits import Limits
 from workers.isolate.ranks import Ranks, Share, run_ranks
 from workers.isolate.zygotes import zygote_with
@@ -58,9 +59,10 @@ def run_first(
 ) -> Sequence[Outcome]:
     """Runs cases one after another in the same fresh processes; the outcomes of the first of them.
 
-    These are the traces up to the first failure, and that failure if it counts whatever ran before
-    (`_counts`) or nothing did. `requests` has the request for each case, all for one backend. The first case
-    decides what the processes are; the others must need the same. The rest is as in `run`.
+    These are the traces, and what every rank refused (`workers.isolate.refused`), up to the first other
+    failure, and that failure if it counts whatever ran before or nothing did. `requests` has the request for
+    each case, all for one backend. The first case decides what the processes are; the others must need the
+    same. The rest is as in `run`.
     """
     backend = requests[0].backend
     try:
@@ -91,34 +93,28 @@ def _run(
         }
         ranks = run_ranks(zygote, request, folders, share or range(module.processes(cases[0])), allowed)
         ranks.require_ended_by_itself()
-        outcomes = _finished(ranks, requests)
+        outcomes = _finished(ranks, cases, requests)
         if (failed := len(outcomes)) < len(cases):
             failure = _failure(ranks, failed, requests[failed])
             if failure is None and not outcomes:
                 msg = f"case {cases[0].id} did not end on {backend}, and a later one in its processes failed"
                 raise InfrastructureError(msg)
-            if failure and (_counts(failure, cases[failed]) or not outcomes):
+            if failure and (refused.is_refusal(failure, cases[failed]) or not outcomes):
                 outcomes.append(failure)
         if isinstance(outcomes[-1], Failure) and (reason := limits.full_disk(folder)):
-            msg = f"case {cases[failed].id} failed on {backend} while {reason}"
+            msg = f"case {cases[len(outcomes) - 1].id} failed on {backend} while {reason}"
             raise InfrastructureError(msg)
         return outcomes
 
 
-def _counts(failure: Failure, case: Case) -> bool:
-    """Whether a failure of `case` is one whatever ran before it in its processes.
-
-    What a framework refuses, as all do whose arguments are wrong, it refuses before it computes anything. Any
-    other failure may come from what ran before.
-    """
-    refused = failure.symptom is Symptom.EXCEPTION and case.model.rejects
-    return failure.symptom is Symptom.CAPABILITY or refused
-
-
-def _finished(ranks: Ranks, requests: Sequence[Origin]) -> list[Outcome]:
-    """The traces of the first cases that every rank finished, until one of them exceeded a limit."""
+def _finished(ranks: Ranks, cases: Sequence[Case], requests: Sequence[Origin]) -> list[Outcome]:
+    """The outcomes of the first cases that every rank finished or refused, until one exceeded a limit."""
     finished = list[Outcome]()
     for index in range(ranks.case() if ranks.excess else len(requests)):
+        if refused.by_all(ranks.folders[index], ranks.expected, cases[index]):
+            failure = refusal_of(ranks.folders[index], ranks.expected)
+            finished.append(_answered(failure, ranks.folders[index], requests[index]))
+            continue
         if not all(ranks.finished(rank, index) for rank in ranks.expected):
             break
         outcomes = [run_folder.read(ranks.folders[index], rank) for rank in ranks.expected]
@@ -132,9 +128,11 @@ def _finished(ranks: Ranks, requests: Sequence[Origin]) -> list[Outcome]:
 def _failure(ranks: Ranks, case: int, origin: Origin) -> Failure | None:
     """The failure of a case, by its index; None if none is known of it."""
     failure = failure_of(ranks, case)
-    if failure is None:
-        return None
+    return _answered(failure, ranks.folders[case], origin) if failure else None
+
+
+def _answered(failure: Failure, folder: Path, origin: Origin) -> Failure:
+    """The failure, which must answer the request, with the versions of its rank."""
     if failure.origin:
         require_answer(failure, origin)
-    versions = run_folder.versions(ranks.folders[case], failure.rank)
-    return dataclasses.replace(failure, environment=versions, origin=origin)
+    return dataclasses.replace(failure, environment=run_folder.versions(folder, failure.rank), origin=origin)

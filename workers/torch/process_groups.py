@@ -127,6 +127,14 @@ def joined(
     distributed.destroy_process_group()
 
 
+def leave() -> None:
+    """Leaves the process group, where there is one, after a run that every rank refused: nobody waits."""
+    from torch import distributed
+
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
 def local_session(
     member: Member,
     place: "Callable[[nn.Module], nn.Module]",
