@@ -56,6 +56,18 @@ def test_every_entry_comes_before_any_comes_again() -> None:
     assert sum(any(map(_is_cut, single.placements.values())) for single in plain) > 0.6 * len(plain)
 
 
+def test_the_round_after_the_first_programs_has_variants_of_all_kinds_and_each_seed_others() -> None:
+    blocks = -(-len(usable()) // schedule.BLOCK) + schedule.CHAIN_BLOCKS
+    indices = range(5 * blocks * schedule.BLOCK, 5 * blocks * schedule.BLOCK + len(usable()))
+    both = [[schedule.place_at(seed, index, max_world_size=2) for index in indices] for seed in (1, 2)]
+    for places in both:
+        singles = [place.single for place in places if place.single]
+        assert {single.regime for single in singles} >= {"kinks", "nonfinite", "offset", "denormal", "tiny"}
+        assert {single.dtype for single in singles} == {"float32", "bfloat16", "float16", "float64"}
+    one, other = ({repr(place.single) for place in places if place.single} for places in both)
+    assert len(one & other) < len(one) / 4
+
+
 def _is_cut(placements: tuple[object, ...]) -> bool:
     return any(hasattr(placement, "dim") for placement in placements)
 

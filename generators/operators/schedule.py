@@ -4,6 +4,9 @@ Rounds follow one another. A round visits every operator, in an order that the s
 blocks of chains. In the first rounds every operator has one of its `first_singles` after the other. `BLOCK`
 successive programs have the same mesh, so that they can share processes. An operator that has been enumerated
 on a mesh leaves its place to a chain.
+
+An hour takes three of an operator's hundred programs after the first. Each operator's enumeration begins at
+a place that the seed decides, so that an hour has all kinds of variants, and another night others.
 """
 
 import functools
@@ -53,9 +56,14 @@ def place_at(seed: int, index: int, *, max_world_size: int, kind: Scheduled = "o
     own = singles(order[position].name, mesh)
     rounds = range(len(first), visit)
     number = sum(own_meshes[(block + before) % len(own_meshes)] == mesh for before in rounds)
-    rotated = number + own_meshes.index(mesh) * STRIDE
+    rotated = number + own_meshes.index(mesh) * STRIDE + _beginning(seed, order[position].name)
     left = number < len(own) or kind == "modules"
     return Place(mesh, own[rotated % len(own)] if left else None)
+
+
+def _beginning(seed: int, name: str) -> int:
+    """Where the enumeration of an operator begins, a number of any size."""
+    return int.from_bytes(hashlib.sha256(f"{name} {seed}".encode()).digest()[:4])
 
 
 STRIDE = 3
