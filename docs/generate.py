@@ -48,8 +48,12 @@ def faults() -> str:
     rows = ["| fault | whose | kind | releases | script |", "|---|---|---|---|---|"]
     for fault in sorted(read_faults(), key=lambda fault: (fault.loud, fault.package)):
         issue = f" ([issue]({fault.issue}))" if fault.issue else ""
-        releases = ", ".join(f"{release} {state}" for release, state in fault.releases.items())
+        on_jax = {f"jaxlib {release}": state for release, state in fault.jaxlib.items()}
+        releases = ", ".join(f"{release} {state}" for release, state in {**fault.releases, **on_jax}.items())
         script = " ".join((f"`{fault.script}`", ", ".join(fault.arguments))).strip()
+        if fault.on_jax:
+            name, argument = fault.on_jax.split()
+            script += f"; with jaxlib `{name}` {argument}"
         cells = (fault.title + issue, fault.package, fault.kind, releases, script)
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)

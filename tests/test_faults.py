@@ -29,6 +29,21 @@ def test_each_fault_has_a_script_that_takes_its_arguments() -> None:
             assert re.search(rf'"{argument}"|\bdef {argument}\b', text), (fault.script, argument)
 
 
+def test_a_fault_of_xla_names_a_script_for_jaxlib_that_takes_its_argument() -> None:
+    of_xla = [fault.on_jax for fault in read_faults() if fault.package == "XLA" and fault.on_jax]
+    assert len(set(of_xla)) == len(of_xla) > 0
+    for script, argument in map(str.split, of_xla):
+        assert f'"{argument}":' in (SCRIPTS / script).read_text()
+    assert not any(fault.on_jax for fault in read_faults() if fault.package != "XLA")
+
+
+def test_the_newest_jaxlib_decides_for_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    for last, answer in (("fixed", "jaxlib 0.10.2"), ("alive", "")):
+        fault = a_fault(releases={"2.9.0": "alive"}, jaxlib={"0.7.1": "alive", "0.10.2": last})
+        monkeypatch.setattr(faults, "read_faults", lambda fault=fault: (fault,))
+        assert fixed_in("tests/upstream/s.py") == answer
+
+
 def test_no_two_faults_have_the_same_script_and_arguments() -> None:
     names = [(fault.script, fault.arguments) for fault in read_faults()]
     assert len(set(names)) == len(names)
@@ -60,6 +75,11 @@ def test_the_newest_release_decides_whether_a_fault_is_fixed(monkeypatch: pytest
 ANOTHER = "expected a result, actual TypeError: no such thing"
 """What a script prints of a fault that fails in another way than it expects."""
 
+NO_RULE = (
+    "expected a result, actual NotImplementedError: 'aten.x does not have a sharding strategy registered.'"
+)
+"""What it prints where DTensor refuses the operator by now."""
+
 
 @pytest.mark.parametrize(
     ("run", "state"),
@@ -69,6 +89,7 @@ ANOTHER = "expected a result, actual TypeError: no such thing"
         (ScriptRun(text="", shown=False, output="not there: ['a']\nTraceback ...\nexit code 1"), "fixed"),
         (ScriptRun(text="", shown=False, output="Traceback ...\nTypeError: no such thing\n"), "unclear"),
         (ScriptRun(text="", shown=False, absent=True, output=f"a: {ANOTHER}\nnot there"), "unclear"),
+        (ScriptRun(text="", shown=False, absent=True, output=f"a: {NO_RULE}\nnot there"), "fixed"),
     ],
 )
 def test_what_a_script_says_of_a_release(run: ScriptRun, state: str) -> None:

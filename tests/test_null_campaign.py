@@ -11,7 +11,7 @@ from samples import a_case, a_failure, candidate, oracle
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
-from difftest.commands import selftest
+from difftest.commands.service.drawn_cases import DrawnCases
 from difftest.commands.service.null_campaign import NullCampaign
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
@@ -87,10 +87,11 @@ def test_a_backend_that_cannot_do_what_the_case_says_has_no_row(requests: list[R
 
 def test_the_cases_are_those_of_a_campaign_with_its_blocks() -> None:
     paths = ("blocks", "features", "modules")
-    cases = list(selftest._null_cases(seed=1, count=2, paths=paths))  # noqa: SLF001  the command's own
+    cases = list(DrawnCases(seed=1, paths=paths, max_world_size=8).numbered(2))
     assert [case.path for _, case in cases] == ["modules", "modules", "blocks", "features"]
-    usual = [case for _, case in selftest._null_cases(seed=1, count=3, paths=())]  # noqa: SLF001
-    assert usual == [case_at(1, index) for index in range(3)]
+    usual = [case for _, case in DrawnCases(seed=1, paths=(), max_world_size=2).numbered(3)]
+    assert usual == [case_at(1, index, max_world_size=2) for index in range(3)]
+    assert max(case.world_size for case in usual) <= 2
 
 
 def test_a_case_that_the_infrastructure_fails_is_unchecked_and_ends_no_campaign() -> None:

@@ -11,10 +11,18 @@ from pages import ROOT
 from tpu_made import PYTHON
 from warm_python import WarmPython, warm_python
 
+from difftest import made_environments
+from difftest.findings.faults import NEWEST, Fault, read_faults
 from tools import releases
 
 SCRIPTS = sorted((Path(__file__).parent / "upstream").glob("*.py"))
 FAULTS = (ROOT / "docs" / "faults.md").read_text()
+
+NEWEST_TORCH = made_environments.python("newest")
+IN_NEWEST = [
+    one for one in read_faults() if (one.package, one.releases.get(NEWEST["torch"])) == ("torch", "alive")
+]
+"""The faults of torch that the newest release has."""
 
 scripts = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 
@@ -30,7 +38,15 @@ def test_a_reproducer_stands_alone_and_is_listed(script: Path) -> None:
     assert f"`{script.name}`" in FAULTS
 
 
-STARTS_PROCESSES = ("multiprocessing", "mp.spawn", "subprocess", "torchrun", "os.fork", "torchax")
+STARTS_PROCESSES = (
+    "multiprocessing",
+    "mp.spawn",
+    "subprocess",
+    "torchrun",
+    "os.fork",
+    "torchax",
+    "import jax",
+)
 """A script with one of these words runs in a Python of its own, which those processes are started from."""
 
 LONGEST_SECONDS = 400
@@ -72,8 +88,15 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
         assert status == 0, output
         assert "expected" in output
         return
+    if in_newest_alone(script):
+        status, output = with_newest_torch(script)
+        assert status == 0, output
+        assert "expected" in output
+        return
     if "import torchax" in text:
         pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
+    if "import jax" in text:
+        pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
     if any(word in text for word in STARTS_PROCESSES):
         status, output = alone(script)
     else:
@@ -83,8 +106,32 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
     assert "expected" in output
 
 
-def alone(script: Path, python: str = sys.executable, **variables: str) -> tuple[int, str]:
-    words, environment = (python, str(script)), os.environ | variables
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", IN_NEWEST, ids=lambda fault: "-".join((fault.script, *fault.arguments)))
+def test_the_newest_torch_still_has_the_fault(fault: Fault) -> None:
+    """If this fails: `python tools/releases.py newest --package torch --write` says so in the list."""
+    status, output = with_newest_torch(ROOT / "tests" / "upstream" / fault.script, *fault.arguments)
+    assert status == 0, output
+
+
+def in_newest_alone(script: Path) -> bool:
+    """Whether torch has the script's faults in the newest release, and not in the one that is pinned."""
+    shown = [fault for fault in IN_NEWEST if fault.script == script.name]
+    return bool(shown) and all(list(fault.releases) == [NEWEST["torch"]] for fault in shown)
+
+
+def with_newest_torch(script: Path, *arguments: str) -> tuple[int, str]:
+    if NEWEST_TORCH is None:
+        pytest.skip(
+            "no environment with the newest torch: `difftest environments make newest`, in DIFFTEST_MADE"
+        )
+    return alone(script, str(NEWEST_TORCH), arguments)
+
+
+def alone(
+    script: Path, python: str = sys.executable, arguments: tuple[str, ...] = (), **variables: str
+) -> tuple[int, str]:
+    words, environment = (python, str(script), *arguments), os.environ | variables
     done = subprocess.run(
         words, capture_output=True, text=True, check=False, timeout=LONGEST_SECONDS, env=environment
     )

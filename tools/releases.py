@@ -2,9 +2,11 @@
 
     python tools/releases.py                          # the packages of this environment
     python tools/releases.py newest --package torch   # one that `difftest environments make newest` made
+    python tools/releases.py torchax --package XLA    # the newest jaxlib, which is in that environment
 
-Faults of packages that the environment lacks are left out. Without `--write` nothing is changed; with it,
-`difftest/findings/faults.toml` has the releases. It takes some seconds for each fault.
+Faults of XLA are run on the environment's jaxlib too. Faults of packages that the environment lacks are left
+out. Without `--write` nothing is changed; with it, `difftest/findings/faults.toml` has the releases. It takes
+some seconds for each fault.
 """
 
 import os
@@ -25,6 +27,8 @@ from difftest.commands.service.scripts import TRACEBACK, ScriptRun, run_script  
 from difftest.findings.faults import FAULTS_FILE, SCRIPTS, Fault, age, read_faults  # noqa: E402
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from difftest.records.finding import State
 
 HEAD = re.compile(r"\A.*?(?=^\[\[fault\]\])", re.DOTALL | re.MULTILINE)
@@ -33,8 +37,13 @@ HEAD = re.compile(r"\A.*?(?=^\[\[fault\]\])", re.DOTALL | re.MULTILINE)
 NOT_THERE = "not there"
 """What scripts of several faults print of those that are fixed; a rank says so, and its parent raises."""
 
-STILL_FAILS = re.compile(r"expected a (?:result|DTensor), actual .*(?:\w+Error: |does not have).*")
-"""What such a script prints of a fault that fails in another way than before."""
+STILL_FAILS = re.compile(
+    r"expected a (?:result|DTensor), actual (?!.*does not have a sharding).*\w+Error: .*"
+)
+"""What such a script prints of a fault that fails in another way than before.
+
+Where DTensor says by now that it has no rule, the fault is fixed: a missing rule is another one.
+"""
 
 VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]).partition('+')[0])"
 
@@ -50,16 +59,31 @@ def main(environment: str | None, packages: tuple[str, ...], only: str, *, write
     faults = []
     for fault in read_faults():
         chosen = (not packages or fault.package in packages) and only in fault.script
-        if chosen and (release := version(python, fault.needs)):
-            if fault.package == "torch_tpu":
-                os.environ.setdefault("TPU_LIBRARY_PATH", stand_in(python))
-            run = run_script(script(fault), python=python, arguments=fault.arguments)
-            faults.append(answered(fault, release, run))
-            click.echo(f"{faults[-1].releases[release]:<8} {fault.needs} {release}  {' '.join(named(fault))}")
-        else:
-            faults.append(fault)
+        faults.append(on_jaxlib(python, on_its_package(python, fault)) if chosen else fault)
     if write:
         save(faults)
+
+
+def on_its_package(python: str, fault: Fault) -> Fault:
+    """The fault with what its script says in an environment; the same where that lacks its package."""
+    if not (release := version(python, fault.needs)):
+        return fault
+    if fault.package == "torch_tpu":
+        os.environ.setdefault("TPU_LIBRARY_PATH", stand_in(python))
+    after = answered(fault, release, run_script(text(fault.script), python=python, arguments=fault.arguments))
+    click.echo(f"{after.releases[release]:<8} {fault.needs} {release}  {' '.join(named(fault))}")
+    return after
+
+
+def on_jaxlib(python: str, fault: Fault) -> Fault:
+    """The fault of XLA with what its script for jaxlib says; the same without such a script, or jaxlib."""
+    release = version(python, "jaxlib")
+    if not (fault.on_jax and release):
+        return fault
+    script, *arguments = fault.on_jax.split()
+    run = run_script(text(script), python=python, arguments=arguments)
+    click.echo(f"{state(run):<8} jaxlib {release}  {fault.on_jax}")
+    return msgspec.structs.replace(fault, jaxlib=with_release(fault.jaxlib, release, state(run)))
 
 
 def version(python: str, distribution: str) -> str:
@@ -76,9 +100,9 @@ def stand_in(python: str) -> str:
     return done.stdout.strip()
 
 
-def script(fault: Fault) -> str:
-    """The text of its script."""
-    return (ROOT / SCRIPTS / fault.script).read_text()
+def text(script: str) -> str:
+    """The text of a script."""
+    return (ROOT / SCRIPTS / script).read_text()
 
 
 def named(fault: Fault) -> tuple[str, ...]:
@@ -88,17 +112,24 @@ def named(fault: Fault) -> tuple[str, ...]:
 
 def answered(fault: Fault, release: str, run: ScriptRun) -> Fault:
     """The fault with what a run of its script said of `release`, which comes last."""
-    state: State = "unclear"
-    if run.shown:
-        state = "alive"
-    elif (run.absent or NOT_THERE in run.output) and not STILL_FAILS.search(run.output):
-        state = "fixed"
-    releases = {name: old for name, old in fault.releases.items() if name != release} | {release: state}
     notes = {name: old for name, old in fault.notes.items() if name != release}
-    if state == "unclear":
+    if state(run) == "unclear":
         notes[release] = _note(run.output)
-    in_order = {name: releases[name] for name in sorted(releases, key=age)}
-    return msgspec.structs.replace(fault, releases=in_order, notes=notes)
+    releases = with_release(fault.releases, release, state(run))
+    return msgspec.structs.replace(fault, releases=releases, notes=notes)
+
+
+def state(run: ScriptRun) -> "State":
+    """What a run of a script says of the fault."""
+    if run.shown:
+        return "alive"
+    fixed = (run.absent or NOT_THERE in run.output) and not STILL_FAILS.search(run.output)
+    return "fixed" if fixed else "unclear"
+
+
+def with_release(releases: "Mapping[str, State]", release: str, state: "State") -> "dict[str, State]":
+    """Releases, old to new, with what one of them showed."""
+    return {name: {**releases, release: state}[name] for name in sorted({*releases, release}, key=age)}
 
 
 def _note(output: str) -> str:

@@ -29,6 +29,8 @@ class Profile:
       another side's backend.
     * `cost_unit`: whether the self-test gives the oracle's cost in units of this backend's run.
     * `on_pjrt`: whether it runs on a PJRT device, whose compiled graphs a reproducer can keep.
+    * `same_as`: the backend whose code this one runs on other devices; what can be planted there can be
+      planted here too, where the self-test names this backend.
     """
 
     extras: str = ""
@@ -37,6 +39,7 @@ class Profile:
     stands_for_side: bool = False
     cost_unit: bool = False
     on_pjrt: bool = False
+    same_as: str = ""
 
 
 TORCH = Profile(

@@ -17,13 +17,21 @@ import msgspec
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.groups import grouped
 from difftest.campaign.memo import Memo
-from difftest.cases.case import Case
 from difftest.commands import Group
 from difftest.commands.service.cluster import Cluster, on_cluster
 from difftest.commands.service.cpu_load import busy
+from difftest.commands.service.drawn_cases import DrawnCases
 from difftest.commands.service.green import GreenCampaigns, chosen_vacuous
 from difftest.commands.service.null_campaign import CaseCheck, NullCampaign
-from difftest.commands.service.options import Names, json_option, load_option, seed_option, workers_option
+from difftest.commands.service.options import (
+    Names,
+    backends_option,
+    json_option,
+    load_option,
+    max_world_size_option,
+    seed_option,
+    workers_option,
+)
 from difftest.commands.service.output import print_json
 from difftest.commands.service.planting import Planting, chosen_defects
 from difftest.findings.ledger import read_ledger
@@ -35,13 +43,10 @@ from difftest.selftest.rates import passed
 from difftest.selftest.sweep import detection_curve
 
 if TYPE_CHECKING:
-    from workers.faults import PlantedFault, VacuousFault
+    from workers.faults import VacuousFault
 
 NULL_CASES = 20
 PLANTED_CASES = 100
-MOST_PROGRAMS = 20_000
-"""Few programs can show a given fault of operators, and drawing them takes no time."""
-
 PROGRESS_EVERY = 10
 """How many cases of the null campaign go by between two lines of progress."""
 
@@ -64,18 +69,25 @@ class Request:
     """What the command was given; `defects` are comma-separated, empty for all.
 
     `part` is None for the planted defects and the null campaign, whose cases are on `paths`, by default on
-    all whose cases run one by one.
+    all whose cases run one by one. Empty `backends` are the usual ones.
     """
 
     part: Literal["planted", "null", "green"] | None
     cases: int | None
     seed: int
     paths: tuple[str, ...]
+    backends: tuple[str, ...]
+    max_world_size: int
     defects: str
     workers: int | None
     load: int
     out: Path | None
     as_json: bool
+
+    @property
+    def drawn(self) -> DrawnCases:
+        """The cases of its seed."""
+        return DrawnCases(seed=self.seed, paths=self.paths, max_world_size=self.max_world_size)
 
 
 GROUP = Group.ASK
@@ -103,6 +115,8 @@ GROUP = Group.ASK
     default=(),
     help="The parallelism paths of the null campaign.  [default: all but operators]",
 )
+@backends_option
+@max_world_size_option
 @click.option("--defects", default="", help="Only these planted defects, comma-separated.")
 @workers_option
 @load_option
@@ -135,12 +149,16 @@ def _measure(request: Request) -> dict[str, Any]:
 
     result: dict[str, Any] = {"seed": request.seed, "load": request.load}
     green = request.part == "green"
-    chosen = [] if green else chosen_defects(request.defects)
+    chosen = [] if green else chosen_defects(request.defects, request.backends)
     vacuous = chosen_vacuous(request.defects) if green else []
     deadline = NULL_DEADLINES * DEADLINE_SECONDS
     with (
         on_cluster(
-            candidates(), workers=request.workers, required=(), deadline=deadline, working="selftest"
+            candidates() | candidates(request.backends),
+            workers=request.workers,
+            required=(),
+            deadline=deadline,
+            working="selftest",
         ) as cluster,
         # Begins after Ray has started, which gives its processes 30 seconds for it.
         busy(request.load),
@@ -153,7 +171,7 @@ def _measure(request: Request) -> dict[str, Any]:
                 result["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if request.part in {None, "null"}:
             result |= _null(request, cluster)
-        first = next(_cases(request.seed, 1))
+        first = next(request.drawn.cases(1))
         result["environment"] = dict(cluster.execute(first, ORACLE, {}).environment)
     return result
 
@@ -173,7 +191,7 @@ def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
     most = request.cases or PLANTED_CASES
     return Planting(
         backends=cluster.backends,
-        cases=partial(_cases_for, request.seed, most),
+        cases=partial(request.drawn.showing, most),
         most=most,
         execute=cluster.execute_within(deadline),
         correct=Memo(cluster.execute),
@@ -182,45 +200,22 @@ def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
 
 def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
     """The null campaign's entries of the JSON object."""
+    backends = {name: cluster.backends[name] for name in request.backends} or cluster.backends
     campaign = NullCampaign(
         execute=cluster.execute,
-        backends=cluster.backends,
+        backends=backends,
         ledger=read_ledger(),
         execute_group=cluster.pool.execute_group,
     )
-    groups = grouped(_null_cases(request.seed, request.cases or NULL_CASES, request.paths))
+    groups = grouped(request.drawn.numbered(request.cases or NULL_CASES))
     with ThreadPoolExecutor(cluster.workers) as threads:
         in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
         checks = list(_watched_cases(in_order))
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
     errors = itertools.chain.from_iterable(check.errors for check in checks)
-    units = [name for name, backend in cluster.backends.items() if backend.PROFILE.cost_unit]
+    units = [name for name, backend in backends.items() if backend.PROFILE.cost_unit]
     unchecked = tuple(check.unchecked for check in checks if check.unchecked)
     return {"null": null_summary(rows, units, unchecked), "sweep": detection_curve(errors)}
-
-
-def _null_cases(seed: int, count: int, paths: tuple[str, ...]) -> Iterator[tuple[int, Case]]:
-    """The numbered cases of a campaign on `paths`, programs among them; without paths no program."""
-    from generators.cases import case_at
-    from generators.paths import chosen
-    from generators.sequence import numbers, split
-
-    names = chosen(paths) if paths else split(chosen(None))[0]
-    return ((number, case_at(seed, number, paths=names)) for number in numbers(names, count))
-
-
-def _cases(seed: int, count: int, paths: tuple[str, ...] = ()) -> Iterator[Case]:
-    from generators.cases import case_at
-
-    return (case_at(seed, index, paths=paths or None) for index in range(count))
-
-
-def _cases_for(seed: int, count: int, fault: "PlantedFault") -> Iterator[Case]:
-    """The first cases on the usual paths, or those on the fault's own that can show it."""
-    if not fault.paths:
-        return _cases(seed, count)
-    drawn = _cases(seed, MOST_PROGRAMS, fault.paths)
-    return itertools.islice(filter(fault.reaches, drawn), count)
 
 
 def _watched(results: Iterable[Planted]) -> list[Planted]:

@@ -40,7 +40,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     `script` is a file of `tests/upstream/`, and `arguments` those that run this fault alone; `issue` is the
     address of upstream's issue, empty where we know of none. `releases` maps releases of the distribution
     that the script needs (`needs`), old to new, to what the script said there; `notes` map them to what it
-    printed where that was unclear.
+    printed where that was unclear. `on_jax` is a script with an argument that shows a fault of XLA with
+    jaxlib alone, whose XLA is newer than that of torch_xla, and `jaxlib` maps its releases to what that said.
     """
 
     title: str
@@ -51,6 +52,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     issue: str = ""
     releases: Mapping[str, State] = {}
     notes: Mapping[str, str] = {}
+    on_jax: str = ""
+    jaxlib: Mapping[str, State] = {}
 
     @property
     def needs(self) -> str:
@@ -90,7 +93,7 @@ def fixed_in(upstream: str) -> str:
     Empty where it is alive there, or unclear. An issue of several faults is fixed where all of them are.
     """
     faults = [fault for fault in read_faults() if upstream in fault.upstream and fault.releases]
-    newest = [list(fault.releases.items())[-1] for fault in faults]
+    newest = [list((fault.jaxlib or fault.releases).items())[-1] for fault in faults]
     if not faults or any(state != "fixed" for _, state in newest):
         return ""
-    return f"{faults[0].needs} {newest[0][0]}"
+    return f"{'jaxlib' if faults[0].jaxlib else faults[0].needs} {newest[0][0]}"

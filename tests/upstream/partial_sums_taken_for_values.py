@@ -17,11 +17,14 @@ def main(rank: int, rendezvous: str) -> None:
     mesh = init_device_mesh("cpu", (2,))
     share = torch.tensor([[6.0, 8.0], [-3.0, -4.0]][rank])  # the sum is [3, 4]
     greatest = DTensor.from_local(share, mesh, [Partial()]).amax().full_tensor().item()
-    more = DTensor.from_local(share.clone(), mesh, [Partial()]).add_(1.0).full_tensor().tolist()
+    try:
+        more = str(DTensor.from_local(share.clone(), mesh, [Partial()]).add_(1.0).full_tensor().tolist())
+    except RuntimeError as error:  # later releases refuse it
+        more = str(error)[:100]
     distributed.destroy_process_group()
     if rank == 0:
         print(f"expected 4 and [4, 5], actual {greatest:g} and {more}")
-        sys.exit(0 if greatest != 4 and more == [5, 6] else 3)
+        sys.exit(0 if greatest != 4 or more == "[5.0, 6.0]" else 3)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from workers.tpu import devices, start
 TITLE = "DDP of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
-PROFILE = replace(sides.XLA, extras="torch_tpu")
+PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_ddp")
 PRELOAD = start.PRELOAD
 unsupported = torch_ddp.unsupported
 processes = torch_ddp.processes

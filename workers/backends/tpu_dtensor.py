@@ -12,7 +12,7 @@ from workers.tpu import devices, start
 TITLE = "DTensor of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
-PROFILE = replace(sides.XLA, extras="torch_tpu")
+PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_dtensor")
 PRELOAD = start.PRELOAD
 unsupported = torch_dtensor.unsupported
 processes = torch_dtensor.processes

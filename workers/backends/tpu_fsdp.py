@@ -12,7 +12,7 @@ from workers.tpu import devices, start
 TITLE = "FSDP2 of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
-PROFILE = replace(sides.XLA, extras="torch_tpu")
+PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_fsdp")
 PRELOAD = start.PRELOAD
 unsupported = torch_fsdp.unsupported
 processes = torch_fsdp.processes

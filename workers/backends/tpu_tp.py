@@ -12,7 +12,7 @@ from workers.tpu import devices, start
 TITLE = "parallelize_module of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
-PROFILE = replace(sides.XLA, extras="torch_tpu")
+PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_tp")
 PRELOAD = start.PRELOAD
 unsupported = torch_tp.unsupported
 processes = torch_tp.processes

@@ -67,7 +67,6 @@ def deadlock(session: Session, _case: Case, rank: int) -> Session:
     """Rank 1 reduces alone."""
 
     def reduce_alone() -> None:
-        device = "cuda" if distributed.get_backend() == "nccl" else "cpu"
-        distributed.all_reduce(torch.zeros(1, device=device))
+        distributed.all_reduce(torch.zeros(1, device=session.device))
 
     return _at_backward(session, reduce_alone) if rank == 1 else session

@@ -108,7 +108,8 @@ def remainder_dropped(session: Session, case: Case, _rank: int) -> Session:
 def _zero_last_row(parameter: nn.Parameter) -> None:
     gradient = parameter.grad
     assert gradient is not None  # noqa: S101  after backward
-    rows = torch.ones(gradient.shape[0], *[1] * (gradient.dim() - 1), dtype=gradient.dtype)
+    shape = (gradient.shape[0], *[1] * (gradient.dim() - 1))
+    rows = torch.ones(shape, dtype=gradient.dtype, device=gradient.device)
     rows[-1] = 0
     from torch.distributed.tensor import DTensor, distribute_tensor
 
@@ -116,7 +117,7 @@ def _zero_last_row(parameter: nn.Parameter) -> None:
         whole = gradient.full_tensor() * rows
         parameter.grad = distribute_tensor(whole, gradient.device_mesh, gradient.placements)
     else:
-        parameter.grad = gradient * rows.to(gradient.device)
+        parameter.grad = gradient * rows
 
 
 @planted(

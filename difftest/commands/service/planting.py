@@ -13,6 +13,7 @@ from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
 from difftest.judge.outcome import Outcome
 from difftest.own_folder import own_folder
+from difftest.plugins import plain
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.selftest.planted import Planted
@@ -25,11 +26,12 @@ FURTHER_CASES = 3
 """How many more cases run after a defect was found, to see whether they give the same fingerprint."""
 
 
-def chosen_defects(names: str) -> list[tuple["PlantedFault", str]]:
+def chosen_defects(names: str, backends: tuple[str, ...] = ()) -> list[tuple["PlantedFault", str]]:
     """The defects named in the comma-separated `names`, each with every backend that it is planted into.
 
     The name of a path stands for all defects of its cases. If none is named: all that a case of the usual
-    paths can show with this machine's GPUs. `UsageError` for an unknown name.
+    paths can show with this machine's GPUs. With `backends` they are planted into those alone, and into those
+    that run the same code on other devices. `UsageError` for an unknown name.
     """
     from workers.faults import all_faults
     from workers.gpus import gpu_count
@@ -45,7 +47,15 @@ def chosen_defects(names: str) -> list[tuple["PlantedFault", str]]:
         if name not in faults:
             msg = f"unknown defect {name!r}; allowed: {', '.join(sorted([*faults, *by_path]))}"
             raise UsageError(msg)
-    return [(faults[name], backend) for name in requested for backend in faults[name].backends]
+    return [(faults[name], backend) for name in requested for backend in _into(faults[name], backends)]
+
+
+def _into(fault: "PlantedFault", backends: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `backends` that a fault can be planted into; by default all that it names itself."""
+    from workers.backends import profile
+
+    able = (name for name in backends if {plain(name), profile(name).same_as} & set(fault.backends))
+    return tuple(able) if backends else fault.backends
 
 
 def _paths(faults: Mapping[str, "PlantedFault"]) -> set[str]:

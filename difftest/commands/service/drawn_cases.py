@@ -1,0 +1,48 @@
+"""The cases of a self-test: those of a seed, by number, on some paths."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from difftest.cases.case import Case
+
+if TYPE_CHECKING:
+    from workers.faults import PlantedFault
+
+MOST_PROGRAMS = 20_000
+"""Few programs can show a given fault of operators, and drawing them takes no time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnCases:
+    """The cases of `seed` that have at most so many ranks; `paths` are those of the null campaign."""
+
+    seed: int
+    paths: tuple[str, ...]
+    max_world_size: int
+
+    def numbered(self, count: int) -> Iterator[tuple[int, Case]]:
+        """The null campaign's cases with their numbers, programs among them; without paths no program."""
+        from generators.cases import case_at
+        from generators.paths import chosen
+        from generators.sequence import numbers, split
+
+        names = chosen(self.paths) if self.paths else split(chosen(None))[0]
+        draw = partial(case_at, self.seed, paths=names, max_world_size=self.max_world_size)
+        return ((number, draw(number)) for number in numbers(names, count))
+
+    def cases(self, count: int, paths: tuple[str, ...] = ()) -> Iterator[Case]:
+        """The first cases on `paths`, by default on the usual ones."""
+        from generators.cases import case_at
+
+        draw = partial(case_at, self.seed, paths=paths or None, max_world_size=self.max_world_size)
+        return map(draw, range(count))
+
+    def showing(self, count: int, fault: "PlantedFault") -> Iterator[Case]:
+        """The first cases on the usual paths, or those on the fault's own that can show it."""
+        if not fault.paths:
+            return self.cases(count)
+        drawn = self.cases(MOST_PROGRAMS, fault.paths)
+        return itertools.islice(filter(fault.reaches, drawn), count)
