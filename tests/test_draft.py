@@ -433,6 +433,26 @@ def test_versions_of_the_run_and_of_this_machine_are_labelled(
     assert reduced["torch (in the original case's run)"] == "2.8.0"
 
 
+def test_versions_of_the_run_come_first_and_its_settings_are_a_detail() -> None:
+    versions = (
+        ("torch (in the run)", "2.9.0"),
+        ("threads (in the run)", "1"),
+        ("jax (where this was drafted)", "0.7.1"),
+    )
+    first, _, details = drafted(a_finding(), "pytorch", versions=versions).partition("<details>")
+    assert "* torch (in the run): 2.9.0" in first
+    assert "* threads (in the run): 1" in details
+    assert "* jax (where this was drafted): 0.7.1" in details
+    assert "threads" not in first
+
+
+def test_where_nothing_rounds_the_noise_is_not_named() -> None:
+    exact = msgspec.structs.replace(MEASURED, floor=0.0)
+    text = drafted(a_finding(ratio=1e30), "pytorch", run=msgspec.structs.replace(RERUN, measurement=exact))
+    assert "1e+30" not in text.partition("```python")[0]
+    assert "in units of the rounding noise" not in text
+
+
 def test_an_unknown_device_is_not_made_up() -> None:
     assert "Reproducible on XLA backend [CPU/TPU]: not known" in drafted(
         a_crash(environment={"torch": "2.8.0"}), "xla"

@@ -44,7 +44,7 @@ OURS = {"difftest", "generators", "workers", "reports"}
 @functools.cache
 def eligible(backend: str) -> tuple[tuple[int, Case], ...]:
     """Return the generated cases, with their indices, that the backend supports and a script can express."""
-    module = candidates()[backend]
+    module = candidates((backend,))[backend]
     drawn = [(index, case_at(0, index)) for index in range(CASES)]
     cases = tuple(
         (index, case)
@@ -82,7 +82,8 @@ def functions(script: str) -> dict[str, Any]:
 
 
 def test_every_template_is_named_after_a_backend() -> None:
-    assert set(reproducer.backends()) <= set(candidates())
+    names = reproducer.backends()
+    assert set(names) <= set(candidates(names))
 
 
 @pytest.mark.parametrize("backend", reproducer.backends())
@@ -174,8 +175,8 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
     assert "WEIGHTS" not in render(a_case(fed=Data(batch=32)), "torch_ddp", FAULTS[0], "many")
 
 
-MOST_SHORT, MOST_OWN_NUMBERS = 60, 70
-MORE = {"xla_ddp": 60, "xla_replica": 40, "xla_tp": 8}
+MOST_SHORT, MOST_OWN_NUMBERS = 48, 62
+MORE = {"xla_ddp": 38, "xla_replica": 23}
 """Extra lines: for replicas on XLA:CPU, which need a compile gate, and for a plan beside a mesh."""
 
 SMALL = {"torch_tp": tensor_parallel_case(), "xla_tp": tensor_parallel_case()}
@@ -273,11 +274,27 @@ def test_other_numbers_of_a_half_type_are_rounded_before_conversion_to_float64()
     )
 
 
-def test_replicas_draw_numbers_one_at_a_time() -> None:
+def test_replicas_draw_numbers_from_generators_of_their_own() -> None:
     """Replicas are threads, which share torch's generator."""
     text = render(a_case(), "xla_ddp", FAULTS[1], "threads", plain=True)
-    assert text.count("    with DRAWING:\n        torch.manual_seed(") == 2
-    assert "DRAWING" not in render(a_case(), "torch_ddp", FAULTS[1], "processes", plain=True)
+    assert "generator = torch.Generator().manual_seed(1)" in text
+    assert text.count("generator=generator)") == 2
+    assert text.count("torch.manual_seed(") == 1, "that of the models, built before there are threads"
+    assert "\nMODELS = [build(" in text
+    assert "generator" not in render(a_case(), "torch_ddp", FAULTS[1], "processes", plain=True)
+
+
+@pytest.mark.parametrize(("backend", "most"), [("xla_replica", 40), ("xla_ddp", 46)])
+def test_a_failure_of_replicas_before_a_graph_runs_is_shown_without_a_gate(backend: str, most: int) -> None:
+    crash = Fault(kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGSEGV")
+    text = render(a_case(), backend, crash, "no gate", plain=True, gated=False)
+    assert "GATE" not in text
+    assert text.count("\n") <= most
+    assert reproducer.shows_without_gate(backend, crash)
+    aborted = dataclasses.replace(crash, failure="SIGABRT")
+    assert not reproducer.shows_without_gate(backend, aborted), "XLA aborts where replicas compile apart"
+    assert reproducer.shows_without_gate(backend, dataclasses.replace(aborted, needle="Check failed: x"))
+    assert not reproducer.shows_without_gate("xla_spmd", crash), "it has no gate"
 
 
 def test_a_script_imports_only_what_it_uses() -> None:

@@ -123,7 +123,8 @@ def test_a_text_that_is_no_name_is_not_written_into_a_script(odd: object) -> Non
 
 
 def test_a_backend_without_a_template_says_which_there_are() -> None:
-    assert "there are: torch_dtensor, xla_spmd" in str(refusal(a_program(), "xla_annotated"))
+    there = "torch_dtensor, xla_annotated, xla_replica, xla_spmd"
+    assert f"there are: {there}" in str(refusal(a_program(), "xla_ddp"))
 
 
 @pytest.mark.slow

@@ -56,6 +56,37 @@ def failed(detail: str, symptom: Symptom = Symptom.EXCEPTION, **fields: object) 
             "dies of SIGSEGV in the forward pass, in xla::Compile",
         ),
         (
+            failed(
+                "step 0, update, rank 0: SIGABRT: F0000 00:00:1764021893.17   12345 "
+                "external/xla/xla/partitioner.cc:3466] Check failed: x It has none",
+                Symptom.CRASH,
+            ),
+            "dies of SIGABRT in the forward pass: partitioner.cc: Check failed: x It has none",
+        ),
+        (
+            changed(
+                a_finding(),
+                symptom=Symptom.NONFINITE,
+                operator="mean",
+                detail="result: 4 values are NaN where the oracle's are numbers, on ranks [0, 1]",
+            ),
+            "result of mean has NaN instead of numbers",
+        ),
+        (
+            changed(
+                a_finding(),
+                symptom=Symptom.NONFINITE,
+                stage=Stage.BACKWARD,
+                tensor="0.weight",
+                detail="0.weight: 4 values are not finite, on ranks [0, 1]",
+            ),
+            "gradient of 0.weight has infinities or NaN",
+        ),
+        (
+            changed(a_finding(), tensor="loss", nature=damage.LONELY),
+            "wrong loss: on one rank alone",
+        ),
+        (
             changed(a_finding(), stage=Stage.BACKWARD, tensor="0.weight", nature=damage.ZERO),
             "wrong gradient of 0.weight: all zeros",
         ),
@@ -94,6 +125,10 @@ def test_a_known_fault_has_the_words_of_its_entry_in_the_ledger() -> None:
     reason = titles.reason_of(finding, a_case(), Ledger(entries=tuple(entries)))
     assert title(finding, CALLED, reason) == "XLA SPMD: amax reduces nothing"
     assert not titles.reason_of(replace(finding, upstream=""), a_case(), Ledger(entries=tuple(entries)))
+
+
+def test_a_reason_that_begins_with_the_backend_names_it_once() -> None:
+    assert title(a_finding(), CALLED, "XLA SPMD drops it") == "XLA SPMD drops it"
 
 
 def test_a_backend_in_an_environment_of_its_own_has_that_in_brackets() -> None:

@@ -15,7 +15,7 @@ from difftest.judge import damage
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import FAILURES
 from difftest.judge.outcome import Symptom
-from difftest.judge.programs import LEFT_OPEN
+from difftest.judge.programs import LEFT_OPEN, LOST_ALIAS
 from difftest.judge.stage import Stage
 from difftest.plugins import IN
 from difftest.records.evidence import DECIDED_BY
@@ -46,14 +46,20 @@ _NATURES = {
     damage.ALONE: "right on rank 0 alone",
     damage.UNMASKED: "right at the last position alone",
     damage.MOVED: "the elements of a parameter changed places",
-    damage.LONELY: "wrong on one rank alone",
+    damage.LONELY: "on one rank alone",
     "ranks part": "not alike on all ranks",
+    LOST_ALIAS: "a write to the view does not reach its base",
 }
 """What the damage to a tensor looks like, in words for a title; other natures are words already."""
 
 _PLACE = re.compile(r"^.*?(?:step \d+, )?(?:\w+, )?(?:rank \d+|[\w.]+): (?=\S)")
 _KIND = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*): (?P<message>.*)", re.DOTALL)
-_LOGGED = re.compile(r"^[\d:. -]*\b[EF]?\d* ?external/(?:\S*/)?(?P<file>[\w.]+):\d+\] ")
+_LOGGED = re.compile(
+    r"^[\d:. -]*(?:\b[EF][\d:. ]*)?(?:external/)?(?:[\w.-]+/)*(?P<file>[\w-]+\.(?:cc|h|cpp)):\d+\] "
+)
+"""How a log's line begins, in the words of torch_xla and of glog: time and place."""
+
+_KINDS = re.compile(r"values are (?P<got>[\w ]+) where the oracle's are (?P<want>[\w ]+)")
 _RULE = re.compile(r"\bOp\(op=(?P<name>[\w.]+?)(?:\.default)?,.*?@ mesh: \([\d, ]*\)\)[.,;:]*\s*", re.DOTALL)
 _ASIDE = re.compile(
     r"(?:,? please report a bug.*)|(?: at \"/[^\"]*\":\d+)|(?:\('(?=\w))|(?:',?\)$)", re.IGNORECASE
@@ -73,7 +79,8 @@ def title(finding: Finding, called: Mapping[str, str], reason: str = "") -> str:
     """
     shown = finding.divergence
     what = reason or (_failure(finding) if shown.symptom in FAILURES else _mismatch(finding))
-    return f"{spoken(shown.backend, called)}: {what}"
+    name = spoken(shown.backend, called)
+    return what if what.startswith(f"{name} ") else f"{name}: {what}"
 
 
 def shared(text: str, backends: Sequence[str], called: Mapping[str, str]) -> str:
@@ -154,6 +161,8 @@ def _mismatch(finding: Finding) -> str:
     if shown.symptom is Symptom.UNDEFINED:
         results = f"results of {shown.operator}" if shown.operator else "results"
         return f"{results} differ where torch leaves them open: {_after(text, LEFT_OPEN)}"
+    if shown.symptom is Symptom.NONFINITE:
+        return _nonfinite(finding)
     if shown.ratio is None:
         subject = f"result of {shown.operator}" if shown.operator else shown.tensor
         clause = sentence(text.partition(";")[0])
@@ -163,6 +172,15 @@ def _mismatch(finding: Finding) -> str:
     option = finding.evidence.get(DECIDED_BY, "").partition(".")[2]
     more = f" with {option}" if option and "(" not in option else ""
     return f"{_wrong(finding)}{more}" + (f": {how}" if how else "")
+
+
+def _nonfinite(finding: Finding) -> str:
+    """Which values are of another kind, and of which."""
+    subject, kinds = _wrong(finding).removeprefix("wrong "), _KINDS.search(finding.divergence.detail)
+    if kinds:
+        return f"{subject} has {kinds['got']} instead of {kinds['want']}"
+    mixed = "of other kinds" in finding.divergence.detail
+    return f"{subject} has {'numbers, infinities or NaN in wrong places' if mixed else 'infinities or NaN'}"
 
 
 def _wrong(finding: Finding) -> str:

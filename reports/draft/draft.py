@@ -14,6 +14,7 @@ from functools import cache
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from difftest import installed
 from difftest.cases.case import Case
 from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
@@ -29,6 +30,9 @@ from reports.draft.tracker import repeats
 from reports.reproducer.reproducer import tolerance
 
 FOLDER, SUFFIX = "issues", ".md.jinja"
+OF_RUN = ("python", "device", "gpu", "PJRT device")
+"""What maintainers ask for of a run, beside the versions of packages."""
+
 MOST_TITLE = 250
 """What a tracker takes; titles are shorter, except of messages that are one long clause."""
 
@@ -110,7 +114,22 @@ class Draft:
     def verdict(self) -> str:
         """One sentence: what is at fault, and where it shows."""
         shown = self.shown
-        return f"{self.finding.blame}: {shown.backend} shows {shown.symptom} at {words.when(shown)}."
+        return f"Blame: {self.finding.blame}. {self.backend} shows {shown.symptom} at {words.when(shown)}."
+
+    @property
+    def backend(self) -> str:
+        """What users call the finding's backend."""
+        return titles.spoken(self.finding.divergence.backend, self.called)
+
+    @property
+    def reported(self) -> tuple[tuple[str, str], ...]:
+        """The versions and devices that the run itself reported, which a maintainer asks for first."""
+        return tuple(pair for pair in self.versions if _of_run(*pair))
+
+    @property
+    def further_versions(self) -> tuple[tuple[str, str], ...]:
+        """The rest of `versions`: settings of the run, and what is installed where this was drafted."""
+        return tuple(pair for pair in self.versions if not _of_run(*pair))
 
     @property
     def stability(self) -> str:
@@ -178,6 +197,13 @@ class Draft:
     def case_json(self) -> str:
         """The case as indented JSON."""
         return msgspec.json.format(self.case.to_json(), indent=2).decode()
+
+
+def _of_run(name: str, value: str) -> bool:
+    """Whether a version is that of a package or a device of the run."""
+    subject, _, whose = name.partition(" (")
+    own = not whose or whose.endswith("run)")
+    return value != "not installed" and own and subject in (*installed.COMPUTING, *OF_RUN)
 
 
 def devices(script: str) -> int:

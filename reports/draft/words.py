@@ -7,6 +7,7 @@ from difftest.cases.case import Case
 from difftest.findings.titles import PASSES
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import FAILURES
+from difftest.judge.noise import FLOORS_MOST
 from difftest.judge.outcome import Symptom
 from difftest.records.evidence import OTHER, SINGLE
 from difftest.records.finding import Finding
@@ -31,7 +32,7 @@ def happens(finding: Finding, run: ReducedRun | None, ranks: str, what: str) -> 
     where = f"On {ranks} with" if run else "With"
     measured, ratio = (run.measurement, run.divergence.ratio) if run else (None, None)
     far = "" if measured is None else f", off by up to {measured.greatest:.3g}"
-    noise = "" if ratio is None else f", {ratio:.3g} x the rounding noise"
+    noise = "" if ratio is None or ratio >= FLOORS_MOST else f", {ratio:.3g} x the rounding noise"
     return f"{where} {used or 'the versions below'}: {what}{far}{noise}."
 
 
@@ -57,7 +58,7 @@ def expected(finding: Finding, shown: Divergence, tolerance: str) -> str:
     elif shown.symptom is Symptom.MISMATCH and tolerance:
         end = f"Expected: the values of one device in float64, within rounding ({tolerance})"
     else:
-        end = "Expected: the result of one device in float64"
+        end = "Expected: the result of one device"
     right = [words for name, words in _RUNS.items() if finding.evidence.get(name) == AGREES]
     return end + (f", as {' and '.join(right)}." if right else ".")
 

@@ -13,13 +13,13 @@ from difftest.cases.case import Case
 from difftest.cases.draws import Floats
 from difftest.cases.layers.module import Construction, Module
 from difftest.cases.layers.operator import Argument, Items, Named, Operand, Operator, Reference, full_name
-from difftest.cases.layout import replicated
+from difftest.cases.layout import Placements, replicated
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
 from reports.reproducer.fault import Fault
 
-Writing: TypeAlias = Literal["placements", "specs"]
-"""How placements are written: as DTensor has them, or as torch_xla's partition specs."""
+Writing: TypeAlias = Literal["placements", "specs", "one device"]
+"""How placements are written: as DTensor has them, as torch_xla's partition specs, or not at all."""
 
 ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 """What of a tensor is no method."""
@@ -95,7 +95,7 @@ class ProgramScript:
         made = f"torch.tensor({_literal(values, dtype)}, dtype=torch.{dtype})"
         if 0 in values.shape:
             made = f"torch.empty({tuple(values.shape)}, dtype=torch.{dtype})"
-        leaf = f"place({made}, {self.placed(name, by)})"
+        leaf = f"place({made}{self.placed(name, by)})"
         gradient = operand.is_float and operand.gradient
         yield f"{variable} = {leaf}{'.requires_grad_()' if gradient else ''}"
         if self._wants_gradient_of(name):
@@ -110,11 +110,20 @@ class ProgramScript:
         return not self.fault.fails and self.fault.stage is Stage.BACKWARD and self.fault.tensor == name
 
     def placed(self, name: str, by: Writing) -> str:
-        """The placements of an operand."""
+        """The placements of an operand, as a further argument."""
         at = self.case.layout.parameters[name]
-        if by == "placements":
-            return spelling.placements(at)
-        return spelling.partition_spec(self.case, at, len(self.case.model.tensors()[name]))
+        dims = len(self.case.model.tensors()[name])
+        return self._further(at, by, spelling.partition_spec(self.case, at, dims))
+
+    def _further(self, at: Placements, by: Writing, spec: str) -> str:
+        """Placements as a further argument; `spec` is how partition specs write them."""
+        match by:
+            case "placements":
+                return f", {spelling.placements(at)}"
+            case "specs":
+                return f", {spec}"
+            case "one device":
+                return ""
 
     def _called(self, path: str, operator: Operator) -> Iterator[str]:
         """The call; an optimizer in one kernel returns nothing, and its result are the parameters."""
@@ -188,10 +197,9 @@ class ProgramScript:
         """A result's share of the loss: its elements times different numbers."""
         result, is_complex = self.variable(name), self.fault.results[name].startswith("complex")
         result = f"torch.view_as_real({result})" if is_complex else result
-        whole = spelling.placements(replicated(self.case.layout.mesh))
-        at = whole if by == "placements" else f"(None,) * {result}.dim()"
+        at = self._further(replicated(self.case.layout.mesh), by, f"(None,) * {result}.dim()")
         weights = f"torch.linspace(1, 2, {result}.numel()).reshape({result}.shape)"
-        return f"({result}.float() * place({weights}, {at})).sum()"
+        return f"({result}.float() * place({weights}{at})).sum()"
 
     def _at_fault(self) -> str:
         """The tensor at fault."""

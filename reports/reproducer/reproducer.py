@@ -47,6 +47,13 @@ _FED = re.compile(
 )
 """Numbers that are drawn and fed; with more between them they keep their names."""
 
+_LOOSE = re.compile(
+    r"^((?:import |from ).*)\n\n(?=import |from |os\.environ)"
+    r"|^(\w[\w.]*(?:\(| = ).*)\n\n(?=\w[\w.]*(?:\(| = ))",
+    re.MULTILINE,
+)
+"""An empty line between imports, or between assignments and calls, none of which is indented."""
+
 ADAPTIVE = ("adam", "adamw")
 _GONE = "\0"
 _VARYING = re.compile(rf"-?0x[0-9a-fA-F]+|(/[\w.+-]+)+/|-?\d+(\.\d+)?|{ARGUMENTS}|[\r\n]+")
@@ -164,13 +171,31 @@ def _declares(backend: str, name: str) -> bool:
     return any(isinstance(one.target, nodes.Name) and one.target.name == name for one in declared)
 
 
+def shows_without_gate(backend: str, shown: Fault) -> bool:
+    """Whether a script without the replicas' compile gate may show a fault, and nothing but the fault.
+
+    A failure may come before any graph has run. Replicas that compile apart wait for each other until XLA
+    aborts, so that an abort has to be recognised by its message.
+    """
+    recognised = bool(shown.needle) or shown.failure != "SIGABRT"
+    return _declares(backend, "has_gate") and shown.kind in ("raises", "crash") and recognised
+
+
 def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
-    case: Case, backend: str, shown: Fault, title: str, plan: Plan | None = None, *, plain: bool = False
+    case: Case,
+    backend: str,
+    shown: Fault,
+    title: str,
+    plan: Plan | None = None,
+    *,
+    plain: bool = False,
+    gated: bool = True,
 ) -> str:
     """The script that shows `shown` of `case` on `backend`, for cases that `refusal` accepts.
 
     `plan` is the layout as `parallelize_module` takes it. `plain` draws other numbers of the case's kind,
-    which makes the script shorter; it is for faults that do not depend on the case's own numbers.
+    which makes the script shorter; it is for faults that do not depend on the case's own numbers. Without
+    `gated` a script of replicas has no compile gate, see `shows_without_gate`.
     """
     if case.model.is_program:
         return _tidy(
@@ -185,7 +210,7 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
         "plan": plan or {},
     }
     layer = case.model.own
-    script = OwnScript(**common, layer=layer) if layer else Script(**common, plain=plain)
+    script = OwnScript(**common, layer=layer) if layer else Script(**common, plain=plain, gated=gated)
     return _tidy(f"{FOLDER}/{backend}{SUFFIX}", script)
 
 
@@ -197,12 +222,13 @@ def _tidy(template: str, script: Script | ProgramScript) -> str:
 def tidied(text: str, *, short: bool = False) -> str:
     """The script without unused imports and further empty lines.
 
-    A `short` one has single empty lines, and no names for numbers that are fed at once. That is not for
-    scripts with a user's source, which must stay as it is.
+    A `short` one has single empty lines around functions alone, and no names for numbers that are fed at
+    once. That is not for scripts with a user's source, which must stay as it is.
     """
     pruned = _pruned(text)
     if short:
-        return re.sub(r"\n{3,}", "\n\n", _FED.sub(_inlined, pruned)).strip("\n") + "\n"
+        single = re.sub(r"\n{3,}", "\n\n", _FED.sub(_inlined, pruned)).strip("\n") + "\n"
+        return _LOOSE.sub(lambda found: f"{found[1] or found[2]}\n", single)
     return re.sub(r"\n{4,}", "\n\n\n", pruned).strip("\n") + "\n"
 
 

@@ -33,6 +33,8 @@ class Script:
     title: str
     plan: Plan
     plain: bool = False
+    gated: bool = True
+    """Whether replicas on XLA run behind a compile gate."""
     moves: bool = False
     """Whether the backend's activations have placements that layers can change."""
 
@@ -111,8 +113,7 @@ class Script:
 
     def batch_of(self, tensor: str) -> str:
         """The partition spec of the fed tensor that is in the variable `tensor`."""
-        spec = spelling.batch_spec(self.case)
-        return f"(*{spec}, *[None] * {tensor}.dim())[: {tensor}.dim()]"
+        return spelling.spec_of_fed(self.case, tensor)
 
     @property
     def ties(self) -> tuple[tuple[str, str], ...]:

@@ -80,6 +80,14 @@ def batch_spec(case: Case) -> str:
     return partition_spec(case, case.layout.batch, max(dims, default=-1) + 1)
 
 
+def spec_of_fed(case: Case, tensor: str) -> str:
+    """The partition spec of the fed tensor in the variable `tensor`, which has at least one dim."""
+    spec = batch_spec(case)
+    if spec.count(",") == 1:
+        return f"({spec[1:-2]}, *[None] * ({tensor}.dim() - 1))"
+    return f"(*{spec}, *[None] * {tensor}.dim())[: {tensor}.dim()]"
+
+
 def batch_axes(case: Case) -> list[tuple[str, int]]:
     """The axes of more than one rank that shard the rows, outermost first."""
     return [

@@ -137,7 +137,8 @@ class Chain:
         self.say(f"reproducer: runs {subject.finding.upstream}, which shows the fault; it needs no reduction")
         with Working("reproducer"):
             script = run_script(listed.text, arguments=listed.arguments)
-        reason = None if script.shown else "the ledger's script does not show the fault here"
+        answer = "does not show the fault here" if script.absent else "ended without an answer here"
+        reason = None if script.shown else f"the ledger's script {answer}"
         self._keep(subject, Reproduction(reason=reason, script=script))
 
     def _keep(self, subject: FindingTarget, made: Reproduction) -> None:

@@ -102,6 +102,9 @@ def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
     title = titles.title(finding, called())
     parallelised = case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case)
     plan = tp_plan.plan(case) if parallelised else {}
+    backend = finding.divergence.backend
     if reproducer.any_numbers(case, fault, finding.divergence.ratio):
-        yield reproducer.render(case, finding.divergence.backend, fault, title, plan, plain=True)
-    yield reproducer.render(case, finding.divergence.backend, fault, title, plan)
+        if not case.model.is_program and reproducer.shows_without_gate(backend, fault):
+            yield reproducer.render(case, backend, fault, title, plan, plain=True, gated=False)
+        yield reproducer.render(case, backend, fault, title, plan, plain=True)
+    yield reproducer.render(case, backend, fault, title, plan)
