@@ -35,6 +35,7 @@ class Script:
     plain: bool = False
     gated: bool = True
     """Whether replicas on XLA run behind a compile gate."""
+
     moves: bool = False
     """Whether the backend's activations have placements that layers can change."""
 
@@ -110,10 +111,6 @@ class Script:
         """The placements of the parameter whose name is in the variable `name`."""
         whole = spelling.placements(replicated(self.case.layout.mesh))
         return f"PLACEMENTS.get({name}, {whole})" if self.sharded else whole
-
-    def batch_of(self, tensor: str) -> str:
-        """The partition spec of the fed tensor that is in the variable `tensor`."""
-        return spelling.spec_of_fed(self.case, tensor)
 
     @property
     def ties(self) -> tuple[tuple[str, str], ...]:
