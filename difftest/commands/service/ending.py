@@ -66,7 +66,9 @@ def _print_findings(tally: Tally, current: Sequence[Finding]) -> None:
             (Style.SOFT, f"  beside them: {'; '.join(counts)}" if unknown else f"  {'; '.join(counts)}")
         )
     if unknown:
-        print_line((Style.SOFT, f"  difftest show {digest(unknown[0])}  has the evidence of the first"))
+        first = digest(unknown[0])
+        print_line((Style.SOFT, f"  difftest show {first}  has the evidence of the first"))
+        print_line((Style.SOFT, f"  difftest file {first}  takes it to a draft, which nobody posts but you"))
 
 
 def _print_cause(cause: Cause, *, new: bool) -> None:
