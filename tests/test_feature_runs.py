@@ -61,7 +61,7 @@ KNOWN_ON_XLA = {"clip_by_infinity_norm": {"on_device"}, "reentrant_checkpoint": 
 
 UNSUPPORTED = {
     "torch_ddp": ("capturable",),
-    "xla_spmd": ("distributed_checkpoint", "sharded_optimizer"),
+    "xla_spmd": ("sharded_optimizer",),
 }
 """The features that a backend cannot have."""
 

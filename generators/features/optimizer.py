@@ -7,9 +7,9 @@ from difftest.cases.case import Case
 from difftest.cases.options import FeatureOption
 from generators.chances import equally
 from generators.features import has
-from generators.training import ADAM_RATES
 
 KINDS = ("adadelta", "adagrad", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop")
+RATES = (2.0**-7, 2.0**-10)
 
 
 OWN = (
@@ -29,5 +29,5 @@ def options(*, case: Case) -> SearchStrategy[dict[str, FeatureOption]] | None:
     if case.dtype == "float16" or has(case, *OWN):
         return None
     return st.fixed_dictionaries(
-        {"kind": equally(*KINDS), "form": equally("loop", "foreach"), "rate": equally(*ADAM_RATES)}
+        {"kind": equally(*KINDS), "form": equally("loop", "foreach"), "rate": equally(*RATES)}
     )

@@ -14,12 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 
 from difftest.errors import UnsupportedError
+from workers.training import spmd_checkpoints
 from workers.training.features import Hooks, Options, Progress
 
 
@@ -28,9 +30,9 @@ def hooks(options: Options) -> Hooks:
 
     def before(progress: Progress) -> None:
         if progress.step == options["step"]:
-            _require_group(progress.module)
-            with _folder() as folder:
-                _reload(progress.module, progress.optimizer, folder, resharded=bool(options["resharded"]))
+            reload = spmd_checkpoints.reload if _is_on_xla(progress.module) else _reload
+            with _folder() as folder, _own_errors():
+                reload(progress.module, progress.optimizer, folder, resharded=bool(options["resharded"]))
 
     return Hooks(before=before, leaves_device=True)
 
@@ -40,22 +42,37 @@ def equal(_options: Options) -> Hooks:
     return Hooks()
 
 
-def _require_group(module: nn.Module) -> None:
-    """`UnsupportedError` where ranks are not those of a process group that can send host tensors."""
+def _is_on_xla(module: nn.Module) -> bool:
+    """Whether one process has all devices; `UnsupportedError` where ranks are no process group of torch's."""
     on_xla = any(parameter.device.type == "xla" for parameter in module.parameters())
-    if on_xla or not (distributed.is_available() and distributed.is_initialized()):
-        msg = "the ranks that save are those of a process group of torch's; here is none"
+    if on_xla != spmd_checkpoints.has_all_devices() or not (on_xla or distributed.is_initialized()):
+        msg = "those who save are the ranks of a process group of torch's, or one process with all devices"
         raise UnsupportedError(msg)
+    return on_xla
+
+
+@contextmanager
+def _own_errors() -> Iterator[None]:
+    """Raises what a rank raised: torch wraps it into an exception that ends the process."""
+    try:
+        yield
+    except CheckpointException as error:
+        first, _ = next(iter(error.failures.values()))
+        raise first from None
 
 
 @contextmanager
 def _folder() -> Iterator[str]:
     """One folder for all ranks, which rank 0 makes and removes."""
-    names = [tempfile.mkdtemp() if distributed.get_rank() == 0 else ""]
-    distributed.broadcast_object_list(names)
+    alone = not distributed.is_initialized()
+    first = alone or distributed.get_rank() == 0
+    names = [tempfile.mkdtemp() if first else ""]
+    if not alone:
+        distributed.broadcast_object_list(names)
     yield names[0]
-    distributed.barrier()
-    if distributed.get_rank() == 0:
+    if not alone:
+        distributed.barrier()
+    if first:
         shutil.rmtree(names[0])
 
 
