@@ -67,14 +67,17 @@ def sections(t: Table) -> Iterator[Section]:
     coverage = together(t.coverage.values())
     if not coverage.sides():
         return
-    compared = "of comparisons with a verdict alone"
-    yield Section(COVERAGE, f"{compared}; by what each side's dispatcher was given", summary(coverage))
+    compared = "What comparisons with a verdict reached"
+    dispatched = f"{compared}: what each side's dispatcher was given. A dash: nobody has the whole number."
+    yield Section(COVERAGE, dispatched, summary(coverage))
     yield Section(
-        "Coverage by side and dtype", "operators forward by how their operands were cut", by_cut(coverage)
+        "Coverage by side and dtype", "Operators forward, by how their operands were cut.", by_cut(coverage)
     )
-    yield Section("Coverage by campaign", compared, by_night(t))
+    yield Section("Coverage by campaign", f"{compared}.", by_night(t))
     yield Section(
-        NOT_REACHED, "by no side; `difftest coverage --json` names all", not_reached(coverage, t.lacks)
+        NOT_REACHED,
+        "What no side reached, and why; `difftest coverage --json` names all.",
+        not_reached(coverage, t.lacks),
     )
 
 

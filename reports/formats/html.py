@@ -70,7 +70,7 @@ def _nameless(section: tuple[Any, ...]) -> tuple[Any, ...]:
     title, _, headings, rows = section
     if headings[-1][0] != "names":
         return section
-    return title, "by no side, and why", headings[:-1], [row[:-1] for row in rows]
+    return title, "What no side reached, and why.", headings[:-1], [row[:-1] for row in rows]
 
 
 def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:

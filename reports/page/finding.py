@@ -120,13 +120,14 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
     triaged = f"{finding.status}, {returned} of {times}, {cells.moment(finding.checked)}"
     moments = [cells.moment(moment) for moment in (finding.first_seen, finding.last_seen) if moment]
     siblings = [report.spoken(name) for name in cause.backends if name != divergence.backend]
+    also_wrong = _evidence(report, WRONG_SIBLINGS, finding) if WRONG_SIBLINGS in finding.evidence else ""
     return {
         "blame": finding.blame,
         "known upstream" if issue(finding) else "shown by the script": finding.upstream,
         "fingerprint": finding.fingerprint,
         "of the same cause": ", ".join(cause.others),
         "backend": f"{report.spoken(divergence.backend)} ({divergence.backend})",
-        "also on": ", ".join(siblings),
+        "also on": "" if ", ".join(siblings) == also_wrong else ", ".join(siblings),
         "operators": ", ".join(cause.operators),
         "path": ", ".join(name.replace("_", " ") for name in tables.paths(finding)),
         "mesh": str(case.layout.mesh) if case else "",
