@@ -24,6 +24,7 @@ ISSUE = "https://github.com/pytorch/xla/issues/9735"
 WIDE, PHONE = 1400, 390
 TROUBLE = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
 TITLES = "[...document.querySelectorAll('.finding')].filter(x => x.checkVisibility()).map(x => x.id)"
+ABOVE = "each => each.getBoundingClientRect().bottom < innerHeight"
 CUT = """[...document.querySelectorAll('h1, h2, h3, p, li, summary, dd, .map td, .map th, .compared td')]
     .filter(x => x.checkVisibility() && getComputedStyle(x).writingMode === 'horizontal-tb')
     .filter(x => x.getBoundingClientRect().right > innerWidth + 1).map(x => x.textContent)"""
@@ -71,7 +72,7 @@ def choose(page: Page, name: str, value: str) -> None:
 def test_what_needs_somebody_is_visible_without_scrolling(page: Page) -> None:
     for width in (WIDE, PHONE):
         page.resize(width)
-        shown = "document.querySelector('#need .finding').getBoundingClientRect().bottom < innerHeight"
+        shown = f"[...document.querySelectorAll('#need .finding')].every({ABOVE})"
         assert page.evaluate(shown), f"at {width} pixels"
         assert (
             page.evaluate("document.querySelector('.verdict').textContent")
