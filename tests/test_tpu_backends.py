@@ -33,7 +33,26 @@ CASES = {
     "tpu_tp": (MEGATRON_OF_TWO,),
     "tpu_compile": (REPLICATED,),
 }
-FAULTS = {"tpu_ddp": ("gradient_negated",)}
+FAULTS = {
+    "tpu_ddp": (
+        "gradient_negated",
+        "parameter_left_out",
+        "broadcast_skipped",
+        "updated_twice",
+        "update_forgotten",
+        "nan_on_one_rank",
+        "exception",
+        "abort",
+        "optimizer_state_lost",
+        "wrong_dtype_out",
+        "gradient_slightly_off",
+        "sum_for_mean",
+    ),
+    "tpu_fsdp": ("shard_rows_swapped", "gradient_negated"),
+    "tpu_dtensor": ("gradient_negated", "update_forgotten"),
+}
+"""The first of a backend run with every change, the others every night."""
+
 OTHER = "torch_ddp"
 
 of_real_runs = [pytest.mark.slow, pytest.mark.xla, needs_torch_tpu]
@@ -95,9 +114,14 @@ def test_cases_of_two_ranks_agree_with_the_oracle(runs: Runs, backend: str, case
 @pytest.mark.parametrize(
     ("backend", "fault"),
     [
-        pytest.param(name, fault, id=f"{name}-{fault}", marks=of_real_runs)
+        pytest.param(
+            name,
+            fault,
+            id=f"{name}-{fault}",
+            marks=[*of_real_runs, *([pytest.mark.nightly] if place else [])],
+        )
         for name in FAULTS
-        for fault in FAULTS[name]
+        for place, fault in enumerate(FAULTS[name])
     ],
 )
 def test_a_planted_fault_is_found_and_blamed(runs: Runs, tmp_path: Path, backend: str, fault: str) -> None:

@@ -30,7 +30,7 @@ def diagonal(x: jax.Array, at: jax.Array) -> jax.Array:
 
 
 def scatter(x: jax.Array, at: jax.Array) -> jax.Array:
-    return cut(x, "a").at[np.arange(3)[:, None], cut(at, "a")].add(1.0).sum()
+    return cut(x, "a").at[jax.numpy.arange(3)[:, None], cut(at, "a")].add(1.0).sum()
 
 
 FAULTS = {  # the right result, the function, and what it is given

@@ -40,7 +40,9 @@ FAULTS = {
     "combinations": lambda: torch.combinations(of(3)),
     "matrix_power": lambda: torch.linalg.matrix_power(NUMBERS, 0),
     "unravel_index": lambda: torch.unravel_index(ROW, (4, 5)),
-    "causal_attention": lambda: functional.scaled_dot_product_attention(*[of(4, 3, 8)] * 3, is_causal=True),
+    "causal_attention": lambda: functional.scaled_dot_product_attention(
+        *[of(4, 3, 8)] * 3, None, 0.5, is_causal=True
+    ),
     "masked_var": lambda: torch.masked.var(NUMBERS, dim=1),
     "out_of_a_composite": lambda: torch.msort(NUMBERS.detach(), out=of(4, 4).detach()),
     "index_put_backward": lambda: gradient(torch.index_put(NUMBERS, (ROW,), of(2, 4))),

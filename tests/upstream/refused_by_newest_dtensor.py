@@ -45,6 +45,7 @@ FAULTS = {
         "must match the size",
     ),
     "fft_of_maximum": (lambda: torch.fft.rfft(cut(NUMBERS).amax(0)).full_tensor(), "INTERNAL ASSERT"),
+    "update": (lambda: cut(torch.rand(1, 4)).add_(whole(torch.rand(1, 4))), "in-place operations"),
     "copysign": (copysign, "a Tensor"),
 }
 missing = []
