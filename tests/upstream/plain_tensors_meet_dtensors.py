@@ -28,6 +28,12 @@ def gradient(result: torch.Tensor) -> None:
     result.sum().backward()
 
 
+def lstm() -> torch.Tensor:
+    module = torch.nn.LSTM(2, 3, bias=False)
+    weights = {name: place(weight.detach()) for name, weight in module.named_parameters()}
+    return torch.func.functional_call(module, weights, (of(2, 2),))[0]
+
+
 def kind_of_gradient(tensor: DTensor, result: torch.Tensor) -> str:
     gradient(result)
     return type(tensor.grad).__name__
@@ -43,6 +49,7 @@ FAULTS = {
     "causal_attention": lambda: functional.scaled_dot_product_attention(
         *[of(4, 3, 8)] * 3, None, 0.5, is_causal=True
     ),
+    "lstm": lstm,
     "masked_var": lambda: torch.masked.var(NUMBERS, dim=1),
     "out_of_a_composite": lambda: torch.msort(NUMBERS.detach(), out=of(4, 4).detach()),
     "index_put_backward": lambda: gradient(torch.index_put(NUMBERS, (ROW,), of(2, 4))),
