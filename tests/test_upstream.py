@@ -106,6 +106,7 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
     assert "expected" in output
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", IN_NEWEST, ids=lambda fault: "-".join((fault.script, *fault.arguments)))
 def test_the_newest_torch_still_has_the_fault(fault: Fault) -> None:
