@@ -168,8 +168,10 @@ ABOUT_ONE_KIND = {
         "Redistribute",
     },  # templates define classes for them
     "workers/backends/torchax.py": {"Collective", "Redistribute"},  # operators that it lacks
+    "difftest/cases/parts.py": {"BuildingBlock"},
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
+    "workers/faults/passes.py": {"Linear"},
     **{
         file: {"Operator"}  # programs consist of operators
         for file in (

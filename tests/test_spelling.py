@@ -125,7 +125,7 @@ WORDS = Training(loss="cross_entropy")
         ),
         ("host_backward", a_case(), "xla_spmd", "sum().backward()\nxr.use_spmd()"),
         ("host_backward", a_case(), "torch_ddp", "sum().backward()\n    distributed.init"),
-        ("host_backward", a_case(), "xla_ddp", "sum().backward()\nfor device in xm"),
+        ("host_backward", a_case(), "xla_ddp", "sum().backward()\nMODELS = "),
         ("no_broadcast", a_case(), "torch_ddp", "init_sync=False"),
         ("changing_number", a_case(), "xla_spmd", "loss = loss * 2.0 ** (1 + step % 8)"),
     ],

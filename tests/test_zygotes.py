@@ -84,7 +84,8 @@ def test_a_folder_called_torch_in_the_working_directory_is_not_torch_and_no_file
     before = open_files()
     try:
         zygote.warm()
-        opened = open_files() - before
+        # sockets are those of other threads of the tests: a zygote has none
+        opened = {(number, file) for number, file in open_files() - before if not file.startswith("socket:")}
         assert len(opened) == 3, f"two pipes and a log, but {opened}"
     finally:
         zygote.stop()

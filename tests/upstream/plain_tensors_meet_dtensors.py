@@ -9,7 +9,7 @@ import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
-from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention as attention
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
@@ -28,12 +28,6 @@ def gradient(result: torch.Tensor) -> None:
     result.sum().backward()
 
 
-def lstm() -> torch.Tensor:
-    module = torch.nn.LSTM(2, 3, bias=False)
-    weights = {name: place(weight.detach()) for name, weight in module.named_parameters()}
-    return torch.func.functional_call(module, weights, (of(2, 2),))[0]
-
-
 def kind_of_gradient(tensor: DTensor, result: torch.Tensor) -> str:
     gradient(result)
     return type(tensor.grad).__name__
@@ -46,10 +40,7 @@ FAULTS = {
     "combinations": lambda: torch.combinations(of(3)),
     "matrix_power": lambda: torch.linalg.matrix_power(NUMBERS, 0),
     "unravel_index": lambda: torch.unravel_index(ROW, (4, 5)),
-    "causal_attention": lambda: functional.scaled_dot_product_attention(
-        *[of(4, 3, 8)] * 3, None, 0.5, is_causal=True
-    ),
-    "lstm": lstm,
+    "causal_attention": lambda: attention(*[of(4, 3, 8)] * 3, None, 0.5, is_causal=True),
     "masked_var": lambda: torch.masked.var(NUMBERS, dim=1),
     "out_of_a_composite": lambda: torch.msort(NUMBERS.detach(), out=of(4, 4).detach()),
     "index_put_backward": lambda: gradient(torch.index_put(NUMBERS, (ROW,), of(2, 4))),

@@ -23,7 +23,8 @@ def whole(tensor: torch.Tensor) -> DTensor:
 
 def max_unpool() -> DTensor:
     pooled, indices = functional.max_pool2d(torch.rand(1, 4, 4), 2, return_indices=True)
-    return functional.max_unpool2d(cut(pooled, 1), cut(indices, 1), 2).full_tensor()
+    rows = DTensor.from_local(indices[:, :1], mesh, [Shard(1)])
+    return functional.max_unpool2d(cut(pooled, 1), rows, 2).full_tensor()
 
 
 def copysign() -> str:
@@ -40,10 +41,7 @@ FAULTS = {
     "max_unpool": (max_unpool, "changed concrete size"),
     "solve": (solve, "Incompatible shapes"),
     "rms_norm": (lambda: functional.rms_norm(cut(torch.rand(2, 4), 1), (4,)), "in-place operations"),
-    "cross": (
-        lambda: torch.linalg.cross(cut(torch.rand(1, 3)), cut(torch.rand(5, 3))),
-        "must match the size",
-    ),
+    "cross": (lambda: torch.linalg.cross(cut(NUMBERS[:1]), cut(torch.rand(5, 3))), "must match the size"),
     "fft_of_maximum": (lambda: torch.fft.rfft(cut(NUMBERS).amax(0)).full_tensor(), "INTERNAL ASSERT"),
     "update": (lambda: cut(torch.rand(1, 4)).add_(whole(torch.rand(1, 4))), "in-place operations"),
     "copysign": (copysign, "a Tensor"),
