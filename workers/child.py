@@ -85,6 +85,7 @@ def _run(request: Mapping[str, Any], rank: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stages = Stages(rank)
     clients = Clients(rank, lambda: stages.last)
+    last = Path(request["folders"][-1])
     for index, name in enumerate(request["folders"]):
         folder = Path(name)
         _redirect(run_folder.log_file(folder, rank))
@@ -96,9 +97,12 @@ def _run(request: Mapping[str, Any], rank: int) -> None:
         case = Case.from_json(request["cases"][index])
         outcome, at = _attempt(request, case, index, rank, stages, clients)
         run_folder.write(folder, rank, outcome, at)
-        if clients.jax or (at is not None and not refused.next_may_follow(outcome, case, folder)):
-            return  # the next case starts in a fresh process
-        process_groups.leave()
+        if folder == last or clients.jax:
+            return  # another case starts in a fresh process
+        if at is not None:
+            if not refused.next_may_follow(outcome, case, folder):
+                return
+            process_groups.leave()
         gc.collect()  # a tensor that a cycle keeps would be part of the next case's graph
 
 
