@@ -90,6 +90,11 @@ def test_no_program_has_more_ranks_than_requested(most: int) -> None:
     assert {program_at(index * 20, most=most).world_size for index in range(8)} <= set(range(1, most + 1))
 
 
+def test_sixty_programs_of_some_seed_are_on_one_two_and_four_ranks() -> None:
+    assert [program_at(index, seed=5, most=4).world_size for index in (0, 20, 40)] == [1, 2, 4]
+    assert program_at(0, seed=6).layout.mesh == program_at(0, seed=0).layout.mesh
+
+
 def test_a_number_of_ranks_out_of_range_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="allowed"):
         program_at(0, most=0)

@@ -6,7 +6,8 @@ successive programs have the same mesh, so that they can share processes. An ope
 on a mesh leaves its place to a chain.
 
 An hour takes three of an operator's hundred programs after the first. Each operator's enumeration begins at
-a place that the seed decides, so that an hour has all kinds of variants, and another night others.
+a place that the seed decides, so that an hour has all kinds of variants, and another night others. So does
+the order of meshes, of which a short campaign reaches the first.
 """
 
 import functools
@@ -28,7 +29,7 @@ CHAIN_BLOCKS = 6
 
 PAIR, GRID = Mesh((("tp", 2),)), Mesh((("dp", 2), ("tp", 2)))
 MESHES = (PAIR, GRID, PAIR, Mesh((("tp", 4),)), PAIR, Mesh((("dp", 1),)))
-"""The meshes of successive blocks; in the next round every block has the next of them."""
+"""The meshes of successive blocks, the first by the seed; in the next round each has the next of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def place_at(seed: int, index: int, *, max_world_size: int, kind: Scheduled = "o
     visit, position = divmod(index, blocks * BLOCK)
     block = position // BLOCK
     own_meshes = meshes(max_world_size)
-    mesh = own_meshes[(block + visit) % len(own_meshes)]
+    turn = (seed + block) % len(own_meshes)
+    mesh = own_meshes[(turn + visit) % len(own_meshes)]
     if position >= len(order) and kind == "operators":
         return Place(mesh, None)
     position %= len(order)
@@ -55,7 +57,7 @@ def place_at(seed: int, index: int, *, max_world_size: int, kind: Scheduled = "o
         return Place(mesh, first[visit])
     own = singles(order[position].name, mesh)
     rounds = range(len(first), visit)
-    number = sum(own_meshes[(block + before) % len(own_meshes)] == mesh for before in rounds)
+    number = sum(own_meshes[(turn + before) % len(own_meshes)] == mesh for before in rounds)
     rotated = number + own_meshes.index(mesh) * STRIDE + _beginning(seed, order[position].name)
     left = number < len(own) or kind == "modules"
     return Place(mesh, own[rotated % len(own)] if left else None)
