@@ -1,6 +1,7 @@
 """The ledger of known faults: what an entry matches, when it expires, and what it keeps from being run."""
 
 from datetime import date
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -174,9 +175,7 @@ def test_the_projects_own_ledger_is_valid_and_names_existing_backends_and_script
     assert len(ledger.entries) >= 7
     root = LEDGER_FILE.parents[2]
     for entry in ledger.entries:
-        assert any(
-            replace(ENTRY, fingerprint=entry.fingerprint).backend.rstrip("*") in name for name in backends()
-        )
+        assert any(fnmatchcase(name, entry.backend) for name in backends()), entry.fingerprint
         script = entry.upstream.partition(" ")[0]  # an argument of the script may follow
         assert entry.upstream.startswith("https://github.com/") or (root / script).is_file()
 
