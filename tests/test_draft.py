@@ -192,6 +192,16 @@ def test_the_title_of_a_draft_is_that_of_the_page(name: str) -> None:
     assert known == "# DTensor: the update is applied twice"
 
 
+def test_a_draft_has_no_private_names_of_backends() -> None:
+    finding = a_finding(evidence={"wrong beside it": "xla_annotated, torch_ddp"})
+    text = drafted(finding, "xla", called={"xla_annotated": "DTensor's annotation", "torch_ddp": "DDP"})
+    assert "| also wrong on | DTensor's annotation, DDP |" in text
+
+
+def test_the_section_of_what_is_expected_does_not_say_so_again() -> None:
+    assert "## Expected behavior\n\nThe result of eager torch on the CPU" in drafted(a_finding(), "xla")
+
+
 def test_the_title_has_one_line_that_no_tracker_acts_on_or_refuses() -> None:
     detail = "step 0, forward, rank 0: ValueError: @everyone see #1 <b>`x`</b> " + "word " * 200
     finding = a_finding(symptom=Symptom.EXCEPTION, stage=Stage.FORWARD, ratio=None, detail=detail)
@@ -348,8 +358,8 @@ def test_the_first_screen_is_title_two_sentences_and_script(name: str) -> None:
     benign = [line for line in lines if line.startswith("It may be benign")]
     (sentences,) = (line for line in lines if line not in benign)
     assert sentences.startswith("On 2 ranks (mesh dp=2) with torch 2.9.0: ")
-    expected = "Expected: the values of one device in float64, within rounding (5e-05), as "
-    assert expected + "on one device and on the other side" in sentences
+    expected = "Expected: the values of eager torch on the CPU in float64, within rounding (5e-05), as "
+    assert expected + "on one device and by torch\\_xla in the same layout." in sentences
     order = (
         "```python",
         "BUG REPRODUCED",

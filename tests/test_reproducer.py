@@ -21,7 +21,7 @@ from samples import a_case, tensor_parallel_case
 
 from difftest.cases import draws, numbers
 from difftest.cases.case import Case, Data, DType, Regime, Training
-from difftest.cases.options import Start
+from difftest.cases.options import Replication, Start
 from difftest.commands.reproducer import command
 from difftest.commands.service.graphs import recompile
 from difftest.commands.service.scripts import run_script
@@ -31,7 +31,7 @@ from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from reports.reproducer import reproducer
 from reports.reproducer.fault import Fault
-from reports.reproducer.reproducer import any_numbers, refusal, render
+from reports.reproducer.reproducer import any_numbers, gates, refusal, render
 from workers.backends import candidates
 from workers.isolate import sandbox
 
@@ -287,14 +287,33 @@ def test_replicas_draw_numbers_from_generators_of_their_own() -> None:
 @pytest.mark.parametrize(("backend", "most"), [("xla_replica", 40), ("xla_ddp", 46)])
 def test_a_failure_of_replicas_before_a_graph_runs_is_shown_without_a_gate(backend: str, most: int) -> None:
     crash = Fault(kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGSEGV")
-    text = render(a_case(), backend, crash, "no gate", plain=True, gated=False)
+    text = render(a_case(), backend, crash, "no gate", plain=True, gate="none")
     assert "GATE" not in text
     assert text.count("\n") <= most
-    assert reproducer.shows_without_gate(backend, crash)
+    assert gates(a_case(), backend, crash) == ("none", "graphs")
     aborted = dataclasses.replace(crash, failure="SIGABRT")
-    assert not reproducer.shows_without_gate(backend, aborted), "XLA aborts where replicas compile apart"
-    assert reproducer.shows_without_gate(backend, dataclasses.replace(aborted, needle="Check failed: x"))
-    assert not reproducer.shows_without_gate("xla_spmd", crash), "it has no gate"
+    assert gates(a_case(), backend, aborted) == ("graphs",), "XLA aborts where replicas compile apart"
+    named = dataclasses.replace(aborted, needle="Check failed: x")
+    assert gates(a_case(), backend, named) == ("none", "graphs")
+    assert gates(a_case(), "xla_spmd", crash) == ("graphs",), "it has no gate"
+
+
+@pytest.mark.parametrize(("backend", "most"), [("xla_replica", 41), ("xla_ddp", 45)])
+def test_replicas_that_are_wrong_in_their_first_graph_compile_one_after_the_other(
+    backend: str, most: int
+) -> None:
+    for shown in (FAULTS[1], FAULTS[2], FAULTS[4], FAULTS[7]):
+        text = render(a_case(), backend, shown, "in turn", plain=True, gate="once")
+        assert "GATE" not in text
+        assert "for turn in range(2):" in text
+        assert text.count("\n") <= most
+        assert gates(a_case(), backend, shown) == ("once", "graphs")
+
+
+def test_replicas_with_more_than_one_graph_have_a_gate_around_each() -> None:
+    assert gates(a_case(), "xla_ddp", FAULTS[0]) == ("graphs",), "it shows in the second step"
+    apart = a_case(replication=Replication(own_weights=True))
+    assert gates(apart, "xla_ddp", FAULTS[1]) == ("graphs",), "rank 0's weights have to be sent first"
 
 
 def test_a_script_imports_only_what_it_uses() -> None:

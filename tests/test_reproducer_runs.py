@@ -116,6 +116,18 @@ def test_scripts_show_the_faults_of_the_pinned_torch_xla(case: Case, backend: st
 
 
 @pytest.mark.slow
+@pytest.mark.xla
+@needs_xla
+def test_replicas_that_compile_one_after_the_other_show_a_fault_and_only_that() -> None:
+    faulty, correct = (
+        run_script(render(case, "xla_ddp", GRADIENT, "in turn", plain=True, gate="once"))
+        for case in (VIEW, NO_VIEW)
+    )
+    assert faulty.shown, faulty.output
+    assert correct.absent, correct.output
+
+
+@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.xla
 @needs_xla

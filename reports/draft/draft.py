@@ -101,6 +101,12 @@ class Draft:
         return words.expected(self.finding, self.shown, self.tolerance if self.run else "")
 
     @property
+    def behaviour(self) -> str:
+        """The same, below a heading that says so."""
+        _, _, sentence = self.expected.partition(": ")
+        return sentence[:1].upper() + sentence[1:]
+
+    @property
     def log(self) -> str:
         """The log of the run, without the frames of difftest's own files."""
         return words.without_own_frames(self.shown.log)
@@ -151,7 +157,7 @@ class Draft:
     def when(self, kind: str) -> tuple[str, ...]:
         """What the ablations with this `kind` of answer changed, with the rest of the answer in brackets."""
         rests = (
-            (name, text.removeprefix(kind).lstrip(",: "))
+            (self._in_the_users_words(name), self._in_the_users_words(text.removeprefix(kind).lstrip(",: ")))
             for name, text in self.finding.ablations.items()
             if text.startswith(kind)
         )
@@ -166,7 +172,15 @@ class Draft:
     def further(self) -> tuple[tuple[str, str], ...]:
         """The other evidence, as pairs of label and text."""
         rest = {*self.finding.evidence} - {*TWO_BY_TWO, REPLAYED}
-        return tuple((label(name), text) for name, text in self.finding.evidence.items() if name in rest)
+        return tuple(
+            (label(name), self._in_the_users_words(text))
+            for name, text in self.finding.evidence.items()
+            if name in rest
+        )
+
+    def _in_the_users_words(self, text: str) -> str:
+        """`text` with what users call each backend in place of its name."""
+        return re.sub(r"\w+", lambda word: titles.spoken(word[0], self.called), text)
 
     @property
     def releases(self) -> str:

@@ -1,7 +1,7 @@
 """The first words of a draft: what happens, and what is expected, a sentence each."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from difftest.cases.case import Case
 from difftest.findings.titles import PASSES
@@ -54,19 +54,19 @@ def ranks(case: Case) -> str:
 def expected(finding: Finding, shown: Divergence, tolerance: str) -> str:
     """What is expected instead, and which runs of the case give it."""
     if shown.symptom in FAILURES:
-        end = "Expected: the program ends without an error"
+        result = "the program ends without an error"
     elif shown.symptom is Symptom.MISMATCH and tolerance:
-        end = f"Expected: the values of one device in float64, within rounding ({tolerance})"
+        result = f"the values of eager torch on the CPU in float64, within rounding ({tolerance})"
     else:
-        end = "Expected: the result of one device"
-    right = [words for name, words in _RUNS.items() if finding.evidence.get(name) == AGREES]
-    return end + (f", as {' and '.join(right)}." if right else ".")
+        result = "the result of eager torch on the CPU"
+    right = [words for name, words in _runs(shown) if finding.evidence.get(name) == AGREES]
+    return f"Expected: {result}" + (f", as {' and '.join(right)}." if right else ".")
 
 
-_RUNS: Mapping[str, str] = {
-    SINGLE: "on one device",
-    OTHER: "on the other side (CUDA's or XLA's) with the same layout",
-}
+def _runs(shown: Divergence) -> tuple[tuple[str, str], ...]:
+    """What users call the two runs that may be right: the same on one device, and the other side's."""
+    other = "torch_xla" if shown.side == "torch" else "torch's process groups"
+    return (SINGLE, "on one device"), (OTHER, f"by {other} in the same layout")
 
 
 def when(shown: Divergence) -> str:

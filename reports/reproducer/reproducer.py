@@ -25,7 +25,7 @@ from reports.reproducer import own, spelling
 from reports.reproducer.fault import Fault
 from reports.reproducer.own import OwnScript
 from reports.reproducer.program import ProgramScript, unspeakable
-from reports.reproducer.script import Plan, Script
+from reports.reproducer.script import Gate, Plan, Script
 
 FOLDER, PROGRAMS, SUFFIX = "reproducers", "programs", ".py.jinja"
 LEAST_NEEDLE = 6
@@ -46,6 +46,12 @@ _FED = re.compile(
     r" *x, y = feed\(inputs\), feed\(targets\)\n"
 )
 """Numbers that are drawn and fed; with more between them they keep their names."""
+
+_OUTPUT = re.compile(r"^ *output = (model\(x\))\n( *loss = .*)\boutput\b", re.MULTILINE)
+"""An output that the loss below it reads; elsewhere it keeps its name."""
+
+READ_ONCE = 2
+"""The times that a name stands in a script which is read once."""
 
 _LOOSE = re.compile(
     r"^((?:import |from ).*)\n\n(?=import |from |os\.environ)"
@@ -171,14 +177,22 @@ def _declares(backend: str, name: str) -> bool:
     return any(isinstance(one.target, nodes.Name) and one.target.name == name for one in declared)
 
 
-def shows_without_gate(backend: str, shown: Fault) -> bool:
-    """Whether a script without the replicas' compile gate may show a fault, and nothing but the fault.
+def gates(case: Case, backend: str, shown: Fault) -> tuple[Gate, ...]:
+    """The compile gates of replicas on XLA with which a script may show a fault, the shortest script first.
 
-    A failure may come before any graph has run. Replicas that compile apart wait for each other until XLA
-    aborts, so that an abort has to be recognised by its message.
+    A failure may come before any graph has run, and then needs no gate. Replicas that compile apart wait for
+    each other until XLA aborts, so that an abort has to be recognised by its message. One graph is enough
+    where all of the first step, without a broadcast before it, shows the fault.
     """
+    if case.model.is_program or not _declares(backend, "has_gate"):
+        return ("graphs",)
     recognised = bool(shown.needle) or shown.failure != "SIGABRT"
-    return _declares(backend, "has_gate") and shown.kind in ("raises", "crash") and recognised
+    if shown.fails:
+        return ("none", "graphs") if shown.kind != "hang" and recognised else ("graphs",)
+    first = shown.steps == 1 and shown.stage not in (Stage.BUILD, Stage.PLACE) and shown.kind != "shape"
+    synced = case.training.accumulation == 1 or not case.replication.no_sync
+    alike = not case.replication.own_weights and synced and not case.model.own
+    return ("once", "graphs") if first and alike else ("graphs",)
 
 
 def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
@@ -189,13 +203,13 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
     plan: Plan | None = None,
     *,
     plain: bool = False,
-    gated: bool = True,
+    gate: Gate = "graphs",
 ) -> str:
     """The script that shows `shown` of `case` on `backend`, for cases that `refusal` accepts.
 
     `plan` is the layout as `parallelize_module` takes it. `plain` draws other numbers of the case's kind,
-    which makes the script shorter; it is for faults that do not depend on the case's own numbers. Without
-    `gated` a script of replicas has no compile gate, see `shows_without_gate`.
+    which makes the script shorter; it is for faults that do not depend on the case's own numbers. `gate` is
+    the compile gate of replicas on XLA, one of `gates`.
     """
     if case.model.is_program:
         return _tidy(
@@ -210,7 +224,7 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
         "plan": plan or {},
     }
     layer = case.model.own
-    script = OwnScript(**common, layer=layer) if layer else Script(**common, plain=plain, gated=gated)
+    script = OwnScript(**common, layer=layer) if layer else Script(**common, plain=plain, gate=gate)
     return _tidy(f"{FOLDER}/{backend}{SUFFIX}", script)
 
 
@@ -227,7 +241,9 @@ def tidied(text: str, *, short: bool = False) -> str:
     """
     pruned = _pruned(text)
     if short:
-        single = re.sub(r"\n{3,}", "\n\n", _FED.sub(_inlined, pruned)).strip("\n") + "\n"
+        fed = _FED.sub(_inlined, pruned)
+        once = _OUTPUT.sub(r"\2\1", fed) if len(re.findall(r"\boutput\b", fed)) == READ_ONCE else fed
+        single = re.sub(r"\n{3,}", "\n\n", once).strip("\n") + "\n"
         return _LOOSE.sub(lambda found: f"{found[1] or found[2]}\n", single)
     return re.sub(r"\n{4,}", "\n\n\n", pruned).strip("\n") + "\n"
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -23,6 +23,9 @@ Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
 A style is (`columns`, `rows` or `whole`; whether the layer's input is local pieces; whether its output is).
 """
 
+Gate: TypeAlias = Literal["graphs", "once", "none"]
+"""What of replicas on XLA runs behind a compile gate: every graph, the only one, or nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
@@ -33,8 +36,8 @@ class Script:
     title: str
     plan: Plan
     plain: bool = False
-    gated: bool = True
-    """Whether replicas on XLA run behind a compile gate."""
+    gate: Gate = "graphs"
+    """What of replicas on XLA waits until rank 0 has compiled it."""
 
     moves: bool = False
     """Whether the backend's activations have placements that layers can change."""
@@ -260,13 +263,9 @@ class Script:
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
         """The modules that a script on XLA imports first."""
         own = ([] if self.plain else ["hashlib"]) + ["os", "sys", *more]
-        dies = ["subprocess"] if self.fault.kind in ("crash", "hang") else []
-        signals = (
-            ["signal"]
-            if self.fault.kind == "crash" and not self.fault.failure.startswith("exit status")
-            else []
-        )
-        return sorted([*own, *dies, *signals])
+        dies = ["subprocess"] * (self.fault.kind in ("crash", "hang"))
+        by_signal = self.fault.kind == "crash" and not self.fault.failure.startswith("exit status")
+        return sorted([*own, *dies, *["signal"] * by_signal])
 
     def cut_dims(self, axis: str) -> Mapping[str, int]:
         """The parameters that `fully_shard` does not shard along dim 0, with their dim.

@@ -40,14 +40,18 @@ def shards() -> object:
     return [shard.unpadded_data.tolist() for shard in spmd.XLAShardedTensor(updated).local_shards]
 
 
-FAULTS = {adam_in_place: None, sgd_in_place: None, shards: [[0.0, 1.0], [2.0, 3.0]]}
+FAULTS = {
+    "adam_in_place": (adam_in_place, None),
+    "sgd_in_place": (sgd_in_place, None),
+    "shards": (shards, [[0.0, 1.0], [2.0, 3.0]]),
+}
 missing = []
-for fault, expected in FAULTS.items():
-    if fault.__name__ in (sys.argv[1:] or fault.__name__):
-        try:
-            actual = fault()
-        except (RuntimeError, NotImplementedError) as error:
-            actual = str(error)[:120]
-        print(f"{fault.__name__}: expected {expected}, actual {actual}")
-        missing += [fault.__name__] if actual == expected else []
+for name in sys.argv[1:] or FAULTS:
+    fault, expected = FAULTS[name]
+    try:
+        actual = fault()
+    except (RuntimeError, NotImplementedError) as error:
+        actual = str(error)[:120]
+    print(f"{name}: expected {expected}, actual {actual}")
+    missing += [name] if actual == expected else []
 sys.exit(f"not there: {missing}" if missing else 0)

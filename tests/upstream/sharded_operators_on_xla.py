@@ -7,14 +7,12 @@ import os
 import sys
 
 os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2", XLA_THREAD_POOL_SIZE="16")
-import numpy as np
 import torch
 import torch_xla
-import torch_xla.runtime as xr
 from torch_xla.distributed import spmd
 
-xr.use_spmd()
-MESH = spmd.Mesh(np.arange(2), (2,), ("x",))
+torch_xla.runtime.use_spmd()
+MESH = spmd.Mesh([0, 1], (2,), ("x",))
 
 
 def sharded(tensor: torch.Tensor) -> torch.Tensor:
@@ -41,13 +39,16 @@ def copy_read_on_the_host() -> tuple[object, object]:
 
 def diagonal_written_by_index() -> tuple[object, object]:
     """A diagonal, one element of which was written, and put back."""
-    tensor, first = torch.arange(16.0).reshape(4, 4), torch.zeros(1, dtype=torch.int64)
-    placed = sharded(tensor)
+    placed, first = sharded(torch.arange(16.0).reshape(4, 4)), torch.zeros(1, dtype=torch.int64)
     written = placed.diagonal().index_fill(0, first.to(placed.device), -1.0)
     return [-1.0, 5.0, 10.0, 15.0], placed.diagonal_scatter(written).cpu().diagonal().tolist()
 
 
-FAULTS = {one.__name__: one for one in (all_and_any, copy_read_on_the_host, diagonal_written_by_index)}
+FAULTS = {
+    "all_and_any": all_and_any,
+    "copy_read_on_the_host": copy_read_on_the_host,
+    "diagonal_written_by_index": diagonal_written_by_index,
+}
 missing = []
 for name in sys.argv[1:] or FAULTS:
     try:

@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from difftest.commands.service.excerpt import excerpt, without_lint
 from difftest.findings.faults import SCRIPTS, read_faults
 from difftest.records.finding import Finding
 
@@ -13,7 +14,7 @@ CHECKOUT = Path(__file__).parents[3]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownScript:
-    """A script of `tests/upstream/`, with the arguments that run the one fault alone."""
+    """A script of `tests/upstream/` or a part of it, with the arguments that run the one fault alone."""
 
     text: str
     arguments: tuple[str, ...]
@@ -22,12 +23,18 @@ class KnownScript:
 def known_script(finding: Finding, checkout: Path = CHECKOUT) -> KnownScript | None:
     """The script that the ledger names for a finding; None where it names none, or where it is not here.
 
-    Only scripts of faults that difftest itself lists: a corpus may name any file.
+    Only scripts of faults that difftest itself lists: a corpus may name any file. Of a script that shows
+    several faults it is the part that shows this one.
     """
-    if not any(finding.upstream in fault.upstream for fault in read_faults()):
-        return None
-    if not finding.upstream.startswith(SCRIPTS):
+    fault = next((one for one in read_faults() if finding.upstream in one.upstream), None)
+    if fault is None or not finding.upstream.startswith(SCRIPTS):
         return None
     name, *arguments = shlex.split(finding.upstream)
-    script = checkout / name
-    return KnownScript(text=script.read_text(), arguments=tuple(arguments)) if script.is_file() else None
+    file = checkout / name
+    if not file.is_file():
+        return None
+    text = without_lint(file.read_text())
+    part = excerpt(text, arguments, fault.title) if arguments else None
+    if part is not None:
+        return KnownScript(text=part, arguments=())
+    return KnownScript(text=text, arguments=tuple(arguments))

@@ -104,7 +104,6 @@ def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
     plan = tp_plan.plan(case) if parallelised else {}
     backend = finding.divergence.backend
     if reproducer.any_numbers(case, fault, finding.divergence.ratio):
-        if not case.model.is_program and reproducer.shows_without_gate(backend, fault):
-            yield reproducer.render(case, backend, fault, title, plan, plain=True, gated=False)
-        yield reproducer.render(case, backend, fault, title, plan, plain=True)
+        for gate in reproducer.gates(case, backend, fault):
+            yield reproducer.render(case, backend, fault, title, plan, plain=True, gate=gate)
     yield reproducer.render(case, backend, fault, title, plan)

@@ -1,0 +1,105 @@
+"""The part of a script of `tests/upstream/` that shows one of its faults."""
+
+import ast
+import shlex
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from difftest.commands.service.excerpt import excerpt, without_lint
+from difftest.findings.faults import read_faults
+
+CHECKOUT = Path(__file__).parents[1]
+MOST_LINES, MOST_OF_ALL = 40, 49
+SEVERAL = textwrap.dedent('''\
+    """What is wrong of several; names select.
+
+    torch 2.9.0. Exits 0 when the faults are there.
+    """
+
+    import os
+    import sys
+    from math import cos, sin
+
+    os.environ.update(A="1")
+    HALF = 0.5
+
+
+    def half(x):
+        """Uses what nothing else uses."""
+        return x * HALF
+
+
+    def twice(x):
+        return twice(x - 1) + cos(x) if x else 0
+
+
+    FAULTS = {
+        # of both
+        "half": lambda x: half(
+            x
+        ),
+        "sine": sin,
+        "twice": twice,
+    }
+    for name in sys.argv[1:] or FAULTS:
+        print(name, FAULTS[name](1))
+    ''')
+
+
+def listed() -> list[tuple[str, str]]:
+    """Every script with names of its faults, and the title of the fault."""
+    return [(name, fault.title) for fault in read_faults() for name in fault.upstream if " " in name]
+
+
+def test_an_excerpt_has_one_fault_and_what_it_needs() -> None:
+    text = excerpt(SEVERAL, ["half"], "half of it is wrong")
+    assert text is not None
+    assert text.startswith('"""Half of it is wrong.\n\ntorch 2.9.0.')
+    assert "HALF = 0.5" in text
+    assert not {"twice", "cos", "sin", "sine"} & {
+        node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)
+    }
+    assert "import os\n" in text
+    assert "from math" not in text
+
+
+def test_what_an_excerpt_prints_is_what_the_script_prints_of_the_fault(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["script"])
+    for name, printed in {"half": "half 0.5\n", "twice": "twice 0.5403023058681398\n"}.items():
+        exec(excerpt(SEVERAL, [name], "") or "", {})  # noqa: S102  our own script
+        assert capsys.readouterr().out == printed
+
+
+def test_faults_that_share_a_line_are_told_apart() -> None:
+    text = excerpt("FAULTS = {'a': 1, 'b': [2]}\nprint(FAULTS)\n", ["b"], "")
+    assert text == "FAULTS = {\n    'b': [2],\n}\nprint(FAULTS)\n"
+
+
+def test_a_script_without_the_fault_by_name_has_no_excerpt() -> None:
+    assert excerpt(SEVERAL, ["thrice"], "") is None
+    assert excerpt(SEVERAL, [], "") is None
+    assert excerpt("import sys\nreentrant = sys.argv[1:] == ['reentrant']\n", ["reentrant"], "") is None
+
+
+def test_remarks_for_a_linter_are_left_out_and_their_reasons_stay() -> None:
+    text = "# ruff: noqa: SLF001\nx._y  # noqa: SLF001  it has no public name\nz()  # noqa: S101, B018\n"
+    assert without_lint(text) == "x._y  # it has no public name\nz()\n"
+    assert without_lint("x = 1  # one\n") == "x = 1  # one\n"
+
+
+def test_nearly_every_listed_fault_has_a_short_script_of_its_own() -> None:
+    """A draft shows it on its first screen."""
+    lengths = {}
+    for name, title in listed():
+        file, *arguments = shlex.split(name)
+        whole = (CHECKOUT / file).read_text()
+        text = excerpt(whole, arguments, title) or whole
+        compile(text, name, "exec")
+        lengths[name] = text.count("\n")
+    long = sorted(name for name, lines in lengths.items() if lines > MOST_LINES)
+    assert len(long) <= len(lengths) // 10, long
+    assert max(lengths.values()) <= MOST_OF_ALL, max(lengths, key=lengths.__getitem__)
