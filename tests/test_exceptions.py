@@ -51,6 +51,15 @@ def test_the_cause_that_dtensor_wraps_is_in_the_message() -> None:
     assert explained(wrapped).message == f"{text} IndexError: tuple index out of range"
 
 
+def test_a_first_line_that_ends_with_a_colon_is_followed_by_the_next_one() -> None:
+    first, second = (
+        "backend='a_compiler' raised:",
+        "NotImplementedError: operator 'aten::sinc.out' is missing",
+    )
+    assert explained(propagated(None, f"{first}\n  {second}\nA hint.")).message == f"{first} {second}"
+    assert explained(propagated(None, "nothing follows:")).message == "nothing follows:"
+
+
 def test_an_assertion_without_a_message_has_its_source_line() -> None:
     def fail() -> None:
         raise AssertionError  # as `assert` does, which pytest would give a message

@@ -148,13 +148,15 @@ def _root(error: BaseException) -> BaseException:
 def _message(error: Exception, frames: traceback.StackSummary) -> str:
     """The first line of an exception's message.
 
-    Where DTensor wraps what was raised, that follows on the same line. Where there is no message, the source
-    line that raised takes its place.
+    Where it ends with a colon, as that of `torch.compile`, the next line follows on the same line. So does
+    what was raised where DTensor wraps that. Where there is no message, the source line that raised takes its
+    place.
     """
     text = str(error).strip()
     if not text:
         return f"{NO_MESSAGE}{frames[-1].line}" if frames and frames[-1].line else ""
-    line, root = text.splitlines()[0], _root(error)
+    lines, root = text.splitlines(), _root(error)
+    line = " ".join(one.strip() for one in lines[: 2 if lines[0].endswith(":") else 1])
     if text.startswith(PROPAGATION) and root is not error:
         return f"{line} {type(root).__name__}: {(str(root).strip().splitlines() or [''])[0]}"
     return line
