@@ -5,7 +5,7 @@ import sys
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.nn import functional
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -44,6 +44,7 @@ FAULTS = {
     "cross": (lambda: torch.linalg.cross(cut(NUMBERS[:1]), cut(torch.rand(5, 3))), "must match the size"),
     "fft_of_maximum": (lambda: torch.fft.rfft(cut(NUMBERS).amax(0)).full_tensor(), "INTERNAL ASSERT"),
     "update": (lambda: cut(torch.rand(1, 4)).add_(whole(torch.rand(1, 4))), "in-place operations"),
+    "clamp": (lambda: DTensor.from_local(NUMBERS, mesh, [Partial()]).clamp_(max=0.1), "in-place operations"),
     "copysign": (copysign, "a Tensor"),
 }
 missing = []
