@@ -77,9 +77,6 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     LEAST_SEQUENCE: ClassVar[int] = 0
     """The shortest sequence that a reduction tries; 0 where any length will do, and none."""
 
-    CAN_BE_SPELLED: ClassVar[bool] = True
-    """Whether a reproducer script can show it."""
-
     SCRIPT_CLASS: ClassVar[str] = ""
     """The class in a script that `spelled` makes an object of, as Python.
 

@@ -8,20 +8,20 @@ there is no list of templates.
 
 import ast
 import re
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, nodes
 
 from difftest.cases.case import Case
-from difftest.cases.layers import walk
 from difftest.judge import checks
 from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import NO_MESSAGE, Failure, Outcome
 from difftest.judge.stage import Stage
 from difftest.plugins import IN
-from reports.reproducer import own, spelling
+from reports.reproducer import blocks, own, spelling
 from reports.reproducer.fault import Fault
 from reports.reproducer.own import OwnScript
 from reports.reproducer.program import ProgramScript, unspeakable
@@ -152,11 +152,10 @@ def refusal(case: Case, backend: str) -> str | None:
 
 
 def _training_refusal(case: Case, backend: str) -> str | None:
-    if case.model.own and (reason := own.refusal(case.model.own)):
+    if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
         return reason
-    unspelled = [layer.title for _, layer in walk(case.model.layers) if not layer.CAN_BE_SPELLED]
-    for what in (*(f"the feature {feature.name}" for feature in case.training_features), *unspelled):
-        return f"no template can write {what} yet; replay runs the case again"
+    for feature in case.training_features:
+        return f"no template can write the feature {feature.name} yet; replay runs the case again"
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"
@@ -202,12 +201,14 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
     title: str,
     plan: Plan | None = None,
     *,
+    block_texts: Mapping[str, str] | None = None,
     plain: bool = False,
     gate: Gate = "graphs",
 ) -> str:
     """The script that shows `shown` of `case` on `backend`, for cases that `refusal` accepts.
 
-    `plan` is the layout as `parallelize_module` takes it. `plain` draws other numbers of the case's kind,
+    `plan` is the layout as `parallelize_module` takes it, and `block_texts` the files of the case's building
+    blocks by name. `plain` draws other numbers of the case's kind,
     which makes the script shorter; it is for faults that do not depend on the case's own numbers. `gate` is
     the compile gate of replicas on XLA, one of `gates`.
     """
@@ -222,6 +223,10 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
         "fault": shown,
         "title": spelling.docstring(title),
         "plan": plan or {},
+        "blocks": {
+            path: blocks.written((block_texts or {})[layer.block], layer, case)
+            for path, layer in blocks.blocks(case)
+        },
     }
     layer = case.model.own
     script = OwnScript(**common, layer=layer) if layer else Script(**common, plain=plain, gate=gate)

@@ -1,7 +1,7 @@
 """What a reproducer's template needs of a case: numbers, flags, and pieces of Python."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Literal, TypeAlias
 
@@ -15,6 +15,7 @@ from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
 from difftest.judge.stage import Stage
 from reports.reproducer import literals, spelling
+from reports.reproducer.blocks import Written
 from reports.reproducer.fault import Fault
 
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
@@ -38,6 +39,9 @@ class Script:
     plain: bool = False
     gate: Gate = "graphs"
     """What of replicas on XLA waits until rank 0 has compiled it."""
+
+    blocks: Mapping[str, Written] = field(default_factory=dict)
+    """The building blocks by their paths in the model."""
 
     moves: bool = False
     """Whether the backend's activations have placements that layers can change."""
@@ -90,7 +94,7 @@ class Script:
     @property
     def model(self) -> str:
         """The module."""
-        return spelling.sequential(self.case, moves=bool(self.doors))
+        return spelling.sequential(self.case, self.blocks, moves=bool(self.doors))
 
     @property
     def doors(self) -> tuple[tuple[str, str], ...]:
@@ -128,9 +132,11 @@ class Script:
 
     @property
     def layer_classes(self) -> tuple[str, ...]:
-        """The classes that the layers' kinds declare for scripts, one for each kind."""
+        """What layers need: the classes that their kinds declare for scripts, and those of blocks."""
         kinds = {layer.kind: layer for _, layer in walk(self.case.model.layers)}
-        return tuple(layer.SCRIPT_CLASS for _, layer in sorted(kinds.items()) if layer.SCRIPT_CLASS)
+        classes = [layer.SCRIPT_CLASS for _, layer in sorted(kinds.items()) if layer.SCRIPT_CLASS]
+        written = [text for one in self.blocks.values() for text in (*one.imports, *one.definitions)]
+        return tuple(dict.fromkeys([*classes, *written]))
 
     def has(self, kind: str) -> bool:
         """Whether any layer is of that class of `difftest.cases.layers`."""
@@ -232,12 +238,8 @@ class Script:
     @property
     def copied_axes(self) -> tuple[str, ...]:
         """The mesh axes over which the tensor is replicated."""
-        at = self.case.layout.parameters[self.fault.tensor]
-        return tuple(
-            n
-            for (n, size), p in zip(self.case.layout.mesh.axes, at, strict=True)
-            if isinstance(p, Replicate) and size > 1
-        )
+        placed = zip(self.case.layout.mesh.axes, self.case.layout.parameters[self.fault.tensor], strict=True)
+        return tuple(name for (name, size), at in placed if isinstance(at, Replicate) and size > 1)
 
     def expected_kind(self, local: bool, dtensors: bool) -> str:  # noqa: FBT001  for templates
         """The expected shape and dtype of the tensor, as a tuple; an updated DTensor has its placements too.

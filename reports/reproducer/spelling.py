@@ -10,18 +10,21 @@ from difftest.cases.case import Case, Training
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, Shard
+from reports.reproducer.blocks import Written
 
 MOST_TITLE = 120
 LINE = 110
 """The most columns of a list of layers in one line; a longer list has one layer per line."""
 
 
-def sequential(case: Case, *, moves: bool) -> str:
+def sequential(case: Case, blocks: Mapping[str, Written], *, moves: bool) -> str:
     """The model as one expression, with one layer per line if it is long.
 
-    `moves`: activations have placements that layers can change.
+    `blocks` are its building blocks by path. `moves`: activations have placements that layers can change.
     """
-    layers = [_layer(layer, str(number), 8, moves=moves) for number, layer in enumerate(case.model.layers)]
+    layers = [
+        _layer(layer, str(number), 8, blocks, moves=moves) for number, layer in enumerate(case.model.layers)
+    ]
     return _call("nn.Sequential", layers, 4)
 
 
@@ -33,10 +36,12 @@ def _call(name: str, arguments: list[str], indent: int) -> str:
     return f"{name}(\n" + "".join(f"{inner}{argument},\n" for argument in arguments) + " " * indent + ")"
 
 
-def _layer(layer: Layer, path: str, indent: int, *, moves: bool) -> str:
+def _layer(layer: Layer, path: str, indent: int, blocks: Mapping[str, Written], *, moves: bool) -> str:
+    if path in blocks:
+        return blocks[path].expression
     if layer.held is None:
         return layer.spelled(path, moves=moves)
-    inner = [_layer(one, f"{path}.{n}", indent + 4, moves=moves) for n, one in enumerate(layer.held)]
+    inner = [_layer(one, f"{path}.{n}", indent + 4, blocks, moves=moves) for n, one in enumerate(layer.held)]
     return _call(type(layer).__name__, inner, indent)
 
 

@@ -30,7 +30,6 @@ class BuildingBlock(Layer, frozen=True, kw_only=True, tag="building_block", omit
     MAGNITUDE: ClassVar[Literal["grows"]] = "grows"
     MAKES_TENSORS: ClassVar[bool] = True
     USUAL_NUMBERS: ClassVar[bool] = True
-    CAN_BE_SPELLED: ClassVar[bool] = False
 
     block: str
     arguments: Arguments

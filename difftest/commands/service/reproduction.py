@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
+from difftest.commands.service.block_texts import block_texts
 from difftest.commands.service.scripts import ScriptRun, run_script
 from difftest.findings import titles
 from difftest.judge import checks
@@ -102,8 +104,9 @@ def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
     title = titles.title(finding, called())
     parallelised = case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case)
     plan = tp_plan.plan(case) if parallelised else {}
-    backend = finding.divergence.backend
+    backend, texts = finding.divergence.backend, block_texts(case)
+    rendered = partial(reproducer.render, case, backend, fault, title, plan, block_texts=texts)
     if reproducer.any_numbers(case, fault, finding.divergence.ratio):
         for gate in reproducer.gates(case, backend, fault):
-            yield reproducer.render(case, backend, fault, title, plan, plain=True, gate=gate)
-    yield reproducer.render(case, backend, fault, title, plan)
+            yield rendered(plain=True, gate=gate)
+    yield rendered()
