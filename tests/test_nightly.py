@@ -65,7 +65,7 @@ def test_a_night_runs_new_cases_and_fails_for_a_new_finding(cluster: FakeCluster
     done = nightly_run(tmp_path)
     assert (done.exception, done.return_value) == (None, 1)
     assert done.stdout.splitlines()[0] == "seed 20261121"
-    assert "1 new findings, 0 known" in done.stdout
+    assert "1 finding" in done.stdout
     assert "ran 0 earlier findings again: none" in done.stdout
     assert junit(tmp_path)["failure"] == 1
     assert {"summary.md", "summary.json", "junit.xml", "table.parquet"} < {

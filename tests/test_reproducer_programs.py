@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,14 @@ def test_a_chain_is_written_as_a_user_writes_it() -> None:
 )
 def test_a_text_that_is_no_name_is_not_written_into_a_script(odd: object) -> None:
     assert "is no name and no number" in str(refusal(a_program(odd), "torch_dtensor"))  # type: ignore[arg-type]
+
+
+def test_a_wrong_shape_is_shown_without_gathering_the_tensor() -> None:
+    """Ranks whose shards do not fit one another cannot gather them: gloo aborts."""
+    case = a_program(an_operator("neg", operands={"input": Operand(shape=(4, 3))}))
+    shown = Fault(kind="shape", stage=Stage.FORWARD, step=0, tensor="0.output")
+    assert "full_tensor" not in render(case, "torch_dtensor", shown, "a shape")
+    assert "full_tensor" in render(case, "torch_dtensor", replace(shown, kind="nonfinite"), "numbers")
 
 
 def test_a_backend_without_a_template_says_which_there_are() -> None:

@@ -25,7 +25,7 @@ def print_ending(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entr
     before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
     current = _listed(tally, upstream)
     head = f"{tally.cases_in_words}, {tally.runs} runs in {tally.seconds:.0f} s{before}"
-    click.echo(f"{head}: {len(tally.new)} new findings, {len(tally.recurring)} known{_causes(current)}")
+    click.echo(f"{head}: {_counted(tally, current)}")
     for line in lines(tally.comparisons):
         click.echo(f"  {line}")
     for absent in tally.absent:
@@ -45,10 +45,18 @@ def _listed(tally: Tally, upstream: Mapping[str, Entry]) -> list[Finding]:
     ]
 
 
-def _causes(current: Sequence[Finding]) -> str:
-    """How many causes the findings have, where that is fewer: what follows has a line for each cause."""
-    count = len(causes(current))
-    return f"; they have {count} cause{'s' * (count != 1)}" if count < len(current) else ""
+def _counted(tally: Tally, current: Sequence[Finding]) -> str:
+    """How many findings there are, with how many causes: what follows has a line for each cause.
+
+    Whether a finding is known is for the ledger to say, in the lines below.
+    """
+    count, before = len(tally.new) + len(tally.recurring), len(tally.recurring)
+    if not count:
+        return "no findings"
+    found = f"{count} finding{'s' * (count != 1)}"
+    several = len(causes(current))
+    with_causes = f" with {several} cause{'s' * (several != 1)}" if several < count else ""
+    return f"{found}{with_causes}" + (f", {before} recorded before" if before else "")
 
 
 def _print_findings(tally: Tally, current: Sequence[Finding]) -> None:
