@@ -256,6 +256,14 @@ def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:
     ]
 
 
+def test_a_reason_has_words_where_what_is_counted_has_placeholders() -> None:
+    assert spoken.reason("OP falls back to the host with torch_xla #") == (
+        "an operator falls back to the host with torch_xla N"
+    )
+    assert spoken.reason("OP() fails, and so does STOP") == "a function fails, and so does STOP"
+    assert spoken.reason("word " * 24)[-6:] == "word …", "its end was cut when it was recorded"
+
+
 @pytest.mark.parametrize("upstream", [ISSUE, SCRIPT_OF_LEDGER])
 def test_a_finding_links_what_there_is_of_it_and_names_no_key(tmp_path: Path, upstream: str) -> None:
     finding = replace(a_finding(upstream=upstream), evidence={CORRECT_SIBLINGS: "torch_ddp"}, stable=(2, 2))

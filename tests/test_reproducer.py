@@ -29,7 +29,7 @@ from difftest.judge import checks
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from generators.cases import case_at
-from reports.reproducer import reproducer
+from reports.reproducer import reproducer, spelling
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import any_numbers, gates, refusal, render
 from workers.backends import candidates
@@ -314,6 +314,15 @@ def test_replicas_with_more_than_one_graph_have_a_gate_around_each() -> None:
     assert gates(a_case(), "xla_ddp", FAULTS[0]) == ("graphs",), "it shows in the second step"
     apart = a_case(replication=Replication(own_weights=True))
     assert gates(apart, "xla_ddp", FAULTS[1]) == ("graphs",), "rank 0's weights have to be sent first"
+
+
+def test_a_long_title_is_cut_after_a_clause_or_a_word() -> None:
+    title = (
+        "SPMD: max_unpool1d dies of SIGABRT in the backward pass: partitioner.h: Check failed: " + "x " * 40
+    )
+    assert spelling.docstring(title) == title.rpartition(": ")[0]
+    assert spelling.docstring("word " * 40) == ("word " * 24).strip()
+    assert spelling.docstring("short") == "short"
 
 
 def test_a_script_imports_only_what_it_uses() -> None:

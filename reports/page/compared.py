@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from difftest.records.comparisons import Counts, missing
 from difftest.records.completeness import MOST_REASONS
+from reports.page import spoken
 from reports.report import Report
 
 TITLE = "What was compared"
@@ -59,5 +60,5 @@ def _reasons(counts: Counts) -> tuple[str, ...]:
     unsupported = [("not supported", *one) for one in counts.unsupported.most_common()]
     shown = [*absent[:MOST_REASONS], *unsupported[:MOST_REASONS]]
     left = sum(number for _, _, number in (*absent[MOST_REASONS:], *unsupported[MOST_REASONS:]))
-    words = [f"{number:,} {ended}: {reason}" for ended, reason, number in shown]
+    words = [f"{number:,} {ended}: {spoken.reason(short)}" for ended, short, number in shown]
     return (*words, *([f"{left:,} for other reasons"] if left else []))

@@ -21,6 +21,8 @@ from reports.report import Report
 GREATEST_TEXT = 20_000
 """The most characters of a detail or a log on the page; `finding.json` has all of it."""
 
+UNDECIDED_MEANS = "undecided: there is no such run, or it failed in another way or said nothing"
+
 TEXTS = 800_000
 """The most characters of all details and logs; of many findings, each has a smaller share."""
 
@@ -77,7 +79,9 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "standing": of_cause(cause),
         "summary": list(_summary(report, cause, kept.case)),
         "facts": {name: value for name, value in facts(report, cause, arbiter).items() if value},
-        "two_by_two": two_by_two(finding),
+        "two_by_two": (runs := two_by_two(finding)),
+        "other_side": f"the {'xla' if divergence.side == 'torch' else 'torch'} side",
+        "undecided": UNDECIDED_MEANS if any(cell.kind == "none" for cell in runs.values()) else "",
         "grid": of_pieces(finding, kept.mesh),
         "drawing": _drawing(report, finding),
         "backend": report.spoken(divergence.backend),
@@ -159,8 +163,8 @@ def _evidence(report: Report, name: str, finding: Finding) -> str:
 def _training(case: Case) -> str:
     """What is trained how, in a line."""
     training = case.training
-    steps = f"{training.steps} step{'s' * (training.steps != 1)}"
-    return f"{case.dtype}, {training.optimizer}, {steps}, numbers: {case.data.regime}"
+    steps = f"{training.optimizer}, {training.steps} step{'s' * (training.steps != 1)}, "
+    return f"{case.dtype}, {'' if case.model.is_program else steps}numbers: {case.data.regime}"
 
 
 def _where(finding: Finding) -> str:

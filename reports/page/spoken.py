@@ -1,9 +1,11 @@
 """Names of files and commands in words: a page shows no key that stands for something a reader can read."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from difftest.records.comparisons import ORACLE
+from difftest.records.observation import MOST_REASON
 from reports import cells, tables
 from reports.report import Report, environment_of, merged
 
@@ -27,6 +29,16 @@ def section(report: Report, shown: tables.Section) -> tuple[Any, ...]:
 def backend(report: Report, name: str) -> str:
     """What users call a backend, the reference too."""
     return REFERENCE if name == ORACLE else report.spoken(name)
+
+
+def reason(short: str) -> str:
+    """A reason as it is counted, in words: what stands for operators and numbers in it is no word."""
+    text = _PLACE.sub(lambda place: _PLACES[place[0]], short).replace("the oracle", f"the {REFERENCE}")
+    return text if len(short) < MOST_REASON else f"{text.rpartition(' ')[0]} …"
+
+
+_PLACES = {"OP()": "a function", "OP": "an operator", "#": "N"}
+_PLACE = re.compile(r"\bOP\(\)|\bOP\b|#")
 
 
 def surroundings(report: Report) -> list[tuple[str, str, str]]:

@@ -1,5 +1,6 @@
 """A case's parts as Python source: layers, placements, partition specs, optimizers, docstrings."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from difftest.cases.layout import Placements, Shard
 from reports.reproducer.blocks import Written
 
 MOST_TITLE = 120
+LEAST_TITLE = 40
+"""The characters of a docstring: a longer title is cut after a clause, or where that is too early, a word."""
+
 LINE = 110
 """The most columns of a list of layers in one line; a longer list has one layer per line."""
 
@@ -145,7 +149,14 @@ def docstring(text: str) -> str:
         character if character.isascii() and character.isprintable() else " " for character in text
     )
     safe = " ".join(plain.replace("\\", "/").replace('"', "'").split())
-    return safe if len(safe) <= MOST_TITLE else safe[: MOST_TITLE - 3] + "..."
+    if len(safe) <= MOST_TITLE:
+        return safe
+    clauses = [place.start() for place in re.finditer(r"[:;,] ", safe[:MOST_TITLE])]
+    return (
+        safe[: clauses[-1]]
+        if clauses and clauses[-1] >= LEAST_TITLE
+        else safe[:MOST_TITLE].rpartition(" ")[0]
+    )
 
 
 def numbers(values: npt.NDArray[Any]) -> str:
