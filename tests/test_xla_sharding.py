@@ -36,3 +36,9 @@ def test_a_tensor_of_another_shape_than_announced_has_pieces_that_do_not_fit() -
         assert [piece.shape for piece in pieces.values()] == [(3,), (3,)]
         read = Sharded(shape=announced, dtype="float32", placements=(Replicate(),), pieces=pieces)
         assert read.misfits(MESH)[0] == f"rank 0 holds (3,), expected {announced}"
+
+
+def test_shards_with_more_dims_than_announced_are_pieces_that_do_not_fit() -> None:
+    shards = [((slice(0, 1), slice(0, 3)), rank, WHOLE[np.newaxis]) for rank in range(2)]
+    pieces = sharding.cut((3,), shards, (Replicate(),), MESH)
+    assert [piece.shape for piece in pieces.values()] == [(1, 3), (1, 3)]

@@ -194,8 +194,7 @@ def cut(
     Every rank has `spare` devices. Where the tensor is not of the shape that torch_xla says, a rank's piece
     is what its device holds, which the check of shapes reports.
     """
-    announced = np.zeros(shape, bool)
-    if any(announced[place].shape != array.shape for place, _, array in shards):
+    if any(_announced(shape, place) != array.shape for place, _, array in shards):
         return {rank: shards[rank * spare][2] for rank in range(mesh.world_size)}
     pieces = {}
     for rank in range(mesh.world_size):
@@ -205,3 +204,12 @@ def cut(
             whole[place] = array
         pieces[rank] = whole[local_slices(shape, placements, mesh, rank)].copy()
     return pieces
+
+
+def _announced(shape: tuple[int, ...], place: Any) -> tuple[int, ...] | None:  # noqa: ANN401  slices or `...`
+    """The shape of a shard by the shape of its tensor; None where the shard has more dims than that."""
+    try:
+        shard: Array = np.zeros(shape, bool)[place]
+    except IndexError:
+        return None
+    return shard.shape
