@@ -87,8 +87,10 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     dtype, program = getattr(torch, case.dtype), case.model.is_program
     dispatched = Dispatched(by_layer=program)
     native = train(dataclasses.replace(joined, dtype=dtype, wide=False, observe=dispatched.observe))
+    # A program may name dtypes, which its results have; a model has no facts. The gradient of an operand is
+    # rounded to the operand's dtype where it is computed, before it is added up over ranks.
     results = (fact.dtype for fact in native.events.facts.values())
-    rounded = coarsest(results, case.dtype)  # a program may name dtypes; a model has no facts
+    rounded = coarsest((case.dtype, *results), case.dtype)
     usual = SAMPLES_OF_A_PROGRAM if program else SAMPLES
     for seed in range(int(os.environ.get(SAMPLES_VARIABLE, usual))):
         with perturbed(rounded, seed, program=program) as mode:
