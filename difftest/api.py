@@ -43,6 +43,7 @@ def run(  # noqa: PLR0913  the options of the command
     paths: Sequence[str] = (),
     backends: Sequence[str] = (),
     max_world_size: int = 8,
+    inputs: int = 1,
     workers: int | None = None,
     address: str | None = None,
     twice_every: int = TWICE_EVERY,
@@ -50,9 +51,7 @@ def run(  # noqa: PLR0913  the options of the command
 ) -> Result:
     """Runs a campaign, or continues it, as `difftest run` with these options, and returns its findings.
 
-    `model` is the source of a model of yours, such as `model.py:build`; without it cases are generated.
-    With a model, `steps` is how many every case has, and `convergence` compares whether it learns.
-    `budget` is in seconds. Progress and results are printed as by the command.
+    `model`, such as `model.py:build`, has `steps` and may have `convergence`; `budget` is in seconds.
 
     `difftest.errors.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.
     """
@@ -68,6 +67,7 @@ def run(  # noqa: PLR0913  the options of the command
         paths=tuple(paths),
         backends=tuple(backends),
         max_world_size=max_world_size,
+        inputs=inputs,
         workers=workers,
         address=address,
         twice_every=twice_every,

@@ -25,11 +25,12 @@ from difftest.errors import UsageError
 from generators.chances import always
 from generators.explore import BLOCK, POOL, Cost, Walk, cost_of, first_cost
 from generators.features import features
+from generators.inputs import with_input
 from generators.layers.flash_attention import draw_shared_heads
 from generators.operators.drawn import draw_program
 from generators.options import kernels, replications, spelled, starts
 from generators.paths import chosen, load
-from generators.sequence import place_of
+from generators.sequence import FURTHER, place_of
 from generators.training import draw_batch, draw_training, draw_wire_type, dtypes, ignored_shares, regimes
 
 MOST_SEED = 2**63 - 1
@@ -95,11 +96,17 @@ def _draw_case(draw: st.DrawFn, name: str, mesh: Mesh, competes: Callable[[Cost]
 def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_world_size: int = 8) -> Case:
     """Case `index` of `seed`, both from 0; `generators.sequence` says which cases have which indices.
 
+    An index from `FURTHER` on is that of a further input of a case.
+
     Raises `UsageError` for a seed or an index out of range, and for an unknown path.
     """
     if not 0 <= seed <= MOST_SEED or index < 0:
         msg = f"seed is {seed} and index is {index}; allowed: seed 0 to {MOST_SEED}, index from 0"
         raise UsageError(msg)
+    further, own = divmod(index, FURTHER)
+    if further:
+        first = case_at(seed, own, paths=paths, max_world_size=max_world_size)
+        return with_input(first, further, case_seed(seed, index))
     names, index = place_of(index, chosen(paths))
     block = index // BLOCK
     if program := _scheduled(seed, index, names, max_world_size):

@@ -26,6 +26,7 @@ from generators.cases import case_bytes, case_seed
 from generators.chances import equally, weighted
 from generators.options import replications, starts
 from generators.paths import load
+from generators.sequence import FURTHER
 
 PLANNED = "plan"
 """The path of cases whose layout is that of the user's plan."""
@@ -75,12 +76,14 @@ def case_at(
 ) -> Case:
     """Case `index` of `seed`; successive cases cover the `wanted` paths, by default all that take any model.
 
+    The further inputs of a case (`generators.sequence`) differ in the seed alone.
+
     `UsageError` for a path that takes generated models only.
     """
-    names = chosen(description, wanted)
-    path = names[index % len(names)]
+    names, (_, own) = chosen(description, wanted), divmod(index, FURTHER)
+    path = names[own % len(names)]
     decode = _decoder(msgspec.json.encode(description), path, max_world_size)
-    tried = (decode(case_bytes(seed, index, 0, attempt)) for attempt in itertools.count())
+    tried = (decode(case_bytes(seed, own, 0, attempt)) for attempt in itertools.count())
     case = next(drawn for drawn in tried if drawn)[0]
     return msgspec.structs.replace(case, seed=case_seed(seed, index))
 

@@ -3,6 +3,9 @@
 A case has a number. Paths whose cases run one by one take turns from number 0 on. A path whose cases share
 processes (`Path.IN_BLOCKS`) comes in blocks. Beside other paths it has numbers of its own, from
 `FIRST_IN_BLOCKS` on, so that its cases change no number of theirs; alone it has the numbers from 0.
+
+The further inputs of a case (`generators.inputs`) come right after it, and each has the case's number and a
+multiple of `FURTHER`.
 """
 
 import itertools
@@ -16,6 +19,9 @@ BLOCK = 20
 FIRST_IN_BLOCKS = 1_000_000_000
 """More than a campaign has cases, and a multiple of the explorer's blocks."""
 
+FURTHER = 10 * FIRST_IN_BLOCKS
+"""More than any number of a case, and a multiple of `FIRST_IN_BLOCKS`."""
+
 
 def split(paths: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The paths whose cases run one by one, and those whose cases come in blocks."""
@@ -23,12 +29,12 @@ def split(paths: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(name for name in paths if name not in in_blocks), in_blocks
 
 
-def numbers(paths: tuple[str, ...], most: int | None = None) -> Iterator[int]:
+def numbers(paths: tuple[str, ...], most: int | None = None, inputs: int = 1) -> Iterator[int]:
     """The numbers of a campaign's cases in the order in which they run; without `most`, no end.
 
     Where some of `paths` come in blocks and others do not, `most` is the number of cases of the others. Every
     full `BLOCK` of them comes after a block. If the paths that come in blocks run only where they are named,
-    fewer cases come after as many of theirs.
+    fewer cases come after as many of theirs. A case that runs alone has so many `inputs`, its own among them.
     """
     alone, in_blocks = split(paths)
     mixed, named = bool(alone and in_blocks), not any(load(name).DEFAULT for name in in_blocks)
@@ -37,7 +43,8 @@ def numbers(paths: tuple[str, ...], most: int | None = None) -> Iterator[int]:
         end = start + BLOCK if most is None else min(start + BLOCK, most)
         if mixed and (named or end - start == BLOCK):
             yield from range(FIRST_IN_BLOCKS + start, FIRST_IN_BLOCKS + end)
-        yield from range(start, end)
+        for number in range(start, end):
+            yield from range(number, number + FURTHER * inputs, FURTHER) if alone else (number,)
 
 
 def place_of(number: int, paths: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
@@ -50,4 +57,4 @@ def place_of(number: int, paths: tuple[str, ...]) -> tuple[tuple[str, ...], int]
 
 def is_in_block(number: int) -> bool:
     """Whether a number is one of a block beside other paths."""
-    return number >= FIRST_IN_BLOCKS
+    return FIRST_IN_BLOCKS <= number < FURTHER

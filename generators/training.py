@@ -74,28 +74,33 @@ def dtypes(*, purpose: Purpose = "ordinary") -> SearchStrategy[DType]:
 
 
 def regimes(*, model: Model, purpose: Purpose, dtype: DType) -> SearchStrategy[Regime]:
-    """Kinds of numbers that `model` keeps finite and does not flush to zero in `dtype`.
+    """Kinds of numbers for a case of this purpose."""
+    if purpose == "exact":
+        return always("exact")
+    if purpose == "learnable":
+        return always("normal")
+    fitting = fitting_regimes(model=model, dtype=dtype)
+    return weighted(*fitting) if len(fitting) > 1 else always(fitting[0][1])
+
+
+def fitting_regimes(*, model: Model, dtype: DType) -> tuple[tuple[int, Regime], ...]:
+    """Kinds of numbers that `model` keeps finite and does not flush to zero in `dtype`, with their weights.
 
     Models of tokens get no sharp scores: equal tokens round alike, which the measured rounding noise does not
     show. Under sharp scores, where an error of a score is one of a weight, such errors added up to 16 times
     the noise. Flash attention gets no tiny numbers: over hundreds of positions that are nearly equal, the
     gradients of queries and keys are nothing but what rounding leaves of zero.
     """
-    if purpose == "exact":
-        return always("exact")
-    if purpose == "learnable":
-        return always("normal")
-    attends = any(layer.ATTENTION_QUERIES for _, layer in walk(model.layers))
     if model.tokens or any(layer.USUAL_NUMBERS for _, layer in walk(model.layers)):
-        return always("normal")
-    sharp: tuple[tuple[int, Regime], ...] = ((4, "sharp"),) if attends and dtype != "float16" else ()
-    wide: tuple[tuple[int, Regime], ...] = (
-        ((2, "tiny"),) if dtype != "float16" and not scores(model=model) else ()
-    )
-    large: tuple[tuple[int, Regime], ...] = (
-        ((2, "large"),) if dtype != "float16" and keeps_large_finite(model) else ()
-    )
-    return weighted((6, "normal"), (1, "ties"), (1, "zeros"), *wide, *large, *sharp)
+        return ((1, "normal"),)
+    usual: tuple[tuple[int, Regime], ...] = ((6, "normal"), (1, "ties"), (1, "zeros"))
+    if dtype == "float16":
+        return usual
+    tiny: tuple[tuple[int, Regime], ...] = () if scores(model=model) else ((2, "tiny"),)
+    large: tuple[tuple[int, Regime], ...] = ((2, "large"),) if keeps_large_finite(model) else ()
+    attends = any(layer.ATTENTION_QUERIES for _, layer in walk(model.layers))
+    sharp: tuple[tuple[int, Regime], ...] = ((4, "sharp"),) if attends else ()
+    return (*usual, *tiny, *large, *sharp)
 
 
 def keeps_large_finite(model: Model) -> bool:

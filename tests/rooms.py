@@ -43,6 +43,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"layers"}),
         frozenset({"layouts", "models", "options"}),
         frozenset({"operators", "training"}),
+        frozenset({"inputs"}),
         frozenset({"paths"}),
         frozenset({"sequence"}),
         frozenset({"cases"}),

@@ -12,8 +12,8 @@ from samples import tensor_parallel_case
 
 from difftest.campaign import groups
 from difftest.campaign.campaign import LETHAL_TIMES, ORACLE, TRIES, Campaign
-from difftest.campaign.groups import MOST_PROGRAMS, grouped
-from difftest.cases.case import Case
+from difftest.campaign.groups import MOST_CASES, grouped
+from difftest.cases.case import Case, Data, Training
 from difftest.cases.options import Start
 from difftest.errors import NODE_LOST, InfrastructureError, LethalError, StoppedError, UnsupportedError
 from difftest.judge.outcome import Outcome
@@ -46,7 +46,7 @@ class Groups(Machine):
 
 @pytest.fixture(autouse=True)
 def every_case_can_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "can_share", lambda _case: True)
+    monkeypatch.setattr(groups, "can_share", lambda _one, _other: True)
 
 
 def in_groups(root: Path, machine: Groups, **fields: object) -> Campaign:
@@ -55,13 +55,27 @@ def in_groups(root: Path, machine: Groups, **fields: object) -> Campaign:
 
 def test_programs_are_grouped_and_every_other_case_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    program, case = a_program(), tensor_parallel_case()
-    programs = [msgspec.structs.replace(program, seed=seed) for seed in range(MOST_PROGRAMS + 3)]
+    program, case, other = (
+        a_program(),
+        tensor_parallel_case(),
+        tensor_parallel_case(training=Training(steps=3)),
+    )
+    programs = [msgspec.structs.replace(program, seed=seed) for seed in range(MOST_CASES + 3)]
     odd = msgspec.structs.replace(program, start=DEVICE_FIRST)
-    stream = [case, *programs[:2], case, case, *programs, odd, programs[0]]
+    stream = [case, *programs[:2], case, other, *programs, odd, programs[0]]
     shapes = [[index for index, _ in group] for group in grouped(enumerate(stream))]
-    assert [len(group) for group in shapes] == [1, 2, 1, 1, MOST_PROGRAMS, 3, 1, 1]
+    assert [len(group) for group in shapes] == [1, 2, 1, 1, MOST_CASES, 3, 1, 1]
     assert [index for group in shapes for index in group] == list(range(len(stream)))
+
+
+def test_the_inputs_of_one_case_are_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    case = tensor_parallel_case(fed=Data(batch=4))
+    ties = tensor_parallel_case(fed=Data(batch=4, regime="ties"), seed=1)
+    more_rows = tensor_parallel_case(fed=Data(batch=8), seed=2)
+    odd = [msgspec.structs.replace(one, start=DEVICE_FIRST) for one in (case, ties)]
+    stream = [case, ties, more_rows, *odd, case]
+    assert [len(group) for group in grouped(enumerate(stream))] == [2, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("workers", [1, 4])

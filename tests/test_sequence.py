@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from generated_cases import ALONE, IN_BLOCKS
 
-from difftest.campaign.groups import MOST_PROGRAMS, grouped
+from difftest.campaign.groups import MOST_CASES, grouped
 from difftest.cases.case import Case
 from difftest.commands.service.generated_cases import generated_cases, is_complete
 from difftest.commands.service.progress import announce
@@ -77,7 +77,7 @@ def test_a_case_is_the_same_with_and_without_the_paths_in_blocks(number: int) ->
 
 
 def test_a_block_is_one_group_of_programs_with_one_mesh() -> None:
-    assert BLOCK == schedule.BLOCK == MOST_PROGRAMS
+    assert BLOCK == schedule.BLOCK == MOST_CASES
     assert FIRST_IN_BLOCKS % explore.BLOCK == 0
     groups = [group for group in grouped(drawn(BLOCK)) if len(group) > 1]
     assert [len(group) for group in groups] == [BLOCK]

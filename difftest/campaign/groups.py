@@ -1,11 +1,13 @@
-"""Groups of cases that share processes: a program takes milliseconds, and starting its processes a second.
+"""Groups of cases that share processes: starting these takes a second, and compiling a program for XLA two.
 
-Consecutive programs are a group, every other case is a group of one. What follows a run, such as the evidence
-for a finding, runs each case alone.
+Consecutive programs of operators are a group, and so are the inputs of one case. Every other case is a group
+of one. What follows a run, such as the evidence for a finding, runs each case alone.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
 
 from difftest.campaign.campaign import BackendRun, Campaign, run_backend, run_key
 from difftest.cases.case import Case
@@ -13,33 +15,37 @@ from difftest.cases.options import ACTS
 from difftest.clock import utc_now
 from difftest.errors import InfrastructureError
 
-MOST_PROGRAMS = 20
-"""How many programs a group has at most.
+MOST_CASES = 20
+"""How many cases a group has at most.
 
 The start of the processes is then a small part of the time, and a group takes seconds, so that several
 workers are done at nearly the same time.
 """
 
 
-def can_share(case: Case) -> bool:
-    """Whether a case may run in processes in which others ran before.
+def can_share(one: Case, other: Case) -> bool:
+    """Whether cases may run one after the other in the same processes.
 
     An XLA program that does not begin by enabling SPMD needs a process that nothing has enabled it in.
     """
-    return case.model.is_program and case.start.acts == ACTS
+    if not one.start.acts == other.start.acts == ACTS:
+        return False
+    return (one.model.is_program and other.model.is_program) or _without_input(one) == _without_input(other)
+
+
+def _without_input(case: Case) -> Case:
+    """What is equal for the inputs of one case."""
+    return msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, regime="normal"), seed=0)
 
 
 def grouped(cases: Iterable[tuple[int, Case]]) -> Iterator[Sequence[tuple[int, Case]]]:
     """The cases with their indices, in groups and in order."""
     group = list[tuple[int, Case]]()
     for index, case in cases:
-        if group and not can_share(case):
+        if group and (len(group) == MOST_CASES or not can_share(group[-1][1], case)):
             yield group
             group = []
         group.append((index, case))
-        if not can_share(case) or len(group) == MOST_PROGRAMS:
-            yield group
-            group = []
     if group:
         yield group
 

@@ -72,7 +72,8 @@ class _Loop:
 
     def __init__(self, campaign: Campaign, cases: Iterator[tuple[int, Case]]) -> None:
         self._turns = turns = Turns(campaign.execute, campaign.workers, campaign.execute_group)
-        self._workers, self._groups = campaign.workers, grouped(cases)
+        self._workers = campaign.workers
+        self._groups = grouped(cases) if campaign.execute_group else ([one] for one in cases)
         self._campaign = dataclasses.replace(
             campaign, execute=turns.execute, execute_group=campaign.execute_group and turns.execute_group
         )

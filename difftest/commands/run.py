@@ -26,6 +26,7 @@ from difftest.commands.service.options import (
     address_option,
     backends_option,
     fail_on_option,
+    inputs_option,
     json_option,
     least_compared_option,
     ledger_option,
@@ -63,6 +64,7 @@ GROUP = Group.FIND
 @paths_option
 @backends_option
 @max_world_size_option
+@inputs_option
 @workers_option
 @address_option
 @click.option(

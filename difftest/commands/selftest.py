@@ -26,6 +26,7 @@ from difftest.commands.service.null_campaign import CaseCheck, NullCampaign
 from difftest.commands.service.options import (
     Names,
     backends_option,
+    inputs_option,
     json_option,
     load_option,
     max_world_size_option,
@@ -78,6 +79,7 @@ class Request:
     paths: tuple[str, ...]
     backends: tuple[str, ...]
     max_world_size: int
+    inputs: int
     defects: str
     workers: int | None
     load: int
@@ -87,7 +89,9 @@ class Request:
     @property
     def drawn(self) -> DrawnCases:
         """The cases of its seed."""
-        return DrawnCases(seed=self.seed, paths=self.paths, max_world_size=self.max_world_size)
+        return DrawnCases(
+            seed=self.seed, paths=self.paths, max_world_size=self.max_world_size, inputs=self.inputs
+        )
 
 
 GROUP = Group.ASK
@@ -117,6 +121,7 @@ GROUP = Group.ASK
 )
 @backends_option
 @max_world_size_option
+@inputs_option
 @click.option("--defects", default="", help="Only these planted defects, comma-separated.")
 @workers_option
 @load_option

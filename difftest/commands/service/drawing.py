@@ -11,13 +11,14 @@ from difftest.cases.described import Description
 class Drawing:
     """What decides the cases: generated ones, or those of a module of the user's if `model` describes one.
 
-    Empty `paths` mean all.
+    Empty `paths` mean all. A case that runs alone has so many `inputs`, its own among them.
     """
 
     seed: int
     model: Description | None
     paths: tuple[str, ...]
     max_world_size: int
+    inputs: int = 1
 
     def chosen_paths(self) -> tuple[str, ...]:
         """The paths of the cases, sorted; `UsageError` for one that cannot have them."""
@@ -31,7 +32,7 @@ class Drawing:
         from generators import own
         from generators.sequence import numbers
 
-        return numbers(own.paths() if self.model else self.chosen_paths(), most)
+        return numbers(own.paths() if self.model else self.chosen_paths(), most, self.inputs)
 
     def case(self, number: int) -> Case:
         """The case of this number."""

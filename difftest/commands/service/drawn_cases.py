@@ -17,11 +17,15 @@ MOST_PROGRAMS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCases:
-    """The cases of `seed` that have at most so many ranks; `paths` are those of the null campaign."""
+    """The cases of `seed` that have at most so many ranks.
+
+    `paths` and the number of `inputs` of a case are those of the null campaign.
+    """
 
     seed: int
     paths: tuple[str, ...]
     max_world_size: int
+    inputs: int = 1
 
     def numbered(self, count: int) -> Iterator[tuple[int, Case]]:
         """The null campaign's cases with their numbers, programs among them; without paths no program."""
@@ -31,7 +35,7 @@ class DrawnCases:
 
         names = chosen(self.paths) if self.paths else split(chosen(None))[0]
         draw = partial(case_at, self.seed, paths=names, max_world_size=self.max_world_size)
-        return ((number, draw(number)) for number in numbers(names, count))
+        return ((number, draw(number)) for number in numbers(names, count, self.inputs))
 
     def cases(self, count: int, paths: tuple[str, ...] = ()) -> Iterator[Case]:
         """The first cases on `paths`, by default on the usual ones."""

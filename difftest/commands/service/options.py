@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from difftest import plugins
 from difftest.campaign.campaign import ORACLE
+from difftest.campaign.groups import MOST_CASES
 from difftest.errors import UsageError
 from difftest.findings.ledger import LEDGER_FILE
 from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
@@ -177,6 +178,13 @@ backends_option = click.option(
 )
 max_world_size_option = click.option(
     "--max-world-size", type=int, default=8, show_default=True, help="The largest number of ranks of a case."
+)
+inputs_option = click.option(
+    "--inputs",
+    type=click.IntRange(1, MOST_CASES),
+    default=1,
+    show_default=True,
+    help="How many inputs a case has: it is compiled once, and each input is compared.",
 )
 workers_option = click.option(
     "--workers", type=click.IntRange(min=1), help="How many runs at a time.  [default: the number of CPUs]"

@@ -42,7 +42,8 @@ def announce(request: CampaignRequest) -> None:
     most, budget = request.most_cases, request.budget
     cases = "cases" if most is None else f"{most} cases{_in_blocks(request)}"
     limit = f" within {budget:g} s" if budget else ""
-    click.echo(f"{cases} of seed {request.seed}{limit}; results in {request.out}", err=True)
+    inputs = f", each with {request.inputs} inputs" if request.inputs > 1 else ""
+    click.echo(f"{cases} of seed {request.seed}{inputs}{limit}; results in {request.out}", err=True)
 
 
 def _in_blocks(request: CampaignRequest) -> str:

@@ -48,8 +48,8 @@ class CampaignRequest(Request):
     `budget` is in seconds; empty `paths` and `backends` mean all of them.
 
     `workers` is None for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one
-    started on this machine. Every `twice_every`th case is run twice, none if 0. `fresh` runs every case
-    again.
+    started on this machine. A case has so many `inputs`. Every `twice_every`th case is run twice, none if 0.
+    `fresh` runs every case again.
     """
 
     seed: int
@@ -59,6 +59,7 @@ class CampaignRequest(Request):
     paths: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     max_world_size: int
+    inputs: int = 1
     workers: int | None = None
     address: str | None = None
     twice_every: int
@@ -67,7 +68,13 @@ class CampaignRequest(Request):
     @property
     def drawing(self) -> Drawing:
         """Which case a number stands for."""
-        return Drawing(seed=self.seed, model=self.model, paths=self.paths, max_world_size=self.max_world_size)
+        return Drawing(
+            seed=self.seed,
+            model=self.model,
+            paths=self.paths,
+            max_world_size=self.max_world_size,
+            inputs=self.inputs,
+        )
 
     @property
     def most_cases(self) -> int | None:
