@@ -261,6 +261,8 @@ def test_a_reason_has_words_where_what_is_counted_has_placeholders() -> None:
         "an operator falls back to the host with torch_xla N"
     )
     assert spoken.reason("OP() fails, and so does STOP") == "a function fails, and so does STOP"
+    assert spoken.reason("Operator OP has no strategy") == "an operator has no strategy"
+    assert spoken.reason("failed for Op(op=OP, args") == "failed for an operator"
     assert spoken.reason("word " * 24)[-6:] == "word …", "its end was cut when it was recorded"
 
 

@@ -89,7 +89,7 @@ def test_show_has_the_title_the_evidence_and_the_next_commands(runs: Path) -> No
     assert lines[0] == "XLA SPMD: wrong 0"
     assert lines[1] == f"reported: {ISSUE}"
     assert "XLA SPMD        agrees      diverges" in lines
-    assert "the other side  undecided   agrees" in lines
+    assert "the torch side  undecided   agrees" in lines
     assert "0.bias is wrong on 1 of 2 ranks" in lines
     assert "  rank 1: 1 of 1 elements of [1:2]" in lines
     assert f"{folder('runs/first')}/reproducer.py" in done.output

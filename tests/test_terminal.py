@@ -40,6 +40,7 @@ def test_help_has_every_command_once_in_its_group_with_its_whole_sentence(width:
         (["rnu"], "No such command 'rnu'. Did you mean 'run'?"),
         (["run", "--backends", "xla_spdm"], "unknown backend 'xla_spdm'; did you mean 'xla_spmd'? Allowed: "),
         (["run", "--paths", "tensor_paralel"], "did you mean 'tensor_parallel'?"),
+        (["list", "frmats"], "'frmats'; did you mean 'formats'?"),
         (["run", "--backend", "torch_ddp"], "Did you mean '--backends'?"),
         (["unheard"], "No such command 'unheard'."),
     ],

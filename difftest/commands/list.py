@@ -21,8 +21,18 @@ KINDS = {
 GROUP = Group.ASK
 
 
+class Kind(click.Choice[str]):
+    """One of `KINDS`; a mistyped one is answered with the nearest."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The kind; wrong usage where there is none such."""
+        if nearest := plugins.like(value, KINDS) if value not in KINDS else "":
+            self.fail(f"{value!r}; did you mean {nearest!r}? Allowed: {', '.join(KINDS)}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command("list")
-@click.argument("kind", type=click.Choice(tuple(KINDS)))
+@click.argument("kind", type=Kind(tuple(KINDS)))
 @json_option
 def command(kind: str, *, as_json: bool) -> None:
     """List the backends, paths, checks or formats, with what each is for."""

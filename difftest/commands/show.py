@@ -70,14 +70,15 @@ def _print_head(report: "Report", cause: Cause) -> None:
 
 def _print_evidence(report: "Report", cause: Cause) -> None:
     """The facts, the 2 x 2, the ranks that are wrong, and the message."""
-    from reports.page.finding import facts, two_by_two
+    from reports.page.finding import facts, other_side, two_by_two
 
     named = {name: value for name, value in facts(report, cause).items() if value}
     cells = {name: cell.words for name, cell in two_by_two(cause.finding).items()}
     click.echo()
     click.echo("\n".join(_aligned(named)))
     if cells:
-        click.echo("\n".join(("", *_table(report.spoken(cause.finding.divergence.backend), cells))))
+        shown = cause.finding.divergence
+        click.echo("\n".join(("", *_table(report.spoken(shown.backend), other_side(shown), cells))))
     if cause.finding.pieces:
         click.echo("\n".join(("", *_ranks(cause.finding))))
     message = cause.finding.divergence.detail.splitlines()
@@ -115,14 +116,14 @@ def _wrapped(text: str, first: str) -> list[str]:
     return textwrap.wrap(text, room, initial_indent=first, subsequent_indent=below) or [first.rstrip()]
 
 
-def _table(backend: str, cells: Mapping[str, str]) -> list[str]:
+def _table(backend: str, other: str, cells: Mapping[str, str]) -> list[str]:
     """The 2 x 2 of sides and layouts, beside the float64 reference."""
-    width = max(len(backend), len("the other side"))
+    width = max(len(backend), len(other))
     wide = max(len("one device"), len(cells[SINGLE]), len(cells[OTHER_SINGLE]))
     return [
         f"{'':<{width}}  {'one device':<{wide}}  this layout",
         f"{backend:<{width}}  {cells[SINGLE]:<{wide}}  diverges",
-        f"{'the other side':<{width}}  {cells[OTHER_SINGLE]:<{wide}}  {cells[OTHER]}",
+        f"{other:<{width}}  {cells[OTHER_SINGLE]:<{wide}}  {cells[OTHER]}",
     ]
 
 

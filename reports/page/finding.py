@@ -10,6 +10,7 @@ from difftest.findings import titles
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
 from difftest.findings.standing import issue, of_cause
+from difftest.judge.divergence import Divergence
 from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
 from difftest.records.finding import Finding
@@ -80,7 +81,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "summary": list(_summary(report, cause, kept.case)),
         "facts": {name: value for name, value in facts(report, cause, arbiter).items() if value},
         "two_by_two": (runs := two_by_two(finding)),
-        "other_side": f"the {'xla' if divergence.side == 'torch' else 'torch'} side",
+        "other_side": other_side(divergence),
         "undecided": UNDECIDED_MEANS if any(cell.kind == "none" for cell in runs.values()) else "",
         "grid": of_pieces(finding, kept.mesh),
         "drawing": _drawing(report, finding),
@@ -190,6 +191,11 @@ def two_by_two(finding: Finding) -> dict[str, Cell]:
     if not any(name in finding.evidence for name in TWO_BY_TWO):
         return {}
     return {name: _cell(answer(finding.evidence.get(name, NOT_RUN))) for name in TWO_BY_TWO}
+
+
+def other_side(shown: Divergence) -> str:
+    """The side that a finding's backend is compared with."""
+    return "the xla side" if shown.side == "torch" else "the torch side"
 
 
 def _cell(words: str) -> Cell:

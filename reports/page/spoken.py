@@ -33,12 +33,16 @@ def backend(report: Report, name: str) -> str:
 
 def reason(short: str) -> str:
     """A reason as it is counted, in words: what stands for operators and numbers in it is no word."""
-    text = _PLACE.sub(lambda place: _PLACES[place[0]], short).replace("the oracle", f"the {REFERENCE}")
+    text = _PLACE.sub(lambda place: _PLACES[place[0]], _TWICE.sub("", short)).replace(
+        "the oracle", f"the {REFERENCE}"
+    )
     return text if len(short) < MOST_REASON else f"{text.rpartition(' ')[0]} …"
 
 
 _PLACES = {"OP()": "a function", "OP": "an operator", "#": "N"}
 _PLACE = re.compile(r"\bOP\(\)|\bOP\b|#")
+_TWICE = re.compile(r"\b[Oo]perator (?=OP\b)|\bOp\(op=(?=OP\b)|(?<=OP), args.*")
+"""What says `operator` beside its placeholder, and DTensor's list of arguments, which is cut."""
 
 
 def surroundings(report: Report) -> list[tuple[str, str, str]]:
