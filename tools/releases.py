@@ -66,13 +66,22 @@ def main(environment: str | None, packages: tuple[str, ...], only: str, *, write
 
 def on_its_package(python: str, fault: Fault) -> Fault:
     """The fault with what its script says in an environment; the same where that lacks its package."""
-    if not (release := version(python, fault.needs)):
+    if not (release := prepared(python, fault)):
         return fault
-    if fault.package == "torch_tpu":
-        os.environ.setdefault("TPU_LIBRARY_PATH", stand_in(python))
     after = answered(fault, release, run_script(text(fault.script), python=python, arguments=fault.arguments))
     click.echo(f"{after.releases[release]:<8} {fault.needs} {release}  {' '.join(named(fault))}")
     return after
+
+
+def prepared(python: str, fault: Fault) -> str:
+    """The release of the fault's package in an environment, in which its script can run from now on.
+
+    Empty where the environment lacks the package.
+    """
+    release = version(python, fault.needs)
+    if release and fault.package == "torch_tpu":
+        os.environ.setdefault("TPU_LIBRARY_PATH", stand_in(python))
+    return release
 
 
 def on_jaxlib(python: str, fault: Fault) -> Fault:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difftest.commands.service.excerpt import excerpt, without_lint
-from difftest.findings.faults import SCRIPTS, read_faults
+from difftest.findings.faults import SCRIPTS, Fault, read_faults
 from difftest.records.finding import Finding
 
 CHECKOUT = Path(__file__).parents[3]
@@ -30,11 +30,13 @@ def known_script(finding: Finding, checkout: Path = CHECKOUT) -> KnownScript | N
     if fault is None or not finding.upstream.startswith(SCRIPTS):
         return None
     name, *arguments = shlex.split(finding.upstream)
-    file = checkout / name
-    if not file.is_file():
-        return None
-    text = without_lint(file.read_text())
+    return script_of(fault, tuple(arguments), checkout) if (checkout / name).is_file() else None
+
+
+def script_of(fault: Fault, arguments: tuple[str, ...], checkout: Path = CHECKOUT) -> KnownScript:
+    """The script of a listed fault, or the part of it for these of the fault's arguments."""
+    text = without_lint((checkout / SCRIPTS / fault.script).read_text())
     part = excerpt(text, arguments, fault.title) if arguments else None
     if part is not None:
         return KnownScript(text=part, arguments=())
-    return KnownScript(text=text, arguments=tuple(arguments))
+    return KnownScript(text=text, arguments=arguments)
