@@ -15,6 +15,7 @@ from sample_findings import FINDING, changed
 from samples import a_case, a_failure
 
 from difftest import cli
+from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
 from difftest.commands.service import progress, readiness, working
@@ -22,6 +23,7 @@ from difftest.commands.service.readiness import State
 from difftest.commands.service.working import Working
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Symptom
+from difftest.records.corpus import Corpus
 
 PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
 
@@ -134,6 +136,19 @@ def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
     assert capsys.readouterr().err.splitlines()[-1].startswith("1/4 cases, ")
     time.sleep(0.1)
     assert not capsys.readouterr().err
+
+
+def test_a_log_counts_the_runs_of_cases_that_have_not_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    plain = Campaign(name="one", backends={}, execute=lambda *_: a_failure(), corpus=Corpus(tmp_path))
+    with progress.Meter(4, None, Ledger()) as meter:
+        watched = meter.watched(plain)
+        for _ in range(3):
+            watched.execute(a_case(), "torch_ddp", {})
+        time.sleep(0.2)
+    assert capsys.readouterr().err.splitlines()[-1] == "0/4 cases, 0.0 a minute, 3 runs, 0 new findings"
 
 
 def test_a_log_does_not_call_what_torch_leaves_open_a_new_finding(

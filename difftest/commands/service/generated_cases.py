@@ -75,7 +75,7 @@ def run_cases(
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
     with Meter(_left(request, recorded), request.budget, ledger) as meter:
         try:
-            for progress in run(campaign, generated_cases(request, recorded), recorded):
+            for progress in run(meter.watched(campaign), generated_cases(request, recorded), recorded):
                 tally.count(progress)
                 meter.count(progress)
         except StoppedError as stop:

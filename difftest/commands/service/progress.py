@@ -115,7 +115,8 @@ class Meter:
     def __init__(self, cases: int | None, budget: float | None, ledger: Ledger) -> None:
         self._cases, self._budget, self._ledger = cases, budget, ledger
         self._start, self._ended = time.monotonic(), threading.Event()
-        self._done = self._new = self._known = 0
+        self._done = self._new = self._known = self._runs = 0
+        self._lock = threading.Lock()
         self._bar = tqdm(total=cases, unit="case", disable=not sys.stderr.isatty(), dynamic_ncols=True)
 
     def __enter__(self) -> Self:
@@ -128,6 +129,29 @@ class Meter:
     ) -> None:
         self._ended.set()
         self._bar.close()
+
+    def watched(self, campaign: Campaign) -> Campaign:
+        """The campaign, whose runs are counted: a case is recorded when all of its runs have ended."""
+
+        def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+            outcome = campaign.execute(case, backend, options)
+            self._count_runs(1)
+            return outcome
+
+        def execute_group(
+            cases: Sequence[Case], backend: str, options: Mapping[str, str]
+        ) -> Sequence[Outcome | InfrastructureError]:
+            assert campaign.execute_group is not None  # noqa: S101  it is used only where there is one
+            outcomes = campaign.execute_group(cases, backend, options)
+            self._count_runs(len(outcomes))
+            return outcomes
+
+        group = campaign.execute_group and execute_group
+        return dataclasses.replace(campaign, execute=execute, execute_group=group)
+
+    def _count_runs(self, runs: int) -> None:
+        with self._lock:
+            self._runs += runs
 
     def count(self, progress: Progress) -> None:
         """Counts one more case and shows it. What torch leaves open is no finding to count."""
@@ -149,7 +173,8 @@ class Meter:
     def _line(self) -> str:
         rate = 60 * self._done / (time.monotonic() - self._start)
         total = f"/{self._cases}" if self._cases else ""
-        return f"{self._done}{total} cases, {rate:.1f} a minute, {self._findings()}{self._left()}"
+        runs = f", {self._runs} runs" if self._runs else ""
+        return f"{self._done}{total} cases, {rate:.1f} a minute{runs}, {self._findings()}{self._left()}"
 
     def _findings(self) -> str:
         return f"{self._new} new findings" + (f", {self._known} known" if self._known else "")
