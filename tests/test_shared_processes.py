@@ -12,6 +12,8 @@ from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.events import Events
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.selftest.correct_runs import same_bits
+from generators.cases import case_at
+from generators.sequence import FURTHER
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -72,6 +74,19 @@ def test_a_case_gives_the_same_alone_and_after_others_in_the_same_processes(back
         assert same_bits(alone, outcome), case.id
         assert judged(outcome) == judged(alone)
         assert outcome.environment == alone.environment
+
+
+@pytest.mark.parametrize("backend", ["xla_spmd", "xla_replica"])
+def test_inputs_of_one_case_compile_once_and_each_gives_what_it_gives_alone(backend: str) -> None:
+    inputs = [case_at(0, 71 + further * FURTHER, max_world_size=4) for further in range(3)]
+    first, *others = together(*inputs, backend=backend)
+    assert isinstance(first, Trace)
+    compiled = first.events.graphs[-1]
+    assert compiled
+    for case, outcome in zip(inputs[1:], others, strict=True):
+        assert isinstance(outcome, Trace)
+        assert {*outcome.events.graphs} <= {0, compiled}, "replicas count those of the process"
+        assert same_bits(sandbox.run(case, backend), outcome), case.id
 
 
 @pytest.mark.parametrize(
