@@ -58,6 +58,7 @@ BROKEN = {
     "built": ("workers.training.blocks", "swiglu", r"def module\(", "def modules("),
     "drawn": ("generators.features", "schedule", r"\(\*, case: Case\)", "(*, case: str)"),
     "hooks": ("workers.training.features", "schedule", r"def equal\(", "def equals("),
+    "feature": ("reports.reproducer.features", "schedule", r"def spelled\(", "def written("),
     "format": ("reports.formats", "csv", r"def render\(", "def rendered("),
     "fault": (PLANTED, "runtime", r"_case: Case, _rank: int\)", "_case: Case)"),
 }

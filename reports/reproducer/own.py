@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from difftest import sources
 from difftest.cases.case import Case
 from difftest.cases.layers.own import Own
-from reports.reproducer import spelling
+from reports.reproducer import features
 from reports.reproducer.script import Script
 
 MOST_SEED = 2**31
@@ -136,7 +136,7 @@ class OwnScript(Script):
         """The optimizer, or the user's."""
         if self.case.training.optimizer == "own":
             return "user.optimizer(list(model.parameters()))"
-        return spelling.optimizer(self.case.training)
+        return features.constructed(self.case)
 
     def expected_kind(self, local: bool, dtensors: bool) -> str:  # noqa: FBT001  for templates
         """As for generated models; the shape of an output is that of a run on the host."""

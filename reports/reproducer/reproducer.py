@@ -21,7 +21,7 @@ from difftest.judge.measured import Measurement
 from difftest.judge.outcome import NO_MESSAGE, Failure, Outcome
 from difftest.judge.stage import Stage
 from difftest.plugins import IN
-from reports.reproducer import blocks, own, spelling
+from reports.reproducer import blocks, features, own, spelling
 from reports.reproducer.fault import Fault
 from reports.reproducer.own import OwnScript
 from reports.reproducer.program import ProgramScript, unspeakable
@@ -154,8 +154,8 @@ def refusal(case: Case, backend: str) -> str | None:
 def _training_refusal(case: Case, backend: str) -> str | None:
     if reason := own.refusal(case.model.own) if case.model.own else blocks.refusal(case):
         return reason
-    for feature in case.training_features:
-        return f"no template can write the feature {feature.name} yet; replay runs the case again"
+    if reason := features.refusal(case):
+        return reason
     flash = set(case.model.flash_attentions.values())
     if flash and not _declares(backend, "spells_flash_attention"):
         return "flash attention on XLA needs Pallas kernels, whose CPU interpreter is too long for a script"

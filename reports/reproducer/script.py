@@ -14,9 +14,10 @@ from difftest.cases.layers.redistribute import SPELLED, Redistribute
 from difftest.cases.layout import Placements, Replicate, Shard, replicated
 from difftest.cases.options import ACTS, Replication
 from difftest.judge.stage import Stage
-from reports.reproducer import literals, spelling
+from reports.reproducer import features, literals, spelling
 from reports.reproducer.blocks import Written
 from reports.reproducer.fault import Fault
+from reports.reproducer.features import Spelled
 
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
 """The style of `parallelize_module` for each layer's path.
@@ -145,9 +146,7 @@ class Script:
     def attention(self, flag: str) -> bool:
         """Whether any attention is `causal`, has `segments` or `groups`."""
         layers = [layer for _, layer in walk(self.case.model.layers) if isinstance(layer, Attention)]
-        return any(
-            layer.heads > layer.kv_heads if flag == "groups" else getattr(layer, flag) for layer in layers
-        )
+        return any(one.heads > one.kv_heads if flag == "groups" else getattr(one, flag) for one in layers)
 
     @property
     def extras(self) -> bool:
@@ -179,7 +178,12 @@ class Script:
     @property
     def optimizer(self) -> str:
         """The optimizer over `model.parameters()`."""
-        return spelling.optimizer(self.case.training)
+        return features.constructed(self.case)
+
+    @property
+    def features(self) -> Spelled:
+        """What features of training add to the script."""
+        return features.merged(self.case)
 
     @property
     def sharded(self) -> Mapping[str, Placements]:
@@ -195,10 +199,6 @@ class Script:
     def sharded_specs(self) -> str:
         """The partition specs of the parameters that some axis shards, as a dict."""
         return spelling.table({name: self.spec(name) for name in self.sharded})
-
-    def placements(self, at: Placements) -> str:
-        """DTensor's placements."""
-        return spelling.placements(at)
 
     def spec(self, name: str) -> str:
         """torch_xla's partition spec of a parameter."""

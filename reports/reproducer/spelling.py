@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from difftest.cases.case import Case, Training
+from difftest.cases.case import Case
 from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, Shard
@@ -52,17 +52,6 @@ def _layer(layer: Layer, path: str, indent: int, blocks: Mapping[str, Written], 
 def index(path: str) -> str:
     """A dotted path of containers as subscripts: `1.2` is `[1][2]`."""
     return "".join(f"[{part}]" for part in path.split("."))
-
-
-def optimizer(training: Training) -> str:
-    """The optimizer of torch over `model.parameters()`."""
-    name, more = {
-        "sgd": ("SGD", ""),
-        "momentum": ("SGD", ", momentum=0.875"),
-        "adam": ("Adam", ""),
-        "adamw": ("AdamW", ", weight_decay=0.125"),
-    }[training.optimizer]
-    return f"torch.optim.{name}(model.parameters(), lr={training.learning_rate!r}{more})"
 
 
 def is_sharded(at: Placements) -> bool:

@@ -1,0 +1,9 @@
+"""Weights that shrink."""
+
+from difftest.cases.case import Training
+from reports.reproducer.features import Options, Spelled
+
+
+def spelled(options: Options, _training: Training) -> Spelled:
+    """As torch's argument of that name."""
+    return Spelled(arguments={"weight_decay": repr(float(options["decay"]))})

@@ -1,0 +1,112 @@
+"""Reproducer scripts of features of training."""
+
+import ast
+import importlib.util
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from samples import a_case
+
+from difftest import plugins
+from difftest.cases.case import Case, Training
+from difftest.cases.options import Feature
+from difftest.commands.service.scripts import run_script
+from difftest.judge.stage import Stage
+from generators.cases import case_at
+from reports.reproducer import features
+from reports.reproducer.fault import Fault
+from reports.reproducer.reproducer import refusal, render
+
+CASES = 200
+UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3)
+SGD = "optimizer = torch.optim.SGD(model.parameters()"
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+def featured(*used: Feature, optimizer: str = "sgd") -> Case:
+    plain = a_case(training=Training(optimizer=optimizer, steps=2))  # type: ignore[arg-type]
+    return msgspec.structs.replace(plain, features=used)
+
+
+def generated() -> Iterator[Case]:
+    """The generated cases whose features scripts can have."""
+    drawn = (case_at(0, index, paths=("features",)) for index in range(CASES))
+    return (case for case in drawn if features.refusal(case) is None)
+
+
+def test_the_scripts_of_generated_features_are_python() -> None:
+    written = set()
+    for case in generated():
+        if refusal(case, "torch_ddp") is None and "0.weight" in case.model.parameters():
+            ast.parse(render(case, "torch_ddp", UPDATED, "features", plain=True))
+            written |= {feature.name for feature in case.training_features}
+    assert len(written) > len(plugins.names(features.__name__)) // 2, written
+
+
+def test_every_feature_that_scripts_have_is_one_of_training() -> None:
+    assert {*plugins.names(features.__name__)} < {*plugins.names("workers.training.features")}
+
+
+@pytest.mark.parametrize(
+    ("used", "lines"),
+    [
+        (
+            Feature(name="amsgrad"),
+            ["optimizer = torch.optim.SGD(model.parameters(), lr=0.125, amsgrad=True)"],
+        ),
+        (
+            Feature(name="frozen", options={"name": "0.bias"}),
+            ["model.get_parameter('0.bias').requires_grad_(False)"],
+        ),
+        (
+            Feature(name="clip_by_value", options={"value": 0.5}),
+            ["torch.nn.utils.clip_grad_value_(model.parameters(), 0.5)", "optimizer.step()"],
+        ),
+        (
+            Feature(name="optimizer", options={"kind": "rprop", "form": "loop", "rate": 0.5}),
+            ["optimizer = torch.optim.Rprop(model.parameters(), lr=0.5, foreach=False)"],
+        ),
+        (
+            Feature(name="schedule", options={"kind": "step", "factor": 0.5}),
+            [
+                "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)",
+                "optimizer.step()",
+                "optimizer.zero_grad()",
+                "scheduler.step()",
+            ],
+        ),
+        (Feature(name="zeroed_gradients"), ["optimizer.zero_grad(set_to_none=False)"]),
+        (
+            Feature(name="tensor_rate"),
+            [f"{SGD}, lr=torch.tensor(0.125))"],
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Feature) else "",
+)
+def test_a_feature_is_written_as_users_write_it(used: Feature, lines: list[str]) -> None:
+    text = render(featured(used), "torch_ddp", UPDATED, "a feature", plain=True)
+    stripped = [line.strip() for line in text.splitlines()]
+    places = [stripped.index(line) for line in lines]
+    assert places == sorted(places)
+
+
+def test_a_feature_without_a_spelling_is_refused_by_its_name() -> None:
+    assert "the feature save_and_load" in (
+        refusal(featured(Feature(name="save_and_load")), "torch_ddp") or ""
+    )
+    assert refusal(featured(Feature(name="maximize")), "torch_ddp") is None
+
+
+@pytest.mark.slow
+@needs_torch
+def test_a_script_of_features_shows_no_fault_on_a_correct_backend() -> None:
+    used = (
+        Feature(name="schedule", options={"kind": "linear", "factor": 0.5}),
+        Feature(name="clip_by_value", options={"value": 0.5}),
+        Feature(name="maximize"),
+        Feature(name="zeroed_gradients"),
+    )
+    done = run_script(render(featured(*used), "torch_ddp", UPDATED, "features", plain=True))
+    assert done.absent, done.output
+    assert "tolerance" in done.output
