@@ -128,6 +128,11 @@ class Draft:
         return titles.spoken(self.finding.divergence.backend, self.called)
 
     @property
+    def other_side(self) -> str:
+        """What users call the side that it is compared with."""
+        return words.other_side(self.shown)
+
+    @property
     def reported(self) -> tuple[tuple[str, str], ...]:
         """The versions and devices that the run itself reported, which a maintainer asks for first."""
         return tuple(pair for pair in self.versions if _of_run(*pair))

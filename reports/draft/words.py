@@ -65,8 +65,12 @@ def expected(finding: Finding, shown: Divergence, tolerance: str) -> str:
 
 def _runs(shown: Divergence) -> tuple[tuple[str, str], ...]:
     """What users call the two runs that may be right: the same on one device, and the other side's."""
-    other = "torch_xla" if shown.side == "torch" else "torch's process groups"
-    return (SINGLE, "on one device"), (OTHER, f"by {other} in the same layout")
+    return (SINGLE, "on one device"), (OTHER, f"by {other_side(shown)} in the same layout")
+
+
+def other_side(shown: Divergence) -> str:
+    """What users call the side that a finding's backend is compared with."""
+    return "torch_xla" if shown.side == "torch" else "torch's process groups"
 
 
 def when(shown: Divergence) -> str:

@@ -18,8 +18,8 @@ _LINT = re.compile(r"  # noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*(?:  (?P<why>.*))?$|^# r
 
 
 def without_lint(text: str) -> str:
-    """The script without what only this project's linter reads; a reason beside that stays."""
-    return _LINT.sub(lambda match: f"  # {match['why']}" if match["why"] else "", text)
+    """The script without what only this project's linter and formatter need; a reason beside that stays."""
+    return _single_gaps(_LINT.sub(lambda match: f"  # {match['why']}" if match["why"] else "", text))
 
 
 def excerpt(text: str, names: Sequence[str], about: str) -> str | None:
@@ -72,13 +72,38 @@ def _without(text: str, spans: Iterator[range]) -> str:
 def _pruned(text: str, before: set[str]) -> str:
     """Without the imports, functions, classes and plain values that nothing reads any more."""
     while True:
-        tree = ast.parse(text)
+        tree = ast.parse(text := _split(text, before))
         idle = before - _read_elsewhere(tree)
         gone = [node for node in tree.body if (defined := _defined(node)) and defined <= idle]
         shrunk = _without(text, (range(_first(node), (node.end_lineno or 0) + 1) for node in gone))
         if not gone:
             return _single_gaps(text)
         text = shrunk
+
+
+def _split(text: str, before: set[str]) -> str:
+    """Without those of several names that one line assigns which nothing reads any more."""
+    tree, lines = ast.parse(text), text.splitlines(keepends=True)
+    idle = before - _read_elsewhere(tree)
+    for node in reversed(tree.body):
+        pairs = _pairs(node)
+        kept = [(name, value) for name, value in pairs if not (_names(name) <= idle and _only_makes(value))]
+        if 0 < len(kept) < len(pairs):
+            names, values = (
+                ", ".join(_source(text, one) for one in ones) for ones in zip(*kept, strict=True)
+            )
+            lines[node.lineno - 1 : node.end_lineno] = [f"{names} = {values}\n"]
+    return "".join(lines)
+
+
+def _pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """The names and values of `a, b = 1, 2`; empty for any other statement."""
+    if not isinstance(node, ast.Assign) or len(node.targets) > 1:
+        return []
+    names, values = node.targets[0], node.value
+    if not isinstance(names, ast.Tuple) or not isinstance(values, ast.Tuple):
+        return []
+    return list(zip(names.elts, values.elts, strict=True)) if len(names.elts) == len(values.elts) else []
 
 
 def _read_elsewhere(tree: ast.Module) -> set[str]:
@@ -98,9 +123,19 @@ def _defined(node: ast.stmt) -> set[str]:
         return {node.name}
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-    if isinstance(node, ast.Assign) and not any(isinstance(one, ast.Call) for one in ast.walk(node.value)):
-        return {one.id for target in node.targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    if isinstance(node, ast.Assign) and _only_makes(node.value):
+        return {name for target in node.targets for name in _names(target)}
     return set()
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _only_makes(value: ast.expr) -> bool:
+    """Whether nothing happens beside the value: a call of torch's makes a tensor."""
+    calls = (ast.unparse(one.func) for one in ast.walk(value) if isinstance(one, ast.Call))
+    return all(name.startswith("torch.") for name in calls)
 
 
 def _single_gaps(text: str) -> str:
