@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from real_runs import oracle_trace
 from sharded_cases import MEGATRON, S0, R, a_sharded_case
 from tpu_made import Runs, needs_torch_tpu
@@ -12,6 +13,7 @@ from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.cases.layout import Mesh
+from difftest.cases.options import Spelling
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome, Trace
 from difftest.records.corpus import Corpus
@@ -26,8 +28,10 @@ REPLICATED = a_sharded_case(DATA, training=ADAMW)
 MEGATRON_OF_TWO = a_sharded_case(
     TENSOR, (R,), {name: (placement,) for name, placement in MEGATRON.items()}, training=ADAMW
 )
+HOST_FIRST = replace(REPLICATED, spelling=Spelling(host_backward=True))
+"""A backward pass on the host makes the process's client, before the session."""
 CASES = {
-    "tpu_ddp": (REPLICATED,),
+    "tpu_ddp": (REPLICATED, HOST_FIRST),
     "tpu_fsdp": (a_sharded_case(SHARDED, parameters={"": (S0,)}, training=ADAMW),),
     "tpu_dtensor": (REPLICATED, MEGATRON_OF_TWO),
     "tpu_tp": (MEGATRON_OF_TWO,),

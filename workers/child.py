@@ -147,9 +147,10 @@ def _attempt(  # noqa: PLR0913, PLR0917  what a rank has
         clients.look()
 
     try:
+        made = backend.session(case, rank, rendezvous)  # it joins when it is entered
         if case.forms.host_backward:
             host_backward()
-        with backend.session(case, rank, rendezvous) as session:
+        with made as session:
             spoiled = faults.spoil(session, case, rank, os.environ.get(faults.VARIABLE))
             trace: Trace = spoiled.replay(lambda joined: train(case, joined, report), spoiled)
             events = msgspec.structs.replace(trace.events, clients=tuple(clients.created))

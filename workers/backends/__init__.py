@@ -51,7 +51,10 @@ class Backend(Protocol):
         """Environment variables that the child processes start with."""
 
     def session(self, case: Case, rank: int, rendezvous: str) -> "AbstractContextManager[Session]":
-        """Joins as process `rank` of `processes(case)`; `rendezvous` is a file URL that all of them share."""
+        """Joins as process `rank` of `processes(case)` when it is entered.
+
+        `rendezvous` is a file URL that all of them share.
+        """
 
 
 def load(name: str) -> Backend:

@@ -26,16 +26,24 @@ Joining: TypeAlias = Callable[[Case, int, str, process_groups.Devices], Abstract
 
 
 def sessions(session: Joining) -> Joined:
-    """A torch backend's `session`, on torch_tpu's devices."""
+    """A torch backend's `session`, on torch_tpu's devices.
 
-    @contextmanager
-    def joined(case: Case, rank: int, rendezvous: str) -> Iterator["Session"]:
-        """Joins as `rank`; what the stand-in for a TPU lacks is a missing capability."""
+    torch_tpu starts as the session is made, before it is entered. Where it finds a chip it starts with
+    torch, so what a case does in between, such as a backward pass on the host, must find it started.
+    """
+
+    def made(case: Case, rank: int, rendezvous: str) -> AbstractContextManager["Session"]:
         start(Path(urlsplit(rendezvous).path).parent / EXCHANGE, case.world_size, rank)
-        with limits.refused(), session(case, rank, rendezvous, devices) as made:
-            yield made
+        return _refusing(session(case, rank, rendezvous, devices))
 
-    return joined
+    return made
+
+
+@contextmanager
+def _refusing(session: AbstractContextManager["Session"]) -> Iterator["Session"]:
+    """The session; what the stand-in for a TPU lacks is a missing capability."""
+    with limits.refused(), session as joined:
+        yield joined
 
 
 @functools.cache  # a process has one client, whatever cases it runs
