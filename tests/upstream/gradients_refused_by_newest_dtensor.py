@@ -43,6 +43,7 @@ FAULTS = {
         lambda: torch.nanquantile(whole(3, 2, 1, 2), 0.5, dim=0, keepdim=True).sum().backward(),
         "invalid gradient",
     ),
+    "trace": (lambda: torch.trace(whole(3, 3)).backward(), MIXED),
     "mvlgamma": (lambda: torch.mvlgamma(whole(5, 5), 3).sum().backward(), MIXED),
 }
 missing = []

@@ -117,8 +117,11 @@ def _blocks(case: Case) -> list[str]:
 
 
 def _dim(case: Case, name: str, axis: str) -> int:
-    """The dim that `axis` shards; the first dim for an axis that the layout does not have."""
-    placement = by_axis(case, name).get(axis)
+    """The dim that `axis` shards.
+
+    It is the first for an axis that the layout does not have, and for a weight whose tie a move broke.
+    """
+    placement = by_axis(case, name).get(axis) if name in case.layout.parameters else None
     return placement.dim if isinstance(placement, Shard) else 0
 
 
