@@ -87,6 +87,11 @@ def test_names_that_nothing_reads_any_more_are_left_out_of_a_line_that_makes_sev
     assert "A, B = start(), torch.ones(1)\nD = torch.ones(3)\n" in (excerpt(text, ["b"], "") or "")
 
 
+def test_an_import_of_several_names_keeps_those_that_are_read() -> None:
+    text = excerpt("from m import a, b\nFAULTS = {'a': a, 'b': b}\n", ["b"], "")
+    assert text == "from m import b\nFAULTS = {\n    'b': b,\n}\n"
+
+
 def test_faults_that_share_a_line_are_told_apart() -> None:
     text = excerpt("FAULTS = {'a': 1, 'b': [2]}\nprint(FAULTS)\n", ["b"], "")
     assert text == "FAULTS = {\n    'b': [2],\n}\nprint(FAULTS)\n"

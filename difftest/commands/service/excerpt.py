@@ -82,10 +82,12 @@ def _pruned(text: str, before: set[str]) -> str:
 
 
 def _split(text: str, before: set[str]) -> str:
-    """Without those of several names that one line assigns which nothing reads any more."""
+    """Without those of several names that a line assigns or imports which nothing reads any more."""
     tree, lines = ast.parse(text), text.splitlines(keepends=True)
     idle = before - _read_elsewhere(tree)
     for node in reversed(tree.body):
+        if isinstance(node, ast.ImportFrom) and 0 < len(named := _still(node, idle)) < len(node.names):
+            lines[node.lineno - 1 : node.end_lineno] = [f"{ast.unparse(_importing(node, named))}\n"]
         pairs = _pairs(node)
         kept = [(name, value) for name, value in pairs if not (_names(name) <= idle and _only_makes(value))]
         if 0 < len(kept) < len(pairs):
@@ -94,6 +96,14 @@ def _split(text: str, before: set[str]) -> str:
             )
             lines[node.lineno - 1 : node.end_lineno] = [f"{names} = {values}\n"]
     return "".join(lines)
+
+
+def _still(node: ast.ImportFrom, idle: set[str]) -> list[ast.alias]:
+    return [alias for alias in node.names if (alias.asname or alias.name) not in idle]
+
+
+def _importing(node: ast.ImportFrom, named: list[ast.alias]) -> ast.ImportFrom:
+    return ast.ImportFrom(node.module, named, node.level)
 
 
 def _pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
