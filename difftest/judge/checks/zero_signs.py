@@ -22,10 +22,10 @@ TRAITS = Traits(uses_numbers=True)
 EITHER = frozenset(
     {
         *("amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "clip", "cummax", "cummin", "fmax"),
-        *("fmin", "fmod", "lerp", "max", "maximum", "min", "minimum", "remainder", "rmod"),
+        *("fmin", "fmod", "lerp", "max", "maximum", "min", "minimum", "remainder", "rmod", "sgn", "sign"),
     }
 )
-"""Operators whose zeros have no documented sign: either of 0.0 and -0.0 may be greater, or remain."""
+"""Operators whose zeros have no documented sign: either of 0.0 and -0.0 may be greater, or be the result."""
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
