@@ -158,6 +158,16 @@ def test_a_campaign_ends_with_what_needs_somebody_and_counts_the_rest(
     ]
 
 
+def test_where_all_is_known_the_ending_names_one_that_is_not_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tally, _ = of_a_campaign()
+    script = Entry(fingerprint="*", upstream="tests/upstream/a.py", reason="it is", expires="2999-01-01")  # type: ignore[arg-type]
+    ending.print_ending(tally, ["report.html"], dict.fromkeys(tally.findings, script))
+    lines = capsys.readouterr().out.splitlines()
+    assert "  difftest show 00000000  has the evidence of the first that is not reported" in lines
+
+
 def test_on_a_terminal_lines_fit_and_have_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     text = on_terminal(monkeypatch, *of_a_campaign())
     assert f"\x1b[{Style.ALARM}mexception" in text

@@ -73,9 +73,9 @@ def _print_findings(tally: Tally, current: Sequence[Finding]) -> None:
         print_line(
             (Style.SOFT, f"  beside them: {'; '.join(counts)}" if unknown else f"  {'; '.join(counts)}")
         )
-    if unknown:
-        first = digest(unknown[0])
-        print_line((Style.SOFT, f"  difftest show {first}  has the evidence of the first"))
+    if ready := unknown or groups[Standing.UNDERSTOOD]:
+        first, which = digest(ready[0]), "the first" if unknown else "the first that is not reported"
+        print_line((Style.SOFT, f"  difftest show {first}  has the evidence of {which}"))
         print_line((Style.SOFT, f"  difftest file {first}  takes it to a draft, which nobody posts but you"))
 
 
