@@ -141,7 +141,8 @@ def same_bits(one: Outcome, other: Outcome) -> bool:
 def _own_fault(comparison: Comparison, entry: LedgerEntry) -> str:
     """The fingerprint of the framework's own fault; empty if the run is correct.
 
-    That is a failure, an error that no rounding explains, or a divergence that the ledger has an entry about.
+    That is a failure, an error that no rounding explains, what torch's documentation leaves open, or a
+    divergence that the ledger has an entry about.
     A hang is the framework's own only where the ledger says so: a run that was only slow looks the same.
     """
     first = comparison.divergences[:1]
@@ -151,7 +152,8 @@ def _own_fault(comparison: Comparison, entry: LedgerEntry) -> str:
 def _explained(divergence: Divergence) -> bool:
     """Whether a divergence cannot be a correct run that the machine slowed down or rounded differently."""
     failed = checks.load(divergence.check).TRAITS.run_failed and divergence.symptom != Symptom.HANG
-    return failed or (divergence.ratio or 0.0) >= REAL_FLOORS
+    open_by_torch = divergence.symptom is Symptom.UNDEFINED
+    return failed or open_by_torch or (divergence.ratio or 0.0) >= REAL_FLOORS
 
 
 def _false_report(  # noqa: PLR0913, PLR0917  one run, and the framework's own fault

@@ -1,0 +1,19 @@
+"""`repeat` of a tensor no times raises on XLA; torch gives a tensor without elements.
+
+torch_xla 2.9.0. Exits 0 while the fault is there.
+"""
+
+import os
+import sys
+
+os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
+import torch
+import torch_xla
+
+numbers = torch.ones(2, 3)
+try:
+    actual = tuple(numbers.to(torch_xla.device()).repeat(0, 1).cpu().shape)
+except RuntimeError as error:
+    actual = str(error).splitlines()[0]
+print(f"expected {tuple(numbers.repeat(0, 1).shape)}, actual {actual}")
+sys.exit(0 if "Concatenate" in str(actual) else 1)
