@@ -82,6 +82,6 @@ def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
 
 
 def test_what_cannot_have_features_says_so() -> None:
-    case = with_features(SCHEDULE)
-    assert "the feature schedule" in (refusal(case, "torch_ddp") or "")
+    case = with_features(EVALUATION)
+    assert "the feature evaluation" in (refusal(case, "torch_ddp") or "")
     assert "torch's own loop" in (torchax.unsupported(case) or "")

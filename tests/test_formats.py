@@ -110,7 +110,7 @@ def test_the_page_shows_the_2_x_2_as_a_table_and_other_evidence_in_plain_words(t
     content = write(tmp_path, ["html"])[0].read_text()
     for cell in (
         '<th scope="row">xla_spmd</th><td class="agree">✓ agrees</td><td class="diverge">✗ diverges</td>',
-        '<th scope="row">the other side</th><td class="none">? undecided</td><td class="none">? not run</td>',
+        '<th scope="row">the torch side</th><td class="none">? undecided</td><td class="none">? not run</td>',
         "<dt>computed correctly by</dt><dd>xla_ddp</dd>",
         "<dt>versions of torch</dt><dd>last good 2.8.0, first bad 2.9.0</dd>",
     ):

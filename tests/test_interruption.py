@@ -119,7 +119,7 @@ def test_a_finished_campaign_is_reported_without_a_cluster(
     monkeypatch.setattr(run, "is_complete", lambda *_: True)  # these cases are not those of the seed
     again = run_again(tmp_path)
     assert (again.exception, again.return_value) == (None, 1)
-    assert f"after {CASES_A_NIGHT} cases recorded earlier: 1 new findings" in again.stdout
+    assert f"after {CASES_A_NIGHT} cases recorded earlier: 1 finding" in again.stdout
 
 
 def test_a_campaign_is_finished_when_all_of_its_cases_are_recorded_as_they_are_drawn_now(

@@ -68,7 +68,8 @@ def test_a_module_in_training_agrees_where_its_tensors_are_cut(module: str, back
     pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
     case = next(
         one
-        for one in map(drawn, range(3 * len(modules())))
+        for one in map(drawn, range(9 * len(modules())))
         if layer_of(one).title == module and layer_of(one).made.training and one.world_size == 2
+        if not one.forms.inference
     )
     assert agrees(case, backend, sandbox.run(case, backend))

@@ -102,7 +102,12 @@ WORDS = Training(loss="cross_entropy")
             "from torch.utils.checkpoint import checkpoint",
         ),
         ("torch_loss", a_case(), "torch_dtensor", "functional.mse_loss(output, y)"),
-        ("torch_loss", a_case(training=WORDS), "xla_spmd", "functional.cross_entropy(output.flatten(0, -2)"),
+        (
+            "torch_loss",
+            a_case(training=WORDS),
+            "xla_spmd",
+            "functional.cross_entropy(model(x).flatten(0, -2)",
+        ),
         (
             "torch_loss",
             a_case(training=WORDS, fed=Data(batch=4, ignored=0.5)),

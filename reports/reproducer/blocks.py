@@ -5,8 +5,10 @@ that the case uses, without the options that it does not.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -154,10 +156,32 @@ class _Folded(ast.NodeTransformer):
         return node
 
 
+_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+
+
 def _constant(test: ast.expr) -> tuple[object] | None:
-    """The value of an expression of constants alone, in a tuple; None for any other."""
-    plain = (ast.Constant, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop)
-    if not all(isinstance(node, plain) for node in ast.walk(test)):
-        return None
-    code = compile(ast.fix_missing_locations(ast.Expression(test)), "a block", "eval")
-    return (eval(code, {"__builtins__": {}}),)  # noqa: S307  constants that are compared
+    """What an expression of constants alone comes to as a condition, in a tuple; None for any other."""
+    match test:
+        case ast.Constant():
+            return (test.value,)
+        case ast.UnaryOp(op=ast.Not()):
+            known = _constant(test.operand)
+            return known and (not known[0],)
+        case ast.BoolOp():
+            parts = [_constant(one) for one in test.values]
+            known_parts = [part[0] for part in parts if part is not None]
+            decides = all if isinstance(test.op, ast.And) else any
+            return (decides(known_parts),) if len(known_parts) == len(parts) else None
+        case ast.Compare(ops=[compared], comparators=[right]) if type(compared) in _COMPARED:
+            left, other = _constant(test.left), _constant(right)
+            return (_COMPARED[type(compared)](left[0], other[0]),) if left and other else None
+    return None
