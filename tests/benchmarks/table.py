@@ -2,8 +2,8 @@
 
     python tests/benchmarks/table.py --only searching
 
-A figure is a ratio within one run, or processor time, so that a busy machine changes it little. It takes a
-minute.
+A figure is a ratio within one run, or processor time, so that a busy machine changes it little. It takes six
+minutes.
 """
 
 import datetime as dt
