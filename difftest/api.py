@@ -51,7 +51,8 @@ def run(  # noqa: PLR0913  the options of the command
 ) -> Result:
     """Runs a campaign, or continues it, as `difftest run` with these options, and returns its findings.
 
-    `model`, such as `model.py:build`, has `steps` and may have `convergence`; `budget` is in seconds.
+    `model` is the source of a model of yours, such as `model.py:build`: its cases have `steps`, and
+    `convergence` compares whether it learns. `budget` is in seconds, and every case has so many `inputs`.
 
     `difftest.errors.UsageError` for wrong arguments; `InfrastructureError` where too little was compared.
     """
@@ -59,7 +60,6 @@ def run(  # noqa: PLR0913  the options of the command
         out=Path(out),
         ledger=LEDGER_FILE,
         fail_on=("never",),
-        as_json=False,
         seed=seed,
         model=describe_model(model, max_world_size, steps=steps, convergence=convergence),
         cases=cases,

@@ -107,7 +107,7 @@ def severity(fault: Fault) -> str:
 
 
 def answers(output: str) -> list[str]:
-    """The lines that say what was expected; all others where there is none."""
+    """The lines that say what was expected, or the last five where none does."""
     lines = [line for line in output.splitlines() if line.strip()]
     return [line for line in lines if re.search(r"\bexpected\b", line)] or lines[-5:]
 

@@ -141,13 +141,13 @@ class _Folded(ast.NodeTransformer):
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)
-        known = _constant(node.test)
-        return node if known is None else node.body if known[0] else node.orelse
+        decided = _constant(node.test)
+        return node if decided is None else node.body if decided[0] else node.orelse
 
     def visit_If(self, node: ast.If) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
-        known = _constant(node.test)
-        return node if known is None else node.body if known[0] else node.orelse
+        decided = _constant(node.test)
+        return node if decided is None else node.body if decided[0] else node.orelse
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
         self.generic_visit(node)
@@ -174,13 +174,13 @@ def _constant(test: ast.expr) -> tuple[object] | None:
         case ast.Constant():
             return (test.value,)
         case ast.UnaryOp(op=ast.Not()):
-            known = _constant(test.operand)
-            return known and (not known[0],)
+            operand = _constant(test.operand)
+            return operand and (not operand[0],)
         case ast.BoolOp():
             parts = [_constant(one) for one in test.values]
-            known_parts = [part[0] for part in parts if part is not None]
+            values = [part[0] for part in parts if part is not None]
             decides = all if isinstance(test.op, ast.And) else any
-            return (decides(known_parts),) if len(known_parts) == len(parts) else None
+            return (decides(values),) if len(values) == len(parts) else None
         case ast.Compare(ops=[compared], comparators=[right]) if type(compared) in _COMPARED:
             left, other = _constant(test.left), _constant(right)
             return (_COMPARED[type(compared)](left[0], other[0]),) if left and other else None

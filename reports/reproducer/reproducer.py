@@ -208,9 +208,9 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
     """The script that shows `shown` of `case` on `backend`, for cases that `refusal` accepts.
 
     `plan` is the layout as `parallelize_module` takes it, and `block_texts` the files of the case's building
-    blocks by name. `plain` draws other numbers of the case's kind,
-    which makes the script shorter; it is for faults that do not depend on the case's own numbers. `gate` is
-    the compile gate of replicas on XLA, one of `gates`.
+    blocks by name. `plain` draws other numbers of the case's kind, which makes the script shorter; it is for
+    faults that do not depend on the case's own numbers. `gate` is the compile gate of replicas on XLA, one of
+    `gates`.
     """
     if case.model.is_program:
         return _tidy(

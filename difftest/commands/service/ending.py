@@ -53,10 +53,10 @@ def _counted(tally: Tally, current: Sequence[Finding]) -> str:
     count, before = len(tally.new) + len(tally.recurring), len(tally.recurring)
     if not count:
         return "no findings"
-    found = f"{count} finding{'s' * (count != 1)}"
+    total = f"{count} finding{'s' * (count != 1)}"
     several = len(causes(current))
     with_causes = f" with {several} cause{'s' * (several != 1)}" if several < count else ""
-    return f"{found}{with_causes}" + (f", {before} recorded before" if before else "")
+    return f"{total}{with_causes}" + (f", {before} recorded before" if before else "")
 
 
 def _print_findings(tally: Tally, current: Sequence[Finding]) -> None:

@@ -4,9 +4,9 @@ import dataclasses
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import click
 from tqdm import tqdm
@@ -55,6 +55,31 @@ def _in_blocks(request: CampaignRequest) -> str:
     return f" and {programs} programs" if programs else ""
 
 
+Look: TypeAlias = Callable[[Case, str, Outcome | InfrastructureError], None]
+"""Gets a case, a backend, and what came of the run."""
+
+
+def _watched(campaign: Campaign, look: Look) -> Campaign:
+    """The campaign, each of whose runs `look` gets when it has ended."""
+
+    def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        outcome = campaign.execute(case, backend, options)
+        look(case, backend, outcome)
+        return outcome
+
+    def execute_group(
+        cases: Sequence[Case], backend: str, options: Mapping[str, str]
+    ) -> Sequence[Outcome | InfrastructureError]:
+        assert campaign.execute_group is not None  # noqa: S101  it is used only where there is one
+        outcomes = campaign.execute_group(cases, backend, options)
+        for case, outcome in zip(cases, outcomes, strict=True):
+            look(case, backend, outcome)
+        return outcomes
+
+    group = campaign.execute_group and execute_group
+    return dataclasses.replace(campaign, execute=execute, execute_group=group)
+
+
 class FirstComparison:
     """Executes runs, and shows the first comparison with the oracle as soon as both of its runs are there.
 
@@ -68,25 +93,11 @@ class FirstComparison:
 
     def watched(self) -> Campaign:
         """The campaign, whose runs are looked at."""
-        group = self._campaign.execute_group and self._execute_group
-        return dataclasses.replace(self._campaign, execute=self._execute, execute_group=group)
+        return _watched(self._campaign, self._look)
 
-    def _execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-        outcome = self._campaign.execute(case, backend, options)
-        self._look(case, backend, outcome)
-        return outcome
-
-    def _execute_group(
-        self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
-    ) -> Sequence[Outcome | InfrastructureError]:
-        assert self._campaign.execute_group is not None  # noqa: S101  `watched` has looked
-        outcomes = self._campaign.execute_group(cases, backend, options)
-        for case, outcome in zip(cases, outcomes, strict=True):
-            if not isinstance(outcome, InfrastructureError):
-                self._look(case, backend, outcome)
-        return outcomes
-
-    def _look(self, case: Case, backend: str, outcome: Outcome) -> None:
+    def _look(self, case: Case, backend: str, outcome: Outcome | InfrastructureError) -> None:
+        if isinstance(outcome, InfrastructureError):
+            return
         if self._truths is not None and (truth := self._truth(case, backend, outcome)):
             side = self._campaign.backends[backend].SIDE
             verdict = compare(case, backend, side, truth, outcome).verdict
@@ -132,26 +143,11 @@ class Meter:
 
     def watched(self, campaign: Campaign) -> Campaign:
         """The campaign, whose runs are counted: a case is recorded when all of its runs have ended."""
+        return _watched(campaign, self._count_run)
 
-        def execute(case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
-            outcome = campaign.execute(case, backend, options)
-            self._count_runs(1)
-            return outcome
-
-        def execute_group(
-            cases: Sequence[Case], backend: str, options: Mapping[str, str]
-        ) -> Sequence[Outcome | InfrastructureError]:
-            assert campaign.execute_group is not None  # noqa: S101  it is used only where there is one
-            outcomes = campaign.execute_group(cases, backend, options)
-            self._count_runs(len(outcomes))
-            return outcomes
-
-        group = campaign.execute_group and execute_group
-        return dataclasses.replace(campaign, execute=execute, execute_group=group)
-
-    def _count_runs(self, runs: int) -> None:
+    def _count_run(self, _case: Case, _backend: str, _outcome: Outcome | InfrastructureError) -> None:
         with self._lock:
-            self._runs += runs
+            self._runs += 1
 
     def count(self, progress: Progress) -> None:
         """Counts one more case and shows it. What torch leaves open is no finding to count."""

@@ -36,7 +36,7 @@ class Request:
     fail_on: tuple[FailOn, ...]
     least_compared: float = LEAST_COMPARED
     most_inconclusive: float = MOST_INCONCLUSIVE
-    as_json: bool
+    as_json: bool = False
     formats: tuple[str, ...] = ()
     seed: int | None = None
 
