@@ -213,7 +213,8 @@ def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
         execute_group=cluster.pool.execute_group,
     )
     groups = grouped(request.drawn.numbered(request.cases or NULL_CASES))
-    with ThreadPoolExecutor(cluster.workers) as threads:
+    # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
+    with ThreadPoolExecutor(cluster.workers + 1) as threads:
         in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
         checks = list(_watched_cases(in_order))
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
