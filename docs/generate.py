@@ -45,7 +45,7 @@ def faults() -> str:
     """The faults of upstream, silent ones first, with what their scripts said of each release."""
     from difftest.findings.faults import read_faults
 
-    rows = ["| fault | whose | kind | releases | script |", "|---|---|---|---|---|"]
+    rows = ["| fault | whose | kind | releases | script | shown by |", "|---|---|---|---|---|---|"]
     for fault in sorted(read_faults(), key=lambda fault: (fault.loud, fault.package)):
         issue = f" ([issue]({fault.issue}))" if fault.issue else ""
         on_jax = {f"jaxlib {release}": state for release, state in fault.jaxlib.items()}
@@ -54,8 +54,23 @@ def faults() -> str:
         if fault.on_jax:
             name, argument = fault.on_jax.split()
             script += f"; with jaxlib `{name}` {argument}"
-        cells = (fault.title + issue, fault.package, fault.kind, releases, script)
+        shown_by = ", ".join(f"{name} ({at})" if at else name for name, at in fault.origin.items())
+        cells = (fault.title + issue, fault.package, fault.kind, releases, script, shown_by)
         rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def origins() -> str:
+    """What showed the faults, in the order of time, with how many each showed first."""
+    from difftest.findings.faults import read_faults, read_origins
+
+    faults = read_faults()
+    rows = ["| name | what showed it | record | first to show | of these silent |", "|---|---|---|---|---|"]
+    for origin in read_origins():
+        first = [fault for fault in faults if next(iter(fault.origin), "") == origin.name]
+        silent = sum(not fault.loud for fault in first)
+        cells = (origin.name, origin.what, origin.record, len(first), silent)
+        rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
 
 
@@ -101,6 +116,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "faults": faults,
     "mission": mission,
     "operators": operators,
+    "origins": origins,
     "support": support,
     "variables": variables,
 }

@@ -9,7 +9,7 @@ from pages import ROOT
 
 from difftest.commands.service.scripts import ScriptRun
 from difftest.findings import faults
-from difftest.findings.faults import Fault, fixed_in, read_faults
+from difftest.findings.faults import Fault, fixed_in, read_faults, read_origins
 from difftest.findings.ledger import read_ledger
 from tools import releases
 
@@ -70,6 +70,35 @@ def test_the_newest_release_decides_whether_a_fault_is_fixed(monkeypatch: pytest
     for name in ("b.py", "c.py", "f.py", "g.py", "no_such.py"):
         assert fixed_in(f"tests/upstream/{name}") == ""
     assert fixed_in(issue) == "torch 2.15.0"
+
+
+AT = re.compile(r"((index|case) \d+(, \d+(\.\d)? minutes)?)?")
+"""Where it showed: `index 94, 1.3 minutes`, `case 15`, or nothing."""
+
+
+def test_each_fault_has_an_origin_of_the_list_in_a_form_that_fits_a_table() -> None:
+    names = {origin.name for origin in read_origins()}
+    for fault in read_faults():
+        assert fault.origin, fault.title
+        assert fault.origin.keys() <= names, fault.title
+        assert all(AT.fullmatch(at) for at in fault.origin.values()), fault.title
+
+
+def test_nothing_else_showed_a_fault_of_which_that_is_not_recorded() -> None:
+    unrecorded = [fault for fault in read_faults() if "not recorded" in fault.origin]
+    assert unrecorded
+    assert all(list(fault.origin) == ["not recorded"] for fault in unrecorded)
+
+
+def test_each_origin_showed_a_fault_and_has_a_name_of_its_own() -> None:
+    names = [origin.name for origin in read_origins()]
+    assert len(set(names)) == len(names)
+    assert {name for fault in read_faults() for name in fault.origin} == {*names}
+
+
+def test_the_record_of_an_origin_is_a_short_commit() -> None:
+    for origin in read_origins():
+        assert not origin.record or re.fullmatch("[0-9a-f]{7}", origin.record), origin.name
 
 
 ANOTHER = "expected a result, actual TypeError: no such thing"
