@@ -148,6 +148,13 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
 
 
+def test_a_solution_is_left_open_where_the_diagonal_may_hold_a_zero() -> None:
+    entry = entries()["triangular_solve"]
+    solved = entry.operator(entry.samples[0], form=entry.form)
+    assert "NaN" in undefined(solved, dtype="float32", regime="signed_zeros")
+    assert not undefined(solved, dtype="bfloat16", regime="nonfinite")
+
+
 def test_the_factor_of_an_earlier_result_is_left_open_because_it_may_not_be_positive_definite() -> None:
     entry = entries()["linalg.cholesky_ex"]
     alone = entry.operator(entry.samples[0], form=entry.form)

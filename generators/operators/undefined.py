@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from difftest.cases.case import DType, Regime
 from difftest.cases.layers.operator import Operator
 
-When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed"]
+When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed", "singular"]
 """When a result is open. `fed`: where an operand is an earlier result, which may have any values."""
 
 TIED: frozenset[Regime] = frozenset(
@@ -27,6 +27,9 @@ TIED: frozenset[Regime] = frozenset(
     )
 )
 """The regimes in which two values may be equal, some of them only after rounding."""
+
+SINGULAR: frozenset[Regime] = frozenset(("zeros", "signed_zeros"))
+"""The regimes in which the diagonal of a matrix may hold a zero."""
 
 FAR: frozenset[Regime] = frozenset(("nonfinite", "extreme", "large", "offset"))
 """The regimes with values that an integer type may not hold."""
@@ -76,6 +79,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
         ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
     ),
     "linalg.cholesky_ex": ("fed", NOT_POSITIVE),
+    "triangular_solve": ("singular", "if the diagonal of A contains zeros, the result may contain NaNs"),
     "geqrf": ("always", "the representation of Q by reflectors is LAPACK's, and not unique"),
     **dict.fromkeys(("linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "lu"), ("ties", PIVOTS)),
     **dict.fromkeys(
@@ -103,6 +107,7 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "ties": ties,
         "duplicates": _repeats(operator),
         "far": regime in FAR,
+        "singular": regime in SINGULAR,
         "fed": any("." in name for name in operator.references()),
     }
     when, words = gap

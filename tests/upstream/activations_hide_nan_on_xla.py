@@ -1,7 +1,7 @@
-"""`softshrink` and `threshold` on XLA turn NaN into a number, which hides that training has diverged.
+"""`softshrink`, `threshold` and the gradient of `smooth_l1_loss` on XLA turn NaN into a number.
 
-They compare with a limit and take the other branch where the comparison is false, as it is for NaN.
-torch's own kernels keep NaN. torch_xla 2.9.0. Exits 0 when the faults are there.
+That hides that training has diverged. They compare with a limit, and take the other branch where the
+comparison is false, as it is for NaN. torch's own kernels keep NaN. torch_xla 2.9.0. Exits 0 when the faults are there.
 """
 
 import os
@@ -12,8 +12,16 @@ import torch
 import torch_xla
 from torch.nn import functional
 
+
+def gradient_of_smooth_l1(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().requires_grad_()
+    functional.smooth_l1_loss(tensor, torch.zeros_like(tensor)).backward()
+    return tensor.grad
+
+
 FAULTS = {
     "softshrink": functional.softshrink,
+    "smooth_l1": gradient_of_smooth_l1,
     "threshold": lambda tensor: functional.threshold(tensor, 0.5, 5.0),
 }
 right = False
