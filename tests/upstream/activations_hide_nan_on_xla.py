@@ -1,7 +1,8 @@
 """`softshrink`, `threshold` and the gradient of `smooth_l1_loss` on XLA turn NaN into a number.
 
 That hides that training has diverged. They compare with a limit, and take the other branch where the
-comparison is false, as it is for NaN. torch's own kernels keep NaN. torch_xla 2.9.0. Exits 0 when the faults are there.
+comparison is false, as it is for NaN. torch's own kernels keep NaN. torch_xla 2.9.0.
+Exits 0 when the faults are there.
 """
 
 import os
