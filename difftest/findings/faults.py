@@ -85,21 +85,24 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return (*([self.issue] if self.issue else []), *(scripts or (SCRIPTS + self.script,)))
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    fault: tuple[Fault, ...] = ()
-    origin: tuple[Origin, ...] = ()
+class _Faults(msgspec.Struct, forbid_unknown_fields=True):
+    fault: tuple[Fault, ...]
+
+
+class _Origins(msgspec.Struct, forbid_unknown_fields=True):
+    origin: tuple[Origin, ...]
 
 
 @lru_cache
 def read_faults() -> tuple[Fault, ...]:
     """All faults, in the order of the file."""
-    return msgspec.convert(tomllib.loads(FAULTS_FILE.read_text()), type=_File).fault
+    return msgspec.convert(tomllib.loads(FAULTS_FILE.read_text()), type=_Faults).fault
 
 
 @lru_cache
 def read_origins() -> tuple[Origin, ...]:
     """What showed the faults, in the order of the file, which is that of time."""
-    return msgspec.convert(tomllib.loads(ORIGINS_FILE.read_text()), type=_File).origin
+    return msgspec.convert(tomllib.loads(ORIGINS_FILE.read_text()), type=_Origins).origin
 
 
 def age(release: str) -> tuple[int, ...]:
