@@ -321,10 +321,18 @@ def test_a_wrong_shape_of_an_undefined_result_is_a_mismatch_and_comes_first() ->
 
 
 def test_the_sign_of_a_zero_of_an_operator_that_may_give_either_is_not_compared() -> None:
-    for name in ("maximum", "nn.functional.max", "__rmod__", "clamp_", "nn.functional.upsample_bilinear"):
+    for name in ("maximum", "nn.functional.max", "__rmod__", "clamp_", "nn.functional.interpolate.bilinear"):
         either = a_program(an_operator(name), data=Data(batch=1, regime="signed_zeros"))
         expected, actual = oracle(either, only(at(0.0))), trace(either, only(at(-0.0)))
         assert compared(either, expected, actual).verdict == "agree"
+
+
+def test_the_sign_of_a_zero_that_interpolation_copies_is_compared() -> None:
+    copied = a_program(
+        an_operator("nn.functional.interpolate.nearest"), data=Data(batch=1, regime="signed_zeros")
+    )
+    expected, actual = oracle(copied, only(at(0.0))), trace(copied, only(at(-0.0)))
+    assert first(copied, expected, actual).check == "zero_signs"
 
 
 def test_the_sign_of_a_zero_counts_in_its_own_regime_alone() -> None:

@@ -30,14 +30,6 @@ def as_strided(device: object) -> object:
     return first.tolist(), scattered.tolist(), second.grad.tolist()
 
 
-def as_strided_beside_a_part(device: object) -> object:
-    """The gradients of what is read beside a part that was updated in place; the update has none."""
-    whole, update = (torch.ones(size, device=device).requires_grad_() for size in (6, 3))
-    part = (-whole).narrow(0, 3, 3).sub_(update)
-    torch.as_strided_copy(part, (3,), (1,), storage_offset=0).sum().backward()
-    return update.grad.tolist()
-
-
 def overlapping_out(device: object) -> object:
     """A result that is written to elements which share memory; torch rejects it."""
     out = torch.zeros(1, device=device).expand(3)
@@ -49,7 +41,6 @@ def overlapping_out(device: object) -> object:
 
 FAULTS = {
     "as_strided": as_strided,
-    "as_strided_beside_a_part": as_strided_beside_a_part,
     "overlapping_out": overlapping_out,
     "view_in_inference_mode": view_in_inference_mode,
 }

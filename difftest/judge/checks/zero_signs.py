@@ -22,13 +22,15 @@ TRAITS = Traits(uses_numbers=True)
 EITHER = frozenset(
     {
         *("amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "clip", "cummax", "cummin", "fmax"),
-        *("fmin", "fmod", "interpolate", "lerp", "max", "maximum", "min", "minimum", "remainder", "rmod"),
-        *("sgn", "sign", "upsample_bilinear"),
+        *("fmin", "fmod", "lerp", "max", "maximum", "min", "minimum", "remainder", "rmod", "sgn", "sign"),
+        *("interpolate.area", "interpolate.bicubic", "interpolate.bilinear", "interpolate.linear"),
+        *("interpolate.trilinear", "upsample_bilinear"),
     }
 )
 """Operators whose zeros have no documented sign: either of 0.0 and -0.0 may be greater, or be the result.
 
-Interpolation adds up weighted neighbours, in a form that is not documented.
+Interpolation adds up weighted neighbours, in a form that is not documented; to the nearest it copies one.
+A name with a variant is that variant alone.
 """
 
 
@@ -36,7 +38,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
     """One divergence for each result or operand with a zero of the other sign."""
     if not run.case.model.is_program or run.case.data.regime != "signed_zeros":
         return
-    if any(_name(layer.operator) in EITHER for layer in run.case.model.operators.values()):
+    if any(not EITHER.isdisjoint(_names(layer.operator)) for layer in run.case.model.operators.values()):
         return  # what follows such an operator has its zeros
     for key in run.measured:
         truth, floors, actual = run.beside(key)
@@ -51,7 +53,7 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
             yield run.tensor_divergence("zero_signs", Symptom.MISMATCH, key, detail, nature="signs of zeros")
 
 
-def _name(operator: str) -> str:
-    """The operator's own name, without its variant, its namespaces and underscores."""
+def _names(operator: str) -> tuple[str, str]:
+    """The operator's name without its namespaces, and that without its variant and underscores."""
     own = operator.removeprefix("nn.functional.").removeprefix("aten.").removeprefix("_foreach_")
-    return own.partition(".")[0].strip("_")
+    return own, own.partition(".")[0].strip("_")
