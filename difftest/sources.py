@@ -26,16 +26,16 @@ def require_unchanged(files: Mapping[str, str]) -> None:
             msg = f"{name} is a link out of the working directory; the case was made of a file inside of it"
             raise UsageError(msg)
         try:
-            found = digest(file)
+            actual = digest(file)
         except OSError as error:
             msg = (
                 f"cannot read {name} in {str(Path.cwd())!r}: {error.strerror}; the case was made of it: "
                 "run the command in its folder, or let `ray job submit --working-dir` carry it"
             )
             raise UsageError(msg) from error
-        if found != expected:
+        if actual != expected:
             msg = (
-                f"{name} has the SHA-256 {found}; the case was made of {expected}: "
+                f"{name} has the SHA-256 {actual}; the case was made of {expected}: "
                 "restore that file, or make new cases with `difftest run --model`"
             )
             raise UsageError(msg)

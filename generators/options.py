@@ -171,8 +171,8 @@ def spelled(case: Case, stream: random.Random) -> Case:
     draws = {form: stream.random() for form in CONCERNS}
     if case.model.is_program:
         return case
-    taken = {form: draws[form] < _chance(form, case) for form, concerns in CONCERNS.items() if concerns(case)}
-    return msgspec.structs.replace(case, spelling=Spelling(**taken))
+    forms = {form: draws[form] < _chance(form, case) for form, concerns in CONCERNS.items() if concerns(case)}
+    return msgspec.structs.replace(case, spelling=Spelling(**forms))
 
 
 def _chance(form: str, case: Case) -> float:

@@ -158,10 +158,10 @@ def _keep(folder: Path, package: str, result: Bisected) -> None:
     subject = read_finding(folder)
     finding = subject.finding
     answers = {f"{package} {one.version}": STATES.get(one.answer, "unclear") for one in result.results}
-    known = {f"versions of {package}": _meaning(result)} if result.verdict in CONCLUSIVE else {}
+    concluded = {f"versions of {package}": _meaning(result)} if result.verdict in CONCLUSIVE else {}
     subject.corpus.amend(
         finding.fingerprint,
-        evidence={**finding.evidence, **known},
+        evidence={**finding.evidence, **concluded},
         releases={**finding.releases, **answers},
     )
 

@@ -264,9 +264,9 @@ def _print(result: Mapping[str, Any]) -> None:
         for row in green["by_fault"]:
             click.echo(f"  {row['fault'] or 'no fault':<20} {row['status']}  {row['reason']}")
     if planted := result.get("planted"):
-        found, blamed = planted["detected"], planted["blamed"]
+        detected, blamed = planted["detected"], planted["blamed"]
         click.echo(
-            f"planted: {found} of {planted['defects']} found, {blamed} of these blamed correctly; "
+            f"planted: {detected} of {planted['defects']} found, {blamed} of these blamed correctly; "
             f"detection {planted['detection_rate']:.1%}, blame {planted['blame_rate']:.1%}"
         )
         identity = planted["fingerprints"]

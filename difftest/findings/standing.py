@@ -68,6 +68,6 @@ def grouped(causes: Iterable[Cause]) -> Mapping[Standing, tuple[Cause, ...]]:
 def headline(groups: Mapping[Standing, tuple[Cause, ...]]) -> str:
     """What to do in a few words, such as `5 findings need you. 17 are known.` and no more."""
     need = len(groups[Standing.UNKNOWN])
-    known = len(groups[Standing.UNDERSTOOD]) + len(groups[Standing.REPORTED])
+    explained = len(groups[Standing.UNDERSTOOD]) + len(groups[Standing.REPORTED])
     first = f"{need or 'No'} finding{'s need' if need != 1 else ' needs'} you."
-    return first + (f" {known} {'are' if known != 1 else 'is'} known." if known else "")
+    return first + (f" {explained} {'are' if explained != 1 else 'is'} known." if explained else "")

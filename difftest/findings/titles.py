@@ -150,8 +150,8 @@ def _public(operator: str) -> str:
 def _raised(shown: Divergence) -> tuple[str, str]:
     """The type of a failure and its message, from the divergence's detail."""
     text = _PLACE.sub("", shown.detail, count=1)
-    found = _KIND.match(text)
-    return (found["kind"], found["message"]) if found else (str(shown.symptom), text)
+    match = _KIND.match(text)
+    return (match["kind"], match["message"]) if match else (str(shown.symptom), text)
 
 
 def _mismatch(finding: Finding) -> str:

@@ -58,9 +58,11 @@ def of_runs(report: Report) -> dict[str, Any]:
     own = (report.frame.runs["campaign"] == report.last_campaign) & (report.frame.runs["side"] != ORACLE)
     chosen = own & (report.frame.runs["purpose"] == "campaign")
     greatest = tables.greatest_of_runs(report.frame, ["run"], chosen.to_numpy()).set_index("run")["ratio"]
-    known = {f.fingerprint for f in report.findings if standing(f) is not Standing.UNKNOWN}
+    explained = {f.fingerprint for f in report.findings if standing(f) is not Standing.UNKNOWN}
     runs = report.frame.runs[chosen]
-    kinds = ["doubtful" if pd.isna(f) else "known" if f in known else "unknown" for f in runs["fingerprint"]]
+    kinds = [
+        "doubtful" if pd.isna(f) else "known" if f in explained else "unknown" for f in runs["fingerprint"]
+    ]
     runs = runs.assign(kind=kinds, ratio=runs["run"].map(greatest))
     scale = _Scale(max(greatest[greatest < MOST].tolist(), default=0.0))
     strips, left = list[Strip](), MOST_MARKS

@@ -49,9 +49,9 @@ def nights(report: Report) -> list[Night]:
         own = by_campaign.get(name, report.frame.runs.iloc[:0])
         shown = set(own["fingerprint"].dropna().astype("str"))
         until = began.iloc[number + 1] if number + 1 < len(began) else None
-        found = (len(shown - earlier), len(shown & unknown), len(shown))
+        counts = (len(shown - earlier), len(shown & unknown), len(shown))
         rows.append(
-            (*found, _between(fixed, began.iloc[number], until), *_work(own), _operators(report, name))
+            (*counts, _between(fixed, began.iloc[number], until), *_work(own), _operators(report, name))
         )
         earlier |= shown
     most = [max((row[column] or 0 for row in rows), default=0) for column in range(len(COLUMNS))]

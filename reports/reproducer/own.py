@@ -39,8 +39,8 @@ def refusal(layer: Own) -> str | None:
 def quoted(text: str) -> str:
     """A file's text as a string of Python, line by line, which later tidying of the script leaves alone."""
     escaped = text.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
-    escaped = _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), escaped)
-    escaped = _BLANK.sub(lambda found: "\\n" * len(found[0]) + "\\\n", escaped)
+    escaped = _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), escaped)
+    escaped = _BLANK.sub(lambda match: "\\n" * len(match[0]) + "\\\n", escaped)
     end = "" if text.endswith("\n") else "\\\n"
     return f'"""\\\n{escaped}{end}"""'
 

@@ -249,7 +249,7 @@ def tidied(text: str, *, short: bool = False) -> str:
         fed = _FED.sub(_inlined, pruned)
         once = _OUTPUT.sub(r"\2\1", fed) if len(re.findall(r"\boutput\b", fed)) == READ_ONCE else fed
         single = re.sub(r"\n{3,}", "\n\n", once).strip("\n") + "\n"
-        return _LOOSE.sub(lambda found: f"{found[1] or found[2]}\n", single)
+        return _LOOSE.sub(lambda match: f"{match[1] or match[2]}\n", single)
     return re.sub(r"\n{4,}", "\n\n\n", pruned).strip("\n") + "\n"
 
 

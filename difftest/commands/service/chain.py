@@ -111,11 +111,11 @@ class Chain:
 
     def _minimize(self, campaign: Campaign, subject: FindingTarget) -> None:
         self.say(f"minimize: looks for the smallest case, in at most {self.budget} runs")
-        found = search(campaign, read_task(subject.folder, (), None), self.budget)
-        if found is None:
+        reduction = search(campaign, read_task(subject.folder, (), None), self.budget)
+        if reduction is None:
             raise HaltError(_absent("minimize", subject))
-        keep(*found)
-        reduced = found[1]
+        keep(*reduction)
+        reduced = reduction[1]
         more = "" if reduced.complete else "; the budget ended it, and `difftest minimize` continues it"
         ranks = reduced.case.world_size
         self.say(f"minimize: {ranks} ranks, {reduced.case.training.steps} steps, {reduced.case.model}{more}")

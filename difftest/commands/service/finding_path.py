@@ -72,13 +72,13 @@ def located(path: Path) -> Path:
 def _findings(folder: Path, backend: str, digest: str) -> Iterator[Path]:
     """The folders of findings in a campaign's corpus, or in the corpus itself, that begin and end so."""
     for root in (folder / CORPUS, folder):
-        for found in _children(root):
+        for child in _children(root):
             if (
-                found.name.endswith(f"-{digest}")
-                and found.name.startswith(backend)
-                and (found / FINDING).is_file()
+                child.name.endswith(f"-{digest}")
+                and child.name.startswith(backend)
+                and (child / FINDING).is_file()
             ):
-                yield found
+                yield child
 
 
 def _children(folder: Path) -> list[Path]:

@@ -104,8 +104,8 @@ def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran
     from reports.draft.draft import Draft, render
     from workers.backends import titles
 
-    known = known_script(subject.finding)
-    listed = known if known and known.text == script else None
+    candidate = known_script(subject.finding)
+    listed = candidate if candidate and candidate.text == script else None
     draft = Draft(
         finding=subject.finding,
         case=subject.case,

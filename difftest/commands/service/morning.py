@@ -42,8 +42,8 @@ def file_findings(
             break
         name = finding.fingerprint
         case = campaign.corpus.case(name)
-        known = ledger.entry(finding.divergence, case, utc_today())
-        if known or finding.status != Status.REPRODUCED:
+        entry = ledger.entry(finding.divergence, case, utc_today())
+        if entry or finding.status != Status.REPRODUCED:
             continue
         chain = Chain(
             machine=machine,

@@ -94,9 +94,9 @@ def _token_file(environment: Mapping[str, str]) -> bool:
 
 def _compiler() -> Check:
     """The C compiler, with which crashes get the names of their native functions."""
-    found = shutil.which("cc")
-    if found:
-        return Check("C compiler", State.GOOD, found)
+    compiler = shutil.which("cc")
+    if compiler:
+        return Check("C compiler", State.GOOD, compiler)
     return Check("C compiler", State.LIMITED, "without a C compiler (cc), crashes have no native frames")
 
 

@@ -40,9 +40,9 @@ class Module(Operator):
 
 def class_named(call: str) -> type[nn.Module]:
     """The class of torch.nn that `call` names, as it is in this process; `ValueError` for anything else."""
-    found = getattr(nn, call.removeprefix(PREFIX), None) if call.startswith(PREFIX) else None
-    if isinstance(found, type) and issubclass(found, nn.Module):
-        return found
+    candidate = getattr(nn, call.removeprefix(PREFIX), None) if call.startswith(PREFIX) else None
+    if isinstance(candidate, type) and issubclass(candidate, nn.Module):
+        return candidate
     msg = f"{call!r} is no module of torch.nn"
     raise ValueError(msg)
 
