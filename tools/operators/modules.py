@@ -10,7 +10,7 @@ import inspect
 import itertools
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from torch.testing._internal.common_modules import ModuleInfo, module_db
 from difftest.cases.layers.module import Construction
 from generators.operators import table
 from generators.operators.table import Entry, Header, Sample
+from tools.operators.choose import Encoded, chosen
 from tools.operators.encode import Encoder, NoDataError
 from tools.operators.execute import JOURNAL
 from tools.operators.isolate import CONTEXT, Journal, isolated
@@ -31,8 +32,8 @@ from tools.operators.write import shortened
 
 PRELOAD = ["torch.testing._internal.common_modules", "tools.operators.validate"]
 OUTPUT = Path(table.__file__).with_name(table.MODULES_FILE)
-MOST_SAMPLES = 4
-MOST_TRIED = 24
+MOST_SAMPLES = 6
+MOST_READ = 200
 EXCLUDED = {
     "nn.Lazy": "made for its first input, without which it has no parameters",
 }
@@ -72,34 +73,40 @@ def entry_of(name: str) -> Entry:
     print(name, file=sys.stderr, flush=True)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    calls, reasons = {"function": f"torch.{name}"}, list[str]()
-    chosen: list[Sample] = []
+    calls: dict[Any, str] = {"function": f"torch.{name}"}
+    reasons: list[str] = []
+
+    def valid(one: Encoded) -> Sample | None:
+        try:
+            return validated(info.name, calls, *one, (None, None))
+        except UnfitError as error:
+            reasons.append(str(error))
+            return None
+
+    samples: list[Sample] = []
     for training in (True, False) if info.train_and_eval_differ else (True,):
-        own = itertools.islice(_samples(info, calls, reasons, training=training), MOST_SAMPLES)
-        chosen += (sample for sample in own if sample not in chosen)
-    if not chosen:
+        own = chosen([*_samples(info, reasons, training=training)], valid, MOST_SAMPLES)
+        samples += (sample for sample in own if sample not in samples)
+    if not samples:
         return Entry(name=name, excluded=reasons[0] if reasons else "the database has no sample")
-    return Entry(name=name, calls=calls, samples=tuple(chosen))
+    return Entry(name=name, calls=calls, samples=tuple(samples))
 
 
-def _samples(
-    info: ModuleInfo, calls: Mapping[Any, str], reasons: list[str], *, training: bool
-) -> Iterator[Sample]:
+def _samples(info: ModuleInfo, reasons: list[str], *, training: bool) -> Iterator[Encoded]:
     torch.manual_seed(0)
     inputs = info.module_inputs_func(
         info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
     )
-    for given in itertools.islice(inputs, MOST_TRIED):
+    for given in itertools.islice(inputs, MOST_READ):
         if given.forward_input is None:
             continue
         try:
-            sample, tensors = _encoded(info, given, training=training)
-            yield validated(info.name, calls, sample, tensors, (None, None))
-        except (NoDataError, UnfitError) as error:
+            yield _encoded(info, given, training=training)
+        except NoDataError as error:
             reasons.append(str(error))
 
 
-def _encoded(info: ModuleInfo, given: Any, *, training: bool) -> tuple[Sample, dict[str, Tensor]]:  # noqa: ANN401
+def _encoded(info: ModuleInfo, given: Any, *, training: bool) -> Encoded:  # noqa: ANN401
     """The sample with the operands' own tensors."""
     constructor, forward = given.constructor_input, given.forward_input
     module: nn.Module = info.module_cls(*constructor.args, **constructor.kwargs)

@@ -7,6 +7,7 @@ and called on the CPU. Prints the totals, and the exclusions with their reasons.
 import argparse
 import functools
 import itertools
+import math
 import re
 import sys
 import warnings
@@ -19,7 +20,6 @@ from typing import Any
 
 import msgspec
 import torch
-from torch import Tensor
 from torch.testing import make_tensor
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import UnaryUfuncInfo
@@ -28,6 +28,7 @@ from difftest.cases.layers.operator import Form
 from generators.operators import table
 from generators.operators.table import Entry, Header, Sample
 from tools.operators.calls import Call, NotRecordedError, called, method_name, name_of
+from tools.operators.choose import FEW_ELEMENTS, Encoded, chosen
 from tools.operators.encode import Encoder, NoDataError
 from tools.operators.exclusions import reason_for
 from tools.operators.execute import JOURNAL
@@ -39,16 +40,12 @@ PRELOAD = ["torch.testing._internal.common_methods_invocations", "tools.operator
 """What the processes of all entries import once."""
 
 OUTPUT = Path(table.__file__).with_name(table.FILE)
-MOST_SAMPLES = 6
 MOST_ERRORS = 4
-MOST_TRIED = 12
 MOST_READ = 400
 USUAL_SIZES = {"S": 5, "M": 10, "L": 20}
 EVEN_SIZES = {"S": 4, "M": 6, "L": 8}
 UNARY_SHAPES = ((4, 6), (3, 5, 2), (8,), (), (2, 0, 3))
 IN_PLACE = re.compile(r"[^_]_$|\.__i\w+__$")
-FEW_ELEMENTS = 300
-"""Larger operands are stored only where an operator has no smaller sample."""
 
 
 def main() -> None:
@@ -118,7 +115,7 @@ def entry_of(name: str) -> Entry:
 def _samples(op: Any) -> tuple[dict[Form, str], tuple[Sample, ...]]:  # noqa: ANN401
     calls: dict[Form, str] = {}
     reasons: list[Exception] = []
-    encoded: list[tuple[Sample, dict[str, Tensor]]] = []
+    encoded: list[Encoded] = []
     for args, kwargs in _inputs(op):
         try:
             call = called(op.op, args, kwargs)
@@ -126,20 +123,18 @@ def _samples(op: Any) -> tuple[dict[Form, str], tuple[Sample, ...]]:  # noqa: AN
             encoded.append(_encoded(call, next(iter(calls.values()))))
         except Exception as error:  # noqa: BLE001  whatever a sample does, the next may work
             reasons.append(error)
-    chosen: list[Sample] = []
-    for sample, tensors in itertools.islice(_spread(encoded), MOST_TRIED):
+
+    def valid(one: Encoded) -> Sample | None:
         try:
-            valid = validated(op.full_name, calls, sample, tensors, getattr(op, "domain", (None, None)))
+            return validated(op.full_name, calls, *one, getattr(op, "domain", (None, None)))
         except UnfitError as error:
             reasons.append(error)
-            continue
-        if valid not in chosen:
-            chosen.append(valid)
-        if len(chosen) == MOST_SAMPLES:
-            break
-    if not chosen:
+            return None
+
+    samples = chosen(encoded, valid)
+    if not samples:
         raise UnfitError(str(reasons[0] if reasons else "the database has no sample on the CPU"))
-    return calls, tuple(chosen)
+    return calls, tuple(samples)
 
 
 def _inputs(op: Any) -> Iterator[tuple[Sequence[Any], dict[str, Any]]]:  # noqa: ANN401
@@ -203,7 +198,7 @@ def _forms(op: Any, call: Call) -> dict[Form, str]:  # noqa: ANN401
     return calls
 
 
-def _encoded(call: Call, expected: str) -> tuple[Sample, dict[str, Tensor]]:
+def _encoded(call: Call, expected: str) -> Encoded:
     if call.name != expected:
         msg = f"calls {call.name}, and {expected} elsewhere"
         raise NotRecordedError(msg)
@@ -213,44 +208,6 @@ def _encoded(call: Call, expected: str) -> tuple[Sample, dict[str, Tensor]]:
         msg = "takes no tensor"
         raise NoDataError(msg)
     return Sample(operands=encoder.operands, arguments=arguments, options=options), encoder.tensors
-
-
-def _spread(
-    encoded: Sequence[tuple[Sample, dict[str, Tensor]]],
-) -> Iterator[tuple[Sample, dict[str, Tensor]]]:
-    """The samples, small ones first, in turn from every structure of arguments."""
-    groups: dict[Any, list[tuple[Sample, dict[str, Tensor]]]] = {}
-    for one in sorted(encoded, key=lambda pair: (_is_large(pair[0]), _is_degenerate(pair[0]))):
-        groups.setdefault((_is_large(one[0]), _structure(one[0])), []).append(one)
-    for large in (False, True):
-        own = [group for (is_large, _), group in groups.items() if is_large is large]
-        for row in itertools.zip_longest(*own):
-            yield from (one for one in row if one is not None)
-
-
-def _is_large(sample: Sample) -> bool:
-    return (
-        max(len(one.values or ()) or _elements(one.shape) for one in sample.operands.values()) > FEW_ELEMENTS
-    )
-
-
-def _is_degenerate(sample: Sample) -> bool:
-    """Whether an operand has no elements, or none has more than one."""
-    counts = [_elements(one.shape) for one in sample.operands.values()]
-    return min(counts) == 0 or max(counts) == 1
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    return int(torch.Size(shape).numel())
-
-
-def _structure(sample: Sample) -> object:
-    """What makes samples different in kind: operands' dims, emptiness and memory, and which arguments."""
-    operands = tuple(
-        (name, len(one.shape), 0 in one.shape, one.memory) for name, one in sample.operands.items()
-    )
-    arguments = tuple(type(one).__name__ for one in sample.arguments)
-    return operands, arguments, tuple((name, str(value)) for name, value in sorted(sample.options.items()))
 
 
 def _errors(op: Any, calls: dict[Form, str]) -> Iterator[Sample]:  # noqa: ANN401
@@ -279,7 +236,7 @@ def _errors(op: Any, calls: dict[Form, str]) -> Iterator[Sample]:  # noqa: ANN40
 
 
 def _elements_over(operand: Any) -> bool:  # noqa: ANN401
-    return _elements(operand.shape) > FEW_ELEMENTS
+    return math.prod(operand.shape) > FEW_ELEMENTS
 
 
 def _print_totals(entries: Sequence[Entry]) -> None:
