@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sample_programs import a_call, a_program
 
+from difftest.cases import numbers
 from difftest.cases.layers.operator import Named, Operand, Reference
 from difftest.judge.outcome import Failure, Trace
 from difftest.judge.stage import Stage
@@ -28,6 +29,9 @@ PROGRAMS = {
     "relu": a_program(a_call("torch.relu", {"input": a_vector(1e-39, 1.0, -1.0)})),
     "half": a_program(
         a_call("Tensor.to", {"input": a_vector(0.3, 1.0)}, INPUT, Named("dtype", "float16"), form="method")
+    ),
+    "float": a_program(
+        a_call("Tensor.float", {"input": a_vector(0.1, 0.7, -0.9, 0.3)}, INPUT, form="method")
     ),
     "mm": a_program(a_call("torch.mm", {"input": a_vector(1.0), "mat2": a_vector(1.0)}, rejects=True)),
 }
@@ -81,6 +85,16 @@ def test_a_cast_makes_a_result_as_coarse_as_its_dtype(outcomes: dict[str, Trace 
     assert outcome.events.facts["0.output"].dtype == "float16"
     off = deviation(outcome, RESULT)
     assert 1e-5 < off[0] < 1e-3
+
+
+def test_the_loss_of_a_result_in_a_dtype_of_its_own_is_exact(
+    outcomes: dict[str, Trace | Failure],
+) -> None:
+    outcome = outcomes["float"]
+    assert isinstance(outcome, Trace)
+    result, loss = (outcome.steps[0][Stage.FORWARD, name].pieces[0] for name in ("0.output", "loss"))
+    cotangent = numbers.cotangent(PROGRAMS["float"], "0.output", result.shape)
+    assert loss == pytest.approx(np.dot(result.astype(np.float64), cotangent), rel=1e-12)
 
 
 def test_a_rejection_names_its_operator(outcomes: dict[str, Trace | Failure]) -> None:
