@@ -323,6 +323,40 @@ def test_the_history_has_a_row_for_each_night_the_last_one_first(tmp_path: Path)
     assert "the history begins with the second" not in page.text
 
 
+def test_the_history_counts_causes_as_the_headline_does(tmp_path: Path) -> None:
+    """One fault on two backends is one cause; the second night shows it again on the other backend."""
+    first = a_finding(upstream=ISSUE)
+    second = replace(
+        first, fingerprint=KNOWN, divergence=replace(first.divergence, backend="torch_ddp", side="torch")
+    )
+    night = {"campaign": "second", "started": (BEGAN + timedelta(days=1)).isoformat()}
+    unknown = a_finding(fingerprint="xla_spmd-loss-mismatch-00000009")
+    a_corpus(
+        tmp_path,
+        diverging(0, first.fingerprint),
+        diverging(1, KNOWN),
+        diverging(2, KNOWN, **night),
+        diverging(3, unknown.fingerprint, **night),
+        findings=(first, second, unknown),
+    )
+    report = build(tmp_path)
+    assert head.headline(report) == "1 finding needs you. 1 is known."
+    numbers = [night.numbers[:3] for night in history.nights(report)]
+    assert numbers == [("1", "1", "2"), ("1", "0", "1")]
+
+
+def test_a_cause_is_fixed_in_the_night_after_which_nothing_of_it_was_left(tmp_path: Path) -> None:
+    morning, noon = ((BEGAN + timedelta(hours=hours)).isoformat() for hours in (3, 30))
+    first = replace(a_finding(upstream=ISSUE), status=str(Status.FIXED), checked=morning)
+    second = replace(first, fingerprint=KNOWN, checked=noon)
+    night = {"campaign": "second", "started": (BEGAN + timedelta(days=1)).isoformat()}
+    runs = (diverging(0, KNOWN), an_observation(1, **night))
+    a_corpus(tmp_path / "both", *runs, findings=(first, second))
+    assert [night.numbers[3] for night in history.nights(build(tmp_path / "both"))] == ["1", "0"]
+    a_corpus(tmp_path / "one", *runs, findings=(first, replace(second, status="")))
+    assert [night.numbers[3] for night in history.nights(build(tmp_path / "one"))] == ["0", "0"]
+
+
 def test_an_empty_report_says_so(tmp_path: Path) -> None:
     a_corpus(tmp_path)
     page = ParsedPage(write(tmp_path, ["html"])[0].read_text())

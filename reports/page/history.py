@@ -1,12 +1,15 @@
-"""The campaigns of a corpus night by night: findings, throughput and coverage, the last night first."""
+"""The campaigns of a corpus night by night: causes, throughput and coverage, the last night first.
 
-from collections.abc import Iterable
+It counts causes, as the headline of the page does: several findings may have one.
+"""
+
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
 import pandas as pd
 
-from difftest.findings.standing import Standing, standing
+from difftest.findings.standing import Standing
 from difftest.findings.triage import Status
 from difftest.records.totals import totals
 from reports.frame import compared_in
@@ -17,10 +20,10 @@ MOST_NIGHTS = 30
 """How many nights the page has; `table.parquet` has all."""
 
 COLUMNS = (
-    ("new", "findings that no earlier campaign showed"),
-    ("need you", "findings it showed that nobody has explained until today"),
-    ("shown", "all findings it showed"),
-    ("fixed", "findings that a triage before the next campaign did not find any more"),
+    ("new", "causes that no earlier campaign showed"),
+    ("need you", "causes it showed that nobody has explained until today"),
+    ("shown", "all causes it showed; a cause has one line among the findings above"),
+    ("fixed", "causes that a triage before the next campaign did not find any more"),
     ("agree, %", "comparisons that agree"),
     ("cases", "cases and programs"),
     ("per hour", "cases and programs an hour, from the first to the last run"),
@@ -41,13 +44,15 @@ class Night(NamedTuple):
 def nights(report: Report) -> list[Night]:
     """The last campaigns, the last one first; the greatest number of a column has a bar of 100 %."""
     began = report.frame.began
-    unknown = {f.fingerprint for f in report.findings if standing(f) is Standing.UNKNOWN}
-    fixed = [f.checked for f in report.findings if f.status == Status.FIXED]
+    unknown = {cause.finding.fingerprint for cause in report.groups[Standing.UNKNOWN]}
+    cause_of = {f.fingerprint: cause.finding.fingerprint for cause in report.causes for f in cause.findings}
+    fixed = list(_fixed(report))
     by_campaign = {str(name): own for name, own in report.frame.runs.groupby("campaign", observed=True)}
     rows, earlier = list[tuple[float | None, ...]](), set[str]()
     for number, name in enumerate(map(str, began.index)):
         own = by_campaign.get(name, report.frame.runs.iloc[:0])
-        shown = set(own["fingerprint"].dropna().astype("str"))
+        fingerprints = own["fingerprint"].dropna().astype("str").unique()
+        shown = {cause_of.get(fingerprint, fingerprint) for fingerprint in fingerprints}
         until = began.iloc[number + 1] if number + 1 < len(began) else None
         counts = (len(shown - earlier), len(shown & unknown), len(shown))
         rows.append(
@@ -66,6 +71,13 @@ def _shown(row: tuple[float | None, ...], most: list[float]) -> tuple[tuple[str,
     """The numbers of a row as texts, empty where there is none, and the lengths of their bars."""
     bars = tuple(100 * (one or 0) / top if top else 0.0 for one, top in zip(row, most, strict=True))
     return tuple("" if one is None else f"{one:,.0f}" for one in row), bars
+
+
+def _fixed(report: Report) -> Iterator[str]:
+    """For each cause of which a triage found nothing any more, when that ran last."""
+    for cause in report.groups[Standing.FIXED]:
+        if checked := [finding.checked for finding in cause.findings if finding.status == Status.FIXED]:
+            yield max(checked)
 
 
 def _between(moments: Iterable[str], since: datetime, until: datetime | None) -> int:
