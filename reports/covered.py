@@ -1,12 +1,12 @@
 """The coverage of a report: how much was reached of what can be, by side, by night, and what was not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
 from difftest.records.coverage import Coverage, together
 from difftest.records.lacks import SupportTable
-from difftest.records.totals import Cut, Unreached, cuts, totals, unreached
+from difftest.records.totals import UNKNOWN, Cut, Entries, Unreached, cuts, totals, unreached
 from reports.frame import Table
 from reports.tables import Section
 
@@ -18,11 +18,14 @@ NOT_REACHED = "Not reached"
 
 EVERYWHERE = "on each side"
 
+MOST_REASONS = 4
+"""How many reasons of each kind of thing are shown at a glance."""
+
 MOST_NAMES = 12
 """How many operators of a row without any are named; `difftest coverage --json` names all."""
 
 
-def summary(coverage: Coverage) -> pd.DataFrame:
+def summary(coverage: Coverage, entries: Entries = UNKNOWN) -> pd.DataFrame:
     """How many of each kind were reached of how many that there are, on any side and by side."""
     rows = [
         {
@@ -32,7 +35,7 @@ def summary(coverage: Coverage) -> pd.DataFrame:
             **one.by_side,
             EVERYWHERE: one.everywhere,
         }
-        for one in totals(coverage)
+        for one in totals(coverage, entries)
     ]
     return pd.DataFrame(rows).astype(dict.fromkeys(["there are", *coverage.sides(), EVERYWHERE], "Int64"))
 
@@ -43,42 +46,64 @@ def by_cut(coverage: Coverage) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Cut._fields))
 
 
-def by_night(t: Table) -> pd.DataFrame:
+def by_night(t: Table, entries: Entries = UNKNOWN) -> pd.DataFrame:
     """How much each campaign reached, the last one last: the trend of nights."""
     rows = []
     for name in (str(name) for name in t.began.index):
         coverage = t.coverage[name]
-        reached = {one.what: one.reached for one in totals(coverage)}
+        reached = {one.what: one.reached for one in totals(coverage, entries)}
         rows.append({"campaign": name, "began": f"{t.began[name]:%Y-%m-%d %H:%M}", **reached})
     return pd.DataFrame(rows)
 
 
-def not_reached(coverage: Coverage, lacks: SupportTable) -> pd.DataFrame:
+def not_reached(coverage: Coverage, lacks: SupportTable, entries: Entries = UNKNOWN) -> pd.DataFrame:
     """What no side reached, by reason, with the first names."""
     rows = [
         {"what": one.what, "reason": one.reason, "number": len(one.names), "names": _few(one)}
-        for one in unreached(coverage, lacks)
+        for one in unreached(coverage, lacks, entries)
     ]
     return pd.DataFrame(rows, columns=["what", "reason", "number", "names"])
 
 
-def sections(t: Table) -> Iterator[Section]:
+def sections(t: Table, entries: Entries = UNKNOWN) -> Iterator[Section]:
     """The tables with their titles; none where nothing was recorded, as by earlier versions."""
     coverage = together(t.coverage.values())
     if not coverage.sides():
         return
     compared = "What comparisons with a verdict reached"
-    dispatched = f"{compared}: what each side's dispatcher was given. A dash: nobody has the whole number."
-    yield Section(COVERAGE, dispatched, summary(coverage))
+    dash = "A dash: nobody has the number, or it is not counted by side."
+    dispatched = f"{compared}: what each side's dispatcher was given. {dash}"
+    yield Section(COVERAGE, dispatched, summary(coverage, entries))
     yield Section(
         "Coverage by side and dtype", "Operators forward, by how their operands were cut.", by_cut(coverage)
     )
-    yield Section("Coverage by campaign", f"{compared}.", by_night(t))
+    yield Section("Coverage by campaign", f"{compared}.", by_night(t, entries))
     yield Section(
         NOT_REACHED,
         "What no side reached, and why; `difftest coverage --json` names all.",
-        not_reached(coverage, t.lacks),
+        not_reached(coverage, t.lacks, entries),
     )
+
+
+def at_a_glance(shown: Iterable[Section]) -> Iterator[Section]:
+    """The tables of `sections` that nobody has to open, without names and with the main reasons alone."""
+    for one in shown:
+        if one.title == COVERAGE:
+            yield one
+        if one.title == NOT_REACHED:
+            note = "What no side reached, and why; all reasons, with names, are among all numbers."
+            yield Section(one.title, note, _main_reasons(one.table))
+
+
+def _main_reasons(table: pd.DataFrame) -> pd.DataFrame:
+    """The first reasons of each kind of thing, and how many there are for the others together."""
+    rows = list[tuple[str, str, int]]()
+    for what, own in table.groupby("what", sort=False):
+        first, others = own[:MOST_REASONS], own[MOST_REASONS:]
+        rows += zip(first["what"], first["reason"], first["number"], strict=True)
+        if len(others):
+            rows.append((str(what), f"{len(others)} other reasons", int(others["number"].sum())))
+    return pd.DataFrame(rows, columns=["what", "reason", "number"])
 
 
 def _few(one: Unreached) -> str:

@@ -25,6 +25,7 @@ from difftest.records.comparisons import ORACLE, Comparisons
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.curves import Curve, curves
 from difftest.records.finding import Finding
+from difftest.records.totals import UNKNOWN, Entries
 from reports import tables
 from reports.frame import Table, load
 
@@ -56,6 +57,7 @@ class Report:
     report is about; empty for the one that began last. `shortfalls` are what it did not compare enough of, in
     words; None where the usual limits decide that. `kept` is what lies in the findings' folders, by
     fingerprint, `folder` the output folder as commands name it, and `called` what users call each backend.
+    `entries` are what cases are generated from, so that the coverage has a number to stand beside.
     `curves` are the losses of the cases that findings of wrong numbers are about, and of those in `longest`,
     the last campaign's cases of the most steps.
 
@@ -71,6 +73,7 @@ class Report:
     kept: Mapping[str, Kept] = field(default_factory=dict)
     folder: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
+    entries: Entries = UNKNOWN
     longest: tuple[str, ...] = ()
     curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
 
@@ -169,10 +172,11 @@ def build(
     campaign: str = "",
     shortfalls: tuple[str, ...] | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
+    entries: Entries = UNKNOWN,
 ) -> Report:
     """The report of the output folder `out` about `campaign`, by default the one that began last.
 
-    `shortfalls` and `called` are as in `Report`.
+    `shortfalls`, `called` and `entries` are as in `Report`.
 
     `UsageError` when it holds no corpus or one that cannot be read.
     """
@@ -193,6 +197,7 @@ def build(
         kept=_kept(corpus, findings, called),
         folder=str(out),
         called=called,
+        entries=entries,
     )
     longest = _longest(report)
     shown = {finding.case for finding in findings if finding.divergence.ratio is not None}

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from difftest.errors import UsageError
 from difftest.records.disk import replacing
+from difftest.records.totals import UNKNOWN, Entries
 from reports.formats import Format, load
 from reports.report import Report, build
 
@@ -13,23 +14,26 @@ FORMATS = "reports.formats"
 DEFAULT_FORMATS = ("parquet", "summary", "markdown", "html")
 
 
-def write(
+def write(  # noqa: PLR0913  commands alone know most of it
     out: Path,
     formats: Iterable[str] = DEFAULT_FORMATS,
     campaign: str = "",
     shortfalls: tuple[str, ...] | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
+    *,
+    entries: Entries = UNKNOWN,
 ) -> list[Path]:
     """Writes the report of the output folder `out` in each of `formats`; returns the files, in that order.
 
     It is about `campaign`, by default the one that began last. `shortfalls` are what that did not compare
-    enough of, in words; None where the usual limits decide it. `called` is what users call each backend.
+    enough of, in words; None where the usual limits decide it. `called` is what users call each backend, and
+    `entries` are what cases are generated from.
 
     `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder
     that cannot be written.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
-    report = build(out, campaign, shortfalls, called)
+    report = build(out, campaign, shortfalls, called, entries)
     return [_write(out / kind.FILENAME, kind, report) for kind in chosen]
 
 

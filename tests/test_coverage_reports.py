@@ -19,6 +19,7 @@ from difftest.records.totals import (
     ENTRIES,
     FEATURES,
     KERNELS,
+    MODULES,
     NOT_YET,
     OPERATORS,
     RULES,
@@ -27,6 +28,8 @@ from difftest.records.totals import (
     totals,
     unreached,
 )
+from reports.covered import NOT_REACHED, at_a_glance
+from reports.tables import Section
 from reports.write import write
 
 
@@ -149,6 +152,36 @@ def test_the_page_and_the_summary_show_what_was_reached_and_what_was_not(reporte
         for title in ("Coverage", "Coverage by side and dtype", "Coverage by campaign", "Not reached"):
             assert title in text
         assert NOT_YET in text
+
+
+def test_a_report_tells_modules_from_operators_where_it_has_the_entries(tmp_path: Path) -> None:
+    """Both are entries of one table: without it there is no row of modules, with it each has its own."""
+    covered = Covered(forward={"whole": ("add",)}, entries={"even": ("add", "nn.Linear")})
+    a_corpus(tmp_path, an_observation(0, side="torch", covered=covered))
+    held = {"add": "", "mul": "", "nn.Linear": "", "nn.Tanh": "", "nn.GELU": "", "rand": "it draws"}
+    entries = Entries(held, modules=frozenset({"nn.Linear", "nn.Tanh", "nn.GELU"}))
+    for given, modules in ((Entries(), None), (entries, (3, 1))):
+        write(tmp_path, entries=given)
+        summary = json.loads((tmp_path / "summary.json").read_text())
+        rows = {row["what"]: (row["there are"], row["reached"]) for row in summary["coverage"]}
+        assert rows.get(f"{MODULES}, with cut operands") == modules
+        assert rows[f"{ENTRIES}, with cut operands"] == ((2, 1) if modules else (None, 2))
+        page = (tmp_path / "report.html").read_text()
+        assert ("s modules, forward</td>" in page) == bool(modules)
+    assert "<td>nn.GELU, nn.Tanh</td>" in page
+    assert page.count("<td>it draws</td>") == 2, "at a glance and among all numbers"
+
+
+def test_reasons_beyond_the_main_ones_are_one_row_at_a_glance() -> None:
+    """The page has a table to look at and another to look things up in."""
+    rows = [("operators", f"reason {n}", 9 - n, "a, b") for n in range(6)] + [("parts", "why", 2, "c")]
+    table = pd.DataFrame(rows, columns=["what", "reason", "number", "names"])
+    (shown,) = at_a_glance([Section("Coverage by campaign", "", table), Section(NOT_REACHED, "", table)])
+    assert shown.table.to_numpy().tolist() == [
+        *(["operators", f"reason {n}", 9 - n] for n in range(4)),
+        ["operators", "2 other reasons", 9],
+        ["parts", "why", 2],
+    ]
 
 
 def test_the_numbers_for_programs_have_the_totals(reported: Path) -> None:

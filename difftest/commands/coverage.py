@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from difftest.commands import Group
+from difftest.commands.service.entries import reachable_entries
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import read_corpus
@@ -16,7 +17,7 @@ from difftest.records.coverage import COUNTED, WHAT, Coverage
 from difftest.records.index import parts
 from difftest.records.lacks import COUNTED as LACKS
 from difftest.records.lacks import SupportTable
-from difftest.records.totals import BLOCKS, FEATURES, Entries, Total, Unreached, cuts, totals, unreached
+from difftest.records.totals import Total, Unreached, cuts, totals, unreached
 
 WIDTH = 70
 """Characters of a line of names."""
@@ -45,7 +46,7 @@ def command(directory: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_described(coverage, lacks))
         return
-    entries = _entries()
+    entries = reachable_entries()
     click.echo("\n".join(_lines(list(totals(coverage, entries)), coverage.sides())))
     click.echo("\noperators forward by how their operands were cut, and backward:")
     for cut in cuts(coverage):
@@ -65,18 +66,6 @@ def _counted(corpus: Corpus) -> tuple[Coverage, SupportTable]:
         coverage.add_columns(columns, own)
         lacks.add_columns(columns, own)
     return coverage, lacks
-
-
-def _entries() -> Entries:
-    """Those of the operator table, and the building blocks and features, from which cases are generated."""
-    from generators import blocks, features
-    from generators.operators import table
-
-    held = table.entries()
-    gradients = frozenset(name for name, entry in held.items() if entry.gradient)
-    excluded = {name: entry.excluded for name, entry in held.items()}
-    there = {BLOCKS: frozenset(blocks.names()), FEATURES: frozenset(features.names())}
-    return Entries(excluded, gradients, frozenset(table.all_modules()), there)
 
 
 def _lines(rows: list[Total], sides: tuple[str, ...]) -> Iterator[str]:
@@ -120,7 +109,7 @@ def _few(one: Unreached) -> str:
 
 def _described(coverage: Coverage, lacks: SupportTable) -> dict[str, object]:
     """Everything that is counted, for programs."""
-    entries = _entries()
+    entries = reachable_entries()
     return {
         "totals": [one._asdict() for one in totals(coverage, entries)],
         "cuts": [one._asdict() for one in cuts(coverage)],

@@ -6,6 +6,7 @@ import click
 
 from difftest.commands import Group
 from difftest.commands.service.damage import set_aside_and_report
+from difftest.commands.service.entries import reachable_entries
 from difftest.commands.service.options import Names, json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import campaign_corpus
@@ -32,7 +33,8 @@ def command(directory: Path, formats: tuple[str, ...] | None, *, as_json: bool) 
 
     damaged = set_aside_and_report(campaign_corpus(directory))
 
-    files = [str(file) for file in write(directory, formats or DEFAULT_FORMATS, called=titles())]
+    chosen = formats or DEFAULT_FORMATS
+    files = [str(file) for file in write(directory, chosen, called=titles(), entries=reachable_entries())]
     if as_json:
         print_json({"files": files, "damaged": damaged})
     else:

@@ -116,17 +116,19 @@ class Unreached(NamedTuple):
 
 
 def totals(coverage: Coverage, entries: Entries = UNKNOWN) -> Iterator[Total]:
-    """The rows of the summary: operators, entries of the table, modules, parts, rules, kernels."""
+    """The rows of the summary: operators, entries of the table, modules, parts, rules, kernels.
+
+    Modules are entries too, so that only `entries` tell them apart: there are no rows of modules without.
+    """
     data, sides = reachable(), coverage.sides()
-    chosen: tuple[tuple[str, AbstractSet[str]], ...] = (
-        (ENTRIES, entries.usable - entries.modules),
-        (MODULES, entries.usable & entries.modules),
-    )
+    chosen: dict[str, AbstractSet[str]] = {ENTRIES: entries.usable - entries.modules}
+    if entries.modules:
+        chosen[MODULES] = entries.usable & entries.modules
     whats: list[tuple[str, AbstractSet[str], What, bool | None]] = [
         (f"{OPERATORS}, forward", data.dispatched, "forward", None),
         (f"{OPERATORS}, backward", data.dispatched, "backward", None),
     ]
-    for name, usable in chosen:
+    for name, usable in chosen.items():
         whats += [
             (f"{name}, forward", usable, "entries", None),
             (f"{name}, backward", usable & entries.differentiable, "differentiated", None),

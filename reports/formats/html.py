@@ -22,9 +22,6 @@ from reports.report import Report
 
 FILENAME = "report.html"
 
-OPEN = (covered.COVERAGE, covered.NOT_REACHED)
-"""The tables of coverage that nobody has to open; without lists of names, which their closed copies have."""
-
 
 def render(report: Report, file: BinaryIO) -> None:
     """Writes the page."""
@@ -35,7 +32,7 @@ def render(report: Report, file: BinaryIO) -> None:
         ]
         for standing, causes in report.groups.items()
     }
-    coverage = tuple(covered.sections(report.frame))
+    coverage = tuple(covered.sections(report.frame, report.entries))
     script = (files("reports") / "templates" / "report.js").read_text()
     page = template(FILENAME).render(
         report=report,
@@ -57,20 +54,12 @@ def render(report: Report, file: BinaryIO) -> None:
         nights=history.nights(report),
         compared=compared,
         compared_rows=compared.rows(report),
-        coverage=[_nameless(spoken.section(report, one)) for one in coverage if one.title in OPEN],
+        coverage=[spoken.section(report, one) for one in covered.at_a_glance(coverage)],
         sections=[spoken.section(report, one) for one in (*tables.sections(report.frame), *coverage)],
         script=script,
         digest=b64encode(sha256(script.encode()).digest()).decode(),
     )
     file.write(page.encode())
-
-
-def _nameless(section: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A table as pages show it, without a last column of names."""
-    title, _, headings, rows = section
-    if headings[-1][0] != "names":
-        return section
-    return title, "What no side reached, and why.", headings[:-1], [row[:-1] for row in rows]
 
 
 def _groups(shown: dict[Standing, list[Any]]) -> list[dict[str, Any]]:

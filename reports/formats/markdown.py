@@ -68,7 +68,7 @@ def render(report: Report, file: BinaryIO) -> None:
         ),
         *(
             block
-            for section in covered.sections(report.frame)
+            for section in covered.sections(report.frame, report.entries)
             for block in _block(section.title, "coverage", _lines(section.table))
         ),
         *_block("Details", "details", [_detail(cause.finding) for cause in report.causes]),

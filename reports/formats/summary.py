@@ -41,7 +41,9 @@ def render(report: Report, file: BinaryIO) -> None:
         "comparisons": len(compared),
         "runs": len(t.runs),
         "verdicts": {verdict: int((compared["verdict"] == verdict).sum()) for verdict in tables.VERDICTS},
-        "coverage": json.loads(covered.summary(together(t.coverage.values())).to_json(orient="records")),
+        "coverage": json.loads(
+            covered.summary(together(t.coverage.values()), report.entries).to_json(orient="records")
+        ),
         "backends": _counts(t, "backend"),
         "paths": _counts(t, "path"),
         "findings": [_finding(finding, new=finding.fingerprint in report.new) for finding in report.findings],

@@ -5,6 +5,7 @@ from typing import Any
 
 from difftest.clock import utc_today
 from difftest.commands.service.ending import print_ending
+from difftest.commands.service.entries import reachable_entries
 from difftest.commands.service.output import print_json
 from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
@@ -73,7 +74,8 @@ def _write_reports(request: Request, output: Output, campaign: str, incomplete: 
     from workers.backends import titles
 
     formats = (*DEFAULT_FORMATS, *request.formats)
-    files = write(output.folder, formats, campaign, tuple(incomplete), titles())
+    entries = reachable_entries()
+    files = write(output.folder, formats, campaign, tuple(incomplete), titles(), entries=entries)
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 
 

@@ -1,0 +1,15 @@
+"""What cases are generated from, for tables that say how much of it was reached."""
+
+from difftest.records.totals import BLOCKS, FEATURES, Entries
+
+
+def reachable_entries() -> Entries:
+    """Those of the operator table, and the building blocks and features, from which cases are generated."""
+    from generators import blocks, features
+    from generators.operators import table
+
+    held = table.entries()
+    gradients = frozenset(name for name, entry in held.items() if entry.gradient)
+    excluded = {name: entry.excluded for name, entry in held.items()}
+    there = {BLOCKS: frozenset(blocks.names()), FEATURES: frozenset(features.names())}
+    return Entries(excluded, gradients, frozenset(table.all_modules()), there)
