@@ -52,12 +52,16 @@ def _news(sample: Sample, seen: set[object]) -> tuple[bool, int, int]:
 
 
 def _traits(sample: Sample) -> set[object]:
-    """What makes samples different in kind: operands' dims, emptiness and memory, and values of arguments."""
+    """What makes samples different in kind: values of arguments; operands' dims, emptiness and memory.
+
+    And whether some dim is odd, which two ranks cannot share evenly.
+    """
     made = sample.made
     positions = [*enumerate(sample.arguments), *enumerate(made.arguments if made else (), start=100)]
     options = [*sample.options.items(), *(made.options.items() if made else ())]
     return {
         *((name, len(one.shape), 0 in one.shape) for name, one in sample.operands.items()),
+        *((name, any(size % 2 for size in one.shape)) for name, one in sample.operands.items()),
         *((name, one.memory) for name, one in sample.operands.items()),
         *((key, str(value)) for key, value in (*positions, *options)),
     }
