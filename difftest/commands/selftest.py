@@ -210,7 +210,7 @@ def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
         execute=cluster.execute,
         backends=backends,
         ledger=read_ledger(),
-        execute_group=cluster.pool.execute_group,
+        execute_group=cluster.execute_group,
     )
     groups = grouped(request.drawn.numbered(request.cases or NULL_CASES))
     # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
