@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from difftest.cases.layer import Layer
 from difftest.cases.layers.attention import Attention
+from difftest.cases.layers.embedding import Embedding
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Mesh, Shard, local_slices
@@ -66,6 +67,18 @@ def test_a_learnable_task_has_a_rate_for_every_optimizer_and_loss(model: Model) 
 
 def deep(count: int, *more: Layer) -> Model:
     return Model(layers=(*[Linear(inputs=4, outputs=4)] * count, *more), sequence=4)
+
+
+def test_attention_gets_sharp_scores_unless_its_model_has_tokens() -> None:
+    """Equal tokens round alike, which the rounding noise does not show."""
+    attention = Attention(width=4, heads=2, kv_heads=1)
+
+    def regimes(*layers: Layer) -> set[str]:
+        model = Model(layers=layers, sequence=4)
+        return {regime for _, regime in training.fitting_regimes(model=model, dtype="float32")}
+
+    assert "sharp" in regimes(attention)
+    assert regimes(Embedding(vocabulary=5, width=4), attention) == {"normal"}
 
 
 def test_large_numbers_need_a_norm_or_few_layers_and_no_softmax() -> None:

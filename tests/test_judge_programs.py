@@ -320,11 +320,26 @@ def test_a_wrong_shape_of_an_undefined_result_is_a_mismatch_and_comes_first() ->
 # Signs of zeros
 
 
+EITHER_SIGN = (
+    *("maximum", "nn.functional.max", "__rmod__", "clamp_", "nn.functional.interpolate.bilinear"),
+    *("aten._foreach_clamp_max", "lerp", "remainder", "sgn", "sign", "nn.functional.upsample_bilinear"),
+)
+
+
 def test_the_sign_of_a_zero_of_an_operator_that_may_give_either_is_not_compared() -> None:
-    for name in ("maximum", "nn.functional.max", "__rmod__", "clamp_", "nn.functional.interpolate.bilinear"):
+    for name in EITHER_SIGN:
         either = a_program(an_operator(name), data=Data(batch=1, regime="signed_zeros"))
         expected, actual = oracle(either, only(at(0.0))), trace(either, only(at(-0.0)))
         assert compared(either, expected, actual).verdict == "agree"
+
+
+def test_the_sign_of_a_loss_that_is_zero_is_not_compared() -> None:
+    """A loss is a sum in any order."""
+    signed = a_program(data=Data(batch=1, regime="signed_zeros"))
+    loss = (Stage.FORWARD, "loss")
+    expected = oracle(signed, {**only(VALUES), loss: np.array(0.0)})
+    actual = trace(signed, {**only(VALUES), loss: np.array(-0.0)})
+    assert compared(signed, expected, actual).verdict == "agree"
 
 
 def test_the_sign_of_a_zero_that_interpolation_copies_is_compared() -> None:

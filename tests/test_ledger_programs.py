@@ -7,64 +7,34 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec.structs import replace
-from sample_findings import MISMATCH
 from sample_programs import a_program, an_operator
+from shown_operators import (
+    IS_NAN,
+    WAS_NAN,
+    backward,
+    cut,
+    entry,
+    failed,
+    forward,
+    of,
+    on_xla,
+    other_kinds,
+    wrong,
+)
 
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.recording import Progress
-from difftest.cases.case import Case, Data
+from difftest.cases.case import Data
 from difftest.cases.layers.operator import Argument, Items, Named, Reference
-from difftest.cases.layout import Replicate, Shard
+from difftest.cases.layout import Replicate
 from difftest.commands.service.tally import Tally, known_upstream
 from difftest.findings.facts import facts
-from difftest.findings.ledger import Entry, Ledger, read_ledger
+from difftest.findings.ledger import Entry, Ledger
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
-from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding, Uncovered
-
-TODAY = date(2026, 11, 23)
-
-
-def cut(*operators: str) -> Case:
-    """A program of operators; the first has an operand of shape (4, 3) that is sharded along its rows."""
-    return a_program(*map(an_operator, operators), sharded={"0.input": (Shard(0),)})
-
-
-def wrong(check: str, operator: str, stage: Stage, tensor: str, **fields: object) -> Divergence:
-    """Wrong numbers of an operator on DTensor."""
-    detail = f"step 0, {stage}, {tensor}: 3 / 12 elements (25.0%) differ"
-    return replace(
-        MISMATCH,
-        backend="torch_dtensor",
-        side="torch",
-        path="operators",
-        check=check,
-        stage=stage,
-        operator=operator,
-        **{"detail": detail, "nature": operator, **fields},
-    )
-
-
-def failed(operator: str, stage: Stage, message: str) -> Divergence:
-    """An exception of an operator on DTensor."""
-    detail = f"step 0, {stage}, rank 0: {message}"
-    return wrong("completion", operator, stage, "", symptom=Symptom.EXCEPTION, detail=detail, cause="a cause")
-
-
-def entry(shown: Divergence, case: Case) -> Entry | None:
-    return read_ledger().entry(shown, case, TODAY)
-
-
-def forward(operator: str, tensor: str = "0.output", **fields: object) -> Divergence:
-    return wrong("loss", operator, Stage.FORWARD, tensor, **fields)
-
-
-def backward(operator: str, **fields: object) -> Divergence:
-    return wrong("gradients", operator, Stage.BACKWARD, "0.input", **fields)
-
 
 MAX = "max.reduction_with_dim"
 MIXED = "RuntimeError: aten.{}: got mixed torch.Tensor and DTensor, need to convert"
@@ -124,24 +94,6 @@ def test_no_entry_knows_wrong_numbers_of_an_operator_without_known_faults(
     assert entry(make(operator), cut(operator)) is None
 
 
-def on_xla(shown: Divergence, detail: str = "", **fields: object) -> Divergence:
-    """The same on XLA; `detail` replaces what it says after step, stage and tensor."""
-    said = shown.detail.partition(": ")[0] + f": {detail}" if detail else shown.detail
-    return replace(shown, backend="xla_spmd", side="xla", **{"detail": said, **fields})
-
-
-def other_kinds(shown: Divergence, nature: str, detail: str) -> Divergence:
-    """NaN, infinities or numbers where the oracle has something else, on XLA."""
-    wrong_kinds = {"check": "finite", "symptom": Symptom.NONFINITE}
-    return on_xla(shown, detail, nature=f"{shown.operator}, {nature}", **wrong_kinds)
-
-
-def of(operand: str, operator: str) -> Divergence:
-    return wrong("gradients", operator, Stage.BACKWARD, f"0.{operand}")
-
-
-IS_NAN = ("not numbers", "1 values are NaN where the oracle's are numbers, on ranks [0]")
-WAS_NAN = ("not NaN", "1 values are infinity where the oracle's are NaN, on ranks [0]")
 BY_ONE = "1 / 4 elements (25.0%) differ; greatest 1, 3e+07 x the rounding noise 2.5e-08"
 BY_MORE = "1 / 4 elements (25.0%) differ; greatest 12.5, 3e+07 x the rounding noise 2.5e-08"
 

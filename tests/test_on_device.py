@@ -90,6 +90,13 @@ def test_graphs_and_transfers_beside_the_program_diverge(
     assert (divergence.step, divergence.detail) == (step, detail)
 
 
+def test_the_graphs_and_transfers_of_an_operator_on_the_host_are_no_divergence_beside_it() -> None:
+    """Its operands and results cross over, which cuts a step into graphs."""
+    operators = {"aten::nonzero": HostOperator(3)}
+    (divergence,) = reporting(host_operators=operators, executed=(2, 7), fetched=(6, 12))
+    assert "ran on the host" in divergence.detail
+
+
 def test_fewer_graphs_than_requested_are_no_divergence() -> None:
     """A call of `torch_xla.sync` with nothing to run counts as requested."""
     assert reporting(executed=(2, 3)) == []

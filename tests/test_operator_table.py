@@ -23,6 +23,9 @@ PAIR, GRID = Mesh((("tp", 2),)), Mesh((("dp", 2), ("tp", 2)))
 NAMES = [entry.name for entry in usable()]
 
 
+SEGMENTS = ("_segment_reduce.lengths", "_segment_reduce.offsets")
+
+
 def test_an_operand_has_the_same_json_after_pickle() -> None:
     operand = Operand(shape=(2,), memory="strided")
     again = pickle.loads(pickle.dumps(operand))  # noqa: S301  its own
@@ -143,6 +146,20 @@ def test_a_result_of_a_dtype_that_operands_do_not_have_is_not_written_into_one()
     sample = entry.samples[0]
     assert [result.dtype for result in sample.results] == ["uint64"]
     assert with_out(entry.operator(sample, form="out"), sample.results) is None
+
+
+def test_a_call_whose_tensors_belong_on_the_host_or_that_reads_outside_of_them_is_no_sample() -> None:
+    apart = ("linspace.tensor_overload", "logspace.tensor_overload", *SEGMENTS)
+    assert all(entries()[name].excluded for name in apart)
+    sections = [len(sample.operands) for sample in entries()["tensor_split"].samples]
+    assert set(sections) == {1}, "sections that are a tensor are taken on the host"
+
+
+def test_a_number_that_an_integer_type_cannot_hold_may_become_any() -> None:
+    entry = entries()["short"]
+    converted = entry.operator(entry.samples[0], form=entry.form)
+    assert "C++" in undefined(converted, dtype="float32", regime="nonfinite")
+    assert not undefined(converted, dtype="float32", regime="normal")
 
 
 def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> None:

@@ -33,6 +33,9 @@ PROGRAMS = {
     "float": a_program(
         a_call("Tensor.float", {"input": a_vector(0.1, 0.7, -0.9, 0.3)}, INPUT, form="method")
     ),
+    "wide": a_program(
+        a_call("torch.float_power", {"input": a_vector(1.0, 2.0), "exponent": a_vector(2.0, 2.0)})
+    ),
     "mm": a_program(a_call("torch.mm", {"input": a_vector(1.0), "mat2": a_vector(1.0)}, rejects=True)),
 }
 
@@ -95,6 +98,20 @@ def test_the_loss_of_a_result_in_a_dtype_of_its_own_is_exact(
     result, loss = (outcome.steps[0][Stage.FORWARD, name].pieces[0] for name in ("0.output", "loss"))
     cotangent = numbers.cotangent(PROGRAMS["float"], "0.output", result.shape)
     assert loss == pytest.approx(np.dot(result.astype(np.float64), cotangent), rel=1e-12)
+
+
+def test_the_gradient_of_an_operand_is_as_coarse_as_the_operand_where_the_result_is_not(
+    outcomes: dict[str, Trace | Failure],
+) -> None:
+    """Every rank rounds it before it is added up.
+
+    On one device it is exact here, so that nothing but its representation would be in the floor.
+    """
+    outcome = outcomes["wide"]
+    assert isinstance(outcome, Trace)
+    assert outcome.events.facts["0.output"].dtype == "float64"
+    represented = np.abs(outcome.steps[0][GRADIENT].pieces[0]) * 2.0**-24 / np.sqrt(3)
+    assert deviation(outcome, GRADIENT).sum() > 1.2 * represented.sum()
 
 
 def test_a_rejection_names_its_operator(outcomes: dict[str, Trace | Failure]) -> None:

@@ -1,5 +1,6 @@
 """A zygote imports the frameworks of its Python and this project's modules in any working directory."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -7,13 +8,14 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
 import difftest
 import workers
 from workers.isolate import zygotes
-from workers.isolate.zygotes import Zygote
+from workers.isolate.zygotes import Zygote, environment
 
 IN_A_CHECKOUT = """
 import subprocess, sys
@@ -92,6 +94,23 @@ def test_a_folder_called_torch_in_the_working_directory_is_not_torch_and_no_file
     while opened & open_files():  # a thread closes the pipe of the replies
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_two_requests_that_arrive_together_start_two_ranks() -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    requests = b"".join(json.dumps({"run": "x", "rank": rank}).encode() + b"\n" for rank in range(2))
+    command = [sys.executable, "-m", "workers.zygote"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment()) as zygote:
+        assert zygote.stdin
+        assert zygote.stdout
+        assert json.loads(zygote.stdout.readline()) == {"ready": True}
+        zygote.stdin.write(requests)
+        zygote.stdin.flush()
+        replies = [json.loads(zygote.stdout.readline()) for _ in range(4)]
+        zygote.stdin.close()
+    assert {reply["rank"] for reply in replies if "rank" in reply} == {0, 1}
+    assert [reply["status"] for reply in replies if "status" in reply] == [1, 1], "there is no such run"
 
 
 @pytest.mark.slow

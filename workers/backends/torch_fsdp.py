@@ -99,7 +99,7 @@ def shard(case: Case, module: "nn.Module", mesh: "DeviceMesh") -> "nn.Module":
 
     assert mesh.mesh_dim_names  # noqa: S101  our meshes have names
     dims = {
-        parameter: _dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()
+        parameter: dim(case, name, mesh.mesh_dim_names[-1]) for name, parameter in module.named_parameters()
     }
     placement = partial(_placement, dims)
     for path in reversed(_blocks(case)):
@@ -116,7 +116,7 @@ def _blocks(case: Case) -> list[str]:
     ]
 
 
-def _dim(case: Case, name: str, axis: str) -> int:
+def dim(case: Case, name: str, axis: str) -> int:
     """The dim that `axis` shards.
 
     It is the first for an axis that the layout does not have, and for a weight whose tie a move broke.

@@ -1,0 +1,66 @@
+"""Entries of the project's ledger that were too narrow or too wide: how wide they are."""
+
+import pytest
+from msgspec.structs import replace
+from sample_programs import a_program, an_operator
+from shown_operators import IS_NAN, WAS_NAN, backward, cut, entry, failed, forward, on_xla, other_kinds
+
+from difftest.cases.case import Case, Data
+from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+
+ONE_RANK = a_program(an_operator("flatten"), mesh=(("dp", 1),))
+NONFINITE = Data(batch=1, regime="nonfinite")
+NUMBERS = "1 values are numbers where the oracle's are NaN, on ranks [0]"
+
+
+@pytest.mark.parametrize(
+    ("shown", "case"),
+    [
+        (other_kinds(forward("aten._foreach_clamp_max"), "not NaN", NUMBERS), cut("aten._foreach_clamp_max")),
+        (other_kinds(forward("minimum"), *WAS_NAN), replace(cut("minimum"), data=NONFINITE)),
+        (
+            replace(forward("flatten", nature="lost alias"), check="finite", symptom=Symptom.NONFINITE),
+            ONE_RANK,
+        ),
+        (
+            on_xla(failed("linalg.lstsq", Stage.BACKWARD, "Shapes are not compatible for broadcasting: x")),
+            cut("linalg.lstsq"),
+        ),
+        (
+            on_xla(failed("linalg.cond", Stage.FORWARD, "dim 1 cannot be applied to a 0-dim tensor")),
+            cut("linalg.cond"),
+        ),
+    ],
+    ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
+)
+def test_a_form_of_a_known_fault_that_a_campaign_called_new_is_known(shown: Divergence, case: Case) -> None:
+    assert entry(shown, case)
+
+
+@pytest.mark.parametrize("operator", ["relu", "nn.functional.gelu", "nn.functional.prelu"])
+def test_the_gradients_of_activations_like_elu_are_not_those_of_elu(operator: str) -> None:
+    shown = on_xla(backward("nn.functional.elu"))
+    assert entry(shown, cut("nn.functional.elu"))
+    assert entry(replace(shown, operator=operator), cut(operator)) is None
+
+
+def test_a_clip_that_keeps_whole_numbers_whole_is_not_one_that_is_wrong() -> None:
+    whole = on_xla(forward("aten.clip"), "has dtype int32, expected float32", check="shape")
+    assert entry(whole, cut("aten.clip"))
+    assert entry(on_xla(forward("aten.clip")), cut("aten.clip")) is None
+
+
+def test_a_negative_zero_lost_before_a_division_is_not_a_failure_or_a_wrong_number_of_addcdiv() -> None:
+    case = replace(cut("addcdiv"), data=Data(batch=1, regime="signed_zeros"))
+    assert entry(other_kinds(forward("addcdiv"), *IS_NAN), case)
+    assert entry(on_xla(failed("addcdiv", Stage.FORWARD, "RuntimeError: anything")), case) is None
+    assert entry(on_xla(forward("addcdiv")), case) is None
+
+
+def test_the_gradient_of_as_strided_copy_is_known_behind_a_part_alone() -> None:
+    shown = on_xla(backward("neg"))
+    assert entry(shown, cut("neg", "narrow", "as_strided_copy"))
+    assert entry(shown, cut("neg", "as_strided_copy")) is None
+    assert entry(on_xla(backward("neg")), cut("neg", "narrow")) is None
