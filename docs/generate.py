@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER.parent))  # the packages of this checkout, installed or not
@@ -39,6 +40,42 @@ def mission() -> str:
         cells = (fault["upstream"], state, case, fault.get("minutes", ""), finding, fault["blame"])
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
+
+
+def wrong_totals() -> str:
+    """How many causes and reports `false-findings.toml` has of each kind, and how many causes have a test."""
+    rows = ["| what was wrong | causes | reports on record | causes with a test |", "|---|---|---|---|"]
+    sums = [0, 0, 0]
+    for kind, entries in _false_findings():
+        tested = sum("tests" in entry for entry in entries)
+        counts = (len(entries), sum(entry.get("count", 0) for entry in entries), tested)
+        sums = [total + count for total, count in zip(sums, counts, strict=True)]
+        link = re.sub(r"[^\w\- ]", "", kind["title"].lower()).replace(" ", "-")
+        rows.append(f"| [{kind['title']}](#{link}) | {' | '.join(map(str, counts))} |")
+    return "\n".join((*rows, f"| all | {' | '.join(map(str, sums))} |"))
+
+
+def wrong_reports() -> str:
+    """The entries of `false-findings.toml`, a table for each kind."""
+    parts = []
+    for kind, entries in _false_findings():
+        head = ("report", "cause", "reported by", "reports", "mended", "test")
+        rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+        for entry in entries:
+            tests = ", ".join(f"`{name}`" for name in entry.get("tests", ())) or f"none: {entry['untested']}"
+            mended = ", ".join(entry["mended"])
+            cells = (entry["report"], entry["cause"], entry["by"], entry.get("count", ""), mended, tests)
+            rows.append(f"| {' | '.join(map(str, cells))} |")
+        parts += [f"### {kind['title']}", "\n".join(rows)]
+    return "\n\n".join(parts)
+
+
+def _false_findings() -> list[tuple[dict[str, str], list[dict[str, Any]]]]:
+    """Each kind of `false-findings.toml` with its entries."""
+    data = tomllib.loads((FOLDER / "false-findings.toml").read_text())
+    return [
+        (kind, [entry for entry in data["finding"] if entry["kind"] == kind["name"]]) for kind in data["kind"]
+    ]
 
 
 def faults() -> str:
@@ -119,6 +156,8 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "origins": origins,
     "support": support,
     "variables": variables,
+    "wrong_reports": wrong_reports,
+    "wrong_totals": wrong_totals,
 }
 
 

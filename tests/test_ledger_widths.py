@@ -2,10 +2,13 @@
 
 import pytest
 from msgspec.structs import replace
+from sample_findings import MISMATCH
 from sample_programs import a_program, an_operator
+from samples import a_case
 from shown_operators import IS_NAN, WAS_NAN, backward, cut, entry, failed, forward, on_xla, other_kinds
 
-from difftest.cases.case import Case, Data
+from difftest.cases.case import Case, Data, Training
+from difftest.cases.options import Replication
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -37,6 +40,18 @@ NUMBERS = "1 values are numbers where the oracle's are NaN, on ranks [0]"
 )
 def test_a_form_of_a_known_fault_that_a_campaign_called_new_is_known(shown: Divergence, case: Case) -> None:
     assert entry(shown, case)
+
+
+def test_gradients_that_are_views_of_buckets_are_known_beside_replicas_that_differ() -> None:
+    shown = replace(MISMATCH, backend="xla_ddp", check="gradients", stage=Stage.BACKWARD)
+    assert entry(shown, a_case(replication=Replication(gradient_as_bucket_view=True)))
+    assert entry(shown, a_case()) is None
+
+
+def test_replicas_that_differ_after_clipping_are_known_as_those_after_a_reduction() -> None:
+    shown = replace(MISMATCH, backend="xla_replica", check="replicas", stage=Stage.UPDATE)
+    assert entry(shown, a_case(training=Training(clip_norm=0.25)))
+    assert entry(shown, a_case()) is None
 
 
 @pytest.mark.parametrize("operator", ["relu", "nn.functional.gelu", "nn.functional.prelu"])

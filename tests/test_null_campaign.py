@@ -4,8 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import program_traces
 import pytest
 from machines import WRONG, backend
+from program_traces import RESULT
+from sample_programs import a_program, an_operator
 from samples import a_case, a_failure, candidate, oracle
 
 from difftest.campaign.campaign import ORACLE
@@ -16,6 +20,7 @@ from difftest.commands.service.null_campaign import NullCampaign
 from difftest.errors import InfrastructureError
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Outcome
+from difftest.selftest.correct_runs import check_correct_run
 from generators.cases import case_at
 from workers import sides
 
@@ -65,6 +70,14 @@ def test_a_false_finding_must_persist_with_more_noise_samples(requests: list[Req
     check = campaign(requests, wrong="dp").check((1, a_case()))
     assert [bool(row.false) for row in check.rows] == [True, False]
     assert requests[-1] == (ORACLE, MORE_SAMPLES)
+
+
+def test_what_torch_leaves_open_is_no_false_finding() -> None:
+    case = a_program(an_operator("argsort", undefined="the order of ties"))
+    truth = program_traces.oracle(case, {RESULT: np.arange(12.0).reshape(4, 3)})
+    other = program_traces.trace(case, {RESULT: np.ones((4, 3))})
+    row = check_correct_run(case, "ddp", "torch", truth, other, {"again": other})
+    assert (row.false, bool(row.own)) == ((), True)
 
 
 def test_nothing_is_checked_if_the_oracle_fails(requests: list[Request]) -> None:
