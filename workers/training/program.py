@@ -110,7 +110,7 @@ class _Program:
     def _loss(self, name: str, tensor: Tensor) -> Tensor:
         """The sum of one result times its cotangent, in float32, or float64 where the result is.
 
-        The oracle rounds nothing here, whatever the result's dtype is: operators such as `Tensor.half` name one.
+        The oracle rounds nothing here, whatever dtype the result has: operators like `Tensor.half` name one.
         """
         if tensor.is_complex():
             tensor = torch.view_as_real(tensor.resolve_conj())
