@@ -1,48 +1,122 @@
 """Drafts of all listed faults: what each holds, and that every fault can have one."""
 
-import pytest
+import re
 
-from difftest.commands.service.known_script import KnownScript, script_of
+import pytest
+from msgspec.structs import replace
+
+from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax
 from difftest.findings.faults import Fault, read_faults
-from tools import dossier
+from reports.draft.draft import MOST_TITLE
+from tools import dossier, fault_draft
 
 FAULT = Fault(
     title="`celu` keeps its first `alpha`",
     package="torch_xla",
     kind="wrong numbers",
-    script="celu.py",
-    issue="https://example.org/1",
+    script="cached_graphs_ignore_arguments_on_xla.py",
     releases={"2.8.0": "fixed", "2.9.0": "alive"},
 )
-SCRIPT = KnownScript(text='print("expected 1, actual 2")\n', arguments=("celu",))
 OUTPUT = "a warning\ncelu: expected 1, actual 2\n"
+SHOWN = fault_draft.Shown(
+    script=KnownScript(text='print("expected 1, actual 2")\n', arguments=("celu",)),
+    output=OUTPUT,
+    versions={"torch": "2.9.0", "torch_xla": "2.9.0"},
+)
 
 
-def test_a_draft_has_title_severity_answers_script_and_releases() -> None:
-    text = dossier.draft(FAULT, "2.9.0", SCRIPT, OUTPUT)
-    assert text.startswith("# `celu` keeps its first `alpha`\n\nFor pytorch/xla. Silent: ")
-    assert "```\ncelu: expected 1, actual 2\n```" in text
+def test_a_draft_has_sentences_script_answers_and_releases_in_the_form_of_the_tracker() -> None:
+    text = fault_draft.draft(FAULT, SHOWN)
+    assert text.startswith("# `celu` keeps its first `alpha`\n\n## 🐛 Bug\n\n")
+    assert (
+        "With torch 2.9.0 and torch_xla 2.9.0, `celu` keeps its first `alpha`. Nothing fails: a training run "
+        "goes on with wrong numbers. Expected: what the same call gives on the CPU without XLA."
+    ) in text
+    assert '```python\nprint("expected 1, actual 2")\n```\n\nRun it with `celu`. It printed' in text
+    assert "```text\ncelu: expected 1, actual 2\n```" in text
     assert "a warning" not in text
-    assert '```python\nprint("expected 1, actual 2")\n```\n\nRun it with `celu`.' in text
-    assert "torch_xla 2.9.0, Python 3." in text
-    assert "Tried: 2.8.0 fixed, 2.9.0 alive." in text
-    assert text.endswith("Reported: https://example.org/1\n")
+    assert "* Tried with torch_xla 2.8.0 fixed, 2.9.0 alive\n" in text
+    headings = re.findall("^## .*", text, re.MULTILINE)
+    assert headings[1:] == [
+        "## To Reproduce",
+        "## Expected behavior",
+        "## Environment",
+        "## Additional context",
+    ]
+
+
+def test_a_draft_for_torch_has_the_form_of_torch_and_says_that_it_is_about_dtensor() -> None:
+    script = "shards_on_dtensor.py"
+    fault = replace(
+        FAULT, package="torch", title="`stack` fails", kind="exception", script=script, releases={}
+    )
+    text = fault_draft.draft(fault, replace_versions({"torch": "2.15.0"}))
+    assert text.startswith("# DTensor: `stack` fails\n\n### 🐛 Describe the bug\n\n")
+    assert "With torch 2.15.0 on DTensors, `stack` fails. Training stops with an exception." in text
+    assert text.index("### Versions") < text.index("* torch 2.15.0")
+    named = replace(fault, title="`stack` of DTensors fails")
+    assert fault_draft.draft(named, SHOWN).startswith("# `stack` of DTensors fails\n")
+
+
+def replace_versions(versions: dict[str, str]) -> fault_draft.Shown:
+    """A run of the script with other packages."""
+    return fault_draft.Shown(script=SHOWN.script, output=OUTPUT, versions=versions)
+
+
+def test_a_draft_of_a_reported_or_fixed_fault_begins_with_that() -> None:
+    reported = fault_draft.draft(replace(FAULT, issue="https://example.org/1"), SHOWN)
+    assert reported.startswith("> Reported already: https://example.org/1. ")
+    fixed = next(fault for fault in read_faults() if fault.releases.get("2.15.0") == "fixed")
+    assert "> Fixed in torch 2.15.0, the newest release. Do not post this." in fault_draft.draft(fixed, SHOWN)
+
+
+def test_a_draft_says_where_the_newest_release_was_not_tried() -> None:
+    fault = replace(FAULT, package="torch", releases={"2.9.0": "alive"})
+    assert "Tried with torch 2.9.0 alive; not yet in 2.15.0, the newest" in fault_draft.draft(fault, SHOWN)
 
 
 def test_of_a_script_that_expects_nothing_the_last_lines_are_the_answer() -> None:
-    assert dossier.answers("\n".join(map(str, range(8)))) == ["3", "4", "5", "6", "7"]
+    assert fault_draft.answers("\n".join(map(str, range(8)))) == ["3", "4", "5", "6", "7"]
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("wrong shape", "Silent"), ("crash, wrong numbers", "Silent"), ("crash", "The process"), ("hang", "Tr")],
+    [
+        ("wrong shape", "Nothing"),
+        ("crash, wrong numbers", "Sometimes"),
+        ("crash", "The process"),
+        ("hang", "Training stops without"),
+        ("not supported", "Training stops with an"),
+        ("no error", "Nothing"),
+    ],
 )
-def test_the_worst_of_a_faults_kinds_is_its_severity(kind: str, words: str) -> None:
-    assert dossier.severity(Fault(title="", package="XLA", kind=kind, script="")).startswith(words)
+def test_the_kind_of_a_fault_says_what_it_means_for_training(kind: str, words: str) -> None:
+    assert fault_draft.impact(Fault(title="", package="XLA", kind=kind, script="")).startswith(words)
 
 
 def test_every_fault_has_a_file_of_its_own_a_tracker_and_a_script() -> None:
     faults = read_faults()
     assert len({dossier.file_name(fault) for fault in faults}) == len(faults)
-    assert {fault.package for fault in faults} <= dossier.TRACKERS.keys()
     assert all(script_of(fault, fault.arguments).text for fault in faults)
+    assert all(script_on_jax(fault).text for fault in faults if fault.on_jax)
+
+
+WORDS_OF_OURS = (
+    "meets",
+    "whole number",
+    "without dims",
+    "without elements",
+    "ends the process",
+    "oracle",
+    "floors",
+)
+"""Words that a tracker would not use."""
+
+
+def test_every_title_is_one_sentence_in_words_of_the_tracker() -> None:
+    for fault in read_faults():
+        title = fault_draft.title(fault)
+        assert len(title) <= MOST_TITLE
+        assert not title.endswith(".")
+        assert title.count("`") % 2 == 0, title
+        assert not [word for word in WORDS_OF_OURS if word in title], title

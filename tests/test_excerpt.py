@@ -58,7 +58,7 @@ def listed() -> list[tuple[str, str]]:
 def test_an_excerpt_has_one_fault_and_what_it_needs() -> None:
     text = excerpt(SEVERAL, ["half"], "half of it is wrong")
     assert text is not None
-    assert text.startswith('"""Half of it is wrong.\n\ntorch 2.9.0.')
+    assert text.startswith('"""Half of it is wrong.\n\ntorch 2.9.0. Exits 0 when the fault is there.\n"""')
     assert "HALF = 0.5" in text
     assert not {"twice", "cos", "sin", "sine"} & {
         node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)
@@ -85,6 +85,11 @@ def test_names_that_nothing_reads_any_more_are_left_out_of_a_line_that_makes_sev
         "A = start()\nC = torch.ones(2)\nE = start()\nFAULTS = {\n    'a': (A, C),\n}\n"
     ), "what starts something stays"
     assert "A, B = start(), torch.ones(1)\nD = torch.ones(3)\n" in (excerpt(text, ["b"], "") or "")
+
+
+def test_what_numpy_or_jax_makes_is_left_out_where_nothing_reads_it() -> None:
+    text = "A = np.ones(1)\nB = jax.numpy.ones(2)\nFAULTS = {'a': A, 'b': B}\n"
+    assert excerpt(text, ["a"], "") == "A = np.ones(1)\nFAULTS = {\n    'a': A,\n}\n"
 
 
 def test_an_import_of_several_names_keeps_those_that_are_read() -> None:

@@ -1,14 +1,15 @@
-"""Writes a draft for every fault of upstream: what it means, its script, and what that printed here.
+"""Writes a draft for every fault of upstream, in the form of its tracker, with what its script printed here.
 
     python tools/dossier.py drafts                           # the packages of this environment
     python tools/dossier.py drafts newest --package torch    # of `difftest environments make newest`
     python tools/dossier.py drafts --only celu               # faults whose script or title contains this
 
-Nothing is posted. Each script is run first, and a fault that it does not show gets no draft. It takes some
-seconds for each fault.
+Nothing is posted. Each script is run first, and a fault that it does not show gets no draft. A draft that
+should not be posted, because the fault is reported or fixed, says so in its first line. A fault of XLA that
+has a script for jaxlib alone is drafted with that, where it shows the fault. It takes some seconds for each
+fault.
 """
 
-import re
 import sys
 from pathlib import Path
 
@@ -18,42 +19,11 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from difftest import made_environments  # noqa: E402  found on the path above
-from difftest.commands.service.known_script import KnownScript, script_of  # noqa: E402
+from difftest.commands.service.known_script import script_of, script_on_jax  # noqa: E402
 from difftest.commands.service.scripts import run_script  # noqa: E402
 from difftest.findings.faults import Fault, read_faults  # noqa: E402
-from reports.draft.markup import fenced  # noqa: E402
-from tools.releases import prepared  # noqa: E402
-
-TRACKERS = {
-    "torch": "pytorch/pytorch",
-    "torch_xla": "pytorch/xla",
-    "XLA": "openxla/xla",
-    "torchax": "google/torchax",
-    "torch_tpu": "google-pytorch/torch_tpu",
-}
-SEVERITIES = {
-    "wrong": "Silent: training goes on with it, and nothing says so.",
-    "hang": "Training stops without a word.",
-    "crash": "The process ends without a Python exception.",
-    "exception": "Training stops with an exception.",
-}
-"""What a kind of fault means for a training run, by a word of its kind; the first that is there counts."""
-
-DRAFT = """\
-# {title}
-
-For {tracker}. {severity}
-
-{answers}
-
-### Script
-
-{script}
-
-### Versions
-
-{versions}
-{known}"""
+from tools.fault_draft import Shown, draft  # noqa: E402
+from tools.releases import prepared, version  # noqa: E402
 
 
 @click.command()
@@ -67,49 +37,35 @@ def main(folder: Path, environment: str | None, packages: tuple[str, ...], only:
     python = str(made_environments.python(environment)) if environment else sys.executable
     for fault in read_faults():
         chosen = not packages or fault.package in packages
-        if not (chosen and only in f"{fault.script} {fault.title}"):
+        if not (chosen and only in f"{fault.script} {fault.title}") or not prepared(python, fault):
             continue
-        if not (release := prepared(python, fault)):
-            continue
-        script = script_of(fault, fault.arguments)
-        run = run_script(script.text, python=python, arguments=script.arguments)
         file = folder / f"{file_name(fault)}.md"
-        if run.shown:
-            file.write_text(draft(fault, release, script, run.output))
+        if shown := ran(fault, python):
+            file.write_text(draft(fault, shown))
         else:
             file.unlink(missing_ok=True)
-        click.echo(f"{'written' if run.shown else 'not shown here'}: {file.name}")
+        click.echo(f"{'written' if shown else 'not shown here'}: {file.name}")
+
+
+def ran(fault: Fault, python: str) -> Shown | None:
+    """The first of the fault's scripts that shows it, with what it printed; None where none does.
+
+    Maintainers of XLA need no torch_xla for that with jaxlib alone.
+    """
+    scripts = [(script_of(fault, fault.arguments), ("torch", fault.needs))]
+    if fault.on_jax and version(python, "jaxlib"):
+        scripts.insert(0, (script_on_jax(fault), ("jax", "jaxlib")))
+    for script, packages in scripts:
+        run = run_script(script.text, python=python, arguments=script.arguments)
+        if run.shown and run.output.strip():
+            versions = {name: version(python, name) for name in dict.fromkeys(packages)}
+            return Shown(script=script, output=run.output, versions=versions)
+    return None
 
 
 def file_name(fault: Fault) -> str:
     """The script's name with the arguments, as a word for a file."""
     return "-".join((Path(fault.script).stem, *fault.arguments))
-
-
-def draft(fault: Fault, release: str, script: KnownScript, output: str) -> str:
-    """The draft of a fault that its script shows on a release."""
-    run = f"\n\nRun it with `{' '.join(script.arguments)}`." if script.arguments else ""
-    releases = ", ".join(f"{name} {state}" for name, state in fault.releases.items())
-    return DRAFT.format(
-        title=fault.title[:1].upper() + fault.title[1:],
-        tracker=TRACKERS[fault.package],
-        severity=severity(fault),
-        answers=fenced("\n".join(answers(output))),
-        script=fenced(script.text, "python") + run,
-        versions=f"{fault.needs} {release}, Python {sys.version.split()[0]}. Tried: {releases}.",
-        known=f"\nReported: {fault.issue}\n" if fault.issue else "",
-    )
-
-
-def severity(fault: Fault) -> str:
-    """What the fault means for a training run."""
-    return next((words for kind, words in SEVERITIES.items() if kind in fault.kind), SEVERITIES["exception"])
-
-
-def answers(output: str) -> list[str]:
-    """The lines that say what was expected, or the last five where none does."""
-    lines = [line for line in output.splitlines() if line.strip()]
-    return [line for line in lines if re.search(r"\bexpected\b", line)] or lines[-5:]
 
 
 if __name__ == "__main__":

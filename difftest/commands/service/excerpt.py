@@ -14,6 +14,9 @@ LISTED = "FAULTS"
 WIDEST = 110
 """Characters of a docstring's line."""
 
+_SEVERAL = re.compile(r"\b(?:all|the) faults are\b")
+"""What the docstring of a script of several faults says of them."""
+
 _LINT = re.compile(r"  # noqa: [A-Z]+\d+(?:, [A-Z]+\d+)*(?:  (?P<why>.*))?$|^# ruff: .*\n", re.MULTILINE)
 
 
@@ -38,7 +41,8 @@ def excerpt(text: str, names: Sequence[str], about: str) -> str | None:
     lines = text.splitlines(keepends=True)
     before, after = lines[: faults.lineno - 1], lines[faults.end_lineno :]
     short = "".join([*before, f"{LISTED} = {{\n{kept}}}\n", *after])
-    return _about(_pruned(short, _read(tree)), about)
+    part = _about(_pruned(short, _read(tree)), about)
+    return part if len(names) > 1 else _SEVERAL.sub("the fault is", part, count=1)
 
 
 def _entries(faults: ast.Dict) -> Iterator[tuple[ast.Constant, ast.expr]]:
@@ -143,9 +147,9 @@ def _names(node: ast.AST) -> set[str]:
 
 
 def _only_makes(value: ast.expr) -> bool:
-    """Whether nothing happens beside the value: a call of torch's makes a tensor."""
+    """Whether nothing happens beside the value: a call of torch's, NumPy's or JAX's makes a tensor."""
     calls = (ast.unparse(one.func) for one in ast.walk(value) if isinstance(one, ast.Call))
-    return all(name.startswith("torch.") for name in calls)
+    return all(name.startswith(("torch.", "np.", "jax.")) for name in calls)
 
 
 def _single_gaps(text: str) -> str:

@@ -33,10 +33,20 @@ def known_script(finding: Finding, checkout: Path = CHECKOUT) -> KnownScript | N
     return script_of(fault, tuple(arguments), checkout) if (checkout / name).is_file() else None
 
 
+def script_on_jax(fault: Fault, checkout: Path = CHECKOUT) -> KnownScript:
+    """The script that shows a fault of XLA with jaxlib alone, or the part of it for this fault."""
+    name, *arguments = fault.on_jax.split()
+    return _part(checkout / SCRIPTS / name, tuple(arguments), fault.title)
+
+
 def script_of(fault: Fault, arguments: tuple[str, ...], checkout: Path = CHECKOUT) -> KnownScript:
     """The script of a listed fault, or the part of it for these of the fault's arguments."""
-    text = without_lint((checkout / SCRIPTS / fault.script).read_text())
-    part = excerpt(text, arguments, fault.title) if arguments else None
+    return _part(checkout / SCRIPTS / fault.script, arguments, fault.title)
+
+
+def _part(script: Path, arguments: tuple[str, ...], about: str) -> KnownScript:
+    text = without_lint(script.read_text())
+    part = excerpt(text, arguments, about) if arguments else None
     if part is not None:
         return KnownScript(text=part, arguments=())
     return KnownScript(text=text, arguments=arguments)

@@ -1,0 +1,205 @@
+"""The draft of a listed fault in the form of its tracker, from its script and what that printed."""
+
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from difftest.commands.service.known_script import KnownScript, script_of
+from difftest.findings.faults import NEWEST, Fault, fixed_in
+from reports.draft.markup import fenced
+
+TRACKERS = {
+    "torch": "pytorch/pytorch",
+    "torch_xla": "pytorch/xla",
+    "XLA": "openxla/xla",
+    "torchax": "google/torchax",
+    "torch_tpu": "google-pytorch/torch_tpu",
+}
+IMPACTS = {
+    "crash, wrong": "Sometimes nothing fails, and a training run goes on with wrong numbers.",
+    "exception, wrong": "Sometimes nothing fails, and a training run goes on with wrong numbers.",
+    "wrong numbers": "Nothing fails: a training run goes on with wrong numbers.",
+    "wrong": "Nothing fails: a training run goes on with it.",
+    "replicas part": "Nothing fails: the replicas train on with different weights.",
+    "hang": "Training stops without a word.",
+    "crash": "The process ends without a Python exception.",
+    "no error": "Nothing fails: a mistake in the program goes unnoticed.",
+    "no gradient": "Nothing fails: what comes before is not trained.",
+    "on the host": "Nothing fails: each step waits for the host.",
+    "recompilation": "Nothing fails: each new number costs a compilation.",
+    "too much": "Nothing fails: the tensor takes more memory than its sharding should.",
+    "": "Training stops with an exception.",
+}
+"""What a kind of fault means for a training run, by words of its kind; the first that is there counts."""
+
+EXPECTED = {
+    "no error": "the error that torch raises for the same call on the CPU",
+    "on the host": "that all of it runs on the device",
+    "recompilation": "that a compiled program is used again",
+    "too much": "that every device holds its own shard alone",
+    "replicas part": "equal weights on all ranks",
+}
+"""What is expected of a kind of fault, by words of its kind; else the result of `COUNTERPARTS`."""
+
+COUNTERPARTS = {
+    "DTensor": "what the same call gives on the whole `torch.Tensor`",
+    "torch": "what the documentation of the call says",
+    "XLA": "what NumPy computes",
+    "": "what the same call gives on the CPU without XLA",
+}
+"""Where the right result comes from, by the topic of a fault."""
+
+PYTORCH = """\
+# {title}
+
+### 🐛 Describe the bug
+
+{sentences}
+
+{script}
+
+{output}
+
+{drafted}
+
+### Versions
+
+{versions}
+"""
+XLA = """\
+# {title}
+
+## 🐛 Bug
+
+{sentences}
+
+## To Reproduce
+
+{script}
+
+{output}
+
+## Expected behavior
+
+{expected}
+
+## Environment
+
+* Reproducible on XLA backend [CPU/TPU]: CPU
+{versions}
+
+## Additional context
+
+{drafted}
+"""
+OPENXLA = """\
+# {title}
+
+{sentences}
+
+### Steps to reproduce
+
+{script}
+
+{output}
+
+{drafted}
+
+### Versions
+
+{versions}
+"""
+FORMS = {"torch": PYTORCH, "torch_xla": XLA}
+"""The forms of trackers that have one of their own, by package."""
+
+DRAFTED = """\
+This report was drafted by a tool, difftest (differential testing of distributed PyTorch). A person has to
+read it before it is posted."""
+PRINTED = "It printed (status 0 says that the fault is there):"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A script that showed a fault, what it printed, and the versions of the packages that it used."""
+
+    script: KnownScript
+    output: str
+    versions: Mapping[str, str]
+
+
+def draft(fault: Fault, shown: Shown) -> str:
+    """The draft of a fault for its tracker; its first line says so where it should not be posted."""
+    form = FORMS.get(fault.package, OPENXLA)
+    run = f"Run it with `{' '.join(shown.script.arguments)}`. " if shown.script.arguments else ""
+    text = form.format(
+        title=title(fault),
+        sentences=f"{happens(fault, shown)} {impact(fault)} Expected: {expected(fault, shown)}.",
+        expected=f"{expected(fault, shown).capitalize()}.",
+        script=fenced(shown.script.text, "python"),
+        output=f"{run}{PRINTED}\n\n" + fenced("\n".join(answers(shown.output)), "text"),
+        drafted=DRAFTED,
+        versions="\n".join(f"* {line}" for line in versions(fault, shown)),
+    )
+    return "\n".join((*notices(fault), text))
+
+
+def topic(fault: Fault) -> str:
+    """What the fault is about, as its tracker calls it: DTensor, SPMD, torch itself, or nothing of these."""
+    script = script_of(fault, fault.arguments).text
+    if fault.package == "torch":
+        return "DTensor" if "torch.distributed.tensor" in script or "DTensor" in fault.title else "torch"
+    return "SPMD" if "use_spmd" in script else ""
+
+
+def title(fault: Fault) -> str:
+    """The fault's title, after its topic where it does not name that."""
+    about = topic(fault)
+    if about in {"", "torch"} or about in fault.title:
+        return fault.title[:1].upper() + fault.title[1:]
+    return f"{about}: {fault.title}"
+
+
+def happens(fault: Fault, shown: Shown) -> str:
+    """What happens, in a sentence with the versions."""
+    used = " and ".join(f"{name} {release}" for name, release in shown.versions.items() if release)
+    about = {"DTensor": " on DTensors", "SPMD": " under SPMD"}.get(topic(fault), "")
+    return f"With {used}{'' if title(fault)[1:] == fault.title[1:] else about}, {fault.title}."
+
+
+def impact(fault: Fault) -> str:
+    """What the fault means for a training run."""
+    return next(words for kind, words in IMPACTS.items() if kind in fault.kind)
+
+
+def expected(fault: Fault, shown: Shown) -> str:
+    """What is expected instead, as the end of a sentence."""
+    about = topic(fault) if "torch" in shown.versions else "XLA"
+    usual = COUNTERPARTS.get(about, COUNTERPARTS[""])
+    return next((words for kind, words in EXPECTED.items() if kind in fault.kind), usual)
+
+
+def notices(fault: Fault) -> tuple[str, ...]:
+    """Why the draft should not be posted as it stands; empty where nothing is known against it."""
+    newest = fixed_in(fault.upstream[0])
+    reported = f"> Reported already: {fault.issue}. Add to that instead of posting this.\n"
+    fixed = f"> Fixed in {newest}, the newest release. Do not post this.\n"
+    return (*([reported] if fault.issue else []), *([fixed] if newest else []))
+
+
+def versions(fault: Fault, shown: Shown) -> list[str]:
+    """The packages of the run, the platform, and the releases in which the fault was tried."""
+    releases = dict(fault.releases) | {f"jaxlib {name}": state for name, state in fault.jaxlib.items()}
+    tried = ", ".join(f"{name} {state}" for name, state in releases.items())
+    newest = NEWEST.get(fault.needs, "")
+    is_tried = newest in fault.releases or fault.jaxlib
+    untried = "" if is_tried else f"; not yet in {newest}, the newest"
+    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    packages = [f"{name} {release}" for name, release in shown.versions.items() if release]
+    return [*packages, python, f"Tried with {fault.needs} {tried}{untried}"]
+
+
+def answers(output: str) -> list[str]:
+    """The lines that say what was expected, or the last five where none does."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    return [line for line in lines if re.search(r"\bexpected\b", line)] or lines[-5:]
