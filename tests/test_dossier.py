@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax
+from difftest.commands.service.scripts import ScriptRun
 from difftest.findings.faults import Fault, read_faults
 from reports.draft.draft import MOST_TITLE
 from tools import dossier, fault_draft
@@ -77,6 +78,19 @@ def test_a_draft_says_where_the_newest_release_was_not_tried() -> None:
 
 def test_of_a_script_that_expects_nothing_the_last_lines_are_the_answer() -> None:
     assert fault_draft.answers("\n".join(map(str, range(8)))) == ["3", "4", "5", "6", "7"]
+
+
+def test_what_every_rank_prints_is_there_once() -> None:
+    assert fault_draft.answers("expected 1, actual 2\nexpected 1, actual 2\n") == ["expected 1, actual 2"]
+
+
+@pytest.mark.parametrize("output", [OUTPUT, " \n"])
+def test_a_script_that_prints_nothing_shows_nothing(monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    run = ScriptRun(text="", shown=True, output=output)
+    monkeypatch.setattr(dossier, "run_script", lambda *_args, **_options: run)
+    monkeypatch.setattr(dossier, "version", lambda *_: "2.9.0")
+    shown = dossier.ran(FAULT, "python")
+    assert (shown.output if shown else "") == output.strip(" \n") + "\n" * bool(shown)
 
 
 @pytest.mark.parametrize(

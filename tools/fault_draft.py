@@ -200,6 +200,6 @@ def versions(fault: Fault, shown: Shown) -> list[str]:
 
 
 def answers(output: str) -> list[str]:
-    """The lines that say what was expected, or the last five where none does."""
-    lines = [line for line in output.splitlines() if line.strip()]
+    """The lines that say what was expected, or the last five where none does; each once, as ranks repeat."""
+    lines = [line for line in dict.fromkeys(output.splitlines()) if line.strip()]
     return [line for line in lines if re.search(r"\bexpected\b", line)] or lines[-5:]

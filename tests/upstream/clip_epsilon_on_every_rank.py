@@ -25,7 +25,7 @@ def main(rank: int, rendezvous: str) -> None:
     torch.nn.utils.clip_grad_norm_([parameter], NORM / 2)
     added = NORM / 2 * gradient[0].item() / parameter.grad.to_local()[0].item() - NORM
     if rank == 0:
-        print(f"expected 1e-06 added to the norm, actual {added:.3g}")
+        print(f"expected 1e-06 added to the norm, actual {added:.3g}", flush=True)
     os._exit(0 if added > 1.3e-6 else 1)
 
 

@@ -28,6 +28,6 @@ def replica() -> str:
 
 
 message = "".join(pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values())
-print("expected a sum, actual", message)
+print("expected a sum, actual", message, flush=True)
 sys.stdout.flush()
 os._exit(0 if "AllReduce for datatype 'bf16' is not supported" in message else 1)
