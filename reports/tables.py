@@ -31,6 +31,9 @@ COMPARED = "What was compared"
 LACKING = "What backends lack for operators of programs"
 """The title of `support`."""
 
+NAMELESS = "one of a chain"
+"""What pages call an operator of a chain of which the run did not say which one it was."""
+
 VARIED = ("dtype", "optimizer", "regime")
 _PERCENTILES = {50: "median", 100: "greatest"}
 FINDING = (
@@ -217,7 +220,7 @@ def sections(t: Table) -> tuple[Section, ...]:
         Section(
             "Diverging cases by path, backend and world size", "only where a case diverges", diverging(t)
         ),
-        Section(LACKING, "a missing capability is no finding", support(t.lacks)),
+        Section(LACKING, _support_note(t.lacks), support(t.lacks)),
         Section("Failures by symptom", "campaign runs that did not finish", failures(t)),
         Section(
             GREATEST_ERROR,
@@ -228,6 +231,18 @@ def sections(t: Table) -> tuple[Section, ...]:
         Section("Run times in seconds", "every run, for whatever purpose", run_times(t)),
     )
     return tuple(section for section in whole if len(section.table))
+
+
+def _support_note(lacks: SupportTable) -> str:
+    """How to read the support table, with what its dashes and placeholders stand for, where it has any."""
+    rows = list(lacks.rows())
+    chains = f"{NAMELESS}: the run called several operators, and did not say which of them lacks it"
+    notes = {
+        chains: any(not row.operator for row in rows),
+        "a dash: the framework names no overload of its own": any(not row.overload for row in rows),
+        "N: a number": any("#" in row.reason for row in rows),
+    }
+    return "; ".join(["a missing capability is no finding", *(note for note, true in notes.items() if true)])
 
 
 def _greatest(part: pd.DataFrame, by: list[str]) -> pd.DataFrame:

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from sample_findings import BEGAN, ParsedPage, a_corpus, a_finding, a_measurement, a_report, an_observation
 
 from difftest.findings.triage import Status
+from difftest.judge.capability import Lack
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import CASE, FINDING, SCRIPT
 from difftest.records.covered import Covered
 from difftest.records.evidence import CORRECT_SIBLINGS
 from difftest.records.observation import Ending, Observation
-from reports import tables
+from reports import cells, tables
+from reports.covered import NOT_REACHED, sections
 from reports.page import compared, errors, head, history, spoken
 from reports.page.errors import of_runs
 from reports.page.matrix import Square, of_meshes, of_paths, of_ranks
@@ -24,6 +26,7 @@ from reports.write import write
 
 CALLED = {"torch_ddp": "DDP", "torch_tp": "parallelize_module", "xla_spmd": "XLA SPMD"}
 MORE = "it cannot express 1 more"
+FLOAT_1 = ("float32", "1")
 KNOWN = "xla_spmd-loss-mismatch-00000001"
 ISSUE, SCRIPT_OF_LEDGER = "https://github.com/pytorch/xla/issues/9735", "tests/upstream/a_script.py"
 
@@ -254,6 +257,42 @@ def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:
             ("1 lost: a node was lost", f"2 not supported: {axis}", f"1 not supported: {mixture}"),
         ),
     ]
+
+
+def test_tables_name_backends_and_operators_in_words_and_explain_what_stands_for_something(
+    tmp_path: Path,
+) -> None:
+    lacks = (
+        Lack(operator="mm", overload="mm.default", reason="OP falls back to the host with torch_xla #"),
+        Lack(operator="", reason="dim # of OP() has no rule"),
+        Lack(operator="bmm", reason="no rule"),
+    )
+    lacking = [ended(n, "xla_spmd", "unsupported", one.reason, lacks=(one,)) for n, one in enumerate(lacks)]
+    covered = an_observation(9, "xla_spmd", covered=Covered(forward={"whole": ("add",)}))
+    a_corpus(tmp_path, covered, *lacking)
+    report = with_fields(build(tmp_path), called=CALLED)
+    shown = {one.title: one for one in (*tables.sections(report.frame), *sections(report.frame))}
+    _, note, _, rows = spoken.section(report, shown[tables.LACKING])
+    assert rows == [
+        ["one of a chain", "XLA SPMD", "dim N of a function has no rule", cells.NOTHING, *FLOAT_1],
+        ["bmm", "XLA SPMD", "no rule", cells.NOTHING, *FLOAT_1],
+        ["mm", "XLA SPMD", "an operator falls back to the host with torch_xla N", "mm.default", *FLOAT_1],
+    ]
+    assert all(word in note for word in ("one of a chain: ", "a dash: ", "N: a number"))
+    _, _, _, rows = spoken.section(report, shown[NOT_REACHED])
+    assert {reason for _, reason, *_ in rows} >= {"refused by XLA SPMD", "XLA SPMD refused its programs"}
+    assert "xla_spmd" not in str(rows)
+
+
+def test_backends_in_sentences_are_called_as_users_call_them(tmp_path: Path) -> None:
+    a_corpus(tmp_path, an_observation())
+    report = with_fields(build(tmp_path), called=CALLED)
+    assert spoken.sentence(report, "side xla: xla_spmd@2.8: 4 lost (# of OP); my_xla_spmd") == (
+        "side xla: XLA SPMD (2.8): 4 lost (N of an operator); my_xla_spmd"
+    )
+    assert spoken.sentence(build(tmp_path), "xla_spmd: OP") == "xla_spmd: an operator", "nobody gave names"
+    page = write(tmp_path, ["html"], "first", ("backend xla_spmd: 4 lost (OP)",), CALLED)[0].read_text()
+    assert "backend XLA SPMD: 4 lost (an operator)" in ParsedPage(page).text
 
 
 def test_a_reason_has_words_where_what_is_counted_has_placeholders() -> None:

@@ -39,6 +39,7 @@ def render(report: Report, file: BinaryIO) -> None:
         headline=head.headline(report),
         counts=head.counts(report),
         when=head.when(report),
+        incomplete=[spoken.sentence(report, one) for one in report.incomplete],
         versions=head.versions(report),
         generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
         environment=surroundings(report),

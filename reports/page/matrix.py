@@ -9,6 +9,7 @@ from difftest.findings.standing import Standing, standing
 from difftest.records.comparisons import Comparisons, Counts
 from difftest.records.completeness import why
 from reports import tables
+from reports.page import spoken
 from reports.report import Report
 
 _SIZE = re.compile(r"=(\d+)")
@@ -67,12 +68,17 @@ def _map(
     unknown = Counter(zip(own["row"], own["backend"].astype("str"), strict=True))
     places = {*counts, *ended}
     backends = sorted({backend for _, backend in places})
+
+    def square(at: tuple[str, str]) -> Square:
+        shown = _square(counts.get(at), ended.get(at, Counts()), unknown[at])
+        return shown._replace(words=spoken.sentence(report, shown.words))
+
     return {
         "backends": [report.spoken(backend) for backend in backends],
         "rows": [
-            (row, [_square(counts.get(at), ended.get(at, Counts()), unknown[at]) for at in squares])
+            (row, [square((row, backend)) for backend in backends])
             for row in sorted({row for row, _ in places}, key=_in_order)
-            if (squares := [(row, backend) for backend in backends])
+            if backends
         ],
     }
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from difftest.plugins import IN
 from difftest.records.comparisons import ORACLE
 from difftest.records.observation import MOST_REASON
 from reports import cells, tables
@@ -17,6 +18,9 @@ def section(report: Report, shown: tables.Section) -> tuple[Any, ...]:
     words: Mapping[str, Callable[[str], str]] = {
         "backend": lambda name: backend(report, name),
         "path": lambda name: name.replace("_", " "),
+        "reason": lambda text: sentence(report, text),
+        "reasons": lambda text: sentence(report, text),
+        "operator": lambda name: name or tables.NAMELESS,
     }
     table = shown.table
     for column in (name for name in words if name in table.columns):
@@ -31,12 +35,23 @@ def backend(report: Report, name: str) -> str:
     return REFERENCE if name == ORACLE else report.spoken(name)
 
 
+def sentence(report: Report, text: str) -> str:
+    """A text about backends and reasons in words: backends are called as users call them."""
+    if names := "|".join(sorted(map(re.escape, report.called), key=len, reverse=True)):
+        text = re.sub(rf"\b(?:{names})(?:{IN}\w[\w.]*)?\b", lambda name: report.spoken(name[0]), text)
+    return _without_placeholders(text)
+
+
 def reason(short: str) -> str:
-    """A reason as it is counted, in words: what stands for operators and numbers in it is no word."""
-    text = _PLACE.sub(lambda place: _PLACES[place[0]], _TWICE.sub("", short)).replace(
-        "the oracle", f"the {REFERENCE}"
-    )
+    """A reason as it is counted, in words; one that was cut when it was recorded ends with a whole word."""
+    text = _without_placeholders(short)
     return text if len(short) < MOST_REASON else f"{text.rpartition(' ')[0]} …"
+
+
+def _without_placeholders(text: str) -> str:
+    """What stands for operators and numbers where reasons are counted, in words."""
+    plain = _PLACE.sub(lambda place: _PLACES[place[0]], _TWICE.sub("", text))
+    return plain.replace("the oracle", f"the {REFERENCE}")
 
 
 _PLACES = {"OP()": "a function", "OP": "an operator", "#": "N"}
