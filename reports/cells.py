@@ -1,6 +1,7 @@
 """Values as people read them, in the cells of pages."""
 
 import math
+import re
 from datetime import UTC, datetime
 
 import pandas as pd
@@ -8,6 +9,9 @@ import pandas as pd
 from difftest.judge.noise import FLOORS_MOST
 
 NOTHING = "\N{EN DASH}"
+_UNDERSCORE = re.compile(r"(?<!\btorch)_|_(?!xla\b)")
+"""All but that of torch_xla."""
+
 _LARGE = 1e5
 _WHOLE = 999.5
 _SMALL = 1e-3
@@ -41,7 +45,7 @@ def moment(iso: str) -> str:
 def headings(table: pd.DataFrame) -> list[tuple[str, bool]]:
     """The columns of `table` in words, and whether they hold numbers."""
     return [
-        (str(name).replace("_", " "), pd.api.types.is_numeric_dtype(table[name].dtype))
+        (_UNDERSCORE.sub(" ", str(name)), pd.api.types.is_numeric_dtype(table[name].dtype))
         for name in table.columns
     ]
 

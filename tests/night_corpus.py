@@ -19,22 +19,37 @@ from sample_findings import BEGAN, a_finding, a_measurement, an_observation, cha
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.findings.ledger import read_ledger
+from difftest.judge.capability import Lack
 from difftest.judge.losses import Losses
 from difftest.judge.noise import THRESHOLD
 from difftest.judge.outcome import Symptom
 from difftest.judge.pieces import Piece
 from difftest.judge.stage import Stage
 from difftest.records.corpus import CORPUS, Corpus
+from difftest.records.covered import Covered
 from difftest.records.evidence import CORRECT_SIBLINGS, OTHER, OTHER_SINGLE, SINGLE, WRONG_SIBLINGS
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation
+from difftest.records.reachable import reachable
 from generators.cases import case_at
+from generators.operators import table
 from workers import backends
 
 DISTINCT = 60
 """How many real cases there are; the others repeat them under other ids."""
 
 SECONDS_A_CASE = 5.0
+PROGRAMS_FROM = 10**9
+"""The index from which on a case is a program beside the others."""
+
+LACKS = (
+    Lack(operator="cumsum", overload="cumsum.default", reason="OP falls back to the host with torch_xla #"),
+    Lack(operator="nn.functional.adaptive_max_pool3d", reason="dim # of OP is not supported"),
+    Lack(operator="", overload="_linalg_svd.default", reason="OP() has no sharding strategy"),
+    Lack(operator="qr", overload="linalg_qr.default", reason="Operator OP does not have a sharding strategy"),
+)
+"""What backends say that they lack for operators, as it is counted."""
+
 VERSIONS = {
     "torch": {"python": "3.11.2", "torch": "2.9.0", "device": "cpu", "numpy": "2.3.4"},
     "xla": {"python": "3.11.2", "torch": "2.9.0", "torch_xla": "2.9.0", "device": "CPU", "numpy": "2.3.4"},
@@ -200,6 +215,8 @@ def _runs(cases: int, shown: list[Finding], salt: int) -> Iterator[list[Observat
     for index in range(cases):
         one = drawn()[index % DISTINCT]
         oracle = replace(_line(one.case, index, "oracle"), verdict="oracle", side="oracle")
+        if index % 5 == 0:
+            yield [_program(one.case, index, name) for name in one.refusals]
         yield [
             oracle,
             *(
@@ -228,6 +245,34 @@ def _line(case: Case, index: int, backend: str) -> Observation:
         environment=VERSIONS.get(_side(backend), VERSIONS["torch"]),
         losses=_losses(case, backend),
     )
+
+
+def _program(case: Case, index: int, backend: str) -> Observation:
+    """The line of a program of operators, which covers some of them, or whose backend lacks one."""
+    line = replace(
+        _line(case, PROGRAMS_FROM + index, backend), case=f"f{index:011x}", path="operators", losses=Losses()
+    )
+    number = index // 5 + len(backend)
+    if number % 7 == 0:
+        lack = LACKS[number // 7 % len(LACKS)]
+        ending = Ending(status="capability")
+        return replace(line, verdict="unsupported", reason=lack.reason, lacks=(lack,), outcome=ending)
+    names = sorted(reachable().dispatched)
+    here = tuple(names[number % 40 :: 40])
+    entries = tuple(sorted(chosen.name for chosen in (*table.usable()[number % 30 :: 30], *_modules(number))))
+    covered = Covered(
+        forward={("whole", "even", "uneven")[number % 3]: here},
+        backward={"even": here[::2]},
+        entries={"even": entries},
+        differentiated={"even": entries[::2]},
+        rules=tuple(f"{name} S0>S0" for name in here[::4]) if backend == "torch_dtensor" else (),
+        parts={"features": ("schedule",), "options": ("momentum",)},
+    )
+    return replace(line, covered=covered)
+
+
+def _modules(number: int) -> tuple[table.Entry, ...]:
+    return table.modules()[number % 9 :: 9]
 
 
 def _ended(

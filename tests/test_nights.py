@@ -10,12 +10,17 @@ import pytest
 from chromium import BROWSER, Browser, started
 from sample_findings import BEGAN, ParsedPage
 
+from difftest.commands.service.entries import reachable_entries
+from reports.formats import html
+from reports.tables import LACKING
 from reports.write import write
 from workers.backends import candidates, titles
 
 NIGHTS, CASES = 3, 70
 WIDE, PHONE = 1400, 390
 MOST_BYTES = 3_000_000
+MOST_PAGES = 12
+PLACE = "x => [x.getBoundingClientRect().left, x.getBoundingClientRect().right]"
 CUT = """[...document.querySelectorAll(
     'h1, h2, h3, p, li, summary, dd, figure, .map td, .map th, .compared td, .history td, .two-by-two td')]
     .filter(x => x.checkVisibility() && getComputedStyle(x).writingMode === 'horizontal-tb')
@@ -26,6 +31,7 @@ UNEXPLAINED = """[...document.querySelectorAll('.map td.none, .map td.doubtful')
     .map(x => x.outerHTML)"""
 DEBRIS = re.compile(
     r"_unsafe_view|other_single|no telling|right beside it|\bNone\b|\bnan\b|<NA>|Symptom\.|Stage\."
+    r"|\bOP\b|(?<!&)#|refused by (torch|xla)_|(torch|xla)_\w+ refused"
 )
 """What stands for something that a reader could read, outside of messages."""
 
@@ -37,11 +43,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for night in range(NIGHTS):
         began = BEGAN + timedelta(days=night)
         night_corpus.make(out, CASES, f"night-{began:%Y-%m-%d}", began, salt=night)
-    return write(out, ["html"], shortfalls=(), called=titles())[0]
+    return write(out, ["html"], shortfalls=(), called=titles(), entries=reachable_entries())[0]
 
 
 def test_no_key_and_no_debris_is_read(page: Path) -> None:
     content = page.read_text()
+    assert not [words for words in re.findall(r'title="([^"]*)"', content) if DEBRIS.search(words)]
     read = ParsedPage(re.sub(r"<pre>.*?</pre>", "", content, flags=re.DOTALL)).text
     assert not DEBRIS.findall(read)
     names = set(candidates())
@@ -70,6 +77,52 @@ def test_nothing_is_cut_empty_or_unexplained(browser: Browser, page: Path, width
             assert opened.evaluate(EMPTY) == []
             assert opened.evaluate(UNEXPLAINED) == []
             assert not opened.events("Runtime.exceptionThrown", "Log.entryAdded")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not BROWSER, reason="no chromium here")
+def test_every_cell_of_the_support_table_is_on_a_phone(browser: Browser, page: Path) -> None:
+    """A cell beyond the edge would have to be scrolled to; nothing would say so."""
+    lacking = f"[...document.querySelectorAll('.table')].find(x => x.textContent.includes({LACKING!r}))"
+    with browser.page(page, PHONE) as opened:
+        opened.evaluate(f"{lacking}.open = true")
+        cells = opened.evaluate(f"[...{lacking}.querySelectorAll('td')].map({PLACE})")
+        assert len(cells) > 6
+        assert all(0 <= left < right <= PHONE for left, right in cells)
+        names = opened.evaluate(
+            f"[...{lacking}.querySelectorAll('tr:last-child td')].map("
+            "x => [getComputedStyle(x, '::before').content, getComputedStyle(x, '::before').display])"
+        )
+        columns = ("operator", "backend", "reason", "overload", "dtypes", "programs")
+        assert names == [[f'"{name}"', "block"] for name in columns]
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not BROWSER, reason="no chromium here")
+def test_print_has_every_finding_on_few_pages_and_says_what_it_leaves_out(
+    browser: Browser, page: Path
+) -> None:
+    with browser.page(page, 740) as opened:
+        assert len(re.findall(rb"/Type\s*/Page\b", opened.pdf())) <= MOST_PAGES
+        opened.emulate(media="print")
+        heights = (
+            "[...document.querySelectorAll('.finding .title')].map(x => x.getBoundingClientRect().height)"
+        )
+        findings = opened.evaluate("document.querySelectorAll('.finding').length")
+        assert sum(height > 0 for height in opened.evaluate(heights)) == findings > 50
+        tables = opened.evaluate(
+            "[...document.querySelectorAll('.table')].map(x => "
+            "[x.querySelectorAll('tbody tr').length, x.querySelectorAll('thead th').length, "
+            "x.querySelector('table').checkVisibility(), x.querySelector('summary').innerText])"
+        )
+        for rows, columns, printed, words in tables:
+            assert printed == (rows <= html.MOST_ROWS_PRINTED and columns <= html.MOST_COLUMNS_PRINTED)
+            assert printed == ("not printed: see report.html" not in words)
+        assert {printed for _, _, printed, _ in tables} == {True, False}
+        broken = "[...document.querySelectorAll('.history tr')].map(x => getComputedStyle(x).breakInside)"
+        assert set(opened.evaluate(broken)) == {"avoid"}
+        opened.emulate()
+        assert opened.evaluate("[...document.querySelectorAll('.in-print')].every(x => !x.checkVisibility())")
 
 
 @pytest.mark.slow

@@ -22,6 +22,9 @@ from reports.report import Report
 
 FILENAME = "report.html"
 
+MOST_ROWS_PRINTED, MOST_COLUMNS_PRINTED = 12, 9
+"""A table of all numbers with more of either is not printed, and a line says where it is."""
+
 
 def render(report: Report, file: BinaryIO) -> None:
     """Writes the page."""
@@ -57,6 +60,7 @@ def render(report: Report, file: BinaryIO) -> None:
         compared_rows=compared.rows(report),
         coverage=[spoken.section(report, one) for one in covered.at_a_glance(coverage)],
         sections=[spoken.section(report, one) for one in (*tables.sections(report.frame), *coverage)],
+        most_printed=(MOST_ROWS_PRINTED, MOST_COLUMNS_PRINTED),
         script=script,
         digest=b64encode(sha256(script.encode()).digest()).decode(),
     )
