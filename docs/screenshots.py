@@ -4,7 +4,8 @@
 
 The folder is that of a campaign that has a `report.html`. It needs Chromium. Without `--whole` there are
 pictures of what a reader sees without scrolling, wide, dark and on a phone, and of a finding with its
-evidence. With it they show the whole page with all groups open, and there is a PDF of what is printed.
+evidence. With it they show the whole page with all groups open, a long one in several pictures, and there is
+a PDF of what is printed.
 """
 
 import argparse
@@ -51,7 +52,10 @@ def main() -> None:
 
 
 def pictures(file: Path, folder: Path, *, whole: bool = False) -> list[Path]:
-    """The pictures of a page in a folder, by the names of `LOOKS`; the whole page also as a PDF."""
+    """The pictures of a page in a folder, by the names of `LOOKS`; the whole page also as a PDF.
+
+    A whole page that is too long for one picture has further ones, such as `wide-2.png`.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     with tempfile.TemporaryDirectory() as profile, started(Path(profile)) as browser:
@@ -59,8 +63,12 @@ def pictures(file: Path, folder: Path, *, whole: bool = False) -> list[Path]:
             with browser.page(file, width, prefers_color_scheme=scheme) as page:
                 page.resize(width, HEIGHT)
                 page.evaluate(OPENED if whole else "0")
-                made.append(folder / f"{name}.png")
-                page.screenshot(made[-1], whole=whole)
+                picture = folder / f"{name}.png"
+                if whole:
+                    made += page.screenshots(picture)
+                else:
+                    page.screenshot(picture)
+                    made.append(picture)
         with browser.page(file, WIDE, prefers_color_scheme="light") as page:
             made += _finding(page, folder)
             if whole:

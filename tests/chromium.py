@@ -24,6 +24,9 @@ QUIET = (
 SECONDS = 60.0
 """How long an answer may take, on a busy machine too."""
 
+MOST_PIXELS = 8_000
+"""How high a picture is at most; Chromium refuses one of about 16,000 pixels and more."""
+
 Answer = Mapping[str, Any]
 
 
@@ -87,7 +90,7 @@ class Page:
     """One page of a browser."""
 
     def __init__(self, browser: Browser, session: str) -> None:
-        self._browser, self._session = browser, session
+        self._browser, self._session, self._width = browser, session, 0
 
     def call(self, method: str, **parameters: object) -> Answer:
         """The answer to a command about this page."""
@@ -111,7 +114,7 @@ class Page:
 
     def resize(self, width: int, height: int = 900) -> None:
         """Gives the window another size; below 700 pixels it is a phone's."""
-        phone = width < 700
+        self._width, phone = width, width < 700
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -141,11 +144,22 @@ class Page:
         own = [event for event in self._browser.events if event.get("sessionId") == self._session]
         return [event["params"] for event in own if event["method"] in methods]
 
-    def screenshot(self, file: Path, *, whole: bool = True, of: str = "") -> None:
-        """Writes the page as a PNG: the `whole` of it, what the window shows, or one element."""
-        clip = {"clip": self._place(of)} if of else {}
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
+    def screenshot(self, file: Path, *, of: str = "") -> None:
+        """Writes a PNG of what the window shows, or of one element."""
+        beyond = {"captureBeyondViewport": True, "clip": self._place(of)} if of else {}
+        data = self.call("Page.captureScreenshot", format="png", **beyond)
         file.write_bytes(b64decode(data["data"]))
+
+    def screenshots(self, file: Path) -> list[Path]:
+        """Writes the whole page as PNGs from top to bottom, as many as needed: `page.png`, `page-2.png`."""
+        height = self.evaluate("document.documentElement.scrollHeight")
+        made = []
+        for number, top in enumerate(range(0, height, MOST_PIXELS), start=1):
+            made.append(file.with_stem(f"{file.stem}-{number}") if number > 1 else file)
+            self.resize(self._width, min(MOST_PIXELS, height - top))
+            self.evaluate(f"scrollTo(0, {top})")
+            self.screenshot(made[-1])
+        return made
 
     def _place(self, selector: str) -> Mapping[str, float]:
         """Where an element is on the page, in pixels."""

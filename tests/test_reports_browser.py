@@ -1,5 +1,6 @@
 """The page in a real browser, as a reader uses it; it sends no request and runs nothing in the findings."""
 
+import re
 import runpy
 import struct
 from collections.abc import Iterator
@@ -148,10 +149,29 @@ def test_pictures_show_the_page_in_all_its_looks(file: Path, tmp_path: Path) -> 
     made = {
         picture.name: picture.read_bytes() for picture in screenshots.pictures(file, tmp_path, whole=True)
     }
-    assert list(made) == ["wide.png", "dark.png", "phone.png", "finding.png", "printed.pdf"]
+    further = {name for name in made if re.fullmatch(r"(wide|dark|phone)-\d+\.png", name)}
+    assert [name for name in made if name not in further] == [
+        *("wide.png", "dark.png", "phone.png", "finding.png", "printed.pdf")
+    ]
     widths = {name: struct.unpack(">I", made[f"{name}.png"][16:20])[0] for name in screenshots.LOOKS}
     assert widths == {"wide": WIDE, "dark": WIDE, "phone": PHONE}
     assert made["wide.png"] != made["dark.png"]
+
+
+def test_a_page_that_is_too_long_for_one_picture_has_several(browser: Browser, tmp_path: Path) -> None:
+    """Chromium says `Page is too large` to one picture of this page."""
+    heights, file = (8000, 8000, 4000), tmp_path / "long.html"
+    bands = [
+        f"<p style='background: #{n}{n}{n}; height: {size}px; margin: 0'>" for n, size in enumerate(heights)
+    ]
+    view = "<meta name=viewport content='width=device-width'>"
+    file.write_text(f"<!doctype html>{view}<body style='margin: 0'>{''.join(bands)}")
+    with browser.page(file, PHONE) as opened:
+        made = opened.screenshots(tmp_path / "long.png")
+    assert [picture.name for picture in made] == ["long.png", "long-2.png", "long-3.png"]
+    sizes = [struct.unpack(">II", picture.read_bytes()[16:24]) for picture in made]
+    assert sizes == [(PHONE, height) for height in heights]
+    assert made[0].read_bytes() != made[1].read_bytes(), "the second is the page's second part"
 
 
 def test_the_browser_runs_a_script_that_is_not_escaped(browser: Browser, tmp_path: Path) -> None:
