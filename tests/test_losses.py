@@ -86,6 +86,14 @@ def test_pieces_are_a_grid_of_the_mesh() -> None:
     assert Finding.from_json(finding.to_json()) == finding
 
 
+def test_the_piece_of_a_scalar_has_words() -> None:
+    """A loss has no dims: its part as an index was `[]`."""
+    pieces = tuple(Piece(rank=n, part=(), elements=1, wrong=n, ratio=4.0) for n in range(2))
+    grid = of_pieces(replace(a_finding(tensor="loss"), pieces=pieces), Mesh((("dp", 2),)))
+    assert grid
+    assert [cell.part for _, row in grid.rows for cell in row] == ["the whole scalar"] * 2
+
+
 def test_curves_are_those_of_the_last_campaign_that_ran_the_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

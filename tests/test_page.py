@@ -28,6 +28,7 @@ CALLED = {"torch_ddp": "DDP", "torch_tp": "parallelize_module", "xla_spmd": "XLA
 MORE = "it cannot express 1 more"
 FLOAT_1 = ("float32", "1")
 KNOWN = "xla_spmd-loss-mismatch-00000001"
+FIXED_SCRIPT = "tests/upstream/mean_over_uneven_shards.py"
 ISSUE, SCRIPT_OF_LEDGER = "https://github.com/pytorch/xla/issues/9735", "tests/upstream/a_script.py"
 
 
@@ -394,6 +395,12 @@ def test_a_cause_is_fixed_in_the_night_after_which_nothing_of_it_was_left(tmp_pa
     assert [night.numbers[3] for night in history.nights(build(tmp_path / "both"))] == ["1", "0"]
     a_corpus(tmp_path / "one", *runs, findings=(first, replace(second, status="")))
     assert [night.numbers[3] for night in history.nights(build(tmp_path / "one"))] == ["0", "0"]
+
+
+def test_a_fixed_finding_names_the_release(tmp_path: Path) -> None:
+    a_corpus(tmp_path, an_observation(0), findings=(a_finding(upstream=FIXED_SCRIPT),))
+    content = write(tmp_path, ["html"])[0].read_text()
+    assert '<span class="tag plain">fixed in torch 2.15.0</span>' in content
 
 
 def test_an_empty_report_says_so(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from samples import a_case
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Entry, Ledger
-from difftest.findings.standing import Standing, grouped, headline, standing
+from difftest.findings.standing import Standing, grouped, headline, in_words, standing
 from difftest.findings.titles import sentence, spoken, title
 from difftest.findings.triage import Status
 from difftest.judge import damage
@@ -183,6 +183,21 @@ def test_a_cause_needs_somebody_when_one_of_its_findings_does() -> None:
     assert [one for one, its in grouped([cause]).items() if its] == [Standing.UNKNOWN]
     known = changed_cause(cause, findings=cause.findings[:1])
     assert [one for one, its in grouped([known]).items() if its] == [Standing.FIXED]
+
+
+def test_what_is_fixed_names_the_release_or_the_triage() -> None:
+    in_release = a_finding(upstream="tests/upstream/mean_over_uneven_shards.py")
+    gone = a_finding(upstream=ISSUE, status=str(Status.FIXED))
+    words = {
+        in_words(Cause((finding,)))
+        for finding in (in_release, gone, replace(gone, checked="2026-01-05T09:00:00+00:00"), a_finding())
+    }
+    assert words == {
+        "fixed in torch 2.15.0",
+        "fixed, as of the last triage",
+        "fixed, as of the triage of 2026-01-05",
+        "unknown",
+    }
 
 
 def test_the_title_of_a_cause_names_its_backends() -> None:

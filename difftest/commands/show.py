@@ -17,7 +17,7 @@ from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.commands.service.terminal import Style, print_line
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
-from difftest.findings.standing import Standing, of_cause
+from difftest.findings.standing import Standing, in_words, of_cause
 from difftest.records.evidence import OTHER, OTHER_SINGLE, SINGLE
 from difftest.records.finding import Finding
 
@@ -60,12 +60,11 @@ def command(target: Path, *, as_json: bool) -> None:
 def _print_head(report: "Report", cause: Cause) -> None:
     """The title, and what has become of the finding."""
     title = titles.shared(report.of(cause.finding).title, cause.backends, report.called)
-    standing = of_cause(cause)
     for line in _wrapped(title, ""):
         print_line((Style.STRONG, line))
-    unknown = standing is Standing.UNKNOWN
+    unknown = of_cause(cause) is Standing.UNKNOWN
     words = "nobody has explained it" if unknown else cause.finding.upstream
-    print_line((Style.ALARM if unknown else Style.KNOWN, f"{standing}: {words}".rstrip(": ")))
+    print_line((Style.ALARM if unknown else Style.KNOWN, f"{in_words(cause)}: {words}".rstrip(": ")))
 
 
 def _print_evidence(report: "Report", cause: Cause) -> None:

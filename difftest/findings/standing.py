@@ -33,6 +33,8 @@ class Standing(StrEnum):
 
 
 ORDER = tuple(Standing)
+DAY = len("2026-01-05")
+"""The characters of the day in an ISO 8601 time."""
 
 
 def standing(finding: Finding) -> Standing:
@@ -57,6 +59,17 @@ def issue(finding: Finding) -> bool:
 def of_cause(cause: Cause) -> Standing:
     """What a reader has to do about a cause: the first that one of its findings needs."""
     return min((standing(finding) for finding in cause.findings), key=ORDER.index)
+
+
+def in_words(cause: Cause) -> str:
+    """What a reader has to do about a cause; of a fixed one the release, or the day of the triage."""
+    own = of_cause(cause)
+    if own is not Standing.FIXED:
+        return str(own)
+    if releases := sorted({fixed_in(finding.upstream) for finding in cause.findings} - {""}):
+        return f"{own} in {', '.join(releases)}"
+    checked = max(finding.checked for finding in cause.findings)
+    return f"{own}, as of the triage of {checked[:DAY]}" if checked else f"{own}, as of the last triage"
 
 
 def grouped(causes: Iterable[Cause]) -> Mapping[Standing, tuple[Cause, ...]]:

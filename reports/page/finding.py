@@ -9,7 +9,7 @@ from difftest.cases.layers import walk
 from difftest.findings import titles
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
-from difftest.findings.standing import issue, of_cause
+from difftest.findings.standing import Standing, in_words, issue, of_cause
 from difftest.judge.divergence import Divergence
 from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
@@ -52,6 +52,9 @@ COMMANDS = {
     "reproducer": "write and run a script that needs torch alone",
     "draft": "fill in the tracker's issue form",
 }
+TAGGED = frozenset({Standing.FIXED, Standing.UNSTABLE, Standing.LEFT_OPEN})
+"""The standings that a line of the page says itself, as its group does not."""
+
 MOST_LAYERS = 8
 """How many kinds of layers of a model are named."""
 
@@ -77,7 +80,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "others": cause.others,
         "title": titles.shared(kept.title, cause.backends, report.called),
         "new": report.has_new(cause),
-        "standing": of_cause(cause),
+        "standing": in_words(cause) if of_cause(cause) in TAGGED else "",
         "summary": list(_summary(report, cause, kept.case)),
         "facts": {name: value for name, value in facts(report, cause, arbiter).items() if value},
         "two_by_two": (runs := two_by_two(finding)),

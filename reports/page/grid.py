@@ -61,5 +61,7 @@ def _cell(piece: Piece) -> Cell:
 
 
 def part_in_words(part: Sequence[tuple[int, int]]) -> str:
-    """What a piece is of its tensor as an index: `[0:4, 0:16]`."""
+    """What a piece is of its tensor as an index: `[0:4, 0:16]`; a tensor without dims has no parts."""
+    if not part:
+        return "the whole scalar"
     return f"[{', '.join(f'{start}:{stop}' for start, stop in part)}]"
