@@ -30,6 +30,7 @@ PROGRAMS = {
     "half": a_program(
         a_call("Tensor.to", {"input": a_vector(0.3, 1.0)}, INPUT, Named("dtype", "float16"), form="method")
     ),
+    "half_method": a_program(a_call("Tensor.half", {"input": a_vector(0.3, 1.0)}, INPUT, form="method")),
     "float": a_program(
         a_call("Tensor.float", {"input": a_vector(0.1, 0.7, -0.9, 0.3)}, INPUT, form="method")
     ),
@@ -82,10 +83,14 @@ def test_a_step_between_a_subnormal_number_and_zero_is_in_the_floor(
     assert off[1] < 1e-6 < step[1]
 
 
-def test_a_cast_makes_a_result_as_coarse_as_its_dtype(outcomes: dict[str, Trace | Failure]) -> None:
-    outcome = outcomes["half"]
+@pytest.mark.parametrize("name", ["half", "half_method"])
+def test_a_cast_makes_a_result_as_coarse_as_its_dtype(
+    outcomes: dict[str, Trace | Failure], name: str
+) -> None:
+    outcome = outcomes[name]
     assert isinstance(outcome, Trace)
     assert outcome.events.facts["0.output"].dtype == "float16"
+    assert outcome.steps[0][RESULT].pieces[0][0] == pytest.approx(0.3, rel=1e-7)
     off = deviation(outcome, RESULT)
     assert 1e-5 < off[0] < 1e-3
 

@@ -10,6 +10,13 @@ NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: to
 """The dtypes as which numbers of Python are read, where they are an operator's result."""
 
 
+CONVERSIONS = {
+    **dict.fromkeys(("Tensor.float", "Tensor.half", "Tensor.bfloat16"), "Tensor.double"),
+    **dict.fromkeys(("Tensor.cfloat", "Tensor.chalf"), "Tensor.cdouble"),
+}
+"""What converts as each method does that names a dtype, and rounds nothing."""
+
+
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
     """While it is entered, `dtype` is torch's default dtype."""
@@ -38,6 +45,10 @@ class Dtypes:
     def default(self) -> torch.dtype:
         """Torch's default dtype in this run: what integers are promoted to."""
         return torch.float64 if self.wide else torch.float32
+
+    def conversion(self, call: str) -> str:
+        """What to call for `call`: with `wide`, another method where this one converts to fewer digits."""
+        return CONVERSIONS.get(call, call) if self.wide else call
 
     def named(self, name: str) -> torch.dtype:
         """The dtype that `name` stands for; `TypeError` where torch has none of that name."""

@@ -51,9 +51,9 @@ class Operator(nn.Module):
             return self.plan.operators.lay_out(tensor, operand.memory)
         return tensor.clone() if copied and tensor.requires_grad else tensor
 
-    def function(self, _resolver: Resolver) -> Callable[..., Any]:
+    def function(self, resolver: Resolver) -> Callable[..., Any]:
         """What is called."""
-        return called(self.layer.call)
+        return called(resolver.dtypes.conversion(self.layer.call))
 
     def forward(self, tensors: Tensors) -> dict[str, Any]:
         """The results by full name, given the tensors of this operator and of those before it."""
