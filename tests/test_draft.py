@@ -275,6 +275,9 @@ def test_a_reported_finding_is_refused_with_its_address_and_one_with_a_script_al
     issue = "https://github.com/pytorch/xla/issues/9735"
     assert refusal(a_finding(upstream=issue)) == f"it is reported already: {issue}"
     assert refusal(a_finding(upstream="tests/upstream/tie_broken_by_parallelize_module.py")) is None
+    listed = "https://github.com/pytorch/xla/issues/7042"
+    on_xla = a_finding(side="xla", upstream="tests/upstream/tie_broken_by_to_on_xla.py")
+    assert refusal(on_xla) == f"it is reported already: {listed}", "the list of faults has the issue"
 
 
 def test_a_finding_that_is_fixed_in_the_newest_release_is_refused() -> None:
@@ -509,12 +512,10 @@ def test_yesterdays_drafts_do_not_count(corpus: Corpus) -> None:
 
 def test_the_command_does_not_draft_a_reported_finding(corpus: Corpus) -> None:
     name = corpus.fingerprints()[0]
-    corpus.amend(name, upstream="https://github.com/pytorch/pytorch/issues/149768")
+    corpus.amend(name, upstream="https://github.com/pytorch/xla/issues/9735")
     done = CliRunner().invoke(command, [str(corpus.root / name)], standalone_mode=False)
     assert done.return_value == 1
-    assert (
-        "not drafted: it is reported already: https://github.com/pytorch/pytorch/issues/149768" in done.stderr
-    )
+    assert "not drafted: it is reported already: https://github.com/pytorch/xla/issues/9735" in done.stderr
     assert not (corpus.root / name / "issue.md").exists()
 
 

@@ -152,6 +152,7 @@ def test_a_long_sentence_ends_at_a_clause_and_never_in_a_word() -> None:
         (a_finding(stable=(1, 3)), Standing.UNSTABLE),
         (a_finding(upstream=SCRIPT), Standing.UNDERSTOOD),
         (a_finding(upstream=ISSUE), Standing.REPORTED),
+        (a_finding(upstream="tests/upstream/tie_broken_by_to_on_xla.py"), Standing.REPORTED),
         (a_finding(upstream="tests/upstream/mean_over_uneven_shards.py"), Standing.FIXED),
         (a_finding(upstream=ISSUE, status=str(Status.FIXED)), Standing.FIXED),
         (a_finding(symptom=Symptom.UNDEFINED), Standing.LEFT_OPEN),

@@ -181,7 +181,7 @@ def expected(fault: Fault, shown: Shown) -> str:
 
 def notices(fault: Fault) -> tuple[str, ...]:
     """Why the draft should not be posted as it stands; empty where nothing is known against it."""
-    newest = fixed_in(fault.upstream[0])
+    newest = fixed_in(fault.upstream[-1])
     reported = f"> Reported already: {fault.issue}. Add to that instead of posting this.\n"
     fixed = f"> Fixed in {newest}, the newest release. Do not post this.\n"
     return (*([reported] if fault.issue else []), *([fixed] if newest else []))

@@ -110,6 +110,13 @@ def age(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", release))
 
 
+def reported_at(upstream: str) -> str:
+    """The address of upstream's issue of what the ledger calls `upstream`; empty where we know none."""
+    if upstream.startswith(("https://", "http://")):
+        return upstream
+    return next((fault.issue for fault in read_faults() if upstream in fault.upstream), "")
+
+
 def fixed_in(upstream: str) -> str:
     """The newest release, as `torch 2.15.0`, where the fault that the ledger calls `upstream` is fixed in it.
 

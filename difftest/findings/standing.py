@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from difftest.findings.causes import Cause
-from difftest.findings.faults import fixed_in
+from difftest.findings.faults import fixed_in, reported_at
 from difftest.findings.triage import Status, steady
 from difftest.judge.outcome import Symptom
 from difftest.records.finding import Finding
@@ -17,10 +17,10 @@ class Standing(StrEnum):
     """Nobody has looked at it: it needs somebody."""
 
     UNDERSTOOD = "understood, not reported"
-    """The ledger names a script that shows it, and no issue."""
+    """The ledger names a script that shows it, and no issue is known."""
 
     REPORTED = "reported"
-    """The ledger names an issue."""
+    """Upstream has an issue."""
 
     FIXED = "fixed"
     """The last triage did not find it any more, or it is fixed in the newest release of its package."""
@@ -44,16 +44,11 @@ def standing(finding: Finding) -> Standing:
     if fixed_in(finding.upstream):
         return Standing.FIXED
     if finding.upstream:
-        return Standing.REPORTED if issue(finding) else Standing.UNDERSTOOD
+        return Standing.REPORTED if reported_at(finding.upstream) else Standing.UNDERSTOOD
     if finding.divergence.symptom is Symptom.UNDEFINED:
         return Standing.LEFT_OPEN
     repeated = finding.returned[1] or finding.stable[1]
     return Standing.UNSTABLE if repeated and not steady(finding) else Standing.UNKNOWN
-
-
-def issue(finding: Finding) -> bool:
-    """Whether what makes a finding known is an issue, and not a script alone."""
-    return finding.upstream.startswith(("https://", "http://"))
 
 
 def of_cause(cause: Cause) -> Standing:

@@ -1,5 +1,6 @@
 """Whether a finding may be drafted at all."""
 
+from difftest.findings.faults import reported_at
 from difftest.findings.triage import STABLE_LEAST, Status, steady
 from difftest.records.finding import Finding
 from reports.draft.releases import fixed
@@ -10,12 +11,12 @@ def refusal(finding: Finding) -> str | None:
     """Why a finding must not be drafted, or None.
 
     Maintainers should neither look for what comes and goes nor get a report twice, nor one of what they have
-    mended. A fault that the ledger knows only by a script has not been reported yet.
+    mended. A fault that is known only by a script has not been reported yet.
     """
-    if finding.upstream.startswith(("https://", "http://")):
-        return f"it is reported already: {finding.upstream}"
     if release := fixed(finding):
         return f"it is fixed in {release}, the newest release"
+    if issue := reported_at(finding.upstream):
+        return f"it is reported already: {issue}"
     back, times = repeats(finding)
     if not times:
         return "it was never repeated in fresh processes"

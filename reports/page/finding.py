@@ -9,7 +9,8 @@ from difftest.cases.layers import walk
 from difftest.findings import titles
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
-from difftest.findings.standing import Standing, in_words, issue, of_cause
+from difftest.findings.faults import SCRIPTS, reported_at
+from difftest.findings.standing import Standing, in_words, of_cause
 from difftest.judge.divergence import Divergence
 from difftest.records.corpus import ARTIFACTS, CORPUS, DRAFT, FINDING, OUTPUT, REDUCED, SCRIPT
 from difftest.records.evidence import CORRECT_SIBLINGS, DECIDED_BY, TWO_BY_TWO, WRONG_SIBLINGS, answer, label
@@ -92,7 +93,7 @@ def shown_on_page(report: Report, cause: Cause, arbiter: str) -> dict[str, Any]:
         "detail": cells.cut(divergence.detail, most, "see finding.json"),
         "log": cells.cut(divergence.log, most, "see finding.json"),
         "links": _links(finding, kept.files),
-        "issue": finding.upstream if issue(finding) else "",
+        "issue": reported_at(finding.upstream),
         "commands": next_commands(report, finding),
         "hits": cause.hits,
     }
@@ -131,7 +132,8 @@ def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:
     also_wrong = _evidence(report, WRONG_SIBLINGS, finding) if WRONG_SIBLINGS in finding.evidence else ""
     return {
         "blame": finding.blame,
-        "known upstream" if issue(finding) else "shown by the script": finding.upstream,
+        "known upstream": reported_at(finding.upstream),
+        "shown by the script": finding.upstream if finding.upstream.startswith(SCRIPTS) else "",
         "fingerprint": finding.fingerprint,
         "of the same cause": ", ".join(cause.others),
         "backend": f"{report.spoken(divergence.backend)} ({divergence.backend})",

@@ -1,6 +1,6 @@
 """`clip_grad_norm_` uses the norms of a partial sum's pieces instead of the norm of the sum.
 
-Compare pytorch#149768. Exits 0 when the fault is there.
+pytorch#159856 mended it. Exits 0 when the fault is there.
 """
 
 import sys
