@@ -37,6 +37,6 @@ for name in sys.argv[1:] or FAULTS:
         print(f"{name}: expected a result, actual {call()}")
         missing.append(name)
     except RuntimeError as error:
-        print(f"{name}: expected a result, actual {' '.join(str(error).split())[-160:]!r}")
+        print(f"{name}: expected a result, actual {str(error)!r}")
         missing += [] if message in str(error) else [name]
 sys.exit(f"not there: {missing}" if missing else 0)
