@@ -1,12 +1,16 @@
 """The null campaign's runs: the backends and variants of a case, and the checks before a false finding."""
 
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import program_traces
 import pytest
+from click.testing import CliRunner
 from machines import WRONG, backend
 from program_traces import RESULT
 from sample_programs import a_program, an_operator
@@ -15,9 +19,10 @@ from samples import a_case, a_failure, candidate, oracle
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
+from difftest.commands import selftest
 from difftest.commands.service.drawn_cases import DrawnCases
 from difftest.commands.service.null_campaign import NullCampaign
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Outcome
 from difftest.selftest.correct_runs import check_correct_run
@@ -70,6 +75,27 @@ def test_a_false_finding_must_persist_with_more_noise_samples(requests: list[Req
     check = campaign(requests, wrong="dp").check((1, a_case()))
     assert [bool(row.false) for row in check.rows] == [True, False]
     assert requests[-1] == (ORACLE, MORE_SAMPLES)
+
+
+def test_an_interrupted_null_campaign_shows_what_it_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[Request] = []
+    answer = campaign(requests).execute
+
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        if len(requests) >= 12:
+            raise StoppedError("interrupted", status=130)  # noqa: EM101  as the connection raises it
+        return answer(case, name, options)
+
+    cluster = SimpleNamespace(execute=execute, execute_group=None, backends=backends(), workers=1)
+    monkeypatch.setattr(selftest, "on_cluster", lambda *_args, **_options: nullcontext(cluster))
+    apart = (a_case(mesh=(("dp", 1 + number % 2),), seed=number) for number in range(20))
+    monkeypatch.setattr(DrawnCases, "numbered", lambda *_: enumerate(apart))
+    ran = CliRunner().invoke(selftest.command, ["--null", "--json"], standalone_mode=False)
+    assert ran.return_value == 130
+    assert "interrupted before all cases were checked" in ran.stderr
+    null = json.loads(ran.stdout)["null"]
+    assert 0 < null["cases"] < 20
+    assert null["false_findings"] == 0
 
 
 def test_what_torch_leaves_open_is_no_false_finding() -> None:

@@ -35,6 +35,7 @@ from difftest.commands.service.options import (
 )
 from difftest.commands.service.output import print_json
 from difftest.commands.service.planting import Planting, chosen_defects
+from difftest.errors import StoppedError
 from difftest.findings.ledger import read_ledger
 from difftest.records.disk import replace_file, writing
 from difftest.selftest.correct_runs import null_summary
@@ -134,25 +135,30 @@ GROUP = Group.ASK
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings, or with --green whether a green result can be trusted.
 
-    Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not.
+    Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not. A null campaign that is
+    interrupted shows what it checked.
     """
     request = Request(**options)
-    result = _measure(request)
+    result, stopped = _measure(request)
     if request.out:
         _write(request.out, result)
     if request.as_json:
         print_json(result)
     else:
         _print(result)
+    if stopped:
+        click.echo(f"{stopped} before all cases were checked", err=True)
+        return stopped.status
     return int(not passed(result))
 
 
-def _measure(request: Request) -> dict[str, Any]:
-    """The JSON object of the requested parts."""
+def _measure(request: Request) -> tuple[dict[str, Any], StoppedError | None]:
+    """The JSON object of the requested parts, and what ended the null campaign early."""
     from workers.backends import candidates
     from workers.deadlines import DEADLINE_SECONDS
 
     result: dict[str, Any] = {"seed": request.seed, "load": request.load}
+    stopped: StoppedError | None = None
     green = request.part == "green"
     chosen = [] if green else chosen_defects(request.defects, request.backends)
     vacuous = chosen_vacuous(request.defects) if green else []
@@ -175,10 +181,12 @@ def _measure(request: Request) -> dict[str, Any]:
             with ThreadPoolExecutor(cluster.workers) as threads:
                 result["planted"] = planted_summary(_watched(threads.map(planting.find, chosen)))
         if request.part in {None, "null"}:
-            result |= _null(request, cluster)
-        first = next(request.drawn.cases(1))
-        result["environment"] = dict(cluster.execute(first, ORACLE, {}).environment)
-    return result
+            measured, stopped = _null(request, cluster)
+            result |= measured
+        if not stopped:
+            first = next(request.drawn.cases(1))
+            result["environment"] = dict(cluster.execute(first, ORACLE, {}).environment)
+    return result, stopped
 
 
 def _green(cluster: Cluster, faults: list["VacuousFault"]) -> dict[str, Any]:
@@ -203,8 +211,8 @@ def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
     )
 
 
-def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
-    """The null campaign's entries of the JSON object."""
+def _null(request: Request, cluster: Cluster) -> tuple[dict[str, Any], StoppedError | None]:
+    """The null campaign's entries of the JSON object, of the cases before what stopped it."""
     backends = {name: cluster.backends[name] for name in request.backends} or cluster.backends
     campaign = NullCampaign(
         execute=cluster.execute,
@@ -213,15 +221,20 @@ def _null(request: Request, cluster: Cluster) -> dict[str, Any]:
         execute_group=cluster.execute_group,
     )
     groups = grouped(request.drawn.numbered(request.cases or NULL_CASES))
+    checks: list[CaseCheck] = []
+    stopped = None
     # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
     with ThreadPoolExecutor(cluster.workers + 1) as threads:
         in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
-        checks = list(_watched_cases(in_order))
+        try:
+            checks.extend(_watched_cases(in_order))
+        except StoppedError as stop:
+            stopped = stop
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
     errors = itertools.chain.from_iterable(check.errors for check in checks)
     units = [name for name, backend in backends.items() if backend.PROFILE.cost_unit]
     unchecked = tuple(check.unchecked for check in checks if check.unchecked)
-    return {"null": null_summary(rows, units, unchecked), "sweep": detection_curve(errors)}
+    return {"null": null_summary(rows, units, unchecked), "sweep": detection_curve(errors)}, stopped
 
 
 def _watched(results: Iterable[Planted]) -> list[Planted]:
