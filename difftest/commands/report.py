@@ -4,12 +4,16 @@ from pathlib import Path
 
 import click
 
+from difftest.clock import utc_today
 from difftest.commands import Group
 from difftest.commands.service.damage import set_aside_and_report
 from difftest.commands.service.entries import reachable_entries
-from difftest.commands.service.options import Names, json_option
+from difftest.commands.service.listing import list_again
+from difftest.commands.service.options import Names, json_option, ledger_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import campaign_corpus
+from difftest.findings.ledger import read_ledger
+from difftest.judge.fingerprint import readable
 
 GROUP = Group.REPORT
 
@@ -22,20 +26,26 @@ GROUP = Group.REPORT
     type=Names("reports.formats"),
     help="The formats to write.  [default: parquet,summary,markdown,html]",
 )
+@ledger_option
 @json_option
-def command(directory: Path, formats: tuple[str, ...] | None, *, as_json: bool) -> None:
-    """Write the reports of DIR, the --out of a campaign, again.
+def command(directory: Path, formats: tuple[str, ...] | None, ledger: Path, *, as_json: bool) -> None:
+    """Write the reports of DIR, the --out of a campaign, again, with what the ledger says today.
 
-    Damaged records are set aside first.
+    Damaged records are set aside first. A finding that the ledger knows by now is known from here on; one
+    whose entry has expired is new again.
     """
     from reports.write import DEFAULT_FORMATS, write
     from workers.backends import titles
 
-    damaged = set_aside_and_report(campaign_corpus(directory))
-
+    known_faults, corpus = read_ledger(ledger), campaign_corpus(directory)
+    damaged = set_aside_and_report(corpus)
+    listing = list_again(corpus, known_faults, utc_today())
     chosen = formats or DEFAULT_FORMATS
     files = [str(file) for file in write(directory, chosen, called=titles(), entries=reachable_entries())]
     if as_json:
-        print_json({"files": files, "damaged": damaged})
+        print_json({"files": files, "damaged": damaged, **listing._asdict()})
     else:
+        for word, names in listing._asdict().items():
+            if names:
+                click.echo(f"{word} by the ledger of today: {', '.join(map(readable, names))}", err=True)
         click.echo("\n".join(files))

@@ -103,12 +103,19 @@ def known_upstream(corpus: Corpus, tally: Tally) -> dict[str, Entry]:
 
 def _still_uncovered(finding: Finding, tally: Tally, today: date) -> bool:
     """Whether an earlier command of this campaign showed it in a way that the ledger still does not know."""
-    if finding.uncovered is None or finding.new_in is None or finding.new_in[0] != tally.campaign:
+    if finding.new_in is None or finding.new_in[0] != tally.campaign:
         return False
+    return is_uncovered(finding, tally.ledger, today)
+
+
+def is_uncovered(finding: Finding, ledger: Ledger, today: date) -> bool:
+    """Whether it showed in a way that was kept because the ledger did not know it, and does not know now."""
     earlier = finding.uncovered
+    if earlier is None:
+        return False
     try:
         case = Case.from_json(earlier.case)
     except UsageError:
         return True
     shown = msgspec.structs.replace(finding.divergence, detail=earlier.detail, operator=earlier.operator)
-    return tally.ledger.entry(shown, case, today) is None
+    return ledger.entry(shown, case, today) is None
