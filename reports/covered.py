@@ -19,7 +19,7 @@ NOT_REACHED = "Not reached"
 EVERYWHERE = "on each side"
 
 MOST_REASONS = 4
-"""How many reasons of each kind of thing are shown at a glance."""
+"""How many reasons of each kind of thing are shown at a glance, beside a line for two others or more."""
 
 MOST_NAMES = 12
 """How many operators of a row without any are named; `difftest coverage --json` names all."""
@@ -99,7 +99,8 @@ def _main_reasons(table: pd.DataFrame) -> pd.DataFrame:
     """The first reasons of each kind of thing, and how many there are for the others together."""
     rows = list[tuple[str, str, int]]()
     for what, own in table.groupby("what", sort=False):
-        first, others = own[:MOST_REASONS], own[MOST_REASONS:]
+        shown = MOST_REASONS if len(own) > MOST_REASONS + 1 else len(own)
+        first, others = own[:shown], own[shown:]
         rows += zip(first["what"], first["reason"], first["number"], strict=True)
         if len(others):
             rows.append((str(what), f"{len(others)} other reasons", int(others["number"].sum())))

@@ -239,7 +239,8 @@ def test_tables_and_environment_have_no_key_and_nothing_of_one_case(tmp_path: Pa
 
 
 def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:
-    axis, mixture = "no tp axis", "a mixture of parameters"
+    axis, mixture = "no tp axis", "a mixture, which torch_tp refuses"
+    spoken_of = "a mixture, which parallelize_module refuses"
     a_corpus(
         tmp_path,
         an_observation(0, "torch_tp"),
@@ -255,7 +256,11 @@ def test_what_was_not_tested_has_its_reasons(tmp_path: Path) -> None:
             1,
             2,
             50.0,
-            ("1 lost: a node was lost", f"2 not supported: {axis}", f"1 not supported: {mixture}"),
+            (
+                "1 lost: a node was lost",
+                f"2 not supported: {axis}",
+                f"1 not supported: {spoken_of}",
+            ),
         ),
     ]
 
@@ -290,6 +295,10 @@ def test_backends_in_sentences_are_called_as_users_call_them(tmp_path: Path) -> 
     report = with_fields(build(tmp_path), called=CALLED)
     assert spoken.sentence(report, "side xla: xla_spmd@2.8: 4 lost (# of OP); my_xla_spmd") == (
         "side xla: XLA SPMD (2.8): 4 lost (N of an operator); my_xla_spmd"
+    )
+    of_oracle = with_fields(report, called=CALLED | {"oracle": "the float64 reference"})
+    assert spoken.sentence(of_oracle, "float64, in which the oracle computes") == (
+        "float64, in which the float64 reference computes"
     )
     assert spoken.sentence(build(tmp_path), "xla_spmd: OP") == "xla_spmd: an operator", "nobody gave names"
     page = write(tmp_path, ["html"], "first", ("backend xla_spmd: 4 lost (OP)",), CALLED)[0].read_text()

@@ -31,15 +31,15 @@ class Row(NamedTuple):
 def rows(report: Report) -> list[Row]:
     """A row for each side and below it one for each of its backends."""
     return [
-        _row(f"{one} side" if not backend else report.spoken(backend), backend, counts)
+        _row(report, f"{one} side" if not backend else report.spoken(backend), backend, counts)
         for one, total in report.comparisons.sides.items()
         for backend, counts in (("", total), *report.comparisons.backends(one).items())
     ]
 
 
-def _row(title: str, backend: str, counts: Counts) -> Row:
+def _row(report: Report, title: str, backend: str, counts: Counts) -> Row:
     share = 100 * counts.completed / counts.requested if counts.requested else 0
-    rest = _reasons(counts) if backend else _kinds(counts)
+    rest = _reasons(report, counts) if backend else _kinds(counts)
     return Row(title, backend, counts.completed, counts.requested, share, rest or ("nothing",))
 
 
@@ -54,11 +54,14 @@ def _kinds(counts: Counts) -> tuple[str, ...]:
     return tuple(f"{each.total():,} {name}" for name, each in kinds.items() if each)
 
 
-def _reasons(counts: Counts) -> tuple[str, ...]:
+def _reasons(report: Report, counts: Counts) -> tuple[str, ...]:
     """The most frequent reasons why something is missing or not supported, the missing first."""
     absent = missing(counts)
     unsupported = [("not supported", *one) for one in counts.unsupported.most_common()]
     shown = [*absent[:MOST_REASONS], *unsupported[:MOST_REASONS]]
     left = sum(number for _, _, number in (*absent[MOST_REASONS:], *unsupported[MOST_REASONS:]))
-    words = [f"{number:,} {ended}: {spoken.reason(short)}" for ended, short, number in shown]
+    words = [
+        f"{number:,} {ended}: {spoken.sentence(report, spoken.reason(short))}"
+        for ended, short, number in shown
+    ]
     return (*words, *([f"{left:,} for other reasons"] if left else []))

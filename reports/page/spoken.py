@@ -37,7 +37,7 @@ def backend(report: Report, name: str) -> str:
 
 def sentence(report: Report, text: str) -> str:
     """A text about backends and reasons in words: backends are called as users call them."""
-    if names := "|".join(sorted(map(re.escape, report.called), key=len, reverse=True)):
+    if names := "|".join(sorted(map(re.escape, {*report.called} - {ORACLE}), key=len, reverse=True)):
         text = re.sub(rf"\b(?:{names})(?:{IN}\w[\w.]*)?\b", lambda name: report.spoken(name[0]), text)
     return _without_placeholders(text)
 
