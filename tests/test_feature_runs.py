@@ -1,6 +1,7 @@
 """Features of training in real processes: they agree, and a planted fault shows with its feature alone."""
 
 import math
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Literal
 
@@ -154,6 +155,27 @@ def test_a_feature_agrees_under_spmd(name: str) -> None:
     comparison = compare(case, "xla_spmd", "xla", oracle_trace(case), outcome)
     assert {divergence.check for divergence in comparison.divergences} == KNOWN_ON_XLA.get(name, set())
     assert comparison.verdict == ("diverge" if name in KNOWN_ON_XLA else "agree")
+
+
+@pytest.mark.parametrize("kind", sorted(optimizer.CLASSES))
+def test_asgd_alone_reads_its_step_on_the_device(kind: str) -> None:
+    parameter = torch.zeros(3, device="meta", requires_grad=True)
+    parameter.grad = torch.zeros(3, device="meta")
+    made = optimizer.CLASSES[kind]([parameter], lr=0.5, foreach=False)
+    with suppress(RuntimeError):  # what is on this device has no value that could be read
+        made.step()
+    device = made.state[parameter]["step"].device.type
+    hooks = optimizer.hooks({"kind": kind, "form": "loop", "rate": 0.5})
+    assert hooks.leaves_device == (device == "meta") == (kind == "asgd")
+
+
+@pytest.mark.xla
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", sorted(optimizer.CLASSES))
+def test_an_optimizer_agrees_under_spmd(kind: str) -> None:
+    feature = Feature(name="optimizer", options={"kind": kind, "form": "foreach", "rate": 0.0078125})
+    case = msgspec.structs.replace(with_feature("optimizer"), features=(feature,))
+    assert agrees(case, "xla_spmd", sandbox.run(case, "xla_spmd"))
 
 
 @pytest.mark.nightly

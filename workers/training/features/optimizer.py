@@ -21,6 +21,9 @@ CLASSES = {
     "rmsprop": torch.optim.RMSprop,
     "rprop": torch.optim.Rprop,
 }
+READS_ITS_STEP = "asgd"
+"""The one that keeps its count of steps on the device and reads it in every step, to compute its rate."""
+
 OF_THE_CASE = ("lr", "momentum", "weight_decay")
 """The arguments of a case's optimizers."""
 
@@ -28,7 +31,9 @@ OF_THE_CASE = ("lr", "momentum", "weight_decay")
 def hooks(options: Options) -> Hooks:
     """With the arguments that torch gives it."""
     kind = partial(CLASSES[str(options["kind"])], foreach=options["form"] == "foreach")
-    return Hooks(kind=lambda _optimizer: _instead(kind, options))
+    return Hooks(
+        kind=lambda _optimizer: _instead(kind, options), leaves_device=options["kind"] == READS_ITS_STEP
+    )
 
 
 def equal(options: Options) -> Hooks:
