@@ -349,7 +349,12 @@ SEGFAULT = "step 0, backward, rank 1: SIGSEGV: Fatal Python error: Segmentation 
         (
             "optimizer_before",
             a_case(),
-            shown("xla_annotated", "gradients", detail="step 1, backward, 0.weight: x"),
+            shown(
+                "xla_annotated",
+                "gradients",
+                detail="step 1, backward, 0.weight: x",
+                nature="after the first step",
+            ),
             {"detail": "step 0, backward, 0.weight: x"},
         ),
         (

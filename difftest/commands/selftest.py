@@ -53,17 +53,13 @@ PROGRESS_EVERY = 10
 """How many cases of the null campaign go by between two lines of progress."""
 
 PLANTED_DEADLINES = 0.5
-"""The deadline of runs with a defect, in usual deadlines: many planted defects hang, and each hang takes
-until the deadline.
-"""
+"""The deadline of runs with a defect, in usual deadlines: many defects hang, each until the deadline."""
 
 GREEN_DEADLINE_SECONDS = 10.0
 """The deadline of runs with a fault of `--green`, which are of one small case."""
 
 NULL_DEADLINES = 4.0
-"""The deadline of correct runs, in usual deadlines: they never hang, and being slow on a busy machine must
-not look as if they did.
-"""
+"""The deadline of correct runs, in usual deadlines: being slow on a busy machine must not look like hanging."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +131,7 @@ GROUP = Group.ASK
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Measure detection, blame and false findings, or with --green whether a green result can be trusted.
 
-    Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not. A null campaign that is
-    interrupted shows what it checked.
+    Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not.
     """
     request = Request(**options)
     result, stopped = _measure(request)
@@ -221,8 +216,7 @@ def _null(request: Request, cluster: Cluster) -> tuple[dict[str, Any], StoppedEr
         execute_group=cluster.execute_group,
     )
     groups = grouped(request.drawn.numbered(request.cases or NULL_CASES))
-    checks: list[CaseCheck] = []
-    stopped = None
+    checks, stopped = list[CaseCheck](), None
     # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
     with ThreadPoolExecutor(cluster.workers + 1) as threads:
         in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
