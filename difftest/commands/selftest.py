@@ -59,7 +59,7 @@ GREEN_DEADLINE_SECONDS = 10.0
 """The deadline of runs with a fault of `--green`, which are of one small case."""
 
 NULL_DEADLINES = 4.0
-"""The deadline of correct runs, in usual deadlines: being slow on a busy machine must not look like hanging."""
+"""The deadline of correct runs, in usual deadlines: being slow on a busy machine must not look hung."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
