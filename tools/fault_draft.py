@@ -9,13 +9,6 @@ from difftest.commands.service.known_script import KnownScript, script_of
 from difftest.findings.faults import NEWEST, Fault, fixed_in
 from reports.draft.markup import fenced
 
-TRACKERS = {
-    "torch": "pytorch/pytorch",
-    "torch_xla": "pytorch/xla",
-    "XLA": "openxla/xla",
-    "torchax": "google/torchax",
-    "torch_tpu": "google-pytorch/torch_tpu",
-}
 IMPACTS = {
     "crash, wrong": "Sometimes nothing fails, and a training run goes on with wrong numbers.",
     "exception, wrong": "Sometimes nothing fails, and a training run goes on with wrong numbers.",

@@ -42,10 +42,11 @@ def command(directory: Path, formats: tuple[str, ...] | None, ledger: Path, *, a
     listing = list_again(corpus, known_faults, utc_today())
     chosen = formats or DEFAULT_FORMATS
     files = [str(file) for file in write(directory, chosen, called=titles(), entries=reachable_entries())]
+    changed = {"known": listing.listed, "unknown": listing.delisted}
     if as_json:
-        print_json({"files": files, "damaged": damaged, **listing._asdict()})
+        print_json({"files": files, "damaged": damaged, **changed})
     else:
-        for word, names in listing._asdict().items():
+        for word, names in changed.items():
             if names:
                 click.echo(f"{word} by the ledger of today: {', '.join(map(readable, names))}", err=True)
         click.echo("\n".join(files))

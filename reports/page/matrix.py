@@ -78,7 +78,6 @@ def _map(
         "rows": [
             (row, [square((row, backend)) for backend in backends])
             for row in sorted({row for row, _ in places}, key=_in_order)
-            if backends
         ],
     }
 

@@ -19,14 +19,22 @@ Encoded: TypeAlias = tuple[Sample, dict[str, Any]]
 """A sample, and the tensors of its operands."""
 
 
+class UnfitError(Exception):
+    """A sample that the table cannot have; the text says why."""
+
+
 def chosen(
-    encoded: Sequence[Encoded], validated: Callable[[Encoded], Sample | None], most: int = MOST_SAMPLES
+    encoded: Sequence[Encoded],
+    validated: Callable[[Encoded], Sample],
+    reasons: list[Exception],
+    most: int = MOST_SAMPLES,
 ) -> list[Sample]:
     """At most so many samples that are valid, each as stored.
 
     The first is the first of the database that is small and has elements, a usual call. Each of the others
     has most values of arguments and kinds of operands that the earlier ones lack; among equals, most pairs
-    of them. `validated` gives what to store, None where a sample cannot be stored.
+    of them. `validated` gives what to store; why a sample cannot be stored, its
+    `UnfitError`, is added to `reasons`.
     """
     left = sorted(encoded, key=lambda one: (_is_large(one[0]), _is_degenerate(one[0])))
     seen: set[object] = set()
@@ -39,8 +47,12 @@ def chosen(
         if len(taken) >= FEWEST_SAMPLES and not (small and any(news)):
             break
         sample = left.pop(best)
-        stored = validated(sample)
-        if stored is not None and stored not in taken:
+        try:
+            stored = validated(sample)
+        except UnfitError as error:
+            reasons.append(error)
+            continue
+        if stored not in taken:
             taken.append(stored)
             seen |= _traits(sample[0]) | _pairs(sample[0])
     return taken

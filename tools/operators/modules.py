@@ -27,7 +27,7 @@ from tools.operators.choose import Encoded, chosen
 from tools.operators.encode import Encoder, NoDataError
 from tools.operators.execute import JOURNAL
 from tools.operators.isolate import CONTEXT, Journal, isolated
-from tools.operators.validate import UnfitError, validated
+from tools.operators.validate import validated
 from tools.operators.write import shortened
 
 PRELOAD = ["torch.testing._internal.common_modules", "tools.operators.validate"]
@@ -74,25 +74,20 @@ def entry_of(name: str) -> Entry:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     calls: dict[Any, str] = {"function": f"torch.{name}"}
-    reasons: list[str] = []
-
-    def valid(one: Encoded) -> Sample | None:
-        try:
-            return validated(info.name, calls, *one, (None, None))
-        except UnfitError as error:
-            reasons.append(str(error))
-            return None
-
+    reasons: list[Exception] = []
     samples: list[Sample] = []
     for training in (True, False) if info.train_and_eval_differ else (True,):
-        own = chosen([*_samples(info, reasons, training=training)], valid, MOST_SAMPLES)
+        encoded = [*_samples(info, reasons, training=training)]
+        own = chosen(
+            encoded, lambda one: validated(info.name, calls, *one, (None, None)), reasons, MOST_SAMPLES
+        )
         samples += (sample for sample in own if sample not in samples)
     if not samples:
-        return Entry(name=name, excluded=reasons[0] if reasons else "the database has no sample")
+        return Entry(name=name, excluded=str(reasons[0]) if reasons else "the database has no sample")
     return Entry(name=name, calls=calls, samples=tuple(samples))
 
 
-def _samples(info: ModuleInfo, reasons: list[str], *, training: bool) -> Iterator[Encoded]:
+def _samples(info: ModuleInfo, reasons: list[Exception], *, training: bool) -> Iterator[Encoded]:
     torch.manual_seed(0)
     inputs = info.module_inputs_func(
         info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
@@ -103,7 +98,7 @@ def _samples(info: ModuleInfo, reasons: list[str], *, training: bool) -> Iterato
         try:
             yield _encoded(info, given, training=training)
         except NoDataError as error:
-            reasons.append(str(error))
+            reasons.append(error)
 
 
 def _encoded(info: ModuleInfo, given: Any, *, training: bool) -> Encoded:  # noqa: ANN401

@@ -14,6 +14,7 @@ from difftest.cases.layers.operator import Form, Items, Operand, OperandType, Op
 from generators.operators.singles import REGIMES, is_free
 from generators.operators.table import Result, Sample
 from generators.operators.variants import INDICES, indexed, retyped, with_out
+from tools.operators.choose import UnfitError
 from tools.operators.encode import NoDataError, literal
 from tools.operators.execute import Run, gradients, run
 
@@ -27,10 +28,6 @@ MOST_DIFFERENT: Mapping[DType, float] = {"float32": 1e-2, "float64": 1e-6, "bflo
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, AssertionError)
 
 Domain = tuple[float | None, float | None]
-
-
-class UnfitError(Exception):
-    """A sample that the table cannot have; the text says why."""
 
 
 def validated(

@@ -28,13 +28,13 @@ from difftest.cases.layers.operator import Form
 from generators.operators import table
 from generators.operators.table import Entry, Header, Sample
 from tools.operators.calls import Call, NotRecordedError, called, method_name, name_of
-from tools.operators.choose import FEW_ELEMENTS, Encoded, chosen
+from tools.operators.choose import FEW_ELEMENTS, Encoded, UnfitError, chosen
 from tools.operators.encode import Encoder, NoDataError
 from tools.operators.exclusions import reason_for
 from tools.operators.execute import JOURNAL
 from tools.operators.isolate import CONTEXT, Journal, isolated
 from tools.operators.own import own_db
-from tools.operators.validate import UnfitError, rejected, validated
+from tools.operators.validate import rejected, validated
 
 PRELOAD = ["torch.testing._internal.common_methods_invocations", "tools.operators.validate"]
 """What the processes of all entries import once."""
@@ -123,15 +123,8 @@ def _samples(op: Any) -> tuple[dict[Form, str], tuple[Sample, ...]]:  # noqa: AN
             encoded.append(_encoded(call, next(iter(calls.values()))))
         except Exception as error:  # noqa: BLE001  whatever a sample does, the next may work
             reasons.append(error)
-
-    def valid(one: Encoded) -> Sample | None:
-        try:
-            return validated(op.full_name, calls, *one, getattr(op, "domain", (None, None)))
-        except UnfitError as error:
-            reasons.append(error)
-            return None
-
-    samples = chosen(encoded, valid)
+    domain = getattr(op, "domain", (None, None))
+    samples = chosen(encoded, lambda one: validated(op.full_name, calls, *one, domain), reasons)
     if not samples:
         raise UnfitError(str(reasons[0] if reasons else "the database has no sample on the CPU"))
     return calls, tuple(samples)

@@ -108,14 +108,11 @@ class _Program:
         return read
 
     def _loss(self, name: str, tensor: Tensor) -> Tensor:
-        """The sum of one result times its cotangent, in float32, or float64 where the result is.
-
-        The oracle rounds nothing here, whatever dtype the result has: operators like `Tensor.half` name one.
-        """
+        """The sum of one result times its cotangent, in float32, or float64 where the result is."""
         if tensor.is_complex():
             tensor = torch.view_as_real(tensor.resolve_conj())
         drawn = torch.from_numpy(numbers.cotangent(self.case, name, tuple(tensor.shape)))
-        tensor = tensor.double() if self.session.wide or tensor.dtype == torch.float64 else tensor.float()
+        tensor = tensor if tensor.dtype == torch.float64 else tensor.float()
         cotangent = drawn.to(tensor.dtype)
         fed = self.session.feed(cotangent)
         if type(tensor) is Tensor and type(fed) is not Tensor:  # a backend's operator may give a plain tensor

@@ -12,11 +12,11 @@ from difftest.records.finding import Finding
 class Listing(NamedTuple):
     """The fingerprints of findings of which the ledger says something else than is recorded.
 
-    `known` have another issue or script, `unknown` had one and have none any more.
+    `listed` have another issue or script, `delisted` had one and have none any more.
     """
 
-    known: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    listed: tuple[str, ...] = ()
+    delisted: tuple[str, ...] = ()
 
 
 def list_again(corpus: Corpus, ledger: Ledger, today: date) -> Listing:
@@ -25,15 +25,15 @@ def list_again(corpus: Corpus, ledger: Ledger, today: date) -> Listing:
     One that has no entry any more is new again, as at the end of a campaign. `UsageError` where a case cannot
     be read.
     """
-    known, unknown = list[str](), list[str]()
+    listed, delisted = list[str](), list[str]()
     for finding in tuple(corpus.findings()):
         upstream = _upstream(corpus, finding, ledger, today)
         if upstream == finding.upstream:
             continue
         again = {} if upstream else {"new_in": _last(finding), "announced": ""}
         corpus.amend(finding.fingerprint, upstream=upstream, **again)
-        (known if upstream else unknown).append(finding.fingerprint)
-    return Listing(tuple(known), tuple(unknown))
+        (listed if upstream else delisted).append(finding.fingerprint)
+    return Listing(tuple(listed), tuple(delisted))
 
 
 def _upstream(corpus: Corpus, finding: Finding, ledger: Ledger, today: date) -> str:
