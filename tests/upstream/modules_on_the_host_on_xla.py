@@ -5,6 +5,7 @@ torch_xla 2.9.0. Exits 0 when all faults are there.
 
 import os
 import sys
+from functools import partial
 
 os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
 
@@ -19,14 +20,17 @@ XLA = torch_xla.device()
 IDS = torch.arange(4)
 
 
-def bilinear(images: Tensor) -> Tensor:
-    return functional.interpolate(images, scale_factor=2, mode="bilinear", align_corners=True)
+def doubled(mode: str) -> tuple[partial[Tensor], tuple[Tensor], str]:
+    images = torch.ones(1, 1, 4, 4, requires_grad=True)
+    module = partial(functional.interpolate, scale_factor=2, mode=mode)
+    return module, (images,), f"upsample_{mode}2d_backward"
 
 
 FAULTS = {
     "embedding_bag": (nn.EmbeddingBag(8, 3, mode="mean"), (IDS, IDS), "_embedding_bag"),
     "weight_norm": (weight_norm(nn.Linear(4, 3)), (torch.ones(2, 4),), "_weight_norm_interface"),
-    "bilinear": (bilinear, (torch.ones(1, 1, 4, 4, requires_grad=True),), "upsample_bilinear2d_backward"),
+    "bilinear": doubled("bilinear"),
+    "nearest": doubled("nearest"),
 }
 missing = []
 for name in sys.argv[1:] or FAULTS:
