@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import Key, a_case, candidate, oracle, tensor_parallel_case, with_pieces, wrong_at
+from samples import (
+    Key,
+    Spoil,
+    a_case,
+    candidate,
+    oracle,
+    tensor_parallel_case,
+    with_pieces,
+    with_tensor,
+    wrong_at,
+)
 
+from difftest.cases import numbers
 from difftest.cases.case import Training
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, local_slices
 from difftest.judge.comparator import compare
@@ -16,6 +27,7 @@ from difftest.judge.damage import (
     ALONE,
     COARSE,
     COUNTED,
+    KEPT,
     LONELY,
     MOVED,
     NEGATED,
@@ -23,6 +35,7 @@ from difftest.judge.damage import (
     UNMASKED,
     ZERO,
     Floats,
+    kept,
     moved,
     nature,
 )
@@ -151,3 +164,36 @@ def test_a_parameter_wrong_on_one_rank_and_one_wrong_everywhere_have_different_f
     ]
     assert [divergence.nature for divergence in descriptions] == [LONELY, ""]
     assert descriptions[0].fingerprint != descriptions[1].fingerprint
+
+
+def lost_update(step: int, key: Key, value: Floats) -> Floats:
+    """Leaves the first row of a weight as it was before the first step."""
+    if step > 0 or key != (Stage.UPDATE, "0.weight"):
+        return value
+    return np.concatenate([numbers.weights(a_case())["0.weight"][:1], value[1:]])
+
+
+@pytest.mark.parametrize(("spoil", "word"), [(lost_update, KEPT), (wrong_at(Stage.UPDATE, "0.weight"), "")])
+def test_a_parameter_that_is_as_before_its_update_where_it_is_wrong_is_not_updated(
+    spoil: Spoil, word: str
+) -> None:
+    first, *others = compare(
+        a_case(), "ddp", "torch", oracle(a_case()), candidate(a_case(), spoil)
+    ).divergences
+    assert (first.tensor, first.nature, others) == ("0.weight", word, [])
+
+
+def test_a_small_parameter_that_is_not_updated_is_not_called_the_correct_one_times_a_constant() -> None:
+    expected, noise = np.array([0.9, 1.8]), np.full(2, 1e-3)
+    assert kept(np.array([1.0, 2.0]), expected, noise, np.array([1.0, 2.0]))
+    assert not kept(np.array([1.0, 2.0]), expected, noise, np.array([1.1, 2.0])), "one was changed"
+    assert not kept(expected, expected, noise, expected), "none is wrong"
+
+
+def test_an_update_that_is_missing_in_a_later_step_is_compared_with_the_step_before() -> None:
+    case = a_case(training=Training(steps=2))
+    right = candidate(case)
+    before = right.steps[0][Stage.UPDATE, "0.weight"]
+    late = with_tensor(right, 1, (Stage.UPDATE, "0.weight"), before)
+    first, *_ = compare(case, "ddp", "torch", oracle(case), late).divergences
+    assert (first.step, first.nature) == (1, f"{KEPT}, after the first step")

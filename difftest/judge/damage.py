@@ -26,6 +26,7 @@ COARSE = "rounded coarsely"
 ALONE = "right on the first rank alone"
 UNMASKED = "right at the last position alone"
 MOVED = "a parameter's elements changed places"
+KEPT = "not updated"
 LONELY = "wrong on one rank alone"
 
 COARSEST, FINEST = 2.0**-6, 2.0**-11
@@ -99,6 +100,15 @@ def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
     return bool(
         sorts < PERMUTED * distance and distance > DISPLACED * np.abs(truth - initial).max(initial=0.0)
     )
+
+
+def kept(before: Floats, truth: Floats, floors: Floats, updated: Floats) -> bool:
+    """Whether a parameter is wrong only where it has its value from `before` the update still.
+
+    A missing update may be within rounding of the correct one in most elements.
+    """
+    wrong = ~_within(truth, floors, updated)
+    return bool(wrong.any() and np.array_equal(updated[wrong], before[wrong]))
 
 
 def wrong_ranks(truth: Floats, floors: Floats, actual: Sharded, mesh: Mesh) -> set[int]:

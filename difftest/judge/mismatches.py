@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from difftest.cases import numbers
-from difftest.judge.damage import LONELY, MOVED, Floats, moved, nature, of_program, wrong_ranks
+from difftest.judge.damage import KEPT, LONELY, MOVED, Floats, kept, moved, nature, of_program, wrong_ranks
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Key, MeasuredRun, beyond, describe
 from difftest.judge.outcome import Symptom
@@ -50,6 +50,8 @@ def _nature(run: MeasuredRun, key: Key, lonely: Callable[[int], bool]) -> str:
         return MOVED
     if stage is Stage.UPDATE and lonely(step):
         return LONELY
+    if stage is Stage.UPDATE and _is_kept(run, key):
+        return KEPT
     return nature(truth, floors, actual, mesh, output=stage is Stage.FORWARD)
 
 
@@ -60,6 +62,22 @@ def _operand(run: MeasuredRun, name: str, truth: Floats, value: Floats) -> str:
     if kept == should_be_kept:
         return ""
     return UNCHANGED if kept else CHANGED
+
+
+def _is_kept(run: MeasuredRun, key: Key) -> bool:
+    """Whether a parameter has its value from before the update wherever it is wrong.
+
+    Unknown for buffers, and for modules of the user's, which bring their own initial values.
+    """
+    step, stage, name = key
+    initial = numbers.weights(run.case).get(name)
+    earlier = (step - 1, stage, name)
+    if initial is None or (step and earlier not in run.measured):
+        return False
+    truth, floors, actual = run.beside(key)
+    mesh = run.case.layout.mesh
+    before = run.beside(earlier)[2].full(mesh) if step else initial
+    return kept(before, truth, floors, actual.full(mesh))
 
 
 def _any_moved(run: MeasuredRun) -> bool:
