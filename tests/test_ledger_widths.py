@@ -7,13 +7,15 @@ from sample_programs import a_program, an_operator
 from samples import a_case
 from shown_operators import IS_NAN, WAS_NAN, backward, cut, entry, failed, forward, on_xla, other_kinds
 
-from difftest.cases.case import Case, Data, Training
-from difftest.cases.options import Replication
+from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.options import Feature, Replication
+from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 ONE_RANK = a_program(an_operator("flatten"), mesh=(("dp", 1),))
+TRAINING = Training()
 NONFINITE = Data(batch=1, regime="nonfinite")
 NUMBERS = "1 values are numbers where the oracle's are NaN, on ranks [0]"
 
@@ -79,3 +81,44 @@ def test_the_gradient_of_as_strided_copy_is_known_behind_a_part_alone() -> None:
     assert entry(shown, cut("neg", "narrow", "as_strided_copy"))
     assert entry(shown, cut("neg", "as_strided_copy")) is None
     assert entry(on_xla(backward("neg")), cut("neg", "narrow")) is None
+
+
+def trained_with(
+    feature: str, training: Training = TRAINING, dtype: DType = "bfloat16", **options: str
+) -> Case:
+    """A case with one feature of training."""
+    with_option = Feature(name=feature, options=dict(options))
+    return a_case(training=training, dtype=dtype, features=(with_option,), path="features")
+
+
+@pytest.mark.parametrize(
+    "another",
+    [
+        trained_with("implementation", kind="foreach"),
+        trained_with("implementation", training=Training(optimizer="adam"), kind="fused"),
+        trained_with("implementation", dtype="float32", kind="fused"),
+        a_case(dtype="bfloat16"),
+    ],
+)
+def test_fused_sgd_in_half_types_is_known_to_leave_parameters_and_nothing_else(another: Case) -> None:
+    shown = replace(MISMATCH, backend="torch_ddp", check="parameters", nature="not updated")
+    case = trained_with("implementation", training=Training(optimizer="momentum"), kind="fused")
+    assert entry(shown, case)
+    assert entry(shown, another) is None
+    assert entry(replace(shown, nature="times a constant"), case) is None
+    assert entry(replace(shown, check="gradients"), case) is None
+
+
+@pytest.mark.parametrize(
+    ("check", "detail"),
+    [("on_device", "aten::nonzero ran on the host 4 times: x"), ("recompile", "step 3: 4 new graphs; x")],
+)
+def test_the_masks_of_rprop_are_known_and_those_of_other_optimizers_are_not(check: str, detail: str) -> None:
+    shown = replace(MISMATCH, backend="xla_spmd", side="xla", check=check, detail=detail)
+    assert entry(shown, trained_with("optimizer", kind="rprop"))
+    assert entry(shown, trained_with("optimizer", kind="rmsprop")) is None
+
+
+def test_a_feature_is_a_fact_of_a_case_with_its_options() -> None:
+    case = trained_with("implementation", kind="fused")
+    assert facts(case)["features"] == " implementation  implementation.kind=fused "

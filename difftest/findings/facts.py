@@ -7,6 +7,7 @@ from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import walk
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
+from difftest.cases.options import Feature
 
 FACTS = (
     "path",
@@ -36,8 +37,9 @@ def facts(case: Case) -> Mapping[str, str]:
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, which is an attention's mask. `forms` are the usual forms of the case's spelling, separated
-    by a space, `features` the names of its features of training, each between spaces. `shards` are `whole`,
-    `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`.
+    by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
+    between spaces. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
+    `empty`.
     `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
     of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list. `tied` is `yes`
     where a layer has the weight of another.
@@ -61,12 +63,18 @@ def facts(case: Case) -> Mapping[str, str]:
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
         "lone_tensor": "yes" if 1 in {buffers, len(parameters)} else "no",
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
-        "features": "".join(f" {feature.name} " for feature in case.training_features),
+        "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
         "shards": evenness.of_case(case),
         "program": "".join(f" {layer.title} " for layer in case.model.layers * case.model.is_program),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
     }
+
+
+def _words(feature: Feature) -> Iterator[str]:
+    """The name of a feature, and its options as `name.option=value`."""
+    yield feature.name
+    yield from (f"{feature.name}.{option}={value}" for option, value in feature.options.items())
 
 
 def _options(operator: Operator) -> Iterator[str]:
