@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 from real_runs import agrees
+from torch.nn import functional
 
 from difftest.cases.case import Case
-from difftest.cases.layers.module import Module
+from difftest.cases.layers.module import Module, function_called
 from difftest.cases.layout import Shard
 from difftest.reduce.simplifications import simplifications
 from generators.cases import case_at
@@ -41,6 +42,16 @@ def test_a_round_has_every_module_and_cuts_parameters_and_buffers() -> None:
         case.layout.parameters["0.running_mean"] == (Shard(0),) for case in norms if case.world_size > 1
     )
     assert all(Case.from_json(case.to_json()) == case for case in cases)
+
+
+def test_a_module_names_the_function_of_torch_that_it_calls() -> None:
+    called = {entry.name: function_called(entry.name) for entry in modules()}
+    functions = {name for name in called.values() if name.startswith("nn.functional.")}
+    assert len(functions) > 60
+    assert all(hasattr(functional, name.rpartition(".")[2]) for name in functions)
+    assert called["nn.PReLU"] == "nn.functional.prelu"
+    assert called["nn.GRUCell"] == "nn.GRUCell"
+    assert called["nn.ZeroPad2d"] == "nn.ZeroPad2d"
 
 
 def test_state_without_an_operand_is_refused() -> None:

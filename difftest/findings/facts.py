@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from difftest.cases import evenness
 from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import walk
+from difftest.cases.layers.module import Module, function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature
@@ -41,8 +42,9 @@ def facts(case: Case) -> Mapping[str, str]:
     between spaces. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
     `empty`.
     `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
-    of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list. `tied` is `yes`
-    where a layer has the weight of another.
+    of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list. A module stands
+    as the function that it calls, with the named arguments of its class. `tied` is `yes` where a layer has
+    the weight of another.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -65,7 +67,9 @@ def facts(case: Case) -> Mapping[str, str]:
         "forms": " ".join(name for name in case.forms.__struct_fields__ if getattr(case.forms, name)),
         "features": "".join(f" {one} " for feature in case.training_features for one in _words(feature)),
         "shards": evenness.of_case(case),
-        "program": "".join(f" {layer.title} " for layer in case.model.layers * case.model.is_program),
+        "program": "".join(
+            f" {function_called(layer.title)} " for layer in case.model.layers * case.model.is_program
+        ),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
     }
@@ -78,7 +82,8 @@ def _words(feature: Feature) -> Iterator[str]:
 
 
 def _options(operator: Operator) -> Iterator[str]:
-    """The named arguments that are neither tensors nor lists, as `name=value`."""
-    for name, value in operator.options.items():
+    """The named arguments, of a module's class too, that are neither tensors nor lists, as `name=value`."""
+    made = operator.made.options if isinstance(operator, Module) else {}
+    for name, value in {**made, **operator.options}.items():
         if not isinstance(value, Items | Reference):
             yield f"{name}={value.text if isinstance(value, Named) else value}"

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from difftest.cases.case import Case
+from difftest.cases.layers.module import function_called
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
 from difftest.judge.divergence import Divergence
@@ -71,13 +72,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def covers(self, case: Case, operator: str = "") -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.
 
-        Without an `operator`, one of the case's is enough.
+        Without an `operator`, one of the case's is enough. A module is the function that it calls: an entry
+        about `nn.functional.elu` is about `nn.ELU` too.
         """
         actual = facts(case)
         if not all(fnmatchcase(actual[fact], pattern) for fact, pattern in self.where.items()):
             return False
         program = [layer.title for layer in case.model.layers] if case.model.is_program else []
-        names = [operator] if operator else program
+        names = [function_called(name) for name in ([operator] if operator else program)]
         return not self.operators or any(fnmatchcase(name, p) for name in names for p in self.operators)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from difftest.cases.case import DType, Regime
+from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Operator
 
 When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed", "singular"]
@@ -115,7 +116,11 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
 
 
 def documented(name: str) -> tuple[When, str] | None:
-    """The gap of the entry called `name`, which may end in a variant's name; None where there is none."""
+    """The gap of the entry called `name`, which may end in a variant's name; None where there is none.
+
+    That of a module is that of the function that it calls.
+    """
+    name = function_called(name)
     return UNDEFINED.get(name) or UNDEFINED.get(name.rpartition(".")[0])
 
 

@@ -4,11 +4,45 @@ It is an operator whose function is the module: what follows for operators (plac
 floors, the values of operands after the run) follows for its state too.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from difftest.cases.layers.operator import Argument, Operator, referred
+
+FUNCTIONS: Mapping[str, str] = {
+    "BCELoss": "binary_cross_entropy",
+    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    "CrossEntropyLoss": "cross_entropy",
+    "KLDivLoss": "kl_div",
+    "LogSigmoid": "logsigmoid",
+    "MultiLabelMarginLoss": "multilabel_margin_loss",
+    "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss",
+    "PReLU": "prelu",
+    "Softmax2d": "softmax",
+}
+"""The functions of torch.nn.functional whose names are not those of their modules in small letters."""
+
+WITHOUT_FUNCTION = re.compile("^(Lazy|Transformer|MultiheadAttention|RNN|GRU|LSTM)|Pad[123]d$")
+"""Modules that call several functions, or one of many modes."""
+
+WORD = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+"""Where a word begins in the name of a class: `Smooth|L1|Loss`, `Poisson|NLL|Loss`."""
+
+
+def function_called(title: str) -> str:
+    """The entry of the operator table that a module calls; anything else as it is.
+
+    >>> function_called("nn.SmoothL1Loss"), function_called("nn.BatchNorm3d"), function_called("add")
+    ('nn.functional.smooth_l1_loss', 'nn.functional.batch_norm', 'add')
+    """
+    prefix, _, name = title.rpartition(".")
+    if prefix != "nn" or WITHOUT_FUNCTION.search(name):
+        return title
+    words = WORD.sub("_", name.replace("ReLU", "Relu").replace("SiLU", "Silu")).lower()
+    function = FUNCTIONS.get(name, re.sub("_norm[123]d$", "_norm", words))
+    return f"nn.functional.{function}"
 
 
 class Construction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
