@@ -74,6 +74,15 @@ def test_evidence_of_a_finding_runs_the_oracle_again_once_per_case(tmp_path: Pat
     }
 
 
+def test_two_findings_of_one_case_share_the_oracle_s_runs(tmp_path: Path) -> None:
+    campaign = a_campaign(tmp_path, machine := Machine(spmd=sharded, ddp=sharded), workers=2)
+    (progress,) = examined(campaign)
+    case = progress.result.case
+    assert len(progress.new) == 2
+    assert machine.requests[case.unsharded().id, "oracle"] == 1
+    assert machine.requests[case.id, "oracle"] == 2 + 2, "as for one finding"
+
+
 class Failing(Machine):
     """A machine whose oracle fails the first time it runs for a finding's evidence."""
 

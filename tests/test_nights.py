@@ -16,7 +16,7 @@ from reports.tables import LACKING
 from reports.write import write
 from workers.backends import candidates, titles
 
-NIGHTS, CASES = 3, 70
+NIGHTS, CASES = 3, 40
 WIDE, PHONE = 1400, 390
 MOST_BYTES = 3_000_000
 MOST_PAGES = 12

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from samples import a_case, candidate, oracle, tensor_parallel_case, with_pieces
 
 from difftest.campaign.campaign import ORACLE, Campaign
+from difftest.campaign.new_finding import REPEATS
 from difftest.campaign.run import run
 from difftest.cases.case import Case, Data
 from difftest.cases.options import MOST_BUCKET_MEGABYTES, Replication, Spelling, Start, option_resets
@@ -104,15 +105,17 @@ class Machine:
         return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
 
 
-def finding_of(root: Path, machine: Machine, case: Case) -> Finding:
+def finding_of(root: Path, machine: Machine, case: Case, *, known: bool = False) -> Finding:
     corpus = Corpus(root)
     corpus.prepare()
-    list(
-        run(
-            Campaign(name="one", backends={"ddp": machine}, execute=machine.execute, corpus=corpus),
-            [(0, case)],
-        )
+    campaign = Campaign(
+        name="one",
+        backends={"ddp": machine},
+        execute=machine.execute,
+        corpus=corpus,
+        known=lambda *_: known,
     )
+    list(run(campaign, [(0, case)]))
     (finding,) = corpus.findings()
     return finding
 
@@ -121,6 +124,14 @@ def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
     finding = finding_of(tmp_path, Machine(), a_case(replication=BOTH, start=Start(marked="before")))
     assert (finding.divergence.check, finding.blame) == ("replicas", "xla sharding fault")
     assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
+
+
+def test_of_a_known_fault_no_option_is_reset(tmp_path: Path) -> None:
+    machine, case = Machine(), a_case(replication=BOTH, start=Start(marked="before"))
+    finding = finding_of(tmp_path, machine, case, known=True)
+    assert "decided by" not in finding.evidence
+    assert (finding.stable, finding.blame) == ((REPEATS, REPEATS), "xla sharding fault")
+    assert {name for name, _ in machine.requests} == {case.id, case.unsharded().id}
 
 
 def test_without_a_changed_option_none_decides_and_no_further_run_is_made(tmp_path: Path) -> None:

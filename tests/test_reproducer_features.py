@@ -18,7 +18,7 @@ from reports.reproducer import features
 from reports.reproducer.fault import Fault
 from reports.reproducer.reproducer import refusal, render
 
-CASES = 200
+CASES = 100
 UPDATED = Fault(kind="numbers", stage=Stage.UPDATE, step=1, tensor="0.weight", tolerance=1e-3)
 SGD = "optimizer = torch.optim.SGD(model.parameters()"
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

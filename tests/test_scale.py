@@ -15,7 +15,7 @@ from difftest.records.resume import CampaignRecord, resumed
 from reports import frame
 from reports.write import write
 
-RUNS = 7 * 40
+RUNS = 7 * 16
 CASES = 400
 MOST_BYTES = 1024
 """What may stay in memory of a case."""
@@ -35,8 +35,8 @@ def test_a_report_from_the_index_is_that_from_the_lines(out: Path, monkeypatch: 
     table = frame.load(corpus)
     expected, runs = table.whole(), timeless_tables(corpus.root)
     texts = [file.read_text().splitlines() for file in write(out, ("csv", "summary", "markdown", "html"))]
-    monkeypatch.setattr(index, "PART_BYTES", 20_000)
-    monkeypatch.setattr(frame, "ROWS", 500)
+    monkeypatch.setattr(index, "PART_BYTES", 8_000)
+    monkeypatch.setattr(frame, "ROWS", 200)
     monkeypatch.setattr(frame, "CACHED", 2)
     with resumed(corpus, records.CAMPAIGN) as first, resumed(corpus, "another"):
         assert first == from_lines

@@ -18,6 +18,7 @@ from pages import FRONT, ROOT, blocks, shell_commands
 from difftest.campaign.campaign import ORACLE
 from difftest.judge.noise import THRESHOLD
 from difftest.records.corpus import Corpus
+from difftest.records.evidence import DECIDED_BY
 from workers.backends import candidates
 
 pytestmark = [pytest.mark.slow, pytest.mark.xla]
@@ -70,6 +71,8 @@ def test_the_two_dtensor_faults_are_two_findings_blamed_on_xla(first: Path) -> N
     assert coordinate.blame.startswith("xla ")
     assert functional.hits > 1
     assert len(functional.paths) > 1
+    for finding in corpus.findings():
+        assert DECIDED_BY not in finding.evidence, "the ledger's entries say it: these are all known"
 
 
 def test_no_numeric_finding_is_only_rounding(first: Path) -> None:

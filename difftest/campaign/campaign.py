@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeAlias
 from difftest.cases.case import Case
 from difftest.clock import utc_now
 from difftest.errors import InfrastructureError, LethalError, UnsupportedError
+from difftest.judge.divergence import Divergence
 from difftest.judge.losses import Losses, losses
 from difftest.judge.outcome import Failure, Outcome, Symptom
 from difftest.judge.stage import Stage
@@ -54,6 +55,10 @@ class BackendTraits(Protocol):
         """Why the backend cannot express a case, or None."""
 
 
+def _nothing_is_known(_shown: Divergence, _case: Case) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """What stays the same from case to case.
@@ -61,6 +66,7 @@ class Campaign:
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
     `workers` is the number of runs at a time, and of cases. Without `execute_group`, every case runs alone.
     Where `capacity` is given, it returns that number as it is now, which may grow.
+    `known` says whether what a case showed is a fault that somebody has explained already.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
@@ -73,6 +79,7 @@ class Campaign:
     capacity: Callable[[], int] | None = None
     purpose: str = "campaign"
     twice_every: int = 0
+    known: Callable[[Divergence, Case], bool] = _nothing_is_known
     set_aside: "dict[RunKey, BackendRun]" = field(default_factory=dict)
 
     def siblings(self, backend: str) -> tuple[str, ...]:

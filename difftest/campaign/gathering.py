@@ -5,6 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
+from difftest.campaign.memo import oracle_once
 from difftest.campaign.new_finding import new_finding
 from difftest.records.finding import Finding
 
@@ -25,12 +26,12 @@ class Gathering:
 
         Cases come in the order of their indices, so that the first case is the same however long each takes.
         """
-        futures = {}
+        futures, campaign = {}, oracle_once(self._campaign)
         for divergence in result.first_divergences():
             name = divergence.fingerprint
             if name not in self._started and not self._campaign.corpus.holds(name):
                 self._started.add(name)
-                futures[name] = self._threads.submit(new_finding, self._campaign, result, divergence)
+                futures[name] = self._threads.submit(new_finding, campaign, result, divergence)
                 futures[name].add_done_callback(lambda _: self._ended())
         return futures
 

@@ -1,10 +1,11 @@
 """A memo of runs: equal runs are made once, however often they are requested."""
 
+import dataclasses
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 
-from difftest.campaign.campaign import Execute, RunKey, run_key
+from difftest.campaign.campaign import ORACLE, Campaign, Execute, RunKey, run_key
 from difftest.cases.case import Case
 from difftest.judge.outcome import Failure, Outcome
 
@@ -46,3 +47,11 @@ class Memo:
     def _forget(self, key: RunKey) -> None:
         with self._lock:
             del self._outcomes[key]
+
+
+def oracle_once(campaign: Campaign) -> Campaign:
+    """The campaign, whose oracle runs once for each case from now on.
+
+    It holds these outcomes for as long as it is there.
+    """
+    return dataclasses.replace(campaign, execute=Memo(campaign.execute, only=ORACLE))

@@ -3,7 +3,6 @@
 Only a divergence that the corpus does not have yet pays for these runs.
 """
 
-import dataclasses
 from functools import partial
 
 from difftest.campaign.campaign import ORACLE, Campaign
@@ -17,7 +16,6 @@ from difftest.campaign.evidence import (
     two_by_two,
 )
 from difftest.campaign.localise import LOCATED, locate
-from difftest.campaign.memo import Memo
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.blame import verdict
@@ -35,9 +33,9 @@ REPEATS = 2
 def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) -> Finding:
     """The finding of a new divergence, after its case ran again and was placed in the 2 x 2.
 
-    The oracle runs again too, once for each case.
+    The oracle runs again too. Which options decide is asked only of a fault that is not known: that takes
+    most of the runs, and a known fault's ledger entry says it.
     """
-    campaign = dataclasses.replace(campaign, execute=Memo(campaign.execute, only=ORACLE))
     case, run = result.case, result.runs[divergence.backend]
     stable, placed = _repeat(campaign, case, divergence), two_by_two(campaign, result, divergence)
     words = {
@@ -47,7 +45,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
     }
     if lethal := _lethal_kind(campaign, result, divergence):
         words[evidence.SET_ASIDE] = lethal
-    elif stable[0]:  # variants of a lethal case may be lethal too
+    elif stable[0] and not campaign.known(divergence, case):  # variants of a lethal case may be lethal too
         words |= deciding_options(campaign, case, divergence)
     words |= later_checks(result, divergence) | siblings(campaign, result, divergence)
     return Finding(

@@ -14,6 +14,7 @@ import msgspec
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
 from difftest.campaign.case_run import CaseResult, Missing
 from difftest.campaign.coverage import covered
+from difftest.campaign.memo import oracle_once
 from difftest.campaign.new_finding import new_finding, operators_at_fault
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
@@ -164,7 +165,7 @@ class _Findings:
             finding = self._counted(there, divergence, result, len(indices))
         else:
             # There is no evidence if somebody removed the finding after the case was examined.
-            made = evidence.get(name) or new_finding(self._campaign, result, divergence)
+            made = evidence.get(name) or new_finding(oracle_once(self._campaign), result, divergence)
             finding = msgspec.structs.replace(
                 made,
                 hits=len(indices),

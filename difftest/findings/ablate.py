@@ -6,11 +6,11 @@ ablation's name.
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from difftest.campaign.again import rerun
-from difftest.campaign.campaign import ORACLE, Campaign
-from difftest.campaign.memo import Memo
+from difftest.campaign.campaign import Campaign
+from difftest.campaign.memo import oracle_once
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.findings.ablations import Ablation, Baseline, ablations
@@ -49,7 +49,7 @@ def ablate(
     share one run of the oracle. An ablation that the backend cannot express, or that the infrastructure
     spoiled, is answered with the reason.
     """
-    campaign = replace(campaign, execute=Memo(campaign.execute, only=ORACLE))
+    campaign = oracle_once(campaign)
     shown = _show(campaign, case, finding)
     if shown is None:
         return None
