@@ -323,6 +323,7 @@ def test_a_wrong_shape_of_an_undefined_result_is_a_mismatch_and_comes_first() ->
 EITHER_SIGN = (
     *("maximum", "nn.functional.max", "__rmod__", "clamp_", "nn.functional.interpolate.bilinear"),
     *("aten._foreach_clamp_max", "lerp", "remainder", "sgn", "sign", "nn.functional.upsample_bilinear"),
+    *("nn.functional.elu", "nn.CELU"),
 )
 
 

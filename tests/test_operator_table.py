@@ -15,7 +15,7 @@ from difftest.cases.layout import Mesh, Shard
 from difftest.cases.model import Model
 from generators.operators import chains
 from generators.operators.singles import singles
-from generators.operators.table import OWN, Entry, entries, header, operators, usable
+from generators.operators.table import OWN, Entry, all_modules, entries, header, operators, usable
 from generators.operators.undefined import undefined
 from generators.operators.variants import with_out
 
@@ -183,6 +183,16 @@ def test_the_factor_of_an_earlier_result_is_left_open_because_it_may_not_be_posi
     fed = msgspec.structs.replace(alone, operands={}, arguments=(Reference("0.output"),))
     assert not undefined(alone, dtype="float32", regime="normal")
     assert "positive definite" in undefined(fed, dtype="float32", regime="normal")
+
+
+@pytest.mark.parametrize("name", ["nn.functional.conv_transpose2d", "nn.Conv2d", "nn.MaxPool2d"])
+def test_a_padding_beside_infinities_is_left_open_and_a_module_is_as_its_function(name: str) -> None:
+    entry = {**entries(), **all_modules()}[name]
+    called = entry.operator(entry.samples[0], form=entry.form)
+    assert not undefined(called, dtype="float32", regime="normal")
+    assert undefined(called, dtype="float32", regime="nonfinite")
+    assert ("infinite weight" in undefined(called, dtype="float32", regime="nonfinite")) == ("onv" in name)
+    assert bool(undefined(called, dtype="float32", regime="ties")) == ("Pool" in name)
 
 
 def test_what_is_unpooled_to_one_place_twice_is_left_open() -> None:

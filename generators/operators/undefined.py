@@ -10,7 +10,7 @@ from difftest.cases.case import DType, Regime
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Operator
 
-When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed", "singular"]
+When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed", "singular", "nonfinite"]
 """When a result is open. `fed`: where an operand is an earlier result, which may have any values."""
 
 TIED: frozenset[Regime] = frozenset(
@@ -46,6 +46,11 @@ DUPLICATES = (
 )
 REPEATED = "max_unpool may behave nondeterministically when the indices have repeat values"
 UNPOOLED = tuple(f"nn.functional.max_unpool{dims}d" for dims in (1, 2, 3))
+PADDED = (
+    "whether the zeros of a padding, which gradients and transposed convolutions have too, are multiplied by "
+    "an infinite weight is not documented"
+)
+CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))
 UNDEFINED: Mapping[str, tuple[When, str]] = {
     **dict.fromkeys(("char", "short", "int", "long"), ("far", CONVERTED)),
     "byte": ("always", CONVERTED),
@@ -65,6 +70,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "nn.functional.adaptive_max_pool1d": ("ties", MAXIMA),
     "nn.functional.adaptive_max_pool2d": ("ties", MAXIMA),
     "nn.functional.adaptive_max_pool3d": ("ties", MAXIMA),
+    **dict.fromkeys(CONVOLUTIONS, ("nonfinite", PADDED)),
     "index_put": (
         "duplicates",
         "if accumulate is False, the behavior is undefined if indices contain duplicates",
@@ -109,6 +115,7 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "duplicates": _repeats(operator),
         "far": regime in FAR,
         "singular": regime in SINGULAR,
+        "nonfinite": regime == "nonfinite",
         "fed": any("." in name for name in operator.references()),
     }
     when, words = gap

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from difftest.cases.layers.module import function_called
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
@@ -21,14 +22,16 @@ TRAITS = Traits(uses_numbers=True)
 
 EITHER = frozenset(
     {
-        *("amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "clip", "cummax", "cummin", "fmax"),
-        *("fmin", "fmod", "lerp", "max", "maximum", "min", "minimum", "remainder", "rmod", "sgn", "sign"),
+        *("amax", "amin", "aminmax", "celu", "clamp", "clamp_max", "clamp_min", "clip", "cummax", "cummin"),
+        *("elu", "fmax", "fmin", "fmod", "lerp", "max", "maximum", "min", "minimum", "remainder", "rmod"),
+        *("selu", "sgn", "sign"),
         *("interpolate.area", "interpolate.bicubic", "interpolate.bilinear", "interpolate.linear"),
         *("interpolate.trilinear", "upsample_bilinear"),
     }
 )
 """Operators whose zeros have no documented sign: either of 0.0 and -0.0 may be greater, or be the result.
 
+By its formula `elu` of -0.0 is exp(-0.0) - 1, which is 0.0; torch's kernels use expm1, which keeps the sign.
 Interpolation adds up weighted neighbours, in a form that is not documented; to the nearest it copies one.
 A name with a variant is that variant alone.
 """
@@ -54,6 +57,11 @@ def check(run: MeasuredRun) -> Iterator[Divergence]:
 
 
 def _names(operator: str) -> tuple[str, str]:
-    """The operator's name without its namespaces, and that without its variant and underscores."""
-    own = operator.removeprefix("nn.functional.").removeprefix("aten.").removeprefix("_foreach_")
+    """The operator's name without its namespaces, and that without its variant and underscores.
+
+    A module has the name of its function.
+    """
+    own = function_called(operator)
+    for namespace in ("nn.functional.", "aten.", "_foreach_"):
+        own = own.removeprefix(namespace)
     return own, own.partition(".")[0].strip("_")
