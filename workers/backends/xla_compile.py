@@ -51,6 +51,7 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
         environment={**traced.environment, **kernels},
         sync=lambda: None,
         around=partial(_one_graph, traced.sync),
+        reads_values=False,  # a graph that runs for it ends the compiled function
     )
 
 

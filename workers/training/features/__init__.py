@@ -64,6 +64,7 @@ class Hooks:
     * `after(progress)`: right after `zero_grad`, before parameters are read.
     * `leaves_device`: whether it sends tensors to the host, and needs new graphs after it, by design.
       Then those of the run are not reported.
+    * `reads_values`: whether torch_xla reads values on the host for it, within a step. That is reported.
     """
 
     place: Callable[[nn.Module], nn.Module] = lambda module: module
@@ -78,6 +79,7 @@ class Hooks:
     zero: Mapping[str, bool] = field(default_factory=dict)
     after: Act = _nothing
     leaves_device: bool = False
+    reads_values: bool = False
 
 
 class Behaviour(Protocol):
@@ -132,8 +134,9 @@ class Features:
 
     def require(self, reads_values: bool) -> None:  # noqa: FBT001  the session's word
         """`UnsupportedError` where a feature reads values and the backend cannot within a step."""
-        if self.leave_device() and not reads_values:
-            msg = "a feature reads values on the host; replicas that are threads of one process cannot"
+        reading = any(hooks.leaves_device or hooks.reads_values for hooks in self.used)
+        if reading and not reads_values:
+            msg = "a feature reads values on the host within a step, which this backend cannot"
             raise UnsupportedError(msg)
 
     def reported(self, events: Events) -> Events:

@@ -20,7 +20,7 @@ def hooks(options: Options) -> Hooks:
         norm = float(options["norm"])
         torch.nn.utils.clip_grad_norm_(progress.module.parameters(), norm, norm_type=math.inf)
 
-    return Hooks(update=update)
+    return Hooks(update=update, reads_values=True)
 
 
 def equal(options: Options) -> Hooks:

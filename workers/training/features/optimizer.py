@@ -24,6 +24,9 @@ CLASSES = {
 READS_ITS_STEP = "asgd"
 """The one that keeps its count of steps on the device and reads it in every step, to compute its rate."""
 
+COUNTS_MASKS = "rprop"
+"""The one that assigns to masked elements, whose number torch_xla counts on the host."""
+
 OF_THE_CASE = ("lr", "momentum", "weight_decay")
 """The arguments of a case's optimizers."""
 
@@ -32,7 +35,9 @@ def hooks(options: Options) -> Hooks:
     """With the arguments that torch gives it."""
     kind = partial(CLASSES[str(options["kind"])], foreach=options["form"] == "foreach")
     return Hooks(
-        kind=lambda _optimizer: _instead(kind, options), leaves_device=options["kind"] == READS_ITS_STEP
+        kind=lambda _optimizer: _instead(kind, options),
+        leaves_device=options["kind"] == READS_ITS_STEP,
+        reads_values=options["kind"] == COUNTS_MASKS,
     )
 
 
