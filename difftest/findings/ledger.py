@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -112,12 +113,15 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def read_ledger(file: Path = LEDGER_FILE) -> Ledger:
     """The ledger in `file`; `UsageError` naming it where it cannot be read."""
     try:
-        return msgspec.convert(
-            tomllib.loads(read_limits.read(file, read_limits.MOST_LEDGER_BYTES).decode()), type=Ledger
-        )
+        return _parsed(read_limits.read(file, read_limits.MOST_LEDGER_BYTES))
     except OSError as error:
         msg = f"cannot read {str(file)!r}: {error.strerror}"
         raise UsageError(msg) from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         msg = f"{file}: {error}"
         raise UsageError(msg) from error
+
+
+@lru_cache(maxsize=2)  # a command and its reports read the same file, and parsing takes 50 ms
+def _parsed(content: bytes) -> Ledger:
+    return msgspec.convert(tomllib.loads(content.decode()), type=Ledger)
