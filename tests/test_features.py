@@ -75,7 +75,7 @@ def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
     resets = dict(case.option_resets())
     assert resets["feature.schedule"] == with_features(EVALUATION)
     assert resets["feature.evaluation"] == with_features(SCHEDULE)
-    assert facts(case)["features"] == " schedule  evaluation "
+    assert facts(case)["features"] == " schedule  schedule.kind=cosine  schedule.factor=0.5  evaluation "
     simpler = [reduced for _, reduced in fewer_training_features(case)]
     assert simpler == [with_features(EVALUATION), with_features(SCHEDULE)]
     assert all(measure(reduced) < measure(case) for reduced in simpler)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from difftest.cases import evenness
 from difftest.cases.case import Case, uneven_cuts
 from difftest.cases.layers import walk
-from difftest.cases.layers.module import Module, function_called
+from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Items, Named, Operator, Reference
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature
@@ -83,7 +83,6 @@ def _words(feature: Feature) -> Iterator[str]:
 
 def _options(operator: Operator) -> Iterator[str]:
     """The named arguments, of a module's class too, that are neither tensors nor lists, as `name=value`."""
-    made = operator.made.options if isinstance(operator, Module) else {}
-    for name, value in {**made, **operator.options}.items():
+    for name, value in operator.named_arguments.items():
         if not isinstance(value, Items | Reference):
             yield f"{name}={value.text if isinstance(value, Named) else value}"

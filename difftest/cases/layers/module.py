@@ -66,6 +66,11 @@ class Module(Operator, frozen=True, kw_only=True, tag="module"):
 
     made: Construction
 
+    @property
+    def named_arguments(self) -> Mapping[str, Argument]:
+        """Those of its class and of its forward."""
+        return {**self.made.options, **self.options}
+
     def contradiction(self) -> str:
         """Its state consists of operands, and it has the form of a function."""
         if self.form != "function":

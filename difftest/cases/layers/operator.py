@@ -168,6 +168,11 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
         return self.operator
 
     @property
+    def named_arguments(self) -> Mapping[str, Argument]:
+        """The arguments that are passed by name."""
+        return self.options
+
+    @property
     def writes(self) -> bool:
         """Whether it writes into a tensor that it is given."""
         return self.form in {"inplace", "out"}
