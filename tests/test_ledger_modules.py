@@ -1,12 +1,13 @@
 """The project's ledger knows the faults of functions in the modules of torch that call them."""
 
 import pytest
+from msgspec.structs import replace
 from sample_programs import a_program, an_operator
-from shown_operators import backward, cut, entry, forward, on_xla, other_kinds, wrong
+from shown_operators import IS_NAN, WAS_NAN, backward, cut, entry, forward, on_xla, other_kinds, wrong
 
-from difftest.cases.case import Case
+from difftest.cases.case import Case, Data
 from difftest.cases.layers.module import Construction, Module
-from difftest.cases.layers.operator import Operand, Reference
+from difftest.cases.layers.operator import Argument, Operand, Reference
 from difftest.cases.layout import Shard
 from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence
@@ -59,13 +60,60 @@ def test_another_fault_of_a_module_is_not_known(shown: Divergence, case: Case) -
     assert entry(shown, case) is None
 
 
-def test_a_module_stands_as_its_function_with_the_options_of_its_class() -> None:
+def a_module(name: str, **options: Argument) -> Case:
+    """A program of one module with these options of its class, with values that are not finite."""
     layer = Module(
-        operator="nn.ELU",
-        call="torch.nn.ELU",
+        operator=f"nn.{name}",
+        call=f"torch.nn.{name}",
         operands={"input": Operand(shape=(4, 3))},
         arguments=(Reference("input"),),
-        made=Construction(options={"alpha": 2.0}),
+        made=Construction(options=options),
     )
-    written = facts(a_program(layer))
+    return a_program(layer, data=Data(batch=1, regime="nonfinite"))
+
+
+def test_a_module_stands_as_its_function_with_the_options_of_its_class() -> None:
+    written = facts(a_module("ELU", alpha=2.0))
     assert (written["program"], written["options"]) == (" nn.functional.elu ", " alpha=2.0 ")
+
+
+FEW, MANY = (f"{count} / 12 elements (9.1%) differ" for count in (2, 3))
+LINEAR = wrong("gradients", "nn.TransformerDecoderLayer", Stage.BACKWARD, "0.linear1_bias")
+CELL = wrong("gradients", "nn.RNNCell", Stage.BACKWARD, "0.hx")
+
+
+@pytest.mark.parametrize(
+    ("shown", "another", "case"),
+    [
+        (on_xla(backward("nn.ReLU"), FEW), on_xla(backward("nn.ReLU"), MANY), a_module("ReLU")),
+        (
+            other_kinds(LINEAR, "not NaN", NUMBERS),
+            other_kinds(LINEAR, *IS_NAN),
+            a_module("TransformerDecoderLayer"),
+        ),
+        (
+            on_xla(CELL, nature="nn.RNNCell, zero"),
+            on_xla(CELL, nature="nn.RNNCell"),
+            a_module("RNNCell", nonlinearity="relu"),
+        ),
+        (
+            other_kinds(forward("nn.BatchNorm3d"), *WAS_NAN),
+            other_kinds(forward("nn.BatchNorm3d"), *IS_NAN),
+            a_module("BatchNorm3d"),
+        ),
+    ],
+    ids=lambda one: one.operator if isinstance(one, Divergence) else "",
+)
+def test_a_fault_beside_nan_is_known_of_a_module_and_not_another_one_or_of_numbers(
+    shown: Divergence, another: Divergence, case: Case
+) -> None:
+    assert entry(shown, case)
+    assert entry(another, case) is None
+    assert entry(shown, replace(case, data=Data(batch=1))) is None
+
+
+def test_only_a_cell_of_relu_has_the_gradient_of_relu() -> None:
+    shown = other_kinds(CELL, *IS_NAN)
+    assert entry(shown, a_module("RNNCell", nonlinearity="relu"))
+    assert entry(shown, a_module("RNNCell", nonlinearity="tanh")) is None
+    assert entry(shown, a_module("RNNCell")) is None

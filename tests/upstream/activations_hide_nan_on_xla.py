@@ -1,12 +1,13 @@
-"""`softshrink`, `threshold` and the gradient of `smooth_l1_loss` on XLA turn NaN into a number.
+"""`softshrink`, `threshold`, gradients of activations and of `smooth_l1_loss` turn NaN into a number on XLA.
 
 That hides that training has diverged. They compare with a limit, and take the other branch where the
-comparison is false, as it is for NaN. torch's own kernels keep NaN. torch_xla 2.9.0.
-Exits 0 when the faults are there.
+comparison is false, as it is for NaN. torch's own kernels keep NaN; those of gradients pass on the gradient
+that comes in, which is NaN here. torch_xla 2.9.0. Names select. Exits 0 when the faults are there.
 """
 
 import os
 import sys
+from collections.abc import Callable
 
 os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="1")
 import torch
@@ -14,21 +15,26 @@ import torch_xla
 from torch.nn import functional
 
 
-def gradient_of_smooth_l1(tensor: torch.Tensor) -> torch.Tensor:
-    tensor = tensor.detach().requires_grad_()
-    functional.smooth_l1_loss(tensor, torch.zeros_like(tensor)).backward()
-    return tensor.grad
+def gradient(loss: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The function that gives the gradient of `loss`."""
+    return lambda tensor: torch.autograd.grad(loss(tensor.requires_grad_()), tensor)[0]
 
 
 FAULTS = {
     "softshrink": functional.softshrink,
-    "smooth_l1": gradient_of_smooth_l1,
     "threshold": lambda tensor: functional.threshold(tensor, 0.5, 5.0),
+    "smooth_l1": gradient(lambda x: functional.smooth_l1_loss(x, torch.zeros_like(x))),
+    "relu": gradient(lambda x: functional.relu(x).square().sum()),
+    "hardtanh": gradient(lambda x: functional.hardtanh(x).square().sum()),
+    "hardswish": gradient(lambda x: functional.hardswish(x).square().sum()),
 }
 right = False
+XLA = torch_xla.device()
 for name in sys.argv[1:] or FAULTS:
-    given = torch.tensor([float("nan"), 1.0])
-    expected, actual = FAULTS[name](given), FAULTS[name](given.to(torch_xla.device())).cpu()
+    actual = FAULTS[name](
+        torch.tensor([float("nan"), 0.6], device=XLA)
+    ).cpu()  # XLA's backward pass goes first
+    expected = FAULTS[name](torch.tensor([float("nan"), 0.6]))
     print(f"{name}: expected {expected.tolist()}, actual {actual.tolist()}")
     right |= bool(actual.isnan()[0])
 sys.exit(1 if right else 0)

@@ -1,8 +1,8 @@
 """torch_xla takes a compiled graph for another one that differs in an argument; names select.
 
 The hash of these operators' nodes leaves out the argument (torch_xla/csrc/ops: `Celu` in ops.cpp,
-avg_pool_nd.cpp, amp_update_scale.cpp). A process that has run the operator once gets the first result for
-every later argument.
+avg_pool_nd.cpp, amp_update_scale.cpp). A process that has run the operator once gets the first
+result for every later argument.
 torch_xla 2.9.0. Exits 0 when the faults are there.
 """
 
@@ -20,6 +20,12 @@ def celu(device: object, argument: float) -> torch.Tensor:
     return functional.celu(torch.tensor([-0.25, -1.0], device=device), argument)
 
 
+def elu_gradient(device: object, argument: float) -> torch.Tensor:
+    """The gradient at 0 of `elu` with an `alpha`, which it is."""
+    zero = torch.zeros(1, device=device, requires_grad=True)
+    return torch.autograd.grad(functional.elu(zero, argument), zero)[0]
+
+
 def avg_pool(device: object, argument: float) -> torch.Tensor:
     """`avg_pool2d` with a `divisor_override`."""
     return functional.avg_pool2d(torch.ones(1, 1, 2, 2, device=device), 2, divisor_override=int(argument))
@@ -34,6 +40,7 @@ def grad_scaler(device: object, argument: float) -> torch.Tensor:
 
 FAULTS = {
     "celu": celu,
+    "elu_gradient": elu_gradient,
     "avg_pool": avg_pool,
     "grad_scaler": grad_scaler,
 }
