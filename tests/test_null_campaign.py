@@ -92,10 +92,21 @@ def test_an_interrupted_null_campaign_shows_what_it_checked(monkeypatch: pytest.
     monkeypatch.setattr(DrawnCases, "numbered", lambda *_: enumerate(apart))
     ran = CliRunner().invoke(selftest.command, ["--null", "--json"], standalone_mode=False)
     assert ran.return_value == 130
-    assert "interrupted before all cases were checked" in ran.stderr
     null = json.loads(ran.stdout)["null"]
+    assert f"interrupted after {null['cases']} cases; with --after {null['cases']}" in ran.stderr
     assert 0 < null["cases"] < 20
     assert null["false_findings"] == 0
+
+
+def test_an_interrupted_search_for_defects_says_that_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_cluster(*_: object, **_options: object) -> None:
+        raise StoppedError("interrupted", status=130)  # noqa: EM101  as the connection raises it
+
+    monkeypatch.setattr(selftest, "on_cluster", on_cluster)
+    ran = CliRunner().invoke(
+        selftest.command, ["--planted", "--defects", "nan_on_one_rank"], standalone_mode=False
+    )
+    assert (ran.return_value, ran.stderr) == (130, "interrupted; the same command begins anew\n")
 
 
 def test_what_torch_leaves_open_is_no_false_finding() -> None:
@@ -131,6 +142,7 @@ def test_the_cases_are_those_of_a_campaign_with_its_blocks() -> None:
     usual = [case for _, case in DrawnCases(seed=1, paths=(), max_world_size=2).numbered(3)]
     assert usual == [case_at(1, index, max_world_size=2) for index in range(3)]
     assert max(case.world_size for case in usual) <= 2
+    assert list(DrawnCases(seed=1, paths=paths, max_world_size=8).numbered(2, after=3)) == [(1, cases[3][1])]
 
 
 def test_a_case_that_the_infrastructure_fails_is_unchecked_and_ends_no_campaign() -> None:

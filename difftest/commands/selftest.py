@@ -4,7 +4,7 @@ It must find planted defects, and must find nothing in correct runs.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from difftest.commands.service.cluster import Cluster, on_cluster
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.drawn_cases import DrawnCases
 from difftest.commands.service.green import GreenCampaigns, chosen_vacuous
-from difftest.commands.service.null_campaign import CaseCheck, NullCampaign
+from difftest.commands.service.null_campaign import CaseCheck, NullCampaign, watched
 from difftest.commands.service.options import (
     Names,
     backends_option,
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
 NULL_CASES = 20
 PLANTED_CASES = 100
-PROGRESS_EVERY = 10
-"""How many cases of the null campaign go by between two lines of progress."""
-
 PLANTED_DEADLINES = 0.5
 """The deadline of runs with a defect, in usual deadlines: many defects hang, each until the deadline."""
 
@@ -67,11 +64,12 @@ class Request:
     """What the command was given; `defects` are comma-separated, empty for all.
 
     `part` is None for the planted defects and the null campaign, whose cases are on `paths`, by default on
-    all whose cases run one by one. Empty `backends` are the usual ones.
+    all whose cases run one by one. It leaves out the first `after`. Empty `backends` are the usual ones.
     """
 
     part: Literal["planted", "null", "green"] | None
     cases: int | None
+    after: int
     seed: int
     paths: tuple[str, ...]
     backends: tuple[str, ...]
@@ -109,6 +107,13 @@ GROUP = Group.ASK
     help="How many cases the null campaign runs, and at most each defect.  "
     f"[default: {NULL_CASES}, {PLANTED_CASES}]",
 )
+@click.option(
+    "--after",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N cases of the null campaign, which an interrupted one has checked.",
+)
 @seed_option
 @click.option(
     "--paths",
@@ -134,7 +139,11 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     Exit status 1 when a rate misses its bar, or a campaign ends in 0 that must not.
     """
     request = Request(**options)
-    result, stopped = _measure(request)
+    try:
+        result, stopped = _measure(request)
+    except StoppedError as stop:
+        click.echo(f"{stop}; the same command begins anew", err=True)
+        return stop.status
     if request.out:
         _write(request.out, result)
     if request.as_json:
@@ -142,7 +151,7 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     else:
         _print(result)
     if stopped:
-        click.echo(f"{stopped} before all cases were checked", err=True)
+        click.echo(stopped, err=True)
         return stopped.status
     return int(not passed(result))
 
@@ -215,15 +224,17 @@ def _null(request: Request, cluster: Cluster) -> tuple[dict[str, Any], StoppedEr
         ledger=read_ledger(),
         execute_group=cluster.execute_group,
     )
-    groups = grouped(request.drawn.numbered(request.cases or NULL_CASES))
+    groups = grouped(request.drawn.numbered(request.cases or NULL_CASES, request.after))
     checks, stopped = list[CaseCheck](), None
     # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
     with ThreadPoolExecutor(cluster.workers + 1) as threads:
         in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
         try:
-            checks.extend(_watched_cases(in_order))
+            checks.extend(watched(in_order, request.after))
         except StoppedError as stop:
-            stopped = stop
+            done = request.after + len(checks)
+            words = f"{stop} after {done} cases; with --after {done} the same command checks the others"
+            stopped = StoppedError(words, status=stop.status)
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
     errors = itertools.chain.from_iterable(check.errors for check in checks)
     units = [name for name, backend in backends.items() if backend.PROFILE.cost_unit]
@@ -240,19 +251,6 @@ def _watched(results: Iterable[Planted]) -> list[Planted]:
         outcome = detected if result.detected else f"not found in {result.cases} cases"
         click.echo(f"{result.defect} on {result.backend}: {outcome}", err=True)
     return finished
-
-
-def _watched_cases(checks: Iterable[CaseCheck]) -> Iterator[CaseCheck]:
-    """The null campaign's cases; false findings and progress are printed on standard error."""
-    for count, check in enumerate(checks, 1):
-        for row in check.rows:
-            if row.false:
-                click.echo(f"case {row.case} on {row.backend}: {'; '.join(row.false)}", err=True)
-        if check.unchecked:
-            click.echo(f"not checked: {check.unchecked}", err=True)
-        if not count % PROGRESS_EVERY:
-            click.echo(f"{count} cases checked", err=True)
-        yield check
 
 
 def _write(out: Path, result: Mapping[str, Any]) -> None:

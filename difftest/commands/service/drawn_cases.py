@@ -27,15 +27,19 @@ class DrawnCases:
     max_world_size: int
     inputs: int = 1
 
-    def numbered(self, count: int) -> Iterator[tuple[int, Case]]:
-        """The null campaign's cases with their numbers, programs among them; without paths no program."""
+    def numbered(self, count: int, after: int = 0) -> Iterator[tuple[int, Case]]:
+        """The null campaign's cases with their numbers, programs among them; without paths no program.
+
+        The first `after` of them are left out.
+        """
         from generators.cases import case_at
         from generators.paths import chosen
         from generators.sequence import numbers, split
 
         names = chosen(self.paths) if self.paths else split(chosen(None))[0]
         draw = partial(case_at, self.seed, paths=names, max_world_size=self.max_world_size)
-        return ((number, draw(number)) for number in numbers(names, count, self.inputs))
+        left = itertools.islice(numbers(names, count, self.inputs), after, None)
+        return ((number, draw(number)) for number in left)
 
     def cases(self, count: int, paths: tuple[str, ...] = ()) -> Iterator[Case]:
         """The first cases on `paths`, by default on the usual ones."""

@@ -6,10 +6,12 @@ Each is compared with the oracle and with a legal variant of itself.
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
+
+import click
 
 from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
 from difftest.campaign.case_run import MORE_SAMPLES
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 SWEEP_COUNT = 40
 """How many tensors of a case get an error of each size in the sweep."""
 
+PROGRESS_EVERY = 10
+"""How many cases go by between two lines of progress."""
 
 Timed: TypeAlias = tuple[Outcome, float]
 """A run and its wall time in seconds."""
@@ -163,6 +167,19 @@ class NullCampaign:
             for case, outcome in zip(cases, outcomes, strict=True)
             if not isinstance(outcome, InfrastructureError)
         }
+
+
+def watched(checks: Iterable[CaseCheck], after: int) -> Iterator[CaseCheck]:
+    """The cases from number `after` on; false findings and progress are printed on standard error."""
+    for count, check in enumerate(checks, after + 1):
+        for row in check.rows:
+            if row.false:
+                click.echo(f"case {row.case} on {row.backend}: {'; '.join(row.false)}", err=True)
+        if check.unchecked:
+            click.echo(f"not checked: {check.unchecked}", err=True)
+        if not count % PROGRESS_EVERY:
+            click.echo(f"{count} cases checked", err=True)
+        yield check
 
 
 def _chosen(backends: Mapping[str, "Backend"], case: Case) -> Iterator[str]:
