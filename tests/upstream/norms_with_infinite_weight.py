@@ -1,7 +1,8 @@
 """Batch, group and instance norm with an infinite weight are NaN on the CPU, where layer norm is infinite.
 
 The documented formula, (x - E[x]) / sqrt(Var[x] + eps) * weight + bias, gives infinities. They are computed
-as x * scale + shift, in which both are infinite. Names select. Exits 0 while the faults are there.
+as x * scale + shift, in which both are infinite. Names select. torch 2.9.0 and 2.15.0.
+Exits 0 while the faults are there.
 """
 
 import sys
