@@ -182,7 +182,21 @@ def test_markdown_has_the_agreement_in_noise_floors(tmp_path: Path) -> None:
     content = write(tmp_path, ["markdown"])[0].read_text()
     section = content.partition("## Greatest error in units of the rounding noise\n\n")[2]
     assert section.startswith("| path | backend | tensor stage | runs | median | p99 | greatest |\n")
-    assert "| data_parallel | torch_ddp | update | 1 | 2.00 | 2.00 | 2.00 |" in section
+    assert "| data parallel | torch_ddp | update | 1 | 2.00 | 2.00 | 2.00 |" in section
+
+
+def test_markdown_says_what_to_do_in_the_words_of_the_page(tmp_path: Path) -> None:
+    known = a_finding(upstream="https://github.com/pytorch/xla/issues/9735")
+    unknown = a_finding(fingerprint="xla_spmd-loss-mismatch-00000000", stable=(2, 2))
+    a_corpus(tmp_path, *several_observations(), findings=(known, unknown))
+    content = write(tmp_path, ["markdown"], called={"xla_spmd": "XLA SPMD"})[0].read_text()
+    assert "**1 finding needs you. 1 is known.**" in content
+    rows = content.partition("## Findings\n")[2].partition("\n## ")[0].strip().splitlines()[2:]
+    assert ["| unknown |" in row for row in rows] == [True, False], "what needs somebody comes first"
+    assert all(row.startswith("| XLA SPMD") for row in rows)
+    agreement = content.partition("## Agreement by path and backend\n")[2].partition("\n## ")[0]
+    assert "| XLA SPMD |" in agreement
+    assert "xla_spmd" not in agreement
 
 
 def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> None:
@@ -216,7 +230,7 @@ def test_markdown_keeps_its_tables_whatever_text_a_finding_has(tmp_path: Path) -
     content = write(tmp_path, ["markdown"])[0].read_text()
     rows = [line for line in content.splitlines() if line.startswith("| ")]
     widths = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in rows]
-    assert widths == [10] * 6 + [12] * 3 + [8] * 6 + [8] * 6
+    assert widths == [10] * 6 + [10] * 3 + [8] * 6 + [8] * 6
     assert "<script" not in re.sub(r"(`{3,})text\n.*?\n\1\n", "", content, flags=re.DOTALL)
     assert "````text\n" in content
 

@@ -5,14 +5,18 @@ dropped silently.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import BinaryIO
 
 import pandas as pd
 
+from difftest.findings import standing
+from difftest.findings.causes import Cause
 from difftest.printable import printable
 from difftest.records.finding import Finding
 from reports import cells, covered, tables
+from reports.page import spoken
 from reports.report import Report
 
 FILENAME = "summary.md"
@@ -29,49 +33,44 @@ _SHARES = {
     "ratios": 0.1,
     "details": 0.15,
 }
-_FINDING = (
-    "fingerprint",
-    "symptom",
-    "stage",
-    "backend",
-    "paths",
-    "blame",
-    "layer",
-    "upstream",
-    "hits",
-    "status",
-)
 _SPECIAL = re.compile(r"([\\`*\[\]|~#])|(?<!\w)(_)|(_)(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def render(report: Report, file: BinaryIO) -> None:
-    """Writes verdict, findings, agreement, greatest errors and details, in at most `GREATEST_BYTES`."""
-    table = tables.by_cause(report.causes)
-    shown = table[[*_FINDING, *("operators" for name in table.columns if name == "operators")]]
-    shown.insert(0, "new", ["new" if report.has_new(cause) else "" for cause in report.causes])
+    """Writes what to do, findings, agreement, greatest errors and details, in at most `GREATEST_BYTES`.
+
+    Findings that need somebody come first. Backends, paths and reasons are called as on the page.
+    """
+    lines = partial(_lines_in_words, report)
+    causes = [cause for group in report.groups.values() for cause in group]
     campaign = f"Last campaign: {cell(report.last_campaign)}. " if report.last_campaign else ""
     generated = f"{campaign}Generated {report.generated:%Y-%m-%d %H:%M} UTC."
-    head = [f"# {cell(report.title)}", "", cell(report.verdict), ""]
+    head = [
+        f"# {cell(report.title)}",
+        "",
+        f"**{cell(standing.headline(report.groups))}** {cell(report.verdict)}",
+        "",
+    ]
     head += [f"* {cell(shortfall)}" for shortfall in report.incomplete] + [""] * bool(report.incomplete)
     head += [generated]
     blocks = (
         _fitting("head", head),
-        *_block(tables.COMPARED, "comparisons", _lines(tables.completeness(report.comparisons))),
-        *_block("Findings", "findings", _lines(shown)),
-        *_block(tables.LACKING, "lacks", _lines(tables.support(report.frame.lacks))),
-        *_block("Agreement by path and backend", "agreement", _lines(tables.agreement(report.frame))),
+        *_block(tables.COMPARED, "comparisons", lines(tables.completeness(report.comparisons))),
+        *_block("Findings", "findings", _lines(_findings(report, causes))),
+        *_block(tables.LACKING, "lacks", lines(tables.support(report.frame.lacks))),
+        *_block("Agreement by path and backend", "agreement", lines(tables.agreement(report.frame))),
         *_block(
             tables.GREATEST_ERROR,
             "ratios",
-            _lines(tables.greatest_ratios(report.frame)),
+            lines(tables.greatest_ratios(report.frame)),
         ),
         *(
             block
             for section in covered.sections(report.frame, report.entries)
-            for block in _block(section.title, "coverage", _lines(section.table))
+            for block in _block(section.title, "coverage", lines(section.table))
         ),
-        *_block("Details", "details", [_detail(cause.finding) for cause in report.causes]),
+        *_block("Details", "details", [_detail(cause.finding) for cause in causes]),
     )
     file.write(printable("\n\n".join(blocks)).encode() + b"\n")
 
@@ -81,6 +80,23 @@ def cell(value: object) -> str:
     text = " ".join(cells.shown(value).split())
     text = text if len(text) <= GREATEST_CELL else text[: GREATEST_CELL - 1] + "\N{HORIZONTAL ELLIPSIS}"
     return _SPECIAL.sub(lambda match: f"\\{match[0]}", text.translate(_HTML))
+
+
+def _findings(report: Report, causes: Sequence[Cause]) -> pd.DataFrame:
+    """A row a cause, with the words of the page for what it is and what has become of it."""
+    table = tables.by_cause(causes)
+    columns = {
+        "finding": [report.of(cause.finding).title for cause in causes],
+        "backend": [", ".join(map(report.spoken, cause.backends)) for cause in causes],
+        "standing": [standing.in_words(cause) for cause in causes],
+        "new": ["new" if report.has_new(cause) else "" for cause in causes],
+        **{name: table[name] for name in ("hits", "blame", "layer", "upstream", "fingerprint")},
+    }
+    return pd.DataFrame(columns | ({"operators": table["operators"]} if "operators" in table else {}))
+
+
+def _lines_in_words(report: Report, table: pd.DataFrame) -> list[str]:
+    return _lines(spoken.in_words(report, table))
 
 
 def _block(title: str, share: str, lines: list[str]) -> tuple[str, ...]:

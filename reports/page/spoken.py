@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
+
 from difftest.plugins import IN
 from difftest.records.comparisons import ORACLE
 from difftest.records.observation import MOST_REASON
@@ -15,6 +17,12 @@ REFERENCE = "float64 reference"
 
 def section(report: Report, shown: tables.Section) -> tuple[Any, ...]:
     """A table with its title, note, headings and rows, in words."""
+    table = in_words(report, shown.table)
+    return shown.title, shown.note, cells.headings(table), cells.rows(table)
+
+
+def in_words(report: Report, table: pd.DataFrame) -> pd.DataFrame:
+    """A table whose backends, paths, reasons and operators are called as users call them."""
     words: Mapping[str, Callable[[str], str]] = {
         "backend": lambda name: backend(report, name),
         "path": lambda name: name.replace("_", " "),
@@ -22,12 +30,11 @@ def section(report: Report, shown: tables.Section) -> tuple[Any, ...]:
         "reasons": lambda text: sentence(report, text),
         "operator": lambda name: name or tables.NAMELESS,
     }
-    table = shown.table
     for column in (name for name in words if name in table.columns):
         table = table.assign(
             **{column: table[column].astype("object").map(words[column], na_action="ignore")}
         )
-    return shown.title, shown.note, cells.headings(table), cells.rows(table)
+    return table
 
 
 def backend(report: Report, name: str) -> str:
