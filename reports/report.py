@@ -16,7 +16,7 @@ from difftest.clock import utc_now
 from difftest.errors import UsageError
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
-from difftest.findings.ledger import read_ledger
+from difftest.findings.ledger import Ledger, read_ledger
 from difftest.findings.standing import Standing, grouped
 from difftest.judge.losses import LEAST_STEPS
 from difftest.judge.outcome import Symptom
@@ -167,16 +167,17 @@ class Report:
         return _count(len(self.findings), "finding") + (f" ({details})" if details else "")
 
 
-def build(
+def build(  # noqa: PLR0913  as `reports.write.write`
     out: Path,
     campaign: str = "",
     shortfalls: tuple[str, ...] | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
     entries: Entries = UNKNOWN,
+    ledger: Ledger | None = None,
 ) -> Report:
     """The report of the output folder `out` about `campaign`, by default the one that began last.
 
-    `shortfalls`, `called` and `entries` are as in `Report`.
+    `shortfalls`, `called` and `entries` are as in `Report`, `ledger` as in `reports.write.write`.
 
     `UsageError` when it holds no corpus or one that cannot be read.
     """
@@ -194,7 +195,7 @@ def build(
         findings=findings,
         campaign=campaign,
         shortfalls=shortfalls,
-        kept=_kept(corpus, findings, called),
+        kept=_kept(corpus, findings, called, ledger or read_ledger()),
         folder=str(out),
         called=called,
         entries=entries,
@@ -215,7 +216,7 @@ def of_finding(corpus: Corpus, finding: Finding, called: Mapping[str, str], fold
         generated=utc_now(),
         frame=load(None),
         findings=(finding,),
-        kept=_kept(corpus, (finding,), called),
+        kept=_kept(corpus, (finding,), called, read_ledger()),
         folder=str(folder.parent.parent),
         called=called,
     )
@@ -259,9 +260,11 @@ def merged(environment: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str
     )
 
 
-def _kept(corpus: Corpus, findings: Iterable[Finding], called: Mapping[str, str]) -> Mapping[str, Kept]:
+def _kept(
+    corpus: Corpus, findings: Iterable[Finding], called: Mapping[str, str], ledger: Ledger
+) -> Mapping[str, Kept]:
     """What is kept of each finding, by fingerprint."""
-    ledger, kept = read_ledger(), {}
+    kept = {}
     for finding in findings:
         own, simplest = _cases(corpus, finding.fingerprint)
         title = titles.title(finding, called, titles.reason_of(finding, own, ledger))

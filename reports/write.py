@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from difftest.errors import UsageError
+from difftest.findings.ledger import Ledger
 from difftest.records.disk import replacing
 from difftest.records.totals import UNKNOWN, Entries
 from reports.formats import Format, load
@@ -22,18 +23,20 @@ def write(  # noqa: PLR0913  commands alone know most of it
     called: Mapping[str, str] = MappingProxyType({}),
     *,
     entries: Entries = UNKNOWN,
+    ledger: Ledger | None = None,
 ) -> list[Path]:
     """Writes the report of the output folder `out` in each of `formats`; returns the files, in that order.
 
     It is about `campaign`, by default the one that began last. `shortfalls` are what that did not compare
     enough of, in words; None where the usual limits decide it. `called` is what users call each backend, and
-    `entries` are what cases are generated from.
+    `entries` are what cases are generated from. Known findings have their titles from `ledger`, by default the
+    project's.
 
     `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder
     that cannot be written.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
-    report = build(out, campaign, shortfalls, called, entries)
+    report = build(out, campaign, shortfalls, called, entries, ledger)
     return [_write(out / kind.FILENAME, kind, report) for kind in chosen]
 
 

@@ -42,6 +42,8 @@ def test_a_finding_that_the_ledger_knows_by_now_is_known_on_the_page_and_on_disk
     assert corpus.finding(FINGERPRINT) == replace(SHOWN, upstream=ISSUE)
     assert reported(tmp_path, a_ledger(tmp_path, SCRIPT)) == KNOWN
     assert corpus.finding(FINGERPRINT).upstream == SCRIPT, "another entry is about it now"
+    page = ParsedPage((tmp_path / "report.html").read_text()).text
+    assert "XLA SPMD: a known fault" in page, "its title is that of the ledger that knows it"
 
 
 def test_one_whose_entry_has_expired_is_new_again_until_a_campaign_announces_it(tmp_path: Path) -> None:

@@ -41,12 +41,13 @@ def command(directory: Path, formats: tuple[str, ...] | None, ledger: Path, *, a
     damaged = set_aside_and_report(corpus)
     listing = list_again(corpus, known_faults, utc_today())
     chosen = formats or DEFAULT_FORMATS
-    files = [str(file) for file in write(directory, chosen, called=titles(), entries=reachable_entries())]
+    entries = reachable_entries()
+    files = write(directory, chosen, called=titles(), entries=entries, ledger=known_faults)
     changed = {"known": listing.listed, "unknown": listing.delisted}
     if as_json:
-        print_json({"files": files, "damaged": damaged, **changed})
+        print_json({"files": list(map(str, files)), "damaged": damaged, **changed})
     else:
         for word, names in changed.items():
             if names:
                 click.echo(f"{word} by the ledger of today: {', '.join(map(readable, names))}", err=True)
-        click.echo("\n".join(files))
+        click.echo("\n".join(map(str, files)))

@@ -11,7 +11,7 @@ from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
 from difftest.commands.service.tally import Tally, known_upstream
 from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.ledger import Entry
+from difftest.findings.ledger import Entry, read_ledger
 from difftest.judge.outcome import Symptom
 from difftest.records import announced
 from difftest.records.completeness import described, shortfalls
@@ -74,8 +74,10 @@ def _write_reports(request: Request, output: Output, campaign: str, incomplete: 
     from workers.backends import titles
 
     formats = (*DEFAULT_FORMATS, *request.formats)
-    entries = reachable_entries()
-    files = write(output.folder, formats, campaign, tuple(incomplete), titles(), entries=entries)
+    entries, ledger = reachable_entries(), read_ledger(request.ledger)
+    files = write(
+        output.folder, formats, campaign, tuple(incomplete), titles(), entries=entries, ledger=ledger
+    )
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 
 
