@@ -172,6 +172,7 @@ def build(  # noqa: PLR0913  as `reports.write.write`
     campaign: str = "",
     shortfalls: tuple[str, ...] | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
+    *,
     entries: Entries = UNKNOWN,
     ledger: Ledger | None = None,
 ) -> Report:

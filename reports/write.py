@@ -29,14 +29,14 @@ def write(  # noqa: PLR0913  commands alone know most of it
 
     It is about `campaign`, by default the one that began last. `shortfalls` are what that did not compare
     enough of, in words; None where the usual limits decide it. `called` is what users call each backend, and
-    `entries` are what cases are generated from. Known findings have their titles from `ledger`, by default the
-    project's.
+    `entries` are what cases are generated from. The titles of known findings are those of `ledger`, by
+    default the project's.
 
     `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder
     that cannot be written.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
-    report = build(out, campaign, shortfalls, called, entries, ledger)
+    report = build(out, campaign, shortfalls, called, entries=entries, ledger=ledger)
     return [_write(out / kind.FILENAME, kind, report) for kind in chosen]
 
 
