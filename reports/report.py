@@ -1,7 +1,7 @@
 """What every format renders: the long table, the findings, and what follows from both."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -10,8 +10,6 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from difftest.cases.case import Case
-from difftest.cases.layout import Mesh
 from difftest.clock import utc_now
 from difftest.errors import UsageError
 from difftest.findings import titles
@@ -28,25 +26,12 @@ from difftest.records.finding import Finding
 from difftest.records.totals import UNKNOWN, Entries
 from reports import tables
 from reports.frame import Table, load
+from reports.kept import Kept, kept
 
 LONGEST = 4
 """Of how many of the longest cases a report has the loss curves."""
 
 _SYMPTOMS = tuple(Symptom)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What a reader wants of a finding's folder.
-
-    The finding's title, the simplest case that shows it and the mesh of the first one (None where they cannot
-    be read), and the names of the files and folders beside it that may be linked.
-    """
-
-    title: str
-    case: Case | None = None
-    mesh: Mesh | None = None
-    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +181,7 @@ def build(  # noqa: PLR0913  as `reports.write.write`
         findings=findings,
         campaign=campaign,
         shortfalls=shortfalls,
-        kept=_kept(corpus, findings, called, ledger or read_ledger()),
+        kept=kept(corpus, findings, called, ledger or read_ledger()),
         folder=str(out),
         called=called,
         entries=entries,
@@ -217,7 +202,7 @@ def of_finding(corpus: Corpus, finding: Finding, called: Mapping[str, str], fold
         generated=utc_now(),
         frame=load(None),
         findings=(finding,),
-        kept=_kept(corpus, (finding,), called, read_ledger()),
+        kept=kept(corpus, (finding,), called, read_ledger()),
         folder=str(folder.parent.parent),
         called=called,
     )
@@ -259,28 +244,6 @@ def merged(environment: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str
         (key, value, () if len(holders[key, value]) == len(environment) else holders[key, value])
         for key, value in pairs
     )
-
-
-def _kept(
-    corpus: Corpus, findings: Iterable[Finding], called: Mapping[str, str], ledger: Ledger
-) -> Mapping[str, Kept]:
-    """What is kept of each finding, by fingerprint."""
-    kept = {}
-    for finding in findings:
-        own, simplest = _cases(corpus, finding.fingerprint)
-        title = titles.title(finding, called, titles.reason_of(finding, own, ledger))
-        mesh = own.layout.mesh if own else None
-        files = corpus.files(finding.fingerprint)
-        kept[finding.fingerprint] = Kept(title=title, case=simplest, mesh=mesh, files=files)
-    return kept
-
-
-def _cases(corpus: Corpus, fingerprint: str) -> tuple[Case, Case] | tuple[None, None]:
-    """The first case that showed a finding and the simplest one; None twice where one cannot be read."""
-    try:
-        return corpus.case(fingerprint), corpus.simplest(fingerprint)
-    except UsageError:
-        return None, None
 
 
 def _ordered(report: Report) -> Report:

@@ -60,7 +60,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset({"zygote"}),
     ),
     "reports": (
-        frozenset({"cells", "columns", "reproducer"}),
+        frozenset({"cells", "columns", "kept", "reproducer"}),
         frozenset({"frame"}),
         frozenset({"tables"}),
         frozenset({"covered", "draft", "report"}),

@@ -4,10 +4,11 @@ import platform
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from difftest.commands.service.known_script import KnownScript, script_of
 from difftest.findings.faults import NEWEST, Fault, fixed_in
-from reports.draft.markup import fenced
+from reports.draft.draft import render
 
 IMPACTS = {
     "crash, wrong": "Sometimes nothing fails, and a training run goes on with wrong numbers.",
@@ -43,73 +44,8 @@ COUNTERPARTS = {
 }
 """Where the right result comes from, by the topic of a fault."""
 
-PYTORCH = """\
-# {title}
-
-### 🐛 Describe the bug
-
-{sentences}
-
-{script}
-
-{output}
-
-{drafted}
-
-### Versions
-
-{versions}
-"""
-XLA = """\
-# {title}
-
-## 🐛 Bug
-
-{sentences}
-
-## To Reproduce
-
-{script}
-
-{output}
-
-## Expected behavior
-
-{expected}
-
-## Environment
-
-* Reproducible on XLA backend [CPU/TPU]: CPU
-{versions}
-
-## Additional context
-
-{drafted}
-"""
-OPENXLA = """\
-# {title}
-
-{sentences}
-
-### Steps to reproduce
-
-{script}
-
-{output}
-
-{drafted}
-
-### Versions
-
-{versions}
-"""
-FORMS = {"torch": PYTORCH, "torch_xla": XLA}
-"""The forms of trackers that have one of their own, by package."""
-
-DRAFTED = """\
-This report was drafted by a tool, difftest (differential testing of distributed PyTorch). A person has to
-read it before it is posted."""
-PRINTED = "It printed (status 0 says that the fault is there):"
+TRACKERS = {"torch": "pytorch", "torch_xla": "xla"}
+"""The trackers that have a form of their own, by package."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,20 +57,41 @@ class Shown:
     versions: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultDraft:
+    """The content of a listed fault's draft, which the templates read."""
+
+    PARTS: ClassVar[str] = "issues/_of_fault.jinja"
+
+    title: str
+    happens: str
+    impact: str
+    expected: str
+    script: str
+    arguments: tuple[str, ...]
+    output: str
+    versions: tuple[str, ...]
+    device: str = "CPU"
+
+    @property
+    def behaviour(self) -> str:
+        """What is expected, below a heading that says so."""
+        return f"{self.expected[:1].upper()}{self.expected[1:]}."
+
+
 def draft(fault: Fault, shown: Shown) -> str:
     """The draft of a fault for its tracker; its first line says so where it should not be posted."""
-    form = FORMS.get(fault.package, OPENXLA)
-    run = f"Run it with `{' '.join(shown.script.arguments)}`. " if shown.script.arguments else ""
-    text = form.format(
+    content = FaultDraft(
         title=title(fault),
-        sentences=f"{happens(fault, shown)} {impact(fault)} Expected: {expected(fault, shown)}.",
-        expected=f"{expected(fault, shown).capitalize()}.",
-        script=fenced(shown.script.text, "python"),
-        output=f"{run}{PRINTED}\n\n" + fenced("\n".join(answers(shown.output)), "text"),
-        drafted=DRAFTED,
-        versions="\n".join(f"* {line}" for line in versions(fault, shown)),
+        happens=happens(fault, shown),
+        impact=impact(fault),
+        expected=expected(fault, shown),
+        script=shown.script.text,
+        arguments=shown.script.arguments,
+        output="\n".join(answers(shown.output)),
+        versions=tuple(versions(fault, shown)),
     )
-    return "\n".join((*notices(fault), text))
+    return "\n".join((*notices(fault), render(content, TRACKERS.get(fault.package, "openxla"))))
 
 
 def topic(fault: Fault) -> str:

@@ -2,14 +2,15 @@
 
 Nothing is ever posted: a person reads a draft and decides.
 
-A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`. Text from runs and logs goes through
-`reports.draft.markup`.
+A tracker is a template, `reports/templates/issues/<tracker>.md.jinja`, which asks for the parts of a draft.
+Text from runs and logs goes through `reports.draft.markup`.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar, Protocol
 
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -50,6 +51,8 @@ class Draft:
     first. `called` is what users call each backend, and `reason` that of the ledger's entry about the
     finding, empty where there is none.
     """
+
+    PARTS: ClassVar[str] = "issues/_of_finding.jinja"
 
     finding: Finding
     case: Case
@@ -241,7 +244,14 @@ def trackers() -> tuple[str, ...]:
     return tuple(sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)))
 
 
-def render(draft: Draft, tracker: str) -> str:
+class Drafted(Protocol):
+    """What is drafted: a finding's `Draft`, or another for which there is a file of parts."""
+
+    PARTS: ClassVar[str]
+    """The template whose macros say what a tracker's form asks for."""
+
+
+def render(draft: Drafted, tracker: str) -> str:
     """The draft in the form of `tracker`, one of `trackers()`."""
     text = _environment().get_template(f"{FOLDER}/{tracker}{SUFFIX}").render(it=draft)
     return printable(text.strip()) + "\n"
