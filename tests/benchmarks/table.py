@@ -2,7 +2,7 @@
 
     python tests/benchmarks/table.py --only searching
 
-A figure is a ratio within one run, or processor time, so that a busy machine changes it little. It takes six
+A figure is a ratio within one run, or processor time, so that a busy machine changes it little. It takes 20
 minutes.
 """
 

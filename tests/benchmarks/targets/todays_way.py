@@ -1,0 +1,133 @@
+"""Comparisons an hour beside today's way: a fresh interpreter for every rank, and no verdict.
+
+Ours is a campaign with verdicts, oracle, noise floor, evidence for findings and records on disk, without Ray.
+The same number of runs goes on at a time in both. Today's way repeats those comparisons of the campaign that
+agree, and has no oracle to compare with. It takes ten minutes.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from benchmarks.targets import Figure
+from difftest.campaign.campaign import ORACLE, Campaign
+from difftest.campaign.run import run
+from difftest.cases.case import Case
+from difftest.clock import utc_today
+from difftest.errors import InfrastructureError
+from difftest.findings.ledger import read_ledger
+from difftest.judge.outcome import Outcome
+from difftest.records.corpus import Corpus
+from generators.cases import case_at
+from generators.sequence import FURTHER
+from workers import backends
+from workers.deadlines import DEADLINE_SECONDS
+from workers.isolate import groups, sandbox
+from workers.isolate.answers import new_request
+from workers.isolate.zygotes import zygote_with
+
+SEED, FIRST, CASES, INPUTS = 0, 70, 6, 8
+WORKERS = os.cpu_count() or 1
+LEAST_WITH_ONE, LEAST_WITH_ALL = 20.0, 60.0
+LONGEST_SECONDS = 300
+
+RANK = """
+import importlib, json, os, sys
+request = json.loads(sys.argv[1])
+os.environ.update(request["environment"])
+for name in request["preload"]:
+    importlib.import_module(name)
+from difftest.cases.case import Case
+from workers import backends
+from workers.training.train import train
+case = Case.from_json(request["case"])
+with backends.load(request["backend"]).session(case, request["rank"], request["rendezvous"]) as session:
+    session.replay(lambda joined: train(case, joined, lambda *_: None), session)
+"""
+"""What a rank of today's way does: it joins the backend and trains."""
+
+Compared: TypeAlias = tuple[Case, str]
+"""A case and a backend that agreed with the oracle."""
+
+
+def figures() -> Iterator[Figure]:
+    """With one input of a case, and with several."""
+    for name in (ORACLE, *backends.candidates()):
+        zygote_with(backends.load(name).PRELOAD).warm()
+    agreed, one = _campaign(1)
+    today = _seconds(agreed) / len(agreed)
+    yield Figure(f"comparisons an hour / today's way ({today:.1f} s each)", today / one, LEAST_WITH_ONE)
+    _, several = _campaign(INPUTS)
+    yield Figure(f"the same with {INPUTS} inputs of a case", today / several, LEAST_WITH_ALL)
+
+
+def _campaign(inputs: int) -> tuple[list[Compared], float]:
+    """What agreed in a campaign over the cases, and the seconds that a comparison took."""
+    numbers = [FIRST + index + further * FURTHER for index in range(CASES) for further in range(inputs)]
+    agreed, compared, began = list[Compared](), 0, time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Corpus(Path(folder))
+        corpus.prepare()
+        known = partial(read_ledger().entry, today=utc_today())
+        campaign = Campaign(
+            name="today",
+            backends=backends.candidates(),
+            execute=lambda case, name, options: sandbox.run(case, name, options=options),
+            execute_group=_together,
+            corpus=corpus,
+            workers=WORKERS,
+            known=lambda shown, case: known(shown, case=case) is not None,
+        )
+        for progress in run(campaign, ((number, case_at(SEED, number)) for number in numbers)):
+            comparisons = progress.result.comparisons
+            compared += len(comparisons)
+            agreed += [
+                (progress.result.case, name) for name, one in comparisons.items() if one.verdict == "agree"
+            ]
+    return agreed, (time.monotonic() - began) / compared
+
+
+def _together(
+    cases: Sequence[Case], backend: str, options: Mapping[str, str]
+) -> list[Outcome | InfrastructureError]:
+    requests = [new_request(case, backend) for case in cases]
+    return groups.run(cases, requests, deadline=DEADLINE_SECONDS, options=options)
+
+
+def _seconds(compared: Sequence[Compared]) -> float:
+    """The wall time of today's way."""
+    began = time.monotonic()
+    with ThreadPoolExecutor(WORKERS) as threads:
+        list(threads.map(_in_fresh_interpreters, compared))
+    return time.monotonic() - began
+
+
+def _in_fresh_interpreters(compared: Compared) -> None:
+    case, name = compared
+    backend = backends.load(name)
+    with tempfile.TemporaryDirectory() as folder:
+        request = {
+            "case": case.to_json().decode(),
+            "backend": name,
+            "environment": backend.environment(case),
+            "preload": backend.PRELOAD,
+            "rendezvous": f"file://{folder}/rendezvous",
+        }
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, "-c", RANK, json.dumps({**request, "rank": rank})], stderr=subprocess.DEVNULL
+            )
+            for rank in range(backend.processes(case))
+        ]
+        for rank in ranks:
+            if rank.wait(LONGEST_SECONDS):
+                msg = f"case {case.id} on {name} ended with status {rank.returncode} in a fresh interpreter"
+                raise RuntimeError(msg)
