@@ -24,6 +24,14 @@ NUMBERS = "1 values are numbers where the oracle's are NaN, on ranks [0]"
     ("shown", "case"),
     [
         (other_kinds(forward("aten._foreach_clamp_max"), "not NaN", NUMBERS), cut("aten._foreach_clamp_max")),
+        (
+            on_xla(
+                forward("native_layer_norm", "0.output.0"),
+                check="result_facts",
+                nature="native_layer_norm, requires no gradient",
+            ),
+            cut("native_layer_norm"),
+        ),
         (  # whose infinity is an earlier result
             other_kinds(forward("native_dropout_backward"), "not NaN", NUMBERS),
             replace(cut("native_dropout_backward"), data=Data(batch=1, regime="large")),
