@@ -32,6 +32,10 @@ NUMBERS = "1 values are numbers where the oracle's are NaN, on ranks [0]"
             ),
             cut("native_layer_norm"),
         ),
+        (  # which selects the first and the last element
+            replace(forward("trapezoid", nature="trapezoid, shape"), check="shape"),
+            ONE_RANK,
+        ),
         (  # whose infinity is an earlier result
             other_kinds(forward("native_dropout_backward"), "not NaN", NUMBERS),
             replace(cut("native_dropout_backward"), data=Data(batch=1, regime="large")),
