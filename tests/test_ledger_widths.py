@@ -40,6 +40,10 @@ NUMBERS = "1 values are numbers where the oracle's are NaN, on ranks [0]"
             other_kinds(forward("native_dropout_backward"), "not NaN", NUMBERS),
             replace(cut("native_dropout_backward"), data=Data(batch=1, regime="large")),
         ),
+        (
+            other_kinds(forward("aten._fused_sgd", "0.output.2"), "values of other kinds", NUMBERS),
+            cut("aten._fused_sgd"),
+        ),
         (other_kinds(forward("masked.amin"), "not NaN", NUMBERS), cut("masked.amin")),
         (other_kinds(forward("minimum"), *WAS_NAN), replace(cut("minimum"), data=NONFINITE)),
         (
