@@ -1,6 +1,8 @@
 """Runs in real processes: a small case, its oracle, and the error of a run."""
 
 import functools
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -9,11 +11,13 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Layout, Mesh, Replicate, Shard
 from difftest.cases.model import Model
+from difftest.errors import InfrastructureError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome, Trace
 from difftest.judge.stage import Stage
 from workers.deadlines import DEADLINE_SECONDS as RUN_SECONDS
-from workers.isolate import sandbox
+from workers.isolate import groups, sandbox
+from workers.isolate.answers import new_request
 
 DEADLINE_SECONDS = 15.0
 DDP = "torch_ddp"
@@ -42,6 +46,18 @@ def _oracle_trace(case: bytes, deadline: float) -> Trace:
     outcome = sandbox.run(Case.from_json(case), "oracle", deadline=deadline)
     assert isinstance(outcome, Trace), outcome
     return outcome
+
+
+def together(
+    cases: Sequence[Case],
+    backend: str,
+    options: Mapping[str, str] = MappingProxyType({}),
+    *,
+    deadline: float = RUN_SECONDS,
+) -> list[Outcome | InfrastructureError]:
+    """The outcomes of cases that share processes where they can."""
+    requests = [new_request(case, backend) for case in cases]
+    return groups.run(cases, requests, deadline=deadline, options=options)
 
 
 def agrees(case: Case, backend: str, outcome: Outcome, deadline: float = RUN_SECONDS) -> bool:

@@ -76,4 +76,5 @@ def of(operand: str, operator: str) -> Divergence:
 
 IS_NAN = ("not numbers", "1 values are NaN where the oracle's are numbers, on ranks [0]")
 WAS_NAN = ("not NaN", "1 values are infinity where the oracle's are NaN, on ranks [0]")
+HIDES_NAN = ("not NaN", "1 values are numbers where the oracle's are NaN, on ranks [0]")
 """The nature of what differs, and what a detail says of it."""

@@ -27,17 +27,17 @@ from difftest.judge.damage import (
     ALONE,
     COARSE,
     COUNTED,
-    KEPT,
     LONELY,
     MOVED,
     NEGATED,
+    NOT_UPDATED,
     SCALED,
     UNMASKED,
     ZERO,
     Floats,
-    kept,
     moved,
     nature,
+    not_updated,
 )
 from difftest.judge.outcome import Sharded
 from difftest.judge.stage import Stage
@@ -173,7 +173,9 @@ def lost_update(step: int, key: Key, value: Floats) -> Floats:
     return np.concatenate([numbers.weights(a_case())["0.weight"][:1], value[1:]])
 
 
-@pytest.mark.parametrize(("spoil", "word"), [(lost_update, KEPT), (wrong_at(Stage.UPDATE, "0.weight"), "")])
+@pytest.mark.parametrize(
+    ("spoil", "word"), [(lost_update, NOT_UPDATED), (wrong_at(Stage.UPDATE, "0.weight"), "")]
+)
 def test_a_parameter_that_is_as_before_its_update_where_it_is_wrong_is_not_updated(
     spoil: Spoil, word: str
 ) -> None:
@@ -185,9 +187,9 @@ def test_a_parameter_that_is_as_before_its_update_where_it_is_wrong_is_not_updat
 
 def test_a_small_parameter_that_is_not_updated_is_not_called_the_correct_one_times_a_constant() -> None:
     expected, noise = np.array([0.9, 1.8]), np.full(2, 1e-3)
-    assert kept(np.array([1.0, 2.0]), expected, noise, np.array([1.0, 2.0]))
-    assert not kept(np.array([1.0, 2.0]), expected, noise, np.array([1.1, 2.0])), "one was changed"
-    assert not kept(expected, expected, noise, expected), "none is wrong"
+    assert not_updated(np.array([1.0, 2.0]), expected, noise, np.array([1.0, 2.0]))
+    assert not not_updated(np.array([1.0, 2.0]), expected, noise, np.array([1.1, 2.0])), "one was changed"
+    assert not not_updated(expected, expected, noise, expected), "none is wrong"
 
 
 def test_an_update_that_is_missing_in_a_later_step_is_compared_with_the_step_before() -> None:
@@ -196,4 +198,4 @@ def test_an_update_that_is_missing_in_a_later_step_is_compared_with_the_step_bef
     before = right.steps[0][Stage.UPDATE, "0.weight"]
     late = with_tensor(right, 1, (Stage.UPDATE, "0.weight"), before)
     first, *_ = compare(case, "ddp", "torch", oracle(case), late).divergences
-    assert (first.step, first.nature) == (1, f"{KEPT}, after the first step")
+    assert (first.step, first.nature) == (1, f"{NOT_UPDATED}, after the first step")

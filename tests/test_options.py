@@ -105,7 +105,7 @@ class Machine:
         return with_pieces(trace, 0, key, {1: trace.steps[0][key].pieces[1] + 1})
 
 
-def finding_of(root: Path, machine: Machine, case: Case, *, known: bool = False) -> Finding:
+def finding_of(root: Path, machine: Machine, case: Case, *, explanation: str = "") -> Finding:
     corpus = Corpus(root)
     corpus.prepare()
     campaign = Campaign(
@@ -113,7 +113,7 @@ def finding_of(root: Path, machine: Machine, case: Case, *, known: bool = False)
         backends={"ddp": machine},
         execute=machine.execute,
         corpus=corpus,
-        known=lambda *_: known,
+        explanation=lambda *_: explanation,
     )
     list(run(campaign, [(0, case)]))
     (finding,) = corpus.findings()
@@ -126,9 +126,9 @@ def test_a_finding_names_the_option_that_decides_it(tmp_path: Path) -> None:
     assert finding.evidence["decided by"] == "replication.gradient_as_bucket_view=True"
 
 
-def test_of_a_known_fault_no_option_is_reset(tmp_path: Path) -> None:
+def test_of_an_explained_fault_no_option_is_reset(tmp_path: Path) -> None:
     machine, case = Machine(), a_case(replication=BOTH, start=Start(marked="before"))
-    finding = finding_of(tmp_path, machine, case, known=True)
+    finding = finding_of(tmp_path, machine, case, explanation="an entry of the ledger")
     assert "decided by" not in finding.evidence
     assert (finding.stable, finding.blame) == ((REPEATS, REPEATS), "xla sharding fault")
     assert {name for name, _ in machine.requests} == {case.id, case.unsharded().id}

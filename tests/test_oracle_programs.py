@@ -2,15 +2,13 @@
 
 import numpy as np
 import pytest
+from real_runs import together
 from sample_programs import a_call, a_program
 
 from difftest.cases import numbers
 from difftest.cases.layers.operator import Named, Operand, Reference
 from difftest.judge.outcome import Failure, Trace
 from difftest.judge.stage import Stage
-from workers.deadlines import DEADLINE_SECONDS
-from workers.isolate import groups
-from workers.isolate.answers import new_request
 
 pytestmark = pytest.mark.slow
 
@@ -43,9 +41,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Trace | Failure]:
-    cases = list(PROGRAMS.values())
-    requests = [new_request(case, "oracle") for case in cases]
-    ran = groups.run(cases, requests, deadline=DEADLINE_SECONDS, options={})
+    ran = together(list(PROGRAMS.values()), "oracle")
     made = dict(zip(PROGRAMS, ran, strict=True))
     assert all(isinstance(outcome, Trace | Failure) for outcome in made.values()), made
     return made  # type: ignore[return-value]

@@ -62,10 +62,12 @@ def scripts(
 ) -> Iterator[tuple[Case, str]]:
     """Yield the script of `every` so many eligible cases; `plain=None` makes every other one plain.
 
-    Which ones depends on the fault, so that all faults together have all cases.
+    There is at least one. Which ones depends on the fault, so that all faults together have all cases.
     """
     title = 'a title with """ and \\ and \n a line'
-    for index, case in eligible(backend)[FAULTS.index(shown) % every :: every]:
+    cases = eligible(backend)
+    every = min(every, len(cases))
+    for index, case in cases[FAULTS.index(shown) % every :: every]:
         odd = index % 2 == 1
         yield case, render(case, backend, shown, title, plan(case), plain=odd if plain is None else plain)
 

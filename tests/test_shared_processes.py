@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+import real_runs
 from real_runs import DEADLINE_SECONDS, small_case
 from sample_programs import a_call, a_program
 
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xla]
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 
-from workers.isolate import groups, limits, sandbox  # noqa: E402
+from workers.isolate import limits, sandbox  # noqa: E402
 from workers.isolate.answers import new_request  # noqa: E402
 
 MATRIX = Operand(shape=(6, 4))
@@ -51,8 +52,7 @@ CRASHES = a_program(
 
 
 def together(*cases: Case, backend: str) -> list[Outcome | InfrastructureError]:
-    requests = [new_request(case, backend) for case in cases]
-    return groups.run(cases, requests, deadline=DEADLINE_SECONDS, options={})
+    return real_runs.together(cases, backend, deadline=DEADLINE_SECONDS)
 
 
 def judged(outcome: Outcome) -> Events:

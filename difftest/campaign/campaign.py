@@ -55,10 +55,6 @@ class BackendTraits(Protocol):
         """Why the backend cannot express a case, or None."""
 
 
-def _nothing_is_known(_shown: Divergence, _case: Case) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
     """What stays the same from case to case.
@@ -66,7 +62,7 @@ class Campaign:
     Every `twice_every`th case runs twice, which shows whether it gives the same bits; 0 disables this.
     `workers` is the number of runs at a time, and of cases. Without `execute_group`, every case runs alone.
     Where `capacity` is given, it returns that number as it is now, which may grow.
-    `known` says whether what a case showed is a fault that somebody has explained already.
+    `explanation` gives what explains a divergence of a case, such as the ledger's entry; None where nothing.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
@@ -79,7 +75,7 @@ class Campaign:
     capacity: Callable[[], int] | None = None
     purpose: str = "campaign"
     twice_every: int = 0
-    known: Callable[[Divergence, Case], bool] = _nothing_is_known
+    explanation: Callable[[Divergence, Case], object] = lambda _shown, _case: None
     set_aside: "dict[RunKey, BackendRun]" = field(default_factory=dict)
 
     def siblings(self, backend: str) -> tuple[str, ...]:

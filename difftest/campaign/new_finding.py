@@ -33,8 +33,8 @@ REPEATS = 2
 def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) -> Finding:
     """The finding of a new divergence, after its case ran again and was placed in the 2 x 2.
 
-    The oracle runs again too. Which options decide is asked only of a fault that is not known: that takes
-    most of the runs, and a known fault's ledger entry says it.
+    The oracle runs again too. Which options decide is asked only where nothing explains the fault: that
+    takes most of the runs, and the ledger's entry says it.
     """
     case, run = result.case, result.runs[divergence.backend]
     stable, placed = _repeat(campaign, case, divergence), two_by_two(campaign, result, divergence)
@@ -45,7 +45,7 @@ def new_finding(campaign: Campaign, result: CaseResult, divergence: Divergence) 
     }
     if lethal := _lethal_kind(campaign, result, divergence):
         words[evidence.SET_ASIDE] = lethal
-    elif stable[0] and not campaign.known(divergence, case):  # variants of a lethal case may be lethal too
+    elif stable[0] and not campaign.explanation(divergence, case):  # a lethal case's variants may be lethal
         words |= deciding_options(campaign, case, divergence)
     words |= later_checks(result, divergence) | siblings(campaign, result, divergence)
     return Finding(

@@ -26,7 +26,7 @@ COARSE = "rounded coarsely"
 ALONE = "right on the first rank alone"
 UNMASKED = "right at the last position alone"
 MOVED = "a parameter's elements changed places"
-KEPT = "not updated"
+NOT_UPDATED = "not updated"
 LONELY = "wrong on one rank alone"
 
 COARSEST, FINEST = 2.0**-6, 2.0**-11
@@ -102,7 +102,7 @@ def moved(initial: Floats, truth: Floats, updated: Floats) -> bool:
     )
 
 
-def kept(before: Floats, truth: Floats, floors: Floats, updated: Floats) -> bool:
+def not_updated(before: Floats, truth: Floats, floors: Floats, updated: Floats) -> bool:
     """Whether a parameter is wrong only where it has its value from `before` the update still.
 
     A missing update may be within rounding of the correct one in most elements.

@@ -6,7 +6,17 @@ from functools import cache
 import numpy as np
 
 from difftest.cases import numbers
-from difftest.judge.damage import KEPT, LONELY, MOVED, Floats, kept, moved, nature, of_program, wrong_ranks
+from difftest.judge.damage import (
+    LONELY,
+    MOVED,
+    NOT_UPDATED,
+    Floats,
+    moved,
+    nature,
+    not_updated,
+    of_program,
+    wrong_ranks,
+)
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Key, MeasuredRun, beyond, describe
 from difftest.judge.outcome import Symptom
@@ -50,8 +60,8 @@ def _nature(run: MeasuredRun, key: Key, lonely: Callable[[int], bool]) -> str:
         return MOVED
     if stage is Stage.UPDATE and lonely(step):
         return LONELY
-    if stage is Stage.UPDATE and _is_kept(run, key):
-        return KEPT
+    if stage is Stage.UPDATE and _is_not_updated(run, key):
+        return NOT_UPDATED
     return nature(truth, floors, actual, mesh, output=stage is Stage.FORWARD)
 
 
@@ -64,7 +74,7 @@ def _operand(run: MeasuredRun, name: str, truth: Floats, value: Floats) -> str:
     return UNCHANGED if kept else CHANGED
 
 
-def _is_kept(run: MeasuredRun, key: Key) -> bool:
+def _is_not_updated(run: MeasuredRun, key: Key) -> bool:
     """Whether a parameter has its value from before the update wherever it is wrong.
 
     Unknown for buffers, and for modules of the user's, which bring their own initial values.
@@ -77,7 +87,7 @@ def _is_kept(run: MeasuredRun, key: Key) -> bool:
     truth, floors, actual = run.beside(key)
     mesh = run.case.layout.mesh
     before = run.beside(earlier)[2].full(mesh) if step else initial
-    return kept(before, truth, floors, actual.full(mesh))
+    return not_updated(before, truth, floors, actual.full(mesh))
 
 
 def _any_moved(run: MeasuredRun) -> bool:

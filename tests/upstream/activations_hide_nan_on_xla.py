@@ -31,10 +31,9 @@ FAULTS = {
 right = False
 XLA = torch_xla.device()
 for name in sys.argv[1:] or FAULTS:
-    actual = FAULTS[name](
-        torch.tensor([float("nan"), 0.6], device=XLA)
-    ).cpu()  # XLA's backward pass goes first
-    expected = FAULTS[name](torch.tensor([float("nan"), 0.6]))
+    given = [float("nan"), 0.6]
+    actual = FAULTS[name](torch.tensor(given, device=XLA)).cpu()  # XLA's backward pass goes first
+    expected = FAULTS[name](torch.tensor(given))
     print(f"{name}: expected {expected.tolist()}, actual {actual.tolist()}")
     right |= bool(actual.isnan()[0])
 sys.exit(1 if right else 0)

@@ -11,7 +11,7 @@ from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
 from difftest.commands.service.tally import Tally, known_upstream
 from difftest.errors import InfrastructureError, UsageError
-from difftest.findings.ledger import Entry, read_ledger
+from difftest.findings.ledger import Entry
 from difftest.judge.outcome import Symptom
 from difftest.records import announced
 from difftest.records.completeness import described, shortfalls
@@ -29,7 +29,7 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
     upstream = known_upstream(output.corpus, tally)
     unknown = _keep_upstream(output.corpus, tally, upstream)
     incomplete = shortfalls(tally.comparisons, request) + tally.absent
-    files = _write_reports(request, output, tally.campaign, incomplete)
+    files = _write_reports(request, output, tally, incomplete)
     if request.as_json:
         summary = _summary(request, output, tally, upstream) | dict(entries or {})
         print_json(summary | {"incomplete": incomplete})
@@ -68,15 +68,20 @@ def _is_no_fault(finding: Finding) -> bool:
     return hung_once or finding.divergence.symptom is Symptom.UNDEFINED
 
 
-def _write_reports(request: Request, output: Output, campaign: str, incomplete: Iterable[str]) -> list[str]:
+def _write_reports(request: Request, output: Output, tally: Tally, incomplete: Iterable[str]) -> list[str]:
     """Writes the reports; returns their names for the user."""
     from reports.write import DEFAULT_FORMATS, write
     from workers.backends import titles
 
     formats = (*DEFAULT_FORMATS, *request.formats)
-    entries, ledger = reachable_entries(), read_ledger(request.ledger)
     files = write(
-        output.folder, formats, campaign, tuple(incomplete), titles(), entries=entries, ledger=ledger
+        output.folder,
+        formats,
+        tally.campaign,
+        tuple(incomplete),
+        titles(),
+        entries=reachable_entries(),
+        ledger=tally.ledger,
     )
     return [f"{output.name}/{file.relative_to(output.folder)}" for file in files]
 

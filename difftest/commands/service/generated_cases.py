@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date
 from functools import partial
 
 import click
@@ -23,7 +22,6 @@ from difftest.commands.service.tally import Tally
 from difftest.errors import StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
-from difftest.judge.divergence import Divergence
 from difftest.records.corpus import Corpus
 from difftest.records.definition import Definition, versions
 from difftest.records.resume import CampaignRecord
@@ -73,7 +71,7 @@ def run_cases(
 
     Where the command is stopped, the tally says so.
     """
-    campaign = dataclasses.replace(campaign, known=partial(_known, ledger, utc_today()))
+    campaign = dataclasses.replace(campaign, explanation=partial(ledger.entry, today=utc_today()))
     tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
     began = time.monotonic()
     if recorded.cases:
@@ -87,10 +85,6 @@ def run_cases(
             tally.stopped = stop
     tally.seconds = time.monotonic() - began
     return tally
-
-
-def _known(ledger: Ledger, today: date, shown: Divergence, case: Case) -> bool:
-    return ledger.entry(shown, case=case, today=today) is not None
 
 
 def recorded_tally(

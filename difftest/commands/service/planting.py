@@ -120,7 +120,7 @@ class Planting:
                 backends=sides,
                 execute=execute,
                 corpus=corpus,
-                known=lambda *_: True,  # by whoever planted it: only its blame is asked
+                explanation=lambda *_: defect,  # only the blame is asked
             )
             yield from run(campaign, self._showing(defect, name))
 

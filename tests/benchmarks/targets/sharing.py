@@ -7,6 +7,8 @@ times as long as one.
 import time
 from collections.abc import Iterator, Sequence
 
+from real_runs import together
+
 from benchmarks.targets import Figure
 from difftest.campaign.groups import can_share
 from difftest.cases.case import Case
@@ -14,9 +16,6 @@ from difftest.judge.outcome import Failure
 from generators.cases import case_at
 from generators.sequence import FURTHER
 from workers import backends
-from workers.deadlines import DEADLINE_SECONDS
-from workers.isolate import groups
-from workers.isolate.answers import new_request
 
 SEED, INPUTS, CASES = 6, 8, 6
 MOST_TIMES_ONE = 1.3
@@ -43,17 +42,12 @@ def _measured(backend: str) -> list[list[Case]]:
         inputs = [case_at(SEED, index + further * FURTHER) for further in range(INPUTS)]
         index += 1
         able = can_share(*inputs[:2]) and not backends.load(backend).unsupported(inputs[0])
-        if able and not isinstance(_run(inputs[:1], backend)[0], Failure):
+        if able and not isinstance(together(inputs[:1], backend)[0], Failure):
             chosen.append(inputs)
     return chosen[WARM_UP:]
 
 
 def _seconds(cases: Sequence[Case], backend: str) -> float:
     began = time.monotonic()
-    _run(cases, backend)
+    together(cases, backend)
     return time.monotonic() - began
-
-
-def _run(cases: Sequence[Case], backend: str) -> Sequence[object]:
-    requests = [new_request(case, backend, "") for case in cases]
-    return groups.run(cases, requests, deadline=DEADLINE_SECONDS, options={})

@@ -11,27 +11,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
+
+from real_runs import together
 
 from benchmarks.targets import Figure
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.clock import utc_today
-from difftest.errors import InfrastructureError
 from difftest.findings.ledger import read_ledger
-from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 from generators.cases import case_at
 from generators.sequence import FURTHER
 from workers import backends
-from workers.deadlines import DEADLINE_SECONDS
-from workers.isolate import groups, sandbox
-from workers.isolate.answers import new_request
+from workers.isolate import sandbox
 from workers.isolate.zygotes import zygote_with
 
 SEED, FIRST, CASES, INPUTS = 0, 70, 6, 8
@@ -46,6 +44,7 @@ os.environ.update(request["environment"])
 for name in request["preload"]:
     importlib.import_module(name)
 from difftest.cases.case import Case
+from real_runs import together
 from workers import backends
 from workers.training.train import train
 case = Case.from_json(request["case"])
@@ -76,15 +75,14 @@ def _campaign(inputs: int) -> tuple[list[Compared], float]:
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))
         corpus.prepare()
-        known = partial(read_ledger().entry, today=utc_today())
         campaign = Campaign(
             name="today",
             backends=backends.candidates(),
             execute=lambda case, name, options: sandbox.run(case, name, options=options),
-            execute_group=_together,
+            execute_group=together,
             corpus=corpus,
             workers=WORKERS,
-            known=lambda shown, case: known(shown, case=case) is not None,
+            explanation=partial(read_ledger().entry, today=utc_today()),
         )
         for progress in run(campaign, ((number, case_at(SEED, number)) for number in numbers)):
             comparisons = progress.result.comparisons
@@ -93,13 +91,6 @@ def _campaign(inputs: int) -> tuple[list[Compared], float]:
                 (progress.result.case, name) for name, one in comparisons.items() if one.verdict == "agree"
             ]
     return agreed, (time.monotonic() - began) / compared
-
-
-def _together(
-    cases: Sequence[Case], backend: str, options: Mapping[str, str]
-) -> list[Outcome | InfrastructureError]:
-    requests = [new_request(case, backend) for case in cases]
-    return groups.run(cases, requests, deadline=DEADLINE_SECONDS, options=options)
 
 
 def _seconds(compared: Sequence[Compared]) -> float:
