@@ -44,7 +44,6 @@ os.environ.update(request["environment"])
 for name in request["preload"]:
     importlib.import_module(name)
 from difftest.cases.case import Case
-from real_runs import together
 from workers import backends
 from workers.training.train import train
 case = Case.from_json(request["case"])
