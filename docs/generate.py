@@ -89,8 +89,8 @@ def faults() -> str:
         releases = ", ".join(f"{release} {state}" for release, state in {**fault.releases, **on_jax}.items())
         script = " ".join((f"`{fault.script}`", ", ".join(fault.arguments))).strip()
         if fault.on_jax:
-            name, argument = fault.on_jax.split()
-            script += f"; with jaxlib `{name}` {argument}"
+            name, _, argument = fault.on_jax.partition(" ")
+            script += f"; with jaxlib `{name}` {argument}".rstrip()
         shown_by = ", ".join(f"{name} ({at})" if at else name for name, at in fault.origin.items())
         cells = (fault.title + issue, fault.package, fault.kind, releases, script, shown_by)
         rows.append(f"| {' | '.join(cells)} |")

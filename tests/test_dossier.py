@@ -9,7 +9,7 @@ from difftest.commands.service.known_script import KnownScript, script_of, scrip
 from difftest.commands.service.scripts import ScriptRun
 from difftest.findings.faults import Fault, read_faults
 from reports.draft.draft import MOST_TITLE
-from tools import dossier, fault_draft
+from tools import dossier, fault_draft, releases
 
 FAULT = Fault(
     title="`celu` keeps its first `alpha`",
@@ -89,8 +89,26 @@ def test_a_script_that_prints_nothing_shows_nothing(monkeypatch: pytest.MonkeyPa
     run = ScriptRun(text="", shown=True, output=output)
     monkeypatch.setattr(dossier, "run_script", lambda *_args, **_options: run)
     monkeypatch.setattr(dossier, "version", lambda *_: "2.9.0")
-    shown = dossier.ran(FAULT, "python")
+    shown = dossier.ran([(SHOWN.script, ("torch", "torch_xla"))], "python")
     assert (shown.output if shown else "") == output.strip(" \n") + "\n" * bool(shown)
+
+
+@pytest.mark.parametrize(
+    ("installed", "used"),
+    [
+        ({"jaxlib"}, ["jaxlib"]),
+        ({"jaxlib", "torch_xla"}, ["jaxlib", "torch_xla"]),
+        ({"torch_xla"}, ["torch_xla"]),
+        (set(), []),
+    ],
+)
+def test_a_fault_of_xla_needs_jaxlib_or_torch_xla(
+    monkeypatch: pytest.MonkeyPatch, installed: set[str], used: list[str]
+) -> None:
+    for module in (dossier, releases):
+        monkeypatch.setattr(module, "version", lambda _, name: "1.0" if name in installed else "")
+    fault = next(fault for fault in read_faults() if fault.on_jax)
+    assert [packages[-1] for _, packages in dossier.runnable(fault, "python")] == used
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
     python tools/dossier.py drafts                           # the packages of this environment
     python tools/dossier.py drafts newest --package torch    # of `difftest environments make newest`
+    python tools/dossier.py drafts torchax --package XLA     # with the newest jaxlib, which is in that one
     python tools/dossier.py drafts --only celu               # faults whose script or title contains this
 
 Nothing is posted. Each script is run first, and a fault that it does not show gets no draft. A draft that
@@ -11,7 +12,9 @@ fault.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 
@@ -19,11 +22,14 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from difftest import made_environments  # noqa: E402  found on the path above
-from difftest.commands.service.known_script import script_of, script_on_jax  # noqa: E402
+from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
 from difftest.commands.service.scripts import run_script  # noqa: E402
 from difftest.findings.faults import Fault, read_faults  # noqa: E402
 from tools.fault_draft import Shown, draft  # noqa: E402
 from tools.releases import prepared, version  # noqa: E402
+
+Script: TypeAlias = tuple[KnownScript, tuple[str, ...]]
+"""A script, and the distributions that it uses."""
 
 
 @click.command()
@@ -37,24 +43,32 @@ def main(folder: Path, environment: str | None, packages: tuple[str, ...], only:
     python = str(made_environments.python(environment)) if environment else sys.executable
     for fault in read_faults():
         chosen = not packages or fault.package in packages
-        if not (chosen and only in f"{fault.script} {fault.title}") or not prepared(python, fault):
+        scripts = runnable(fault, python) if chosen and only in f"{fault.script} {fault.title}" else []
+        if not scripts:
             continue
         file = folder / f"{file_name(fault)}.md"
-        if shown := ran(fault, python):
+        if shown := ran(scripts, python):
             file.write_text(draft(fault, shown))
         else:
             file.unlink(missing_ok=True)
         click.echo(f"{'written' if shown else 'not shown here'}: {file.name}")
 
 
-def ran(fault: Fault, python: str) -> Shown | None:
-    """The first of the fault's scripts that shows it, with what it printed; None where none does.
+def runnable(fault: Fault, python: str) -> list[Script]:
+    """The fault's scripts whose packages an environment has: that with jaxlib alone first.
 
-    Maintainers of XLA need no torch_xla for that with jaxlib alone.
+    Maintainers of XLA need no torch_xla for that.
     """
-    scripts = [(script_of(fault, fault.arguments), ("torch", fault.needs))]
+    scripts: list[Script] = []
     if fault.on_jax and version(python, "jaxlib"):
-        scripts.insert(0, (script_on_jax(fault), ("jax", "jaxlib")))
+        scripts.append((script_on_jax(fault), ("jax", "jaxlib")))
+    if prepared(python, fault):
+        scripts.append((script_of(fault, fault.arguments), ("torch", fault.needs)))
+    return scripts
+
+
+def ran(scripts: Sequence[Script], python: str) -> Shown | None:
+    """The first of the scripts that shows its fault, with what it printed; None where none does."""
     for script, packages in scripts:
         run = run_script(script.text, python=python, arguments=script.arguments)
         if run.shown and run.output.strip():

@@ -1,8 +1,7 @@
 """Replicas that are threads of one process race in their first collectives, and one crashes.
 
-torch_xla keeps the tokens that order collectives in an `unordered_map` (`g_all_reduce_tokens`) that no lock
-guards. A device's first collective inserts its entry there while the interpreter lock is released. Sixty-four
-devices race more often than two. Exits 0 when a process crashes.
+No lock guards the `unordered_map` `g_all_reduce_tokens`, where a device's first collective inserts an entry
+while the interpreter lock is released. Exits 0 when a process crashes.
 """
 
 # ruff: noqa: SLF001
@@ -10,7 +9,7 @@ import os
 import sys
 import threading
 
-REPLICAS, PROCESSES = 64, 600
+REPLICAS, PROCESSES = 64, 600  # two replicas race more rarely
 os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES=str(REPLICAS))
 import torch
 import torch_xla
@@ -35,9 +34,8 @@ def status() -> int:
     """
     child = os.fork()
     if not child:
-        os._exit(
-            set(pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()) != {1}
-        )
+        counts = pjrt._run_thread_per_device(0, 1, replica, pjrt.initialize_multiprocess).values()
+        os._exit(set(counts) != {1})
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

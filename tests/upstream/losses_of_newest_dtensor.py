@@ -9,34 +9,30 @@ import tempfile
 import torch
 from torch import distributed, multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import Shard, distribute_tensor
 from torch.nn.functional import mse_loss
 
 ROWS = torch.arange(16.0).reshape(4, 4)
 
 
 def gradient(to: object) -> torch.Tensor:
-    """Of rows that both ranks have as many of."""
-    guess = to(ROWS.clone(), 0).requires_grad_()
-    mse_loss(guess, to(torch.zeros(4, 4), 0)).backward()
+    guess = to(ROWS.clone()).requires_grad_()
+    mse_loss(guess, to(torch.zeros(4, 4))).backward()
     return guess.grad
 
 
 FAULTS = {
     "gradient": gradient,
-    "uneven": lambda to: mse_loss(to(ROWS[:3], 0), to(torch.zeros(3, 4), 0)),
+    "uneven": lambda to: mse_loss(to(ROWS[:3]), to(torch.zeros(3, 4))),
 }
 
 
 def main(rank: int, rendezvous: str) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     mesh, there = init_device_mesh("cpu", (2,)), True
-
-    def placed(tensor: torch.Tensor, dim: int | None) -> torch.Tensor:
-        return distribute_tensor(tensor, mesh, [Replicate() if dim is None else Shard(dim)])
-
     for name in sys.argv[1:] or FAULTS:
-        expected, actual = FAULTS[name](lambda tensor, _: tensor), FAULTS[name](placed).full_tensor()
+        expected = FAULTS[name](lambda tensor: tensor)
+        actual = FAULTS[name](lambda tensor: distribute_tensor(tensor, mesh, [Shard(0)])).full_tensor()
         print(f"{name}: expected {expected.tolist()}, actual {actual.tolist()} of {actual.dtype}")
         there &= actual.dtype != expected.dtype or not torch.equal(actual, expected)
     sys.exit(None if there else "not there")

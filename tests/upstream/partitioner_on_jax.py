@@ -13,9 +13,8 @@ MESH = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
 
 
 def cut(x: jax.Array, *axes: str | None) -> jax.Array:
-    return lax.with_sharding_constraint(
-        x, jax.sharding.NamedSharding(MESH, jax.sharding.PartitionSpec(*axes))
-    )
+    spec = jax.sharding.PartitionSpec(*axes)
+    return lax.with_sharding_constraint(x, jax.sharding.NamedSharding(MESH, spec))
 
 
 def conv1d(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -25,8 +24,7 @@ def conv1d(x: jax.Array, w: jax.Array) -> jax.Array:
 def diagonal(x: jax.Array, at: jax.Array) -> jax.Array:
     eye = np.eye(4, dtype=bool)
     line = jax.numpy.where(eye, cut(x, "a"), 0.0).sum(0).at[at].set(-1.0)
-    written = jax.numpy.where(eye, lax.pad(line, 0.0, [(0, 0, 4)]).reshape(4, 4), x)
-    return jax.numpy.diagonal(written)
+    return jax.numpy.where(eye, lax.pad(line, 0.0, [(0, 0, 4)]).reshape(4, 4), x).diagonal()
 
 
 def scatter(x: jax.Array, at: jax.Array) -> jax.Array:

@@ -29,22 +29,22 @@ def gradient(result: torch.Tensor) -> None:
 
 
 def kind_of_gradient(tensor: DTensor, result: torch.Tensor) -> str:
-    gradient(result)
+    result.sum().backward()
     return type(tensor.grad).__name__
 
 
 MIXED = "got mixed torch.Tensor and DTensor"
-NUMBERS, ROW = of(4, 4), place(torch.tensor([0, 1]))
+ROW = torch.tensor([0, 1])
 FAULTS = {
-    "list_as_index": lambda: NUMBERS[[1, 2]],
+    "list_as_index": lambda: of(4, 4)[[1, 2]],
     "combinations": lambda: torch.combinations(of(3)),
-    "matrix_power": lambda: torch.linalg.matrix_power(NUMBERS, 0),
-    "unravel_index": lambda: torch.unravel_index(ROW, (4, 5)),
+    "matrix_power": lambda: torch.linalg.matrix_power(of(4, 4), 0),
+    "unravel_index": lambda: torch.unravel_index(place(ROW), (4, 5)),
     "causal_attention": lambda: attention(*[of(4, 3, 8)] * 3, None, 0.5, is_causal=True),
-    "masked_var": lambda: torch.masked.var(NUMBERS, dim=1),
-    "out_of_a_composite": lambda: torch.msort(NUMBERS.detach(), out=of(4, 4).detach()),
-    "index_put_backward": lambda: gradient(torch.index_put(NUMBERS, (ROW,), of(2, 4))),
-    "slice_scatter_backward": lambda: gradient(torch.slice_scatter(NUMBERS, of(2, 4), 0, 0, 2)),
+    "masked_var": lambda: torch.masked.var(of(4, 4), dim=1),
+    "out_of_a_composite": lambda: torch.msort(of(4, 4).detach(), out=of(4, 4).detach()),
+    "index_put_backward": lambda: gradient(torch.index_put(of(4, 4), (place(ROW),), of(2, 4))),
+    "slice_scatter_backward": lambda: gradient(torch.slice_scatter(of(4, 4), of(2, 4), 0, 0, 2)),
     "sgn_backward": lambda: kind_of_gradient(x := of(4), torch.sgn(x)),
     "repeat_backward": lambda: kind_of_gradient(x := of(4), x.repeat(0)),
 }

@@ -1,10 +1,7 @@
 """What fails with the output of an embedding whose rows are sharded over a DTensor mesh; names select.
 
-The output is a partial sum with a mask of the rows that other ranks hold. The mask is that of the shape as it
-was looked up, and it is released when the sum is first computed.
-
-* used_twice: where it is used a second time, as around a residual block, the mask is gone.
-* viewed: a linear layer of it flattens the sum, and not the mask.
+The output is a partial sum with a mask of the rows that other ranks hold. The mask has the shape of the
+lookup, and it is released when the sum is first computed. A linear layer flattens the sum, and not the mask.
 
 torch 2.9.0 and 2.15.0, one of two ranks of torch's fake process group. Exits 0 when the faults are there.
 """
@@ -21,20 +18,14 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 distributed.init_process_group("fake", store=FakeStore(), rank=1, world_size=2)
 mesh = init_device_mesh("cpu", (2,))
 tokens = distribute_tensor(torch.arange(8).reshape(2, 4), mesh, [Replicate()])
-square = distribute_tensor(torch.rand(3, 3), mesh, [Replicate()])
-
-
-def used_twice(output: torch.Tensor) -> torch.Tensor:
-    output.relu()
-    return output.relu()
 
 
 def viewed(output: torch.Tensor) -> torch.Tensor:
-    return functional.linear(output, square)
+    return functional.linear(output, distribute_tensor(torch.rand(3, 3), mesh, [Replicate()]))
 
 
 FAULTS = {
-    "used_twice": (used_twice, "AssertionError: "),
+    "used_twice": (lambda output: output.relu() + output.relu(), "AssertionError: "),
     "viewed": (viewed, "IndexError: The shape of the mask [2, 4]"),
 }
 missing = []

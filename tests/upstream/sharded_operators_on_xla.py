@@ -16,19 +16,19 @@ MESH = spmd.Mesh([0, 1], (2,), ("x",))
 
 
 def sharded(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor with its first dim over both devices."""
     tensor = tensor.to(torch_xla.device())
     spmd.mark_sharding(tensor, MESH, ("x", *[None] * (tensor.dim() - 1)))
     return tensor
 
 
 def all_and_any() -> tuple[object, object]:
-    """`all` of numbers, which booleans have not."""
-    return True, bool(sharded(torch.ones(4)).all())
+    try:
+        return True, bool(sharded(torch.ones(4)).all())
+    except (RuntimeError, ValueError) as error:
+        return True, str(error).splitlines()[0][:120]
 
 
 def copy_read_on_the_host() -> tuple[object, object]:
-    """What a device holds of an uneven tensor, after an operator ran on the host that was given a copy."""
     tensor = sharded(torch.arange(3.0))
     copy = tensor.clone()
     torch.nextafter(copy, copy)  # torch_xla has no such operator: it runs on the CPU
@@ -38,7 +38,6 @@ def copy_read_on_the_host() -> tuple[object, object]:
 
 
 def diagonal_written_by_index() -> tuple[object, object]:
-    """A diagonal, one element of which was written, and put back."""
     placed, first = sharded(torch.arange(16.0).reshape(4, 4)), torch.zeros(1, dtype=torch.int64)
     written = placed.diagonal().index_fill(0, first.to(placed.device), -1.0)
     return [-1.0, 5.0, 10.0, 15.0], placed.diagonal_scatter(written).cpu().diagonal().tolist()
@@ -51,10 +50,7 @@ FAULTS = {
 }
 missing = []
 for name in sys.argv[1:] or FAULTS:
-    try:
-        expected, actual = FAULTS[name]()
-    except (RuntimeError, ValueError) as error:
-        expected, actual = "no error", str(error).splitlines()[0][:120]
+    expected, actual = FAULTS[name]()
     print(f"{name}: expected {expected}, actual {actual}")
     missing += [name] if actual == expected else []
 sys.exit(f"not there: {missing}" if missing else 0)
