@@ -29,6 +29,11 @@ EMPTY = """[...document.querySelectorAll('section, tbody td, dd, th[scope=row], 
     .filter(x => x.checkVisibility() && !x.textContent.trim()).map(x => x.outerHTML)"""
 UNEXPLAINED = """[...document.querySelectorAll('.map td.none, .map td.doubtful')].filter(x => !x.title.trim())
     .map(x => x.outerHTML)"""
+KEPT_WITH_NOTHING = """[...document.querySelectorAll('section :last-child, figure :last-child')]
+    .filter(x => getComputedStyle(x).breakAfter === 'avoid' && !x.closest('summary'))
+    .map(x => x.outerHTML)"""
+"""What ends a section and is still kept beside what follows: the next heading is then torn off its section."""
+
 DEBRIS = re.compile(
     r"_unsafe_view|other_single|no telling|right beside it|\bNone\b|\bnan\b|<NA>|Symptom\.|Stage\."
     r"|\bOP\b|(?<!&)#|refused by (torch|xla)_|(torch|xla)_\w+ refused"
@@ -119,8 +124,13 @@ def test_print_has_every_finding_on_few_pages_and_says_what_it_leaves_out(
             assert printed == (rows <= html.MOST_ROWS_PRINTED and columns <= html.MOST_COLUMNS_PRINTED)
             assert printed == ("not printed: see report.html" not in words)
         assert {printed for _, _, printed, _ in tables} == {True, False}
+        assert opened.evaluate(KEPT_WITH_NOTHING) == []
         broken = "[...document.querySelectorAll('.history tr')].map(x => getComputedStyle(x).breakInside)"
         assert set(opened.evaluate(broken)) == {"avoid"}
+        opened.evaluate("document.querySelector('.finding details').open = true")
+        of_findings = "[...document.querySelectorAll('.finding')].map(x => getComputedStyle(x).breakInside)"
+        first, *others = opened.evaluate(of_findings)
+        assert (first, set(others)) == ("auto", {"avoid"}), "an open one may be as long as a sheet"
         opened.emulate()
         assert opened.evaluate("[...document.querySelectorAll('.in-print')].every(x => !x.checkVisibility())")
 

@@ -171,16 +171,16 @@ def test_every_run_is_a_dot_or_a_mark_that_leads_to_its_finding(tmp_path: Path) 
     assert ddp.words == "2 drawn, none beyond; not drawn: 1 failed, 1 exact"
     assert spmd.words == "3 drawn, 3 beyond"
     assert [(mark.kind, mark.link) for mark in spmd.marks] == [
-        ("unknown", a_finding().fingerprint),
-        ("known", KNOWN),
         ("doubtful", ""),
-    ]
+        ("known", KNOWN),
+        ("unknown", a_finding().fingerprint),
+    ], "what nobody has explained is drawn last, so that nothing hides it"
     assert "10,000 x the rounding noise" in spmd.marks[1].words
     labels = [label for _, label in drawn["ticks"]]
     assert (labels[0], labels[-1]) == ("0.1", "\N{INFINITY}")
     places = [across for across, _ in drawn["ticks"]]
     assert places == sorted(places)
-    assert places[0] < drawn["threshold"] < spmd.marks[1].across < spmd.marks[0].across
+    assert places[0] < drawn["threshold"] < spmd.marks[1].across < spmd.marks[2].across
 
 
 def test_errors_that_are_all_beyond_the_axis_are_at_its_end(tmp_path: Path) -> None:
@@ -189,16 +189,36 @@ def test_errors_that_are_all_beyond_the_axis_are_at_its_end(tmp_path: Path) -> N
     assert [mark.across for mark in drawn["strips"][0].marks] == [errors.SCALE_ENDS_AT]
 
 
-def test_a_page_of_many_wrong_runs_names_the_worst_and_marks_the_others(
+def test_a_page_of_many_wrong_runs_names_the_unknown_and_the_worst_and_marks_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errors, "MOST_MARKS", 2)
-    sizes = (1e3, 1e8, 1e5, 1e5)
-    runs = [diverging(n, KNOWN, measurements=(a_measurement(size),)) for n, size in enumerate(sizes)]
-    a_corpus(tmp_path, *runs)
+    runs = [
+        diverging(n, fingerprint, measurements=(a_measurement(size),))
+        for n, (fingerprint, size) in enumerate(
+            [(KNOWN, 1e3), (KNOWN, 1e8), (a_finding().fingerprint, 1e4), (KNOWN, 1e5), (KNOWN, 1e5)]
+        )
+    ]
+    known = a_finding(fingerprint=KNOWN, upstream=ISSUE)
+    a_corpus(tmp_path, *runs, findings=(a_finding(), known))
     (strip,) = of_runs(build(tmp_path))["strips"]
-    assert ["1.0e8" in strip.marks[0].words, "1.0e5" in strip.marks[1].words] == [True, True]
-    assert (len(strip.marks), strip.more.count("M")) == (2, 2), "two sizes are left"
+    shown = [(mark.kind, mark.link, mark.words.rpartition(": ")[2]) for mark in strip.marks]
+    assert shown == [
+        ("known", "", ""),
+        ("known", "", ""),
+        ("known", KNOWN, "1.0e8 x the rounding noise"),
+        ("unknown", a_finding().fingerprint, "10,000 x the rounding noise"),
+    ]
+    page = write(tmp_path, ["html"])[0].read_text()
+    assert page.count('class="bar-of known"') == 3, "those without words have the colour of their kind"
+
+
+def test_runs_of_one_finding_at_one_place_are_one_mark(tmp_path: Path) -> None:
+    runs = [diverging(n, KNOWN, measurements=(a_measurement(1e5),)) for n in range(3)]
+    a_corpus(tmp_path, *runs, findings=(a_finding(fingerprint=KNOWN, upstream=ISSUE),))
+    (strip,) = of_runs(build(tmp_path))["strips"]
+    (mark,) = strip.marks
+    assert mark.words.endswith("1.0e5 x the rounding noise; 2 more runs of this finding here")
 
 
 def test_every_fingerprint_of_a_cause_is_an_address_on_the_page(tmp_path: Path) -> None:
@@ -282,7 +302,7 @@ def test_tables_name_backends_and_operators_in_words_and_explain_what_stands_for
     assert rows == [
         ["one of a chain", "XLA SPMD", "dim N of a function has no rule", cells.NOTHING, *FLOAT_1],
         ["bmm", "XLA SPMD", "no rule", cells.NOTHING, *FLOAT_1],
-        ["mm", "XLA SPMD", "an operator falls back to the host with torch_xla N", "mm.default", *FLOAT_1],
+        ["mm", "XLA SPMD", "an operator falls back to the host with this torch_xla", "mm.default", *FLOAT_1],
     ]
     assert all(word in note for word in ("one of a chain: ", "a dash: ", "N: a number"))
     _, _, _, rows = spoken.section(report, shown[NOT_REACHED])
@@ -307,7 +327,7 @@ def test_backends_in_sentences_are_called_as_users_call_them(tmp_path: Path) -> 
 
 def test_a_reason_has_words_where_what_is_counted_has_placeholders() -> None:
     assert spoken.reason("OP falls back to the host with torch_xla #") == (
-        "an operator falls back to the host with torch_xla N"
+        "an operator falls back to the host with this torch_xla"
     )
     assert spoken.reason("OP() fails, and so does STOP") == "a function fails, and so does STOP"
     assert spoken.reason("Operator OP has no strategy") == "an operator has no strategy"

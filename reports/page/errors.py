@@ -27,29 +27,35 @@ SCALE_ENDS_AT, INFINITE_AT = 930, 980
 ROWS, ROW_PIXELS = 5, 6
 """Dots of nearly equal errors lie in so many rows, so that they do not hide one another."""
 
+KINDS = ("doubtful", "known", "unknown")
+"""Classes of runs beyond the threshold, those that need a reader last: what is drawn last is on top."""
+
 MOST_MARKS = 400
-"""How many runs beyond the threshold have a tooltip and a link of their own; the others have a mark alone."""
+"""How many marks have a tooltip and a link of their own; the others are drawn alone."""
 
 
 class Mark(NamedTuple):
-    """One run beyond the threshold: the class that colours it, its place, its words and its finding."""
+    """Runs beyond the threshold that are of one finding and at one place.
+
+    It has the class that colours them, their place, their words and their finding. Where `words` are empty it
+    has no finding, and stands for all such runs of its class at that place.
+    """
 
     kind: str
     across: int
-    words: str
-    link: str
+    words: str = ""
+    link: str = ""
 
 
 class Strip(NamedTuple):
     """The runs of one backend: dots within the threshold as an SVG path, and marks beyond it.
 
-    `more` is the path of marks without words, and `words` say how many runs are drawn and how many are not.
+    `words` say how many runs are drawn and how many are not.
     """
 
     title: str
     dots: str
     marks: tuple[Mark, ...]
-    more: str
     words: str
 
 
@@ -65,11 +71,12 @@ def of_runs(report: Report) -> dict[str, Any]:
     ]
     runs = runs.assign(kind=kinds, ratio=runs["run"].map(greatest))
     scale = _Scale(max(greatest[greatest < MOST].tolist(), default=0.0))
-    strips, left = list[Strip](), MOST_MARKS
-    for backend, each in runs.groupby("backend", observed=True):
-        if each["ratio"].notna().any():
-            strips.append(_strip(report.spoken(str(backend)), each, scale, left))
-            left -= len(strips[-1].marks)
+    measured = [
+        (report.spoken(str(backend)), each)
+        for backend, each in runs.groupby("backend", observed=True)
+        if each["ratio"].notna().any()
+    ]
+    strips = [_strip(title, each, scale, MOST_MARKS // len(measured)) for title, each in measured]
     return {
         "strips": strips,
         "ticks": scale.ticks(),
@@ -113,16 +120,30 @@ def _strip(title: str, runs: pd.DataFrame, scale: _Scale, most: int) -> Strip:
     dots = sorted({(scale.across(ratio), run % ROWS) for run, ratio in places})
     path = "".join(f"M{across} {ROW_PIXELS * row + ROW_PIXELS // 2}h0" for across, row in dots)
     beyond = measured[measured["ratio"] > THRESHOLD].sort_values("ratio", ascending=False, kind="stable")
-    marks = tuple(_mark(row, scale) for row in beyond.head(most).itertuples())
-    rest = sorted({scale.across(ratio) for ratio in beyond["ratio"].tolist()[most:]})
-    more = "".join(f"M{across} 0v{ROWS * ROW_PIXELS}" for across in rest)
-    return Strip(title, path, marks, more, _words(runs, len(measured), len(beyond)))
+    return Strip(title, path, _marks(beyond, scale, most), _words(runs, len(measured), len(beyond)))
 
 
-def _mark(row: Any, scale: _Scale) -> Mark:  # noqa: ANN401  a row of itertuples
+def _marks(beyond: pd.DataFrame, scale: _Scale, most: int) -> tuple[Mark, ...]:
+    """The marks of runs that are sorted by their error, in the order in which they are drawn.
+
+    At most `most` have words: those that nobody has explained first, and then the greatest.
+    """
+    links = beyond["fingerprint"].astype("object").fillna("")
+    runs = beyond.assign(across=beyond["ratio"].map(scale.across), link=links)
+    together = runs.groupby(["kind", "across", "link"], sort=False)
+    marks = [_mark(next(each.itertuples()), len(each)) for _, each in together]
+    marks.sort(key=lambda mark: -KINDS.index(mark.kind))
+    alone = dict.fromkeys(Mark(mark.kind, mark.across) for mark in marks[most:])
+    return (*reversed(alone), *reversed(marks[:most]))
+
+
+def _mark(row: Any, runs: int) -> Mark:  # noqa: ANN401  a row of itertuples
+    """The mark of so many runs; `row` is that with the greatest error."""
     size = f"{cells.shown(row.ratio)} x the rounding noise"
-    words = f"case {row.case}, {row.path}, {row.mesh}, {row.dtype}: {size}"
-    return Mark(row.kind, scale.across(row.ratio), words, "" if pd.isna(row.fingerprint) else row.fingerprint)
+    others = f"{runs - 1:,} more run{'s' * (runs > 2)}{' of this finding' * bool(row.link)}"  # noqa: PLR2004
+    more = f"; {others} here" if runs > 1 else ""
+    words = f"case {row.case}, {row.path}, {row.mesh}, {row.dtype}: {size}{more}"
+    return Mark(row.kind, row.across, words, row.link)
 
 
 def _words(runs: pd.DataFrame, measured: int, beyond: int) -> str:

@@ -57,7 +57,8 @@ def reason(short: str) -> str:
 
 def _without_placeholders(text: str) -> str:
     """What stands for operators and numbers where reasons are counted, in words."""
-    plain = _PLACE.sub(lambda place: _PLACES[place[0]], _TWICE.sub("", text))
+    unversioned = _VERSION.sub(r"this \1", _TWICE.sub("", text))
+    plain = _PLACE.sub(lambda place: _PLACES[place[0]], unversioned)
     return plain.replace("the oracle", f"the {REFERENCE}")
 
 
@@ -65,6 +66,9 @@ _PLACES = {"OP()": "a function", "OP": "an operator", "#": "N"}
 _PLACE = re.compile(r"\bOP\(\)|\bOP\b|#")
 _TWICE = re.compile(r"\b[Oo]perator (?=OP\b)|\bOp\(op=(?=OP\b)|(?<=OP), args.*")
 """What says `operator` beside its placeholder, and DTensor's list of arguments, which is cut."""
+
+_VERSION = re.compile(r"\b(torch|torch_xla|torchax|torch_tpu|jax|jaxlib) #(?:\.#)*")
+"""A package with its version, which is a number as any other where reasons are counted."""
 
 
 def surroundings(report: Report) -> list[tuple[str, str, str]]:
