@@ -32,7 +32,7 @@ UNEXPLAINED = """[...document.querySelectorAll('.map td.none, .map td.doubtful')
 KEPT_WITH_NOTHING = """[...document.querySelectorAll('section :last-child, figure :last-child')]
     .filter(x => getComputedStyle(x).breakAfter === 'avoid' && !x.closest('summary'))
     .map(x => x.outerHTML)"""
-"""What ends a section and is still kept beside what follows: the next heading is then torn off its section."""
+"""What ends a section and is still kept beside what follows: the next heading is then on the wrong sheet."""
 
 DEBRIS = re.compile(
     r"_unsafe_view|other_single|no telling|right beside it|\bNone\b|\bnan\b|<NA>|Symptom\.|Stage\."
