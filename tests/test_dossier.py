@@ -64,6 +64,12 @@ def replace_versions(versions: dict[str, str]) -> fault_draft.Shown:
     return fault_draft.Shown(script=SHOWN.script, output=OUTPUT, versions=versions)
 
 
+def test_what_a_fault_of_the_list_says_is_expected_comes_before_what_its_kind_says() -> None:
+    text = fault_draft.draft(replace(FAULT, kind="on the host", expected="that it does nothing"), SHOWN)
+    assert "Expected: that it does nothing." in text
+    assert "## Expected behavior\n\nThat it does nothing." in text
+
+
 def test_a_draft_of_a_reported_or_fixed_fault_begins_with_that() -> None:
     reported = fault_draft.draft(replace(FAULT, issue="https://example.org/1"), SHOWN)
     assert reported.startswith("> Reported already: https://example.org/1. ")

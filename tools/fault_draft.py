@@ -34,7 +34,7 @@ EXPECTED = {
     "too much": "that every device holds its own shard alone",
     "replicas part": "equal weights on all ranks",
 }
-"""What is expected of a kind of fault, by words of its kind; else the result of `COUNTERPARTS`."""
+"""What is expected of a kind of fault that does not say it, by words of its kind; else `COUNTERPARTS`."""
 
 COUNTERPARTS = {
     "DTensor": "what the same call gives on the whole `torch.Tensor`",
@@ -124,6 +124,8 @@ def impact(fault: Fault) -> str:
 
 def expected(fault: Fault, shown: Shown) -> str:
     """What is expected instead, as the end of a sentence."""
+    if fault.expected:
+        return fault.expected
     about = topic(fault) if "torch" in shown.versions else "XLA"
     usual = COUNTERPARTS.get(about, COUNTERPARTS[""])
     return next((words for kind, words in EXPECTED.items() if kind in fault.kind), usual)

@@ -47,12 +47,13 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A fault of `package`.
 
-    `script` is a file of `tests/upstream/`, and `arguments` those that run this fault alone; `issue` is the
-    address of upstream's issue, empty where we know of none. `releases` maps releases of the distribution
-    that the script needs (`needs`), old to new, to what the script said there; `notes` map them to what it
-    printed where that was unclear. `on_jax` is a script, with an argument where it takes one, that shows a
-    fault of XLA with jaxlib alone, whose XLA is newer than that of torch_xla, and `jaxlib` maps its releases
-    to what that said.
+    `script` is a file of `tests/upstream/`, and `arguments` those that run this fault alone. `expected` is
+    what should happen instead, as the end of a sentence, where the kind and the package do not say it.
+    `issue` is the address of upstream's issue, empty where we know of none. `releases` maps releases of the
+    distribution that the script needs (`needs`), old to new, to what the script said there; `notes` map them
+    to what it printed where that was unclear. `on_jax` is a script, with an argument where it takes one, that
+    shows a fault of XLA with jaxlib alone, whose XLA is newer than that of torch_xla, and `jaxlib` maps its
+    releases to what that said.
     `origin` maps the names of what showed it, the first on record first, to the case and the minutes until it
     showed there, as in `index 94, 1.3 minutes`; empty where they are not recorded.
     """
@@ -62,6 +63,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kind: str
     script: str
     arguments: tuple[str, ...] = ()
+    expected: str = ""
     issue: str = ""
     releases: Mapping[str, State] = {}
     notes: Mapping[str, str] = {}

@@ -42,6 +42,6 @@ missing = []
 for name in sys.argv[1:] or [name for name in FAULTS if name != "nan_ignored"] or FAULTS:
     expected, function, *given = FAULTS[name]
     actual = np.asarray(jax.jit(function)(*given))
-    print(f"{name}: expected {expected}, actual {actual}")
+    print(f"{name}: expected {np.asarray(expected).tolist()}, actual {actual.tolist()}")
     missing += [name] if np.allclose(actual, expected, rtol=20 * 2.0**-53, atol=0, equal_nan=True) else []
 sys.exit(f"not there: {missing}" if missing else 0)
