@@ -299,6 +299,16 @@ def test_a_draft_says_on_which_releases_it_was_tried() -> None:
     assert untried(a_finding(side="xla", environment={})) == ""
 
 
+def test_a_draft_of_a_listed_fault_says_what_its_script_said_on_other_releases() -> None:
+    script = "tests/upstream/sharded_operators_on_dtensor.py"
+    listed = a_finding(upstream=f"{script} amin_gradient")
+    assert (described(listed), untried(listed)) == ("2.9.0: alive, 2.15.0: alive", "")
+    on_xla = a_finding(side="xla", upstream=f"{script} amin_gradient", environment={"torch_xla": "2.9.0"})
+    assert described(on_xla) == "2.9.0: alive", "its package is another"
+    tried = a_finding(upstream=f"{script} amin_gradient", releases={"torch 2.15.0": "unclear"})
+    assert described(tried) == "2.9.0: alive, 2.15.0: unclear", "what was tried on this finding goes first"
+
+
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
 def test_a_draft_names_no_folder_of_its_machine(name: str) -> None:
     frame = 'File "/home/me/venv/lib/python3.11/site-packages/torch_xla/torch_xla.py"'
@@ -352,6 +362,9 @@ def test_without_a_run_of_the_small_case_the_first_sentence_has_no_number() -> N
     first, *_ = drafted(a_finding(case="0" * 12), "pytorch", of_original=MEASURED).split("```")
     assert "rounding noise" not in first
     assert "off by" not in first
+    assert "\n\ntorch\\_dtensor with torch 2.9.0: wrong 0.weight after the update. Expected: " in first
+    rule = drafted(a_finding(), "pytorch", called={"torch_dtensor": "DTensor"}, reason="DTensor has no rule")
+    assert "\n\nWith torch 2.9.0: DTensor has no rule. Expected: " in rule, "the title begins without a colon"
 
 
 @pytest.mark.parametrize("name", ["openxla", "pytorch", "xla"])
@@ -360,7 +373,7 @@ def test_the_first_screen_is_title_two_sentences_and_script(name: str) -> None:
     lines = [line for line in text.partition("```python")[0].splitlines() if line and line[0] != "#"]
     benign = [line for line in lines if line.startswith("It may be benign")]
     (sentences,) = (line for line in lines if line not in benign)
-    assert sentences.startswith("On 2 ranks (mesh dp=2) with torch 2.9.0: ")
+    assert sentences.startswith("torch\\_dtensor on 2 ranks (mesh dp=2) with torch 2.9.0: wrong 0.weight")
     expected = "Expected: the values of eager torch on the CPU in float64, within rounding (5e-05), as "
     assert expected + "on one device and by torch\\_xla in the same layout." in sentences
     order = (
@@ -449,11 +462,14 @@ def test_versions_of_the_run_and_of_this_machine_are_labelled(
 def test_versions_of_the_run_come_first_and_its_settings_are_a_detail() -> None:
     versions = (
         ("torch (in the run)", "2.9.0"),
+        ("torch_xla (in the run)", "2.9.0"),
         ("threads (in the run)", "1"),
         ("jax (where this was drafted)", "0.7.1"),
     )
     first, _, details = drafted(a_finding(), "pytorch", versions=versions).partition("<details>")
     assert "* torch (in the run): 2.9.0" in first
+    assert "torch\\_xla" not in first.partition("Versions")[2], "the torch side does not compute with it"
+    assert "* torch\\_xla (in the run): 2.9.0" in details
     assert "* threads (in the run): 1" in details
     assert "* jax (where this was drafted): 0.7.1" in details
     assert "threads" not in first

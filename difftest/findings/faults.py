@@ -108,6 +108,17 @@ def read_origins() -> tuple[Origin, ...]:
     return msgspec.convert(tomllib.loads(ORIGINS_FILE.read_text()), type=_Origins).origin
 
 
+def tried_on(upstream: str, package: str) -> Mapping[str, State]:
+    """What the scripts of what the ledger calls `upstream` said on releases of `package`, old to new.
+
+    An issue of several faults has the releases on which all of them said the same.
+    """
+    faults = [fault for fault in read_faults() if upstream in fault.upstream and fault.needs == package]
+    states = [set(fault.releases.items()) for fault in faults]
+    alike = set.intersection(*states) if states else set()
+    return dict(sorted(alike, key=lambda pair: age(pair[0])))
+
+
 def age(release: str) -> tuple[int, ...]:
     """Sorts releases from old to new."""
     return tuple(int(part) for part in re.findall(r"\d+", release))

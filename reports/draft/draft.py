@@ -96,7 +96,7 @@ class Draft:
     @property
     def happens(self) -> str:
         """What happens, in a sentence; its numbers are of the draft's own case, else it has none."""
-        return words.happens(self.finding, self.run, words.ranks(self.case), self.title)
+        return words.happens(self.finding, self.run, words.ranks(self.case), self.title, self.backend)
 
     @property
     def expected(self) -> str:
@@ -138,12 +138,19 @@ class Draft:
     @property
     def reported(self) -> tuple[tuple[str, str], ...]:
         """The versions and devices that the run itself reported, which a maintainer asks for first."""
-        return tuple(pair for pair in self.versions if _of_run(*pair))
+        return tuple(pair for pair in self.versions if self._is_asked_for(*pair))
+
+    def _is_asked_for(self, name: str, value: str) -> bool:
+        """Whether a version is that of a device of the run, or of a package with which its side computes."""
+        subject, _, whose = name.partition(" (")
+        own = not whose or whose.endswith("run)")
+        packages = ("torch",) if self.finding.divergence.side == "torch" else installed.COMPUTING
+        return value != "not installed" and own and subject in (*packages, *OF_RUN)
 
     @property
     def further_versions(self) -> tuple[tuple[str, str], ...]:
         """The rest of `versions`: settings of the run, and what is installed where this was drafted."""
-        return tuple(pair for pair in self.versions if not _of_run(*pair))
+        return tuple(pair for pair in self.versions if not self._is_asked_for(*pair))
 
     @property
     def stability(self) -> str:
@@ -219,13 +226,6 @@ class Draft:
     def case_json(self) -> str:
         """The case as indented JSON."""
         return msgspec.json.format(self.case.to_json(), indent=2).decode()
-
-
-def _of_run(name: str, value: str) -> bool:
-    """Whether a version is that of a package or a device of the run."""
-    subject, _, whose = name.partition(" (")
-    own = not whose or whose.endswith("run)")
-    return value != "not installed" and own and subject in (*installed.COMPUTING, *OF_RUN)
 
 
 def devices(script: str) -> int:

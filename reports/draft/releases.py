@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from difftest.findings.faults import NEWEST, age, fixed_in
+from difftest.findings.faults import NEWEST, age, fixed_in, tried_on
 from difftest.records.finding import Finding, State
 from reports.draft.tracker import tracker
 
@@ -15,7 +15,10 @@ def package(finding: Finding) -> str:
 
 
 def tried(finding: Finding) -> Mapping[str, State]:
-    """What each release of its package showed: alive in that of its own run, else what `bisect` found."""
+    """What each release of its package showed.
+
+    Alive in that of its own run, else what `bisect` found, else what the list of faults says of its script.
+    """
     name = package(finding)
     own = finding.environment.get(name, "").partition("+")[0]
     others = {
@@ -23,7 +26,8 @@ def tried(finding: Finding) -> Mapping[str, State]:
         for release, state in finding.releases.items()
         if release.startswith(f"{name} ")
     }
-    return {**others, own: "alive"} if own else others
+    listed = tried_on(finding.upstream, name) if finding.upstream else {}
+    return {**listed, **others, **({own: "alive"} if own else {})}
 
 
 def untried(finding: Finding) -> str:

@@ -22,14 +22,20 @@ _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]*)", line \d+.*\n(?:    +.*\n)*', 
 _OWN = re.compile(r"(?:^|/)(?:difftest|generators|workers|reports)/")
 
 
-def happens(finding: Finding, run: ReducedRun | None, ranks: str, what: str) -> str:
+def happens(finding: Finding, run: ReducedRun | None, ranks: str, what: str, backend: str) -> str:
     """What happens, with the versions: `what` is the finding's title.
 
-    `run` is one of the case that the script is made of, which ran on `ranks`. Without it the sentence has no
-    number, since those of the finding's first case are not the script's.
+    `backend` is what users call its backend, which the sentence names once. `run` is one of the case that the
+    script is made of, which ran on `ranks`. Without it the sentence has no number, since those of the
+    finding's first case are not the script's.
     """
-    used = ", ".join(f"{name} {version}" for name, version in _used(finding))
-    where = f"On {ranks} with" if run else "With"
+    used = " and ".join(f"{name} {version}" for name, version in _used(finding))
+    subject, colon, rest = what.partition(": ")
+    where = f"on {ranks} with" if run else "with"
+    if subject == backend and colon:
+        where, what = f"{subject} {where}", rest
+    else:
+        where = where.capitalize()
     measured, ratio = (run.measurement, run.divergence.ratio) if run else (None, None)
     far = "" if measured is None else f", off by up to {measured.greatest:.3g}"
     noise = "" if ratio is None or ratio >= FLOORS_MOST else f", {ratio:.3g} x the rounding noise"
