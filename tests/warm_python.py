@@ -70,6 +70,7 @@ def _become(script: str, output: str, seconds: int) -> NoReturn:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.dup2(file, descriptor)
         os.close(file)
+    _remake_autograd()
     signal.alarm(seconds)
     sys.argv, sys.path[0], status = [script], str(Path(script).parent), 0
     try:
@@ -84,6 +85,16 @@ def _become(script: str, output: str, seconds: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _remake_autograd() -> None:
+    """Lets the forked process make torch's autograd engine anew, while there is one thread.
+
+    Else the first `backward` does, without a lock. Where that is in two threads, one process in 300 crashed,
+    failed an assertion of the engine or waited without end (torch 2.9; `workers/child.py` does the same).
+    """
+    if torch := sys.modules.get("torch"):
+        torch.autograd._is_checkpoint_valid()  # noqa: SLF001  asks the engine, and starts no thread of it
 
 
 if __name__ == "__main__":
