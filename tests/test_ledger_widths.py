@@ -72,6 +72,14 @@ NONFINITE = Data(batch=1, regime="nonfinite")
             on_xla(failed("linalg.cond", Stage.FORWARD, "dim 1 cannot be applied to a 0-dim tensor")),
             cut("linalg.cond"),
         ),
+        (
+            on_xla(failed("", Stage.BACKWARD, "RuntimeError: Shapes are not compatible for broadcasting: x")),
+            cut("cholesky_solve", "linalg.cond"),
+        ),
+        (
+            failed("masked.mean", Stage.FORWARD, "aten.div.Tensor: got mixed torch.Tensor and DTensor"),
+            cut("masked.mean"),
+        ),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
 )
@@ -109,6 +117,13 @@ def test_a_negative_zero_lost_before_a_division_is_not_a_failure_or_a_wrong_numb
     assert entry(other_kinds(forward("addcdiv"), *IS_NAN), case)
     assert entry(on_xla(failed("addcdiv", Stage.FORWARD, "RuntimeError: anything")), case) is None
     assert entry(on_xla(forward("addcdiv")), case) is None
+
+
+def test_a_negative_zero_that_a_select_loses_makes_an_angle_of_zero_for_pi() -> None:
+    shown = on_xla(forward("atan2", "4 / 24 elements differ; greatest 3.142, 2e+07 x the rounding noise"))
+    assert entry(shown, cut("div", "select", "atan2"))
+    assert entry(shown, cut("div", "atan2")) is None
+    assert entry(on_xla(forward("atan2", "greatest 0.25, 10 x")), cut("select", "atan2")) is None
 
 
 def test_the_gradient_of_as_strided_copy_is_known_behind_a_part_alone() -> None:
