@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from real_runs import DDP, DEADLINE_SECONDS, small_case
+from running_ranks import running_ranks
 
 from difftest.errors import NODE_LOST, InfrastructureError, LethalError, UsageError
 from difftest.judge.outcome import Failure, Symptom, Trace
@@ -191,7 +192,7 @@ def test_a_node_lost_in_a_run_is_a_lethal_error_and_other_nodes_continue(
     assert isinstance(pool.execute(small_case(), DDP), Trace)
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
-        ranks = _ranks()
+        ranks = running_ranks()
         cluster.remove_node(node, allow_graceful=False)
         with pytest.raises(LethalError, match="its node died while the case ran on it") as lost:
             running.result()
@@ -217,25 +218,3 @@ def test_the_ranks_of_a_case_are_shared_by_the_nodes_of_a_group(nodes: dict[str,
     crash = pool.execute(small_case(3), DDP, {VARIABLE: "segmentation_fault"})
     assert isinstance(crash, Failure)
     assert (crash.symptom, crash.kind) == (Symptom.CRASH, "SIGSEGV")
-
-
-def _ranks() -> list[psutil.Process]:
-    """The two ranks of the run that hangs, once both run."""
-    end = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < end:
-        zygotes = [
-            child for child in psutil.Process().children(recursive=True) if "workers.zygote" in _words(child)
-        ]
-        for zygote in zygotes:
-            ranks = [rank for rank in zygote.children() if "workers.zygote" in _words(rank)]
-            if len(ranks) == 2:
-                return ranks
-        time.sleep(0.05)
-    pytest.fail("no run began")
-
-
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.NoSuchProcess:
-        return []

@@ -7,7 +7,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
@@ -17,6 +16,7 @@ from typing import Any, NoReturn
 import psutil
 import pytest
 from real_runs import DDP, DEADLINE_SECONDS, small_case
+from running_ranks import running_ranks
 
 from difftest import plugins
 from difftest.errors import InfrastructureError, UnsupportedError
@@ -79,6 +79,14 @@ def test_workers_have_the_niceness_of_the_driver(pool: dispatch.Pool) -> None:
     actor = team.take()
     team.give_back(actor)
     assert ray.get(actor.__ray_call__.remote(niceness)) == os.nice(0)
+
+
+@pytest.mark.usefixtures("pool")
+def test_an_own_instance_starts_nothing_that_a_campaign_does_not_use() -> None:
+    """Each is a Python that imports Ray, for seconds of CPU time."""
+    words = " ".join(word for child in psutil.Process().children() for word in child.cmdline())
+    assert "raylet" in words
+    assert not [name for name in ("monitor.py", "log_monitor.py", "dashboard.py") if name in words]
 
 
 def test_workers_import_no_module_of_the_working_directory(pool: dispatch.Pool, planted: Path) -> None:
@@ -151,7 +159,8 @@ def test_a_worker_lost_while_idle_costs_no_run(pool: dispatch.Pool) -> None:
 def test_a_worker_lost_in_a_run_is_an_infrastructure_error_and_is_replaced(pool: dispatch.Pool) -> None:
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(pool.execute, small_case(), DDP, {VARIABLE: "hang"})
-        actor, ranks = _worker_in_a_run()
+        ranks = running_ranks()
+        _zygote, actor, *_ = ranks[0].parents()
         actor.kill()
         with pytest.raises(
             InfrastructureError, match=f"a worker was lost while it ran case {small_case().id} on {DDP}"
@@ -166,20 +175,6 @@ def test_a_worker_lost_in_a_run_is_an_infrastructure_error_and_is_replaced(pool:
 def _call_until_gone(actor: Any) -> NoReturn:  # noqa: ANN401
     while True:
         ray.get(actor.ready.remote(), timeout=DEADLINE_SECONDS)
-
-
-def _worker_in_a_run() -> tuple[psutil.Process, list[psutil.Process]]:
-    """The actor's process and the two ranks that it has forked, once both run."""
-    end = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < end:
-        for actor in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                zygotes = [child for child in actor.children() if "workers.zygote" in child.cmdline()]
-                ranks = [rank for zygote in zygotes for rank in zygote.children()]
-                if len(ranks) == 2:
-                    return actor, ranks
-        time.sleep(0.05)
-    pytest.fail("no run began")
 
 
 @pytest.mark.usefixtures("pool")
