@@ -1,12 +1,13 @@
 """Drafts of all listed faults: what each holds, and that every fault can have one."""
 
+import dataclasses
 import re
 
 import pytest
 from msgspec.structs import replace
 
 from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax
-from difftest.commands.service.scripts import ScriptRun
+from difftest.commands.service.scripts import ScriptRun, compiled_hlo
 from difftest.findings.faults import Fault, read_faults
 from reports.draft.draft import MOST_TITLE
 from tools import dossier, fault_draft, releases
@@ -84,6 +85,27 @@ def test_a_draft_says_where_the_newest_release_was_not_tried() -> None:
 
 def test_of_a_script_that_expects_nothing_the_last_lines_are_the_answer() -> None:
     assert fault_draft.answers("\n".join(map(str, range(8)))) == ["3", "4", "5", "6", "7"]
+
+
+def test_a_draft_for_xla_has_the_hlo_of_what_was_compiled() -> None:
+    shown = dataclasses.replace(
+        SHOWN, hlo="HloModule jit_tanh\n", versions={"jax": "0.10.2", "jaxlib": "0.10.2"}
+    )
+    text = fault_draft.draft(replace(FAULT, package="XLA"), shown)
+    assert "### HLO\n\n" in text
+    assert "```text\nHloModule jit_tanh\n```" in text
+    assert "HLO" not in fault_draft.draft(replace(FAULT, package="XLA"), SHOWN)
+
+
+@pytest.mark.slow
+def test_the_hlo_is_what_a_script_on_jax_compiles_last_without_its_places() -> None:
+    pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
+    text = "import jax\njax.jit(lambda x: x + 1)(1.0)\njax.jit(jax.numpy.tanh)(1.0)\nraise SystemExit(1)\n"
+    hlo = compiled_hlo(text)
+    assert hlo.startswith("HloModule jit_tanh")
+    assert "= f32[] tanh(" in hlo
+    assert not [word for word in ("metadata=", "reproducer.py", "\n\n\n") if word in hlo]
+    assert not compiled_hlo("")
 
 
 def test_what_every_rank_prints_is_there_once() -> None:

@@ -7,8 +7,8 @@
 
 Nothing is posted. Each script is run first, and a fault that it does not show gets no draft. A draft that
 should not be posted, because the fault is reported or fixed, says so in its first line. A fault of XLA that
-has a script for jaxlib alone is drafted with that, where it shows the fault. It takes some seconds for each
-fault.
+has a script for jaxlib alone is drafted with that and its HLO, where it shows the fault. It takes some
+seconds for each fault.
 """
 
 import sys
@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from difftest import made_environments  # noqa: E402  found on the path above
 from difftest.commands.service.known_script import KnownScript, script_of, script_on_jax  # noqa: E402
-from difftest.commands.service.scripts import run_script  # noqa: E402
+from difftest.commands.service.scripts import compiled_hlo, run_script  # noqa: E402
 from difftest.findings.faults import Fault, read_faults  # noqa: E402
 from tools.fault_draft import Shown, draft  # noqa: E402
 from tools.releases import prepared, version  # noqa: E402
@@ -73,7 +73,8 @@ def ran(scripts: Sequence[Script], python: str) -> Shown | None:
         run = run_script(script.text, python=python, arguments=script.arguments)
         if run.shown and run.output.strip():
             versions = {name: version(python, name) for name in dict.fromkeys(packages)}
-            return Shown(script=script, output=run.output, versions=versions)
+            hlo = compiled_hlo(script.text, python, script.arguments) if "jax" in packages else ""
+            return Shown(script=script, output=run.output, versions=versions, hlo=hlo)
     return None
 
 

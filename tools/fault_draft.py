@@ -50,11 +50,15 @@ TRACKERS = {"torch": "pytorch", "torch_xla": "xla"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A script that showed a fault, what it printed, and the versions of the packages that it used."""
+    """A script that showed a fault, what it printed, and the versions of the packages that it used.
+
+    `hlo` is what a script on JAX compiles, empty for other scripts.
+    """
 
     script: KnownScript
     output: str
     versions: Mapping[str, str]
+    hlo: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,7 @@ class FaultDraft:
     arguments: tuple[str, ...]
     output: str
     versions: tuple[str, ...]
+    hlo: str
     device: str = "CPU"
 
     @property
@@ -90,6 +95,7 @@ def draft(fault: Fault, shown: Shown) -> str:
         arguments=shown.script.arguments,
         output="\n".join(answers(shown.output)),
         versions=tuple(versions(fault, shown)),
+        hlo=shown.hlo,
     )
     return "\n".join((*notices(fault), render(content, TRACKERS.get(fault.package, "openxla"))))
 

@@ -1,14 +1,14 @@
 """Faults of the partitioner in jaxlib's XLA, without torch_xla; names select. Exits 0 if all are there."""
 
-import os
 import subprocess
 import sys
 
-os.environ |= {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
 import jax
 import numpy as np
 from jax import lax
 
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 4)
 MESH = jax.sharding.Mesh(np.array(jax.devices()).reshape(2, 2), ("a", "b"))
 
 

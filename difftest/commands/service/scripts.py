@@ -4,6 +4,7 @@ The same script, run once more under `DRIVER`, leaves XLA's input and what XLA c
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,15 @@ GRAPHS = (
     "*buffer-assignment.txt",
 )
 """The files to keep: StableHLO, HLO before and after optimization, and buffer assignment."""
+
+HLO_FLAGS = "--xla_dump_hlo_as_text --xla_dump_hlo_module_re=jit_.*"
+"""XLA writes what JAX compiles, as text; JAX gives it such names."""
+
+_ORIGINS = re.compile(
+    r", metadata=\{[^{}]*\}|^(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d.*\n)*\n",
+    re.MULTILINE,
+)
+"""What HLO says of the places in the script that instructions come from."""
 
 MOST_FILES, MOST_BYTES = 16, 1_000_000
 """The most files to keep, and the most bytes of each."""
@@ -118,6 +128,21 @@ def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str,
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)  # fails for a link, which rmtree leaves in place
         return tuple(Path(shutil.copy(graph, folder)).name for graph in kept)
+
+
+def compiled_hlo(text: str, python: str = sys.executable, arguments: Sequence[str] = ()) -> str:
+    """The HLO, before optimization, of what a script on JAX compiles last; empty where it compiles nothing.
+
+    The script may end in any way. Flags of XLA that it sets must follow those of the variable `XLA_FLAGS`.
+    """
+    with own_folder("graphs") as folder:
+        file = folder / "reproducer.py"
+        file.write_text(text)
+        flags = {"XLA_FLAGS": f"--xla_dump_to={folder} {HLO_FLAGS}"}
+        _execute([python, str(file), *arguments], folder, flags, SECONDS)
+        graphs = sorted(folder.glob("*.before_optimizations.txt"))
+        text = _ORIGINS.sub("", graphs[-1].read_text()) if graphs else ""
+        return re.sub(r"\n{3,}", "\n\n", text)
 
 
 def _execute(
