@@ -27,7 +27,14 @@ from difftest.judge.pieces import Piece
 from difftest.judge.stage import Stage
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.covered import Covered
-from difftest.records.evidence import CORRECT_SIBLINGS, OTHER, OTHER_SINGLE, SINGLE, WRONG_SIBLINGS
+from difftest.records.evidence import (
+    CORRECT_SIBLINGS,
+    OTHER,
+    OTHER_SINGLE,
+    SINGLE,
+    UNDECIDED,
+    WRONG_SIBLINGS,
+)
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation
 from difftest.records.reachable import reachable
@@ -129,6 +136,7 @@ def findings(began: datetime = BEGAN) -> tuple[Finding, ...]:
         for number, (name, shown) in enumerate(UNKNOWN)
     ]
     own[1] = replace(own[1], evidence={**own[1].evidence, WRONG_SIBLINGS: "xla_replica"})
+    own[3] = replace(own[3], evidence={**own[3].evidence, SINGLE: UNDECIDED, OTHER: UNDECIDED})
     there = backends.candidates()
     for number, entry in enumerate(read_ledger().entries):
         name, check, symptom = (*entry.fingerprint.split("-"), "", "")[:3]

@@ -86,6 +86,11 @@ def test_pieces_are_a_grid_of_the_mesh() -> None:
     assert Finding.from_json(finding.to_json()) == finding
 
 
+def test_there_is_no_grid_where_no_element_is_wrong() -> None:
+    """Of a result with a wrong dtype every piece was green, below the words "where it is wrong"."""
+    assert of_pieces(of_ranks(wrong=2, ranks=2), Mesh((("dp", 2),))) is None
+
+
 def test_the_piece_of_a_scalar_has_words() -> None:
     """A loss has no dims: its part as an index was `[]`."""
     pieces = tuple(Piece(rank=n, part=(), elements=1, wrong=n, ratio=4.0) for n in range(2))

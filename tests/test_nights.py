@@ -104,6 +104,23 @@ def test_every_cell_of_the_support_table_is_on_a_phone(browser: Browser, page: P
 
 @pytest.mark.browser
 @pytest.mark.skipif(not BROWSER, reason="no chromium here")
+def test_no_word_of_the_two_by_two_is_broken_on_a_phone(browser: Browser, page: Path) -> None:
+    """A word that does not fit makes its cell wider than the text's lines are."""
+    words = "[...document.querySelectorAll('.two-by-two td')].filter(x => x.textContent.trim())"
+    lines = (
+        "x => { const range = document.createRange(); range.selectNodeContents(x); "
+        "return [x.textContent.trim().split(' ').length, "
+        "new Set([...range.getClientRects()].map(r => Math.round(r.top))).size] }"
+    )
+    with browser.page(page, PHONE) as opened:
+        opened.evaluate("document.querySelectorAll('.finding details').forEach(x => { x.open = true })")
+        counted = opened.evaluate(f"{words}.map({lines})")
+        assert len(counted) > 10
+        assert [pair for pair in counted if pair[1] > pair[0]] == []
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not BROWSER, reason="no chromium here")
 def test_print_has_every_finding_on_few_pages_and_says_what_it_leaves_out(
     browser: Browser, page: Path
 ) -> None:

@@ -31,9 +31,12 @@ class Grid(NamedTuple):
 def of_pieces(finding: Finding, mesh: Mesh | None) -> Grid | None:
     """The grid of a finding's tensor; None where its pieces are not known or do not fit the mesh.
 
-    The last axis of the mesh is that of the columns.
+    None too where no element is wrong, as of a tensor with a wrong dtype: there is no place to show. The last
+    axis of the mesh is that of the columns.
     """
     if mesh is None or [piece.rank for piece in finding.pieces] != list(range(mesh.world_size)):
+        return None
+    if not any(piece.wrong for piece in finding.pieces):
         return None
     size, shown = mesh.shape[-1], finding.divergence
     rows = []
