@@ -470,6 +470,10 @@ def test_versions_of_the_run_come_first_and_its_settings_are_a_detail() -> None:
     assert "* torch (in the run): 2.9.0" in first
     assert "torch\\_xla" not in first.partition("Versions")[2], "the torch side does not compute with it"
     assert "* torch\\_xla (in the run): 2.9.0" in details
+    more = (*versions, ("torchax (in the run)", "0.0.6"))
+    first, _, _ = drafted(a_crash(), "xla", versions=more).partition("<details>")
+    assert "* torch\\_xla (in the run): 2.9.0" in first
+    assert "torchax" not in first, "its backend does not use it"
     assert "* threads (in the run): 1" in details
     assert "* jax (where this was drafted): 0.7.1" in details
     assert "threads" not in first
@@ -486,6 +490,10 @@ def test_an_unknown_device_is_not_made_up() -> None:
     assert "Reproducible on XLA backend [CPU/TPU]: not known" in drafted(
         a_crash(environment={"torch": "2.8.0"}), "xla"
     )
+    script = 'os.environ.update(PJRT_DEVICE="CPU", CPU_NUM_DEVICES="2")\n'
+    died = a_crash(environment={"torch": "2.8.0"})
+    assert "[CPU/TPU]: CPU\n" in drafted(died, "xla", reproducer=script), "the script ran here"
+    assert "[CPU/TPU]: not known" in drafted(died, "xla", reproducer=script, ran_here=False)
     assert ("PJRT device", "TPU") in drafting.versions(a_crash(environment={"device": "TPU"}), a_case())
     assert "PJRT device" not in dict(drafting.versions(a_finding(environment={"device": "cpu"}), a_case()))
 

@@ -144,7 +144,9 @@ class Draft:
         """Whether a version is that of a device of the run, or of a package with which its side computes."""
         subject, _, whose = name.partition(" (")
         own = not whose or whose.endswith("run)")
-        packages = ("torch",) if self.finding.divergence.side == "torch" else installed.COMPUTING
+        shown = self.finding.divergence
+        others = {name for name in words.FRAMEWORKS if name not in shown.backend}
+        packages = ("torch",) if shown.side == "torch" else {*installed.COMPUTING} - others
         return value != "not installed" and own and subject in (*packages, *OF_RUN)
 
     @property
@@ -214,8 +216,9 @@ class Draft:
 
     @property
     def device(self) -> str:
-        """The kind of XLA's devices; empty where the run ended before it could report it."""
-        return self.finding.environment.get("device", "")
+        """The kind of XLA's devices; empty where neither the run nor a script that ran here names it."""
+        named = re.search(r'PJRT_DEVICE="(\w+)"', self.reproducer) if self.ran_here else None
+        return self.finding.environment.get("device", "") or (named[1] if named else "")
 
     @property
     def devices(self) -> int:
