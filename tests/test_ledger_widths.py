@@ -19,6 +19,7 @@ from shown_operators import (
 )
 
 from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.layout import Shard
 from difftest.cases.options import Feature, Replication
 from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence
@@ -87,6 +88,38 @@ NONFINITE = Data(batch=1, regime="nonfinite")
             cut("linalg.svdvals"),
         ),
         (
+            on_xla(
+                failed(
+                    "masked.mean",
+                    Stage.FORWARD,
+                    "Value out of range (expected to be in range of [0, -1], but got -1)",
+                )
+            ),
+            cut("masked.mean"),
+        ),
+        (
+            on_xla(failed("linalg.cholesky_ex", Stage.FORWARD, "Error while lowering: [] aten::expand, x")),
+            cut("pinverse", "linalg.cholesky_ex", "linalg.pinv"),
+        ),
+        (
+            failed(
+                "nn.functional.embedding",
+                Stage.FORWARD,
+                "Inplace update to inference tensor outside InferenceMode",
+            ),
+            cut("nn.functional.embedding"),
+        ),
+        (
+            on_xla(
+                failed("nanmean", Stage.FORWARD, "Error while lowering: [] xla::select, xla_shape=f32[1]")
+            ),
+            cut("linalg.cond", "nanmean"),
+        ),
+        (
+            forward("nn.functional.l1_loss"),
+            a_program(an_operator("nn.functional.l1_loss"), sharded={"0.input": (Shard(1),)}),
+        ),
+        (
             failed("masked.mean", Stage.FORWARD, "aten.div.Tensor: got mixed torch.Tensor and DTensor"),
             cut("masked.mean"),
         ),
@@ -134,6 +167,17 @@ def test_a_negative_zero_that_a_select_loses_makes_an_angle_of_zero_for_pi() -> 
     assert entry(shown, cut("div", "select", "atan2"))
     assert entry(shown, cut("div", "atan2")) is None
     assert entry(on_xla(forward("atan2", "greatest 0.25, 10 x")), cut("select", "atan2")) is None
+
+
+def test_a_lost_copy_of_a_partial_gradient_is_known_by_the_numbers_of_memory_that_nobody_wrote() -> None:
+    shown = backward("add", detail="step 0, backward, 2.other: 1 / 1 elements differ; greatest 4.61e+33, x")
+    sharded = {"0.input": (Shard(1), Shard(0))}
+    case = a_program(
+        *map(an_operator, ("neg", "transpose", "add")), mesh=(("dp", 2), ("tp", 2)), sharded=sharded
+    )
+    assert entry(shown, case)
+    assert entry(replace(shown, detail=shown.detail.replace("4.61e+33", "4.61")), case) is None
+    assert entry(shown, cut("neg", "transpose", "add")) is None
 
 
 def test_the_gradient_of_as_strided_copy_is_known_behind_a_part_alone() -> None:
