@@ -338,6 +338,16 @@ def test_operators_of_programs_that_fail_alike_have_one_identity(one: str, other
     assert identity(a_failure(message=one)) != identity(a_failure(message=other))
 
 
+def test_the_function_that_a_program_called_is_no_cause_unless_it_made_a_plain_tensor() -> None:
+    frames = ("torch/functional.py:split", "torch/_refs/__init__.py:diag_embed", "")
+    called = [a_failure(message="no view here", frame=frame, operator="split") for frame in frames]
+    assert len({identity(failure) for failure in called}) == 1
+    deep = a_failure(message="no view here", frame="torch/distributed/tensor/_ops.py:plan", operator="split")
+    assert identity(deep) != identity(called[0])
+    mixed = [a_failure(message=MIXED.format("add.Tensor"), frame=frame, operator="split") for frame in frames]
+    assert len({identity(failure) for failure in mixed}) == 3
+
+
 def test_what_a_rule_raised_is_part_of_a_program_s_failure() -> None:
     messages = (WRAPPED.format("sort.stable", "[2]"), WRAPPED.format("sort.stable", "[2]").replace("x", "y"))
     failures = [a_failure(message=message, operator="sort") for message in messages]

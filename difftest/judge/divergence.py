@@ -63,6 +63,12 @@ _MIXED = re.compile(r"\baten\.\w+\.\w+: got mixed torch\.Tensor and DTensor")
 Where torch made it is the fault, and the operator tells these places apart.
 """
 
+CALLED = (
+    *("torch/functional.py:", "torch/nn/functional.py:", "torch/_tensor.py:", "torch/_ops.py:"),
+    *("torch/_refs/", "torch/masked/", "torch/special/"),
+)
+"""How the frames of functions begin that a program calls."""
+
 _DTYPES = re.compile(
     r"\b(?:torch\.)?(?:b?float(?:16|32|64)|u?int(?:8|16|32|64)|complex(?:64|128)|bool)\b"
     r"|\b(?:pred|bf16|[fsuc](?:8|16|32|64|128))(?=\[)"
@@ -114,18 +120,19 @@ def identity(failure: Failure, operators: Collection[str] = ()) -> str:
     when time was up is chance. So is the source line that stands in for a missing message: the frame names
     its function. Of the failure of a program of `operators` the message counts without names of operators
     and dtypes, except of what meets a plain tensor; without message and frame, the operator that ran
-    identifies it.
+    identifies it. Beside a message a frame in one of `CALLED` does not count: it names what was called.
     """
     where: tuple[str, ...] = (failure.stage,) if failure.symptom is Symptom.CRASH else ()
     chance = failure.symptom is Symptom.HANG or failure.message.startswith(NO_MESSAGE)
-    message = "" if chance else failure.message
+    message, frame = "" if chance else failure.message, failure.frame.rpartition("/")[2]
     names = {*operators, *filter(None, [failure.operator])}
     if names and not _MIXED.search(message):  # many operators share a fault
         for name in sorted(names, key=len, reverse=True):  # one name may be part of another
             message = without_operators(message, name)
         message = _DTYPES.sub("DTYPE", message)
         where += (failure.operator,) if failure.operator and not (message or failure.frame) else ()
-    return "\n".join((failure.kind, without_numbers(message), failure.frame.rpartition("/")[2], *where))
+        frame = "" if message and failure.frame.startswith(CALLED) else frame
+    return "\n".join((failure.kind, without_numbers(message), frame, *where))
 
 
 def without_operators(text: str, operator: str = "") -> str:
