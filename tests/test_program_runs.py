@@ -207,6 +207,15 @@ def test_programs_run_on_one_device_without_annotations(truths: dict[str, Outcom
     assert_agreement("xla_replica", group, alone)
 
 
+@pytest.mark.xla
+def test_a_dim_that_is_removed_in_place_takes_its_placement_along() -> None:
+    squeezed = a_call("Tensor.squeeze_", {"input": a_float(4, 1, 6)}, Reference("input"), 1, form="inplace")
+    case = a_program(
+        squeezed, a_call("torch.exp", {}, Reference("0.input")), sharded={"0.input": (Shard(2),)}
+    )
+    assert_agreement("xla_spmd", {"squeezed": case}, {case.id: runs([case], "oracle")[0]})
+
+
 @pytest.mark.parametrize("group", [PARTIAL, SHARES_OF_PIECES], ids=["2 ranks", "4 ranks"])
 def test_shares_of_a_sum_stand_for_their_sum(group: dict[str, Case], truths: dict[str, Outcome]) -> None:
     assert_agreement("torch_dtensor", group, truths)

@@ -5,6 +5,7 @@ In a program, operands and results have dtypes of their own.
 
 from collections.abc import Iterator
 
+from difftest.cases.layout import Placements
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Key, MeasuredRun
@@ -45,11 +46,22 @@ def _wrong(run: MeasuredRun, key: Key, truth: Sharded, tensor: Sharded | None) -
     dtype = expected_dtype(run, stage, name)
     if dtype and tensor.dtype != dtype:
         return "dtype", f"has dtype {tensor.dtype}, expected {dtype}"
-    placements = run.case.layout.parameters.get(name)
-    if stage is Stage.UPDATE and placements is not None and tensor.placements != placements:
+    placements = _placements(run, stage, name, truth)
+    if placements is not None and tensor.placements != placements:
         return "placements", f"has placements {_listed(tensor.placements)}, expected {_listed(placements)}"
     misfits = tensor.misfits(run.case.layout.mesh)
     return ("pieces", "; ".join(misfits)) if misfits else None
+
+
+def _placements(run: MeasuredRun, stage: Stage, name: str, truth: Sharded) -> Placements | None:
+    """The placements that a tensor must have; None where nothing says it.
+
+    The layout does not say it of an operand that got another number of dims in place, as by `squeeze_`.
+    """
+    if stage is not Stage.UPDATE or name not in run.case.layout.parameters:
+        return None
+    same = not run.case.model.is_program or len(run.case.model.tensors()[name]) == len(truth.shape)
+    return run.case.layout.parameters[name] if same else None
 
 
 def expected_dtype(run: MeasuredRun, stage: Stage, name: str) -> str:
