@@ -128,6 +128,18 @@ NONFINITE = Data(batch=1, regime="nonfinite")
             cut("nn.functional.embedding_bag"),
         ),
         (
+            on_xla(forward("count_nonzero"), "has shape (1, 3), expected (3, 1)", check="shape"),
+            cut("count_nonzero"),
+        ),
+        (
+            on_xla(forward("aten._foreach_minimum"), "has dtype int8, expected float32", check="shape"),
+            cut("aten._foreach_minimum"),
+        ),
+        (
+            replace(forward("narrow", nature="narrow, lost alias"), check="zero_signs"),
+            cut("narrow"),
+        ),
+        (
             failed("masked.mean", Stage.FORWARD, "aten.div.Tensor: got mixed torch.Tensor and DTensor"),
             cut("masked.mean"),
         ),

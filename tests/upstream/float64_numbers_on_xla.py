@@ -16,7 +16,6 @@ GIVEN = torch.linspace(0.1, 0.9, 9, dtype=torch.float64).sqrt().reshape(3, 3)
 FAULTS = {
     "batch_norm": lambda x: functional.batch_norm(x, None, None, training=True, eps=0.1),
     "gelu": functional.gelu,
-    "hardsigmoid": functional.hardsigmoid,  # its gradient alone
     "interpolate": lambda x: functional.interpolate(x[None, None], (7, 7), mode="bilinear"),
     "layer_norm": lambda x: functional.layer_norm(x, (3,), eps=0.1),  # its gradient alone
     "log10": torch.log10,

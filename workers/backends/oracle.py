@@ -51,8 +51,10 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Joins without placing anything: tensors stay where they were made."""
     import torch
 
+    from workers.training import reference_kernels
     from workers.training.session import Session
 
+    reference_kernels.replaced()
     alone = replicated(case.unsharded().layout.mesh)
 
     def read(tensor: "Tensor", _placements: Placements) -> Sharded:
