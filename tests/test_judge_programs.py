@@ -317,6 +317,12 @@ def test_a_wrong_shape_of_an_undefined_result_is_a_mismatch_and_comes_first() ->
     assert symptoms == [("shape", Symptom.MISMATCH), ("loss", Symptom.UNDEFINED)]
 
 
+def test_a_shape_that_depends_on_values_is_left_open_as_the_values_are() -> None:
+    found = a_program(an_operator("nonzero", undefined="whether a subnormal number counts as zero"))
+    divergence = first(found, oracle(found, only(VALUES)), trace(found, only(VALUES[:0])))
+    assert (divergence.check, divergence.symptom) == ("shape", Symptom.UNDEFINED)
+
+
 # Signs of zeros
 
 

@@ -170,6 +170,13 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
 
 
+def test_what_counts_as_zero_is_left_open_of_subnormal_numbers_alone() -> None:
+    entry = entries()["nonzero"]
+    found = entry.operator(entry.samples[0], form=entry.form)
+    assert "subnormal" in undefined(found, dtype="float32", regime="denormal")
+    assert not undefined(found, dtype="float32", regime="zeros")
+
+
 def test_a_solution_is_left_open_where_the_diagonal_may_hold_a_zero() -> None:
     entry = entries()["triangular_solve"]
     solved = entry.operator(entry.samples[0], form=entry.form)

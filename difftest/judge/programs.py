@@ -19,6 +19,9 @@ LOST_ALIAS = "lost alias"
 LEFT_OPEN = "; torch leaves open: "
 """What stands in a detail before the reason why numbers may differ, in the words of torch's documentation."""
 
+SHAPED_BY_VALUES = frozenset({"argwhere", "nonzero", "nonzero_static"})
+"""Operators whose result has a shape that depends on values: other values are another shape."""
+
 LAST = 10**6
 """The place of what belongs to no operator: the loss, which adds all results."""
 
@@ -100,7 +103,8 @@ def _origins(layers: Mapping[str, Layer], path: str) -> Iterator[str]:
 def _undefined(case: Case, divergence: Divergence) -> Divergence:
     """The divergence; one of numbers that torch's documentation leaves open says so."""
     check = checks.load(divergence.check)
-    numbers = divergence.tensor and (check.TRAITS.uses_numbers or check.TRAITS.takes_two_runs)
+    counted = divergence.check == "shape" and divergence.operator in SHAPED_BY_VALUES
+    numbers = divergence.tensor and (check.TRAITS.uses_numbers or check.TRAITS.takes_two_runs or counted)
     if not case.model.undefined or not numbers:
         return divergence
     detail = f"{divergence.detail}{LEFT_OPEN}{case.model.undefined}"

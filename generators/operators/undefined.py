@@ -10,7 +10,7 @@ from difftest.cases.case import DType, Regime
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Operator
 
-When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed", "singular", "nonfinite"]
+When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed", "singular", "nonfinite", "subnormal"]
 """When a result is open. `fed`: where an operand is an earlier result, which may have any values."""
 
 TIED: frozenset[Regime] = frozenset(
@@ -38,6 +38,8 @@ FAR: frozenset[Regime] = frozenset(("nonfinite", "extreme", "large", "offset"))
 CONVERTED = "converting a value that the integer type cannot hold is undefined, as it is in C++"
 SIGNS = "eigenvectors and singular vectors are unique only up to their signs and, in a subspace, their order"
 MEDIANS = "indices does not necessarily contain the first occurrence of each median value"
+OF_EQUALS = "of several equal values, which one gets the gradient is not documented"
+FLUSHED = "whether a subnormal number counts as zero depends on the device, and on set_flush_denormal"
 PIVOTS = "the permutation is not unique where pivots are equal in magnitude"
 NOT_POSITIVE = "what is not positive definite gets a positive info, and its factor is not documented"
 MAXIMA = "of equal maxima in a window, which index is returned is not documented"
@@ -54,7 +56,8 @@ CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_trans
 UNDEFINED: Mapping[str, tuple[When, str]] = {
     **dict.fromkeys(("char", "short", "int", "long"), ("far", CONVERTED)),
     "byte": ("always", CONVERTED),
-    "aminmax": ("ties", "of several equal values, which one gets the gradient is not documented"),
+    **dict.fromkeys(("aminmax", "quantile", "nanquantile"), ("ties", OF_EQUALS)),
+    **dict.fromkeys(("argwhere", "count_nonzero", "nonzero", "nonzero_static"), ("subnormal", FLUSHED)),
     "argsort": ("ties", "the relative order of equivalent elements is preserved only if stable is True"),
     "sort": ("ties", "the order of equivalent elements is preserved only if stable is True"),
     "msort": ("ties", "the relative order of equivalent elements is not guaranteed to be stable"),
@@ -116,6 +119,7 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "far": regime in FAR,
         "singular": regime in SINGULAR,
         "nonfinite": regime == "nonfinite",
+        "subnormal": regime == "denormal",
         "fed": any("." in name for name in operator.references()),
     }
     when, words = gap

@@ -12,10 +12,13 @@ import torch_xla
 
 XLA = torch_xla.device()
 FAULTS = {
+    "cholesky_of_no_ints": lambda at: torch.cholesky(torch.ones(0, 0, dtype=torch.int16, device=at)),
     "clip": lambda at: torch.clip(torch.tensor([0, 3], device=at), 0.25, 0.75),
     "clamp_max": lambda at: torch.clamp_max(torch.ones(2, 1, device=at), torch.ones(2, device=at)),
     "erfc_of_int": lambda at: torch.erfc(torch.ones(2, dtype=torch.int32, device=at)),
     "log_softmax_of_nothing": lambda at: torch.ones(2, 0, dtype=torch.int64, device=at).log_softmax(1),
+    "logsumexp_of_int": lambda at: torch.logsumexp(torch.zeros(1, dtype=torch.uint8, device=at), 0),
+    "sigmoid_of_bool": lambda at: torch.sigmoid(torch.ones(2, dtype=torch.bool, device=at)),
     "t_copy_of_three_dims": lambda at: torch.t_copy(torch.ones(1, 1, 2, device=at)),
 }
 
