@@ -1,7 +1,7 @@
 """The gradient of `hardsigmoid` is 1/6 in float32 also for float64 tensors, which lose half of their digits.
 
-The kernels for the CPU and for CUDA name the constant `1.0f / 6.0f` for every dtype. torch 2.9.0 and 2.15.0 on the CPU.
-Exits 0 when the fault is there.
+The kernels for the CPU and for CUDA name the constant `1.0f / 6.0f` for every dtype. torch 2.9.0 and 2.15.0,
+on the CPU. Exits 0 when the fault is there.
 """
 
 import sys
