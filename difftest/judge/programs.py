@@ -103,8 +103,9 @@ def _origins(layers: Mapping[str, Layer], path: str) -> Iterator[str]:
 def _undefined(case: Case, divergence: Divergence) -> Divergence:
     """The divergence; one of numbers that torch's documentation leaves open says so."""
     check = checks.load(divergence.check)
-    counted = divergence.check == "shape" and divergence.operator in SHAPED_BY_VALUES
-    numbers = divergence.tensor and (check.TRAITS.uses_numbers or check.TRAITS.takes_two_runs or counted)
+    traits, counted = check.TRAITS, divergence.operator in SHAPED_BY_VALUES
+    by_values = traits.uses_numbers or traits.takes_two_runs or (traits.sees_sizes and counted)
+    numbers = divergence.tensor and by_values
     if not case.model.undefined or not numbers:
         return divergence
     detail = f"{divergence.detail}{LEFT_OPEN}{case.model.undefined}"

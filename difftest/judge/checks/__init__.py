@@ -25,6 +25,7 @@ class Traits:
     * `uses_numbers`: it needs values within the range of the dtype, and is ignored where they leave it.
     * `compares_ranks`: it reports ranks that disagree; the nature of other mismatches in that step then says
       so.
+    * `sees_sizes`: it notices a tensor with more or fewer elements, as other values make of some operators.
     * `takes_two_runs`: it needs a second run of the same case on the same backend.
     * `run_failed`: its divergences mean that the run did not finish.
     * `lacks_capability`: its divergences mean, for a program, that the framework lacks an operator on its
@@ -34,6 +35,7 @@ class Traits:
 
     uses_numbers: bool = False
     compares_ranks: bool = False
+    sees_sizes: bool = False
     takes_two_runs: bool = False
     run_failed: bool = False
     lacks_capability: bool = False

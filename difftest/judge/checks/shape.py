@@ -13,7 +13,7 @@ from difftest.judge.outcome import Failure, Sharded, Symptom
 from difftest.judge.stage import Stage
 
 ORDER = 1
-TRAITS = Traits(scripts={Symptom.MISMATCH: "shape"})
+TRAITS = Traits(sees_sizes=True, scripts={Symptom.MISMATCH: "shape"})
 
 
 def check(run: MeasuredRun) -> Iterator[Divergence]:
