@@ -144,6 +144,13 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         pairs = zip(self.mesh.names, self.batch, strict=True)
         return tuple(name for name, placement in pairs if placement == Shard(0))
 
+    def placements_of(self, name: str, shape: Sequence[int], now: Sequence[int]) -> Placements | None:
+        """The placements of the parameter `name` of `shape`, whose shape is `now`.
+
+        None where it got another number of dims in place, as by `squeeze_`: nothing says them then.
+        """
+        return self.parameters[name] if len(shape) == len(now) else None
+
 
 def chunk(size: int, parts: int, index: int) -> slice:
     """Piece `index` of `range(size)` cut into `parts` by `torch.chunk`'s rule; late pieces may be empty."""

@@ -95,10 +95,10 @@ class _Program:
         """Every operand's value after the run.
 
         Where operators write, it is that of the copy that they were given; an expanded tensor cannot be
-        written to. Of one that got another number of dims, as by `squeeze_`, the case's placements say
-        nothing, and every rank's piece is the whole tensor.
+        written to. Where nothing says its placements any more, every rank's piece is the whole tensor.
         """
-        everywhere = replicated(self.case.layout.mesh)
+        layout = self.case.layout
+        everywhere = replicated(layout.mesh)
         self.report(Stage.UPDATE, 0, self._only_operator())
         read: Results = {}
         for path, layer in self.case.model.operators.items():
@@ -106,8 +106,7 @@ class _Program:
                 name = f"{path}.{own}"
                 copied = self.writes and operand.memory != "expanded"
                 tensor = tensors[name] if copied else held(self.module, name)
-                same = tensor.dim() == len(operand.shape)
-                placements = self.case.layout.parameters[name] if same else everywhere
+                placements = layout.placements_of(name, operand.shape, tensor.shape) or everywhere
                 read[Stage.UPDATE, name] = self._read(tensor, placements)
         return read
 

@@ -54,14 +54,11 @@ def _wrong(run: MeasuredRun, key: Key, truth: Sharded, tensor: Sharded | None) -
 
 
 def _placements(run: MeasuredRun, stage: Stage, name: str, truth: Sharded) -> Placements | None:
-    """The placements that a tensor must have; None where nothing says it.
-
-    The layout does not say it of an operand that got another number of dims in place, as by `squeeze_`.
-    """
+    """The placements that a tensor must have; None where nothing says it."""
     if stage is not Stage.UPDATE or name not in run.case.layout.parameters:
         return None
-    same = not run.case.model.is_program or len(run.case.model.tensors()[name]) == len(truth.shape)
-    return run.case.layout.parameters[name] if same else None
+    shape = run.case.model.tensors()[name] if run.case.model.is_program else truth.shape
+    return run.case.layout.placements_of(name, shape, truth.shape)
 
 
 def expected_dtype(run: MeasuredRun, stage: Stage, name: str) -> str:
