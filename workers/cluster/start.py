@@ -114,7 +114,7 @@ def _own_instance(workers: int | None) -> Iterator[None]:
 def _start(folder: Path, workers: int | None) -> None:
     for left in reversed(range(START_TRIES)):
         try:
-            _init("local", num_cpus=workers, include_dashboard=False, _temp_dir=str(folder))
+            _init("local", num_cpus=workers, _temp_dir=str(folder))
         except InfrastructureError:
             ray.shutdown()
             instance.end(folder, patience=0.0)
