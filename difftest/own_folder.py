@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
-Kind: TypeAlias = Literal["corpus", "graphs", "green", "out", "ray", "reproducer", "run"]
+Kind: TypeAlias = Literal["corpus", "graphs", "green", "out", "ray", "reproducer", "run", "zygotes"]
 """What the folders are for: the word in their names."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+SHORT_PARENT = Path("/tmp")  # noqa: S108  with a private folder in it
+"""The parent of folders with sockets where the temporary folder's name is too long."""
 
 REMOVAL_SECONDS = 2.0
 """How long a folder is removed again, while processes that are about to end still write to it."""
@@ -35,6 +38,12 @@ def own_folder(kind: Kind, parent: Path | None = None) -> Iterator[Path]:
     finally:
         remove(folder)
         os.close(lock)
+
+
+def short_parent(longest: int) -> Path:
+    """The temporary folder, or a shorter one where its name has more than `longest` bytes."""
+    usual = Path(tempfile.gettempdir())
+    return usual if len(os.fsencode(usual)) <= longest else SHORT_PARENT
 
 
 def abandoned(parent: Path | None = None) -> Iterator[Path]:

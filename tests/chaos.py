@@ -174,13 +174,12 @@ def soon_empty(what: Callable[[], Collection[object]], when: str) -> None:
 def kind_of(process: psutil.Process) -> str:
     """Which of the victims a process is; empty for another process, and for one that has ended."""
     try:
-        words, parent = process.cmdline(), process.parent()
-        above = parent.cmdline() if parent else []
+        words, name = process.cmdline(), process.name()
     except psutil.Error:
         return ""
     program = words[0] if words else ""
     if "workers.zygote" in words:
-        return "rank" if "workers.zygote" in above else "zygote"
+        return "rank" if name.startswith("rank") else "zygote"
     kinds: Mapping[str, str] = {"raylet": "raylet", "gcs_server": "gcs"}
     return "worker" if program.startswith("ray::") else kinds.get(Path(program).name, "")
 

@@ -22,15 +22,18 @@ def running_ranks(number: int = 2) -> list[psutil.Process]:
     pytest.fail("no run began")
 
 
+def is_rank(process: psutil.Process) -> bool:
+    """Whether a process is a rank. Its command is that of the first zygote, and its name its own."""
+    return process.name().startswith("rank ") and process.status() != psutil.STATUS_ZOMBIE
+
+
 def _forked() -> dict[int, list[psutil.Process]]:
-    """What each zygote below this process has forked, by the zygote, from one look at all processes."""
-    every = {one.pid: one for one in psutil.process_iter(["ppid", "cmdline"])}
-    zygotes = {pid for pid, one in every.items() if "workers.zygote" in (one.info["cmdline"] or ())}
+    """The ranks that each zygote below this process has forked, from one look at all processes."""
+    every = {one.pid: one for one in psutil.process_iter(["ppid", "name", "status"])}
     forked = defaultdict[int, list[psutil.Process]](list)
-    for pid in zygotes:
-        parent = every[pid].info["ppid"]
-        if parent in zygotes and _is_below_this_one(pid, every):
-            forked[parent].append(every[pid])
+    for pid, one in every.items():
+        if is_rank(one) and _is_below_this_one(pid, every):
+            forked[one.info["ppid"]].append(one)
     return forked
 
 

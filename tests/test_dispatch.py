@@ -28,8 +28,10 @@ ray = pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluste
 
 from samples import tensor_parallel_case  # noqa: E402
 
-from workers.cluster import dispatch, start  # noqa: E402
+from workers.cluster import dispatch, environments, start  # noqa: E402
+from workers.cluster.team import Team  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
+from workers.isolate import zygotes  # noqa: E402
 
 TWO_CLUSTERS = """
 import time
@@ -67,6 +69,21 @@ def pool(planted: Path) -> Iterator[dispatch.Pool]:
 
 def test_a_worker_returns_the_trace_of_a_run(pool: dispatch.Pool) -> None:
     assert isinstance(pool.execute(small_case(), "oracle"), Trace)
+
+
+@pytest.mark.usefixtures("pool")
+def test_the_workers_of_an_own_instance_share_their_zygotes() -> None:
+    def pid(_actor: object) -> int:
+        zygote = zygotes.zygote_with(zygotes.BASE)
+        zygote.warm()
+        return zygote.pid
+
+    team = Team(environments.PLAIN, lambda: 2)
+    actors = [team.take(), team.take()]
+    pids = {ray.get(actor.__ray_call__.remote(pid)) for actor in actors}
+    for actor in actors:
+        ray.kill(actor)
+    assert len(pids) == 1, "one for both"
 
 
 def test_workers_have_the_niceness_of_the_driver(pool: dispatch.Pool) -> None:

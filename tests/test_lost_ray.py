@@ -42,7 +42,7 @@ def test_when_ray_ends_every_run_ends_at_once_and_nothing_stays(kind: str) -> No
 
 
 def test_the_first_reason_for_the_end_of_a_connection_counts() -> None:
-    connection = Connection(local=True)
+    connection = Connection(Path())
     connection.require()
     connection.end("interrupted", 130)
     connection.end("Ray is gone", 3, lost=True)

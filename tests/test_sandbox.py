@@ -1,7 +1,6 @@
 """Runs in fresh processes: whatever the ranks do is returned as data, and no process outlives its run."""
 
 import contextlib
-import os
 import re
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import msgspec
 import psutil
 import pytest
 from real_runs import DDP, DEADLINE_SECONDS, small_case
+from running_ranks import is_rank
 from samples import a_failure
 
 from difftest.campaign.case_run import MORE_SAMPLES
@@ -87,27 +87,20 @@ def test_a_run_after_a_crash_succeeds() -> None:
 
 def test_no_process_outlives_a_run() -> None:
     spoiled("hang")
-    children = psutil.Process().children(recursive=True)
-    ranks = [
-        child for child in children if child.ppid() != os.getpid() and child.status() != psutil.STATUS_ZOMBIE
-    ]
+    ranks = list(filter(is_rank, psutil.Process().children(recursive=True)))
     gone, alive = psutil.wait_procs(ranks, timeout=5)
     assert not alive, gone
 
 
 def zygotes() -> list[psutil.Process]:
+    """The first zygote of this process, while it lives: the others are forked from it."""
     return [child for child in psutil.Process().children() if "workers.zygote" in child.cmdline()]
 
 
 def ranks_of(hanging: "Future[object]", count: int = 2) -> list[psutil.Process]:
     """Wait until all processes of a run that hangs exist, and return them."""
     while not hanging.done():
-        ranks = [
-            rank
-            for zygote in zygotes()
-            for rank in zygote.children()
-            if rank.status() != psutil.STATUS_ZOMBIE
-        ]
+        ranks = [rank for zygote in zygotes() for rank in zygote.children() if is_rank(rank)]
         if len(ranks) == count:
             return ranks
         time.sleep(0.05)
@@ -207,14 +200,16 @@ def test_the_ranks_of_a_run_listen_only_on_loopback(hanging: "Future[object]") -
         rank.kill()
 
 
-def test_no_rank_inherits_the_request_pipe_or_another_file_of_its_zygote(hanging: "Future[object]") -> None:
+def test_no_rank_inherits_a_socket_or_another_file_of_its_zygote(hanging: "Future[object]") -> None:
     rank = ranks_of(hanging, 2)[0]
     while "rank" not in opened(rank.pid).get(1, ""):
         time.sleep(0.05)
     zygote, own = opened(rank.ppid()), opened(rank.pid)
     rank.kill()
     assert own[0] == "/dev/null"
-    assert not {name for name in zygote.values() if name.startswith("pipe")} & {*own.values()}
+    sockets = {name for name in zygote.values() if name.startswith("socket")}
+    assert len(sockets) >= 4, "it listens, knows when a child ended, and has a client"
+    assert not sockets & {*own.values()}
 
 
 def opened(pid: int) -> dict[int, str]:

@@ -1,27 +1,45 @@
 """A zygote imports the frameworks of its Python and this project's modules in any working directory."""
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from subprocess import DEVNULL, PIPE
+from subprocess import PIPE, Popen
 
+import psutil
 import pytest
 
 import difftest
 import workers
+from difftest.errors import InfrastructureError
+from difftest.own_folder import own_folder
 from workers.isolate import zygotes
-from workers.isolate.zygotes import Zygote, environment
+from workers.isolate.zygotes import Zygote
 
 IN_A_CHECKOUT = """
 import subprocess, sys
 from workers.isolate.zygotes import environment
 where = "import workers; print(workers.__file__)"
 subprocess.run([sys.executable, "-P", "-c", where], env=environment(), check=True)
+"""
+
+CONNECTS = """
+import json, sys
+from pathlib import Path
+from workers.isolate.zygotes import Zygote
+base = Zygote(("json",), Path("{folder}"))
+further = Zygote(("json", "csv"), Path("{folder}"), base)
+further.warm()
+base.warm()
+print(json.dumps([base.pid, further.pid]), flush=True)
+sys.stdin.read()
 """
 
 WARM = """
@@ -73,44 +91,93 @@ def test_installed_modules_need_no_python_path_and_the_users_path_is_kept(
     assert "DIFFTEST_TEST_TOKEN" not in zygotes.environment()
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for sockets, whose names are short."""
+    with own_folder("zygotes") as made:
+        yield made
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 @pytest.mark.slow
 def test_a_folder_called_torch_in_the_working_directory_is_not_torch_and_no_file_of_a_zygote_stays_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checkout of pytorch has such a folder."""
     pytest.importorskip("torch", reason="needs torch")
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('a checkout')")
     monkeypatch.chdir(tmp_path)
-    zygote, end = Zygote(("torch",)), time.monotonic() + 60
-    before = open_files()
+    zygote, before = Zygote(("torch",), folder), open_files()
     try:
         zygote.warm()
-        # sockets are those of other threads of the tests: a zygote has none
-        opened = {(number, file) for number, file in open_files() - before if not file.startswith("socket:")}
-        assert len(opened) == 3, f"two pipes and a log, but {opened}"
+        opened = open_files() - before
+        assert opened, "a connection"
     finally:
         zygote.stop()
-    while opened & open_files():  # a thread closes the pipe of the replies
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: not opened & open_files())
 
 
 @pytest.mark.slow
-def test_two_requests_that_arrive_together_start_two_ranks() -> None:
+def test_a_module_that_cannot_be_imported_is_the_reason_that_is_given(folder: Path) -> None:
     pytest.importorskip("torch", reason="needs torch")
+    base = Zygote(("json",), folder)
+    for zygote in (Zygote(("nowhere",), folder), Zygote(("json", "nowhere"), folder, base)):
+        with pytest.raises(
+            InfrastructureError, match="did not start: ModuleNotFoundError: No module named 'nowhere'"
+        ):
+            zygote.warm()
+    base.warm()
+    base.stop()
+
+
+@pytest.mark.slow
+def test_two_requests_that_arrive_together_start_two_ranks(folder: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    zygote = Zygote(("json",), folder)
+    zygote.warm()
+    (address,) = folder.glob("*.socket")
     requests = b"".join(json.dumps({"run": "x", "rank": rank}).encode() + b"\n" for rank in range(2))
-    command = [sys.executable, "-m", "workers.zygote"]
-    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment()) as zygote:
-        assert zygote.stdin
-        assert zygote.stdout
-        assert json.loads(zygote.stdout.readline()) == {"ready": True}
-        zygote.stdin.write(requests)
-        zygote.stdin.flush()
-        replies = [json.loads(zygote.stdout.readline()) for _ in range(4)]
-        zygote.stdin.close()
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile("r") as received:
+        connection.connect(str(address))
+        connection.sendall(requests)
+        assert json.loads(received.readline()) == {"ready": zygote.pid}
+        replies = [json.loads(received.readline()) for _ in range(4)]
+    zygote.stop()
     assert {reply["rank"] for reply in replies if "rank" in reply} == {0, 1}
     assert [reply["status"] for reply in replies if "status" in reply] == [1, 1], "there is no such run"
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_folder_share_a_zygote_which_ends_with_the_last_of_them(folder: Path) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    connect = CONNECTS.format(folder=str(folder))
+    command = [sys.executable, "-c", connect]
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=os.environ) as starter:
+        assert starter.stdin
+        assert starter.stdout
+        pids = json.loads(starter.stdout.readline())
+        base = Zygote(("json",), folder)
+        further = Zygote(("json", "csv"), folder, base)
+        further.warm()
+        base.warm()
+        assert [base.pid, further.pid] == pids
+        assert psutil.Process(further.pid).ppid() == base.pid
+        starter.kill()
+    replies = further.open("x")
+    further.fork({"run": "x", "rank": 0})
+    assert replies.get(timeout=60)["rank"] == 0
+    assert replies.get(timeout=60)["status"] == 1, "there is no such run"
+    first = psutil.Process(base.pid)
+    further.stop()
+    base.stop()
+    until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.mark.slow

@@ -1,14 +1,19 @@
 """A warm process that forks ranks: it has imported the frameworks and touched no device.
 
 Importing torch and torch_xla takes seconds, a fork of a process that has imported them a tenth of a second.
-It is a program of its own (`python -m workers.zygote torch torch_xla`) rather than the forkserver of
-`multiprocessing`, so that one parent can keep several, each under another interpreter with another torch, and
-so that a child never imports the parent's main module again.
+It is a program of its own (`python -m workers.zygote 3 torch`) rather than the forkserver of
+`multiprocessing`, so that several processes can use one zygote, each under its own interpreter with its own
+torch, and so that a child never imports its client's main module again.
 
-The zygote reads one JSON object per line, `{"run": ..., "rank": ...}`, answers `{"pid": N, "run": ...,
-"rank": ...}` at once and `{"pid": N, "status": S}` when the child has ended (S as `os.waitstatus_to_exitcode`
-gives it). At the end of its input it kills the processes it forked. When it is killed itself they die too,
-because the kernel ends a child whose parent is gone.
+A zygote listens on a Unix socket whose descriptor it inherits. A client that connects receives `{"ready":
+PID}`, and then sends one JSON object per line, `{"run": ..., "rank": ...}`. The zygote answers `{"pid": N,
+"run": ..., "rank": ...}` at once and `{"pid": N, "status": S}` when the child has ended (S as
+`os.waitstatus_to_exitcode` gives it). A request with the key `zygote`, a `Further`, forks not a rank but a
+zygote, which imports more modules than this one and has clients of its own.
+
+When a client is gone, the ranks that it requested are killed. A zygote ends when it has neither clients nor
+zygotes left. When it is killed, what it forked dies too, because the kernel ends a child whose parent is
+gone.
 """
 
 import contextlib
@@ -19,15 +24,20 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn, TypedDict
 
 from workers.isolate import environment_variables
+from workers.isolate.zygote_places import listening
 
-POLL_SECONDS = 0.02
-STANDARD_INPUT = 0
-PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in linux/prctl.h
+FIRST_CLIENT_SECONDS = 60.0
+"""How long a zygote waits for its first client, which may have been killed after it started the zygote."""
+
+PARENT_DEATH_SIGNAL, NAME = 1, 15  # PR_SET_PDEATHSIG and PR_SET_NAME in linux/prctl.h
 READ_BYTES = 1 << 16
 
 BY_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
@@ -37,9 +47,35 @@ Modules that torch_xla imports ask, and a CUDA that has been asked cannot be use
 """
 
 
-def serve(preload: list[str]) -> None:
-    """Forks on request until standard input closes."""
-    replies = _take_stdout()
+class Further(TypedDict):
+    """A zygote to fork: the modules that it imports, and the files of its socket and its log."""
+
+    preload: Sequence[str]
+    address: str
+    log: str
+
+
+@dataclass(slots=True, eq=False)
+class _Client:
+    """Somebody who is connected, and the ranks of theirs that run."""
+
+    connection: socket.socket
+    ranks: set[int] = field(default_factory=set)
+    unread: bytes = b""
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self.connection.fileno()
+
+    def reply(self, message: Mapping[str, Any]) -> None:
+        """Sends a message, to nobody if the client is gone."""
+        with contextlib.suppress(OSError):
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def serve(listener: socket.socket, preload: Sequence[str]) -> None:
+    """Forks on request until nobody is connected any more."""
+    _call_this("zygote")
     preloaded(preload)
     from workers import child  # after the preload: it imports torch
     from workers.isolate import native_frames
@@ -47,22 +83,7 @@ def serve(preload: list[str]) -> None:
     native_frames.compiled()
     child.warm()
     gc.freeze()  # the ranks need not look through what is imported, nor copy its pages
-    _reply(replies, {"ready": True})
-    children: set[int] = set()
-    unread = b""
-    while True:
-        # no selector object: the ranks would inherit it
-        if select.select([STANDARD_INPUT], [], [], POLL_SECONDS if children else None)[0]:
-            # unbuffered: a line that waits in a buffer is not selected
-            received = os.read(STANDARD_INPUT, READ_BYTES)
-            if not received:
-                break
-            *lines, unread = (unread + received).split(b"\n")
-            children.update(_start(json.loads(line), child.main, replies) for line in lines)
-        _reap(children, replies)
-    for pid in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+    _Server(listener, child.main).serve()
 
 
 def preloaded(names: Sequence[str]) -> None:
@@ -72,22 +93,126 @@ def preloaded(names: Sequence[str]) -> None:
             importlib.import_module(name)
 
 
-def _take_stdout() -> int:
-    """Keeps standard output for replies, so that nothing that a library prints gets among them."""
-    replies = os.dup(1)
-    os.dup2(2, 1)
-    return replies
+class _Server:
+    """The loop of a zygote: who is connected, and what was forked for whom."""
+
+    def __init__(self, listener: socket.socket, rank: Callable[[Mapping[str, Any]], None]) -> None:
+        self._listener, self._rank = listener, rank
+        self._clients: list[_Client] = []
+        self._zygotes: dict[int, _Client] = {}
+        # the kernel writes to it when a child ends
+        self._ended, self._wake = socket.socketpair()
+
+    def serve(self) -> None:
+        for end in (self._ended, self._wake):
+            end.settimeout(0)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        patience = FIRST_CLIENT_SECONDS
+        while ready := self._ready(patience):
+            if self._ended in ready:
+                self._ended.recv(READ_BYTES)
+            for client in [client for client in self._clients if client in ready]:
+                self._read(client)
+            if self._listener in ready:
+                self._welcome()
+                patience = 0.0
+            self._reap()
+
+    def _ready(self, patience: float) -> list[Any]:
+        """What there is to read from: waits, and if nobody is left no longer than `patience` in seconds."""
+        # no selector object: the ranks would inherit it
+        used = self._clients or self._zygotes
+        every: list[Any] = [self._listener, self._ended, *self._clients]
+        return select.select(every, [], [], None if used else patience)[0]
+
+    def _welcome(self) -> None:
+        client = _Client(self._listener.accept()[0])
+        self._clients.append(client)
+        client.reply({"ready": os.getpid()})
+
+    def _read(self, client: _Client) -> None:
+        try:
+            received = client.connection.recv(READ_BYTES)
+        except ConnectionError:
+            received = b""
+        if not received:
+            self._leave(client)
+            return
+        *lines, client.unread = (client.unread + received).split(b"\n")
+        for line in lines:
+            self._start(json.loads(line), client)
+
+    def _leave(self, client: _Client) -> None:
+        for pid in client.ranks:
+            for kill in (os.killpg, os.kill):  # the group is there once the rank has made it
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        client.connection.close()
+        self._clients.remove(client)
+
+    def _start(self, request: Mapping[str, Any], client: _Client) -> None:
+        further: Further | None = request.get("zygote")
+        listener = listening(Path(further["address"])) if further else None
+        parent, pid = os.getpid(), os.fork()
+        if not pid:
+            _die_with(parent)
+            self._close_all()
+            if further and listener:
+                _become(lambda: _serve_further(listener, further))
+            _become(lambda: self._become_rank(request))
+        if listener:
+            listener.close()
+            self._zygotes[pid] = client
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.setpgid(pid, pid)  # in the parent too, so that a kill right after finds the group
+            client.ranks.add(pid)
+        client.reply({"pid": pid, "run": request["run"], "rank": request["rank"]})
+
+    def _become_rank(self, request: Mapping[str, Any]) -> None:
+        _call_this(f"rank {request['rank']}")
+        os.setpgid(0, 0)
+        self._rank(request)
+
+    def _close_all(self) -> None:
+        """In what was forked: closes this zygote's own files, and is not told of its children's ends."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for own in (self._listener, self._ended, self._wake, *(one.connection for one in self._clients)):
+            own.close()
+
+    def _reap(self) -> None:
+        for client in self._clients:
+            for pid in list(client.ranks):
+                if _has_ended(pid, client):
+                    client.ranks.remove(pid)
+        for pid, client in list(self._zygotes.items()):
+            if _has_ended(pid, client):
+                del self._zygotes[pid]
 
 
-def _start(request: Mapping[str, Any], main: Any, replies: int) -> int:  # noqa: ANN401  never returns
-    parent, pid = os.getpid(), os.fork()
-    if not pid:
-        _die_with(parent)
-        _become_child(request, main, replies)
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.setpgid(pid, pid)  # in the parent too, so that a kill right after finds the group
-    _reply(replies, {"pid": pid, "run": request["run"], "rank": request["rank"]})
-    return pid
+def _has_ended(pid: int, client: _Client) -> bool:
+    """Whether a child has ended; if so the client is told."""
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done:
+        client.reply({"pid": pid, "status": os.waitstatus_to_exitcode(status)})
+    return bool(done)
+
+
+def _serve_further(listener: socket.socket, further: Further) -> None:
+    log = os.open(further["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(log, standard)
+    os.close(log)
+    serve(listener, further["preload"])
+
+
+def _call_this(name: str) -> None:
+    """Gives this process a name, for those who list processes: its command is that of the first zygote."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(NAME, name.encode())
 
 
 def _die_with(parent: int) -> None:
@@ -98,12 +223,10 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _become_child(request: Mapping[str, Any], main: Any, replies: int) -> NoReturn:  # noqa: ANN401
+def _become(work: Callable[[], None]) -> NoReturn:
+    """What a forked process does from now on: this, and nothing of the zygote's."""
     try:
-        os.close(replies)
-        _read_nothing()
-        os.setpgid(0, 0)
-        main(request)
+        work()
     except BaseException:  # noqa: BLE001  whatever it was, the zygote's loop must not go on in the child
         import traceback
 
@@ -113,24 +236,5 @@ def _become_child(request: Mapping[str, Any], main: Any, replies: int) -> NoRetu
     os._exit(0)
 
 
-def _read_nothing() -> None:
-    """Gives this process an empty standard input: a rank that reads must not take the zygote's requests."""
-    empty = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(empty, STANDARD_INPUT)
-    os.close(empty)
-
-
-def _reap(children: set[int], replies: int) -> None:
-    for pid in list(children):
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            children.discard(pid)
-            _reply(replies, {"pid": pid, "status": os.waitstatus_to_exitcode(status)})
-
-
-def _reply(replies: int, message: Mapping[str, Any]) -> None:
-    os.write(replies, json.dumps(message).encode() + b"\n")
-
-
 if __name__ == "__main__":
-    serve(sys.argv[1:])
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

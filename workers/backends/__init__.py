@@ -39,7 +39,7 @@ class Backend(Protocol):
     """What commands need to know of the backend, see `workers.sides`."""
 
     PRELOAD: tuple[str, ...]
-    """Modules that the forkserver imports once, before any run."""
+    """Modules that a zygote imports once, before any run; begins with `process_groups.PRELOAD` if it can."""
 
     def unsupported(self, case: Case) -> str | None:
         """Why this backend cannot express `case`, or None; the worker's answer counts if versions matter."""

@@ -27,6 +27,7 @@ from difftest.cases.layout import Placements, ways
 from difftest.judge.outcome import Sharded
 from workers import sides
 from workers.gpus import ON_GPUS, PLATFORMS, gpu_count
+from workers.torch import process_groups
 from workers.training.pieces import sharded
 from workers.training.refusals import for_modules_only
 from workers.xla import devices, sharding, spmd
@@ -41,7 +42,7 @@ TITLE = "torchax"
 SIDE = "xla"
 FRAMEWORK = "torchax"
 PROFILE = replace(sides.XLA, extras="torchax")
-PRELOAD: tuple[str, ...] = ("torch", "torch._dynamo", "flax", "torchax", "torchax.interop")
+PRELOAD: tuple[str, ...] = (*process_groups.PRELOAD, "flax", "torchax", "torchax.interop")
 processes = spmd.processes
 
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")

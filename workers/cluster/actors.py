@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -25,7 +26,7 @@ from workers.isolate import groups, sandbox
 from workers.isolate.answers import new_request
 from workers.isolate.lost_peers import lost_a_peer
 from workers.isolate.ranks import Share
-from workers.isolate.zygotes import zygote_with
+from workers.isolate.zygotes import share, zygote_with
 from workers.torch import rendezvous
 
 CONSEQUENCES = (Symptom.CRASH, Symptom.EXCEPTION, Symptom.CAPABILITY, Symptom.HANG)
@@ -37,12 +38,17 @@ Where a rank crashes, the others lose their connection to it; where a rank raise
 
 @ray.remote(max_restarts=0, max_task_retries=0)
 class Runner:
-    """Runs isolated cases on one node, one after another."""
+    """Runs isolated cases on one node, one after another.
+
+    Runners that are made with the same folder share their zygotes; one without has its own.
+    """
 
     _reserved: socket.socket | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, shared: Path | None = None) -> None:
         remove_abandoned()
+        if shared:
+            share(shared)
 
     def ready(self) -> tuple[str, str]:
         """Answers once the actor is alive: the node's id in Ray and the prefix of the actor's Python."""

@@ -6,6 +6,7 @@ does not notice: a call to a dead cluster waits until its own time is over, and 
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -19,17 +20,23 @@ POLL_SECONDS = 0.5
 class Connection:
     """Whether Ray can be called.
 
-    `local` says that the cluster is one of this process, with one node.
+    `folder` is that of the instance, where the cluster is one of this process, with one node; None of another
+    cluster.
 
     `ended` is set when it must not be called any more, `lost` when it is gone.
     """
 
-    def __init__(self, *, local: bool) -> None:
-        self.local = local
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
         self.ended = threading.Event()
         self.lost = False
         self._reason = ("", 0)
         self._lock = threading.Lock()
+
+    @property
+    def local(self) -> bool:
+        """Whether the cluster is one of this process."""
+        return self.folder is not None
 
     def end(self, message: str, status: int, *, lost: bool = False) -> None:
         """From now on, every `require` raises `StoppedError` with this message and exit status.
@@ -64,7 +71,7 @@ class Connection:
                 raise
 
 
-_none = Connection(local=False)
+_none = Connection(None)
 _current = _none
 
 
@@ -73,8 +80,8 @@ def current() -> Connection:
     return _current
 
 
-def begin(*, local: bool) -> Connection:
-    """A new connection, which is the current one from now on."""
+def begin(folder: Path | None) -> Connection:
+    """A new connection, which is the current one from now on; `folder` is as in `Connection`."""
     global _current  # noqa: PLW0603  as Ray's own connection
-    _current = Connection(local=local)
+    _current = Connection(folder)
     return _current

@@ -1,9 +1,10 @@
 """Runs cases on a Ray cluster, whose nodes have actors that run one case at a time.
 
-Every actor has its own warm zygotes. An actor never touches a device, so a crash in a run never reaches Ray,
-which could not tell a segmentation fault from an exit and would run the case again. When an actor dies all
-the same, that is infrastructure: another actor is requested, which joins once the cluster has placed it, and
-the run ends with an error. When its node dies, the run may be why.
+The actors of an own instance share their warm zygotes; in a joined cluster each has its own. An actor never
+touches a device, so a crash in a run never reaches Ray, which could not tell a segmentation fault from an
+exit and would run the case again. When an actor dies all the same, that is infrastructure: another actor is
+requested, which joins once the cluster has placed it, and the run ends with an error. When its node dies, the
+run may be why.
 """
 
 import copy

@@ -1,13 +1,12 @@
 """An own instance of Ray on this machine: its folder and its processes, of which nothing stays behind."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from difftest import processes
-from difftest.own_folder import abandoned, own_folder, remove
+from difftest.own_folder import abandoned, own_folder, remove, short_parent
 from workers.isolate import environment_variables
 
 LONGEST_PARENT = 19
@@ -15,9 +14,6 @@ LONGEST_PARENT = 19
 
 The name of a socket has at most 107 bytes, of which Ray's session and our folder take 88.
 """
-
-SHORT_PARENT = Path("/tmp")  # noqa: S108  with a private folder in it
-"""The parent where the temporary folder's name is too long."""
 
 VARIABLE = "TMPDIR"
 """The environment variable with the temporary folder of a process."""
@@ -73,5 +69,4 @@ def _temporary(folder: Path) -> Path:
 
 
 def _parent() -> Path:
-    usual = Path(tempfile.gettempdir())
-    return usual if len(os.fsencode(usual)) <= LONGEST_PARENT else SHORT_PARENT
+    return short_parent(LONGEST_PARENT)

@@ -91,7 +91,7 @@ def _joined(address: str) -> Iterator[None]:
         try:
             _init(address)
             token.require_authentication(ray.get_runtime_context().gcs_address)
-            connection.begin(local=False)
+            connection.begin(None)
             yield
         finally:
             _leave()
@@ -102,7 +102,7 @@ def _own_instance(workers: int | None) -> Iterator[None]:
     with token.of_own_instance(), _local_only(), guardian.watching(), instance.folder() as folder:
         try:
             _start(folder, workers)
-            connection.begin(local=True)
+            connection.begin(folder)
             yield
         finally:
             if connection.current().ended.is_set():

@@ -124,7 +124,9 @@ def _hired(environment: Environment) -> Any:  # noqa: ANN401
     if environment.nodes > 1:
         options = {"num_cpus": 0, **environments.runtime()}
         return Crew.options(**options).remote(environment)  # type: ignore[attr-defined]
-    return Runner.options(**_options(environment)).remote()  # type: ignore[attr-defined]
+    instance = connection.current().folder
+    shared = instance / "zygotes" if instance else None
+    return Runner.options(**_options(environment)).remote(shared)  # type: ignore[attr-defined]
 
 
 def _options(environment: Environment) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The parent's end of the zygotes: started when first needed, and again after they died.
+"""The connections of a process to its zygotes: made when first needed, and again after a zygote died.
 
-Every zygote process has a listener of its own, which passes a reply on to the run that it is about. So the
-end of one process is never reported to the runs of its successor.
+Every connection has a listener of its own, which passes a reply on to the run that it is about. So the end of
+one zygote is never reported to the runs of its successor.
 """
 
 import atexit
@@ -9,16 +9,20 @@ import contextlib
 import json
 import os
 import queue
+import signal
+import socket
 import subprocess
-import sys
-import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from difftest.errors import InfrastructureError
+from difftest.own_folder import own_folder, short_parent
 from workers.isolate.environment_variables import without_secrets
+from workers.isolate.zygote_places import Place
+from workers.torch import process_groups
 
 # Ends the wait for a process that hangs; one that dies is noticed at once. On a busy machine of two CPUs,
 # torch_xla was seen to take more than 180 s to import.
@@ -27,94 +31,124 @@ STOP_SECONDS = 3.0
 PATH_VARIABLE = "PYTHONPATH"
 ROOT = Path(__file__).parents[2]
 
+LONGEST_PARENT = 50
+"""How long the name of the temporary folder may be for a socket in a folder of ours (`zygote_places`)."""
+
+BASE = process_groups.PRELOAD
+"""The modules of the first zygote. One that imports more than these is forked from it, in less time."""
+
 
 class Zygote:
-    """The parent's end of one `workers.zygote` process, started when first needed and after its death."""
+    """The connection to the zygote that has imported `preload`.
 
-    def __init__(self, preload: Sequence[str], python: str = sys.executable) -> None:
-        # -P: a folder `torch` in the working directory is not the package
-        self._command = [python, "-P", "-m", "workers.zygote", *preload]
-        self._process: subprocess.Popen[str] | None = None
-        self._lock = threading.Lock()
-        self._replies = _Replies()
+    `folder` is that of its socket. Other processes may use it too, and one of them may have started it.
+    `base` is the zygote that it is forked from; without a base it is a program of its own.
+    """
+
+    def __init__(self, preload: tuple[str, ...], folder: Path, base: "Zygote | None" = None) -> None:
+        self._preload, self._folder, self._base = preload, folder, base
+        self._lock, self._sending = threading.Lock(), threading.Lock()
+        self._replies: _Replies | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def warm(self) -> None:
-        """Makes sure that the process is ready, which takes seconds where it is not running."""
+        """Makes sure that the zygote is ready, which takes seconds where none is running."""
         with self._lock:
-            if self._process is None or self._replies.gone or self._process.poll() is not None:
-                self.kill()
-                self._start()
+            while self._replies is None or self._replies.closed():
+                self._connect()
 
     def open(self, run: str) -> "queue.Queue[dict[str, Any]]":
         """A queue that receives this run's replies."""
         self.warm()
-        return self._replies.open(run)
+        return self._connected().open(run)
 
     @property
     def pid(self) -> int:
         """The id of the process, which is running or was."""
-        assert self._process is not None  # noqa: S101  opened before
-        return self._process.pid
+        return self._connected().pid
 
     def close(self, run: str) -> None:
         """Removes the queue of a run."""
-        self._replies.close(run)
+        self._connected().close(run)
 
     def fork(self, request: Mapping[str, Any]) -> None:
         """Requests one rank. Raises `InfrastructureError` when the process is gone."""
-        process = self._process
         try:
-            assert process is not None and process.stdin is not None  # noqa: S101, PT018  opened before
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-        except (OSError, ValueError) as error:  # ValueError: another run has closed the pipe
+            with self._sending:
+                self._connected().connection.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as error:
             self.kill()
             msg = f"the process that forks workers is gone: {error}"
             raise InfrastructureError(msg) from error
 
     def stop(self) -> None:
-        """Ends the process and what it forked."""
-        if self._process is not None:
+        """Ends this connection and what was forked for it. The zygote ends if it has no other."""
+        if self._replies:
             with contextlib.suppress(OSError):
-                self._process.stdin.close()  # type: ignore[union-attr]
-            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._replies.connection.shutdown(socket.SHUT_WR)
+            if not self._replies.ended.wait(STOP_SECONDS):
+                self.kill()
+        if self._process:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # others use it
                 self._process.wait(STOP_SECONDS)
-            self.kill()
 
     def kill(self) -> None:
-        """Kills a process that does not answer or is about to die, and closes its files.
+        """Kills a zygote that does not answer or is about to die.
 
-        Its ranks die with it. What listens to its replies closes their pipe.
+        Its ranks die with it, whoever requested them.
         """
-        if self._process is not None:
+        if self._replies:
+            self._replies.kill()
+        if self._process:
             self._process.kill()
             self._process.wait()
-            with contextlib.suppress(OSError):  # a request that was not passed on
-                self._process.stdin.close()  # type: ignore[union-attr]
-            self._log.close()
 
-    def _start(self) -> None:
-        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  lives as long as the process
-        self._process = subprocess.Popen(  # noqa: S603  our own module under a chosen interpreter
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            start_new_session=True,
-            env=environment(),
-        )
-        self._replies = _Replies()
-        threading.Thread(target=self._replies.listen, args=(self._process,), daemon=True).start()
-        if not self._replies.ready.wait(START_SECONDS) or self._process.poll() is not None:
-            self._log.seek(0)
-            reason = (self._log.read().strip().splitlines() or ["no reason given"])[-1]
+    def _connected(self) -> "_Replies":
+        assert self._replies  # noqa: S101  opened before
+        return self._replies
+
+    def _connect(self) -> None:
+        """Connects to the zygote that runs, or starts it. One that runs may end before it answers."""
+        place = Place(folder=self._folder, preload=self._preload, variables=environment())
+        self.kill()  # it is dead already, and what this process started it must wait for
+        self._process, started = None, 0
+        with place.locked():
+            connection = place.connected()
+            if connection is None:
+                started = self._start(place)
+                connection = place.connected()
+        if connection is None:
+            raise _not_started(place)
+        self._replies = _Replies(connection, started)
+        answered = self._replies.answered.wait(START_SECONDS)
+        if not answered or (started and self._replies.closed()):
             self.kill()
-            msg = (
-                f"the process that forks workers did not start: {reason} "
-                "(`difftest doctor` says what is missing)"
-            )
-            raise InfrastructureError(msg)
+            raise _not_started(place)
+
+    def _start(self, place: Place) -> int:
+        """Starts the zygote and returns its process id."""
+        if not self._base:
+            self._process = place.start()
+            return self._process.pid
+        place.log.unlink(missing_ok=True)
+        run, more = str(place.address), self._preload[len(self._base._preload) :]  # noqa: SLF001  of the class
+        replies = self._base.open(run)
+        further = {"preload": more, "address": run, "log": str(place.log)}
+        self._base.fork({"run": run, "rank": 0, "zygote": further})
+        try:
+            return int(replies.get(timeout=START_SECONDS).get("pid", 0))  # none where the base is gone
+        except queue.Empty:
+            return 0
+        finally:
+            self._base.close(run)
+
+
+def _not_started(place: Place) -> InfrastructureError:
+    msg = (
+        f"the process that forks workers did not start: {place.reason()} "
+        "(`difftest doctor` says what is missing)"
+    )
+    return InfrastructureError(msg)
 
 
 def environment() -> dict[str, str]:
@@ -133,19 +167,23 @@ def checkout() -> list[str]:
 
 
 class _Replies:
-    """The replies of one zygote process: each goes to its run, the end of the process to all runs."""
+    """A connection's replies: each goes to its run, the end of the connection to all runs.
 
-    def __init__(self) -> None:
-        self.ready = threading.Event()
-        self.gone = False
+    `pid` is the zygote's process id, 0 until it has said so where another process started it.
+    """
+
+    def __init__(self, connection: socket.socket, pid: int) -> None:
+        self.connection, self.pid = connection, pid
+        self.answered, self.ended = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._runs: dict[str, queue.Queue[dict[str, Any]]] = {}
         self._owners: dict[int, str] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def open(self, run: str) -> "queue.Queue[dict[str, Any]]":
         with self._lock:
             self._runs[run] = queue.Queue()
-            if self.gone:
+            if self.ended.is_set():
                 self._runs[run].put({"gone": True})
             return self._runs[run]
 
@@ -153,20 +191,37 @@ class _Replies:
         with self._lock:
             self._runs.pop(run, None)
 
-    def listen(self, process: "subprocess.Popen[str]") -> None:
-        assert process.stdout is not None  # noqa: S101  a pipe
-        with process.stdout as replies:
+    def closed(self) -> bool:
+        """Whether the zygote is gone, which the kernel knows before the listener has read it."""
+        try:
+            return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def kill(self) -> None:
+        """Kills the zygote if it lives, and ends the connection."""
+        if self.pid and not self.closed():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _listen(self) -> None:
+        with self.connection, self.connection.makefile("r") as replies, contextlib.suppress(OSError):
             for line in replies:
                 self._deliver(json.loads(line))
         with self._lock:
-            self.gone = True
+            self.ended.set()
             for waiting in self._runs.values():
                 waiting.put({"gone": True})
-        self.ready.set()
+        self.answered.set()
 
     def _deliver(self, reply: dict[str, Any]) -> None:
         if "ready" in reply:
-            self.ready.set()
+            self.pid = reply["ready"]
+            self.answered.set()
             return
         with self._lock:
             run = reply["run"] if "run" in reply else self._owners.pop(reply["pid"])
@@ -177,13 +232,33 @@ class _Replies:
 
 
 _zygotes: dict[tuple[str, ...], Zygote] = {}
-_zygotes_lock = threading.Lock()
+_zygotes_lock = threading.RLock()
+_folders: list[Path] = []
+_at_exit = ExitStack()
+atexit.register(_at_exit.close)
 
 
 def zygote_with(preload: tuple[str, ...]) -> Zygote:
-    """The zygote that has imported these modules: one in each process, for all callers."""
+    """The zygote that has imported these modules: one connection in each process, for all callers."""
     with _zygotes_lock:
         if preload not in _zygotes:
-            _zygotes[preload] = Zygote(preload)
-            atexit.register(_zygotes[preload].stop)
+            more = preload != BASE and preload[: len(BASE)] == BASE
+            _zygotes[preload] = Zygote(preload, _folder(), zygote_with(BASE) if more else None)
+            _at_exit.callback(_zygotes[preload].stop)
         return _zygotes[preload]
+
+
+def share(folder: Path) -> None:
+    """From now on this process uses the zygotes of all processes that share this folder.
+
+    Without this call it has zygotes of its own.
+    """
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _folders[:] = [folder]
+
+
+def _folder() -> Path:
+    """The folder of the sockets, by default one of this process, which is removed as it ends."""
+    if not _folders:
+        _folders.append(_at_exit.enter_context(own_folder("zygotes", short_parent(LONGEST_PARENT))))
+    return _folders[0]

@@ -9,7 +9,7 @@ from workers.torch import process_groups
 if TYPE_CHECKING:
     from torch import nn
 
-PRELOAD = ("workers.torch.compiled_preload", *process_groups.PRELOAD)
+PRELOAD = (*process_groups.PRELOAD, "workers.torch.compiled_preload")
 
 MOST_CHARACTERS = 200
 """Of the reason for a break, whose first line says what it is."""

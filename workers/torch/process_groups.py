@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from workers.training.session import Session
 
 PRELOAD: tuple[str, ...] = (
+    "workers.torch.preload",
     "torch",
     "torch._dynamo",
     "torch.distributed.fsdp",
@@ -39,7 +40,8 @@ PRELOAD: tuple[str, ...] = (
 )
 """What the runs import sooner or later.
 
-It is one tuple for all backends of this side, so that one zygote serves them all.
+It is one tuple for all backends of this side, so that one zygote serves them all. Where the tuple of another
+backend begins with it, that backend's zygote is forked from this one.
 """
 
 COLLECTIVE_TIMEOUT_SECONDS = 2 * MOST_SECONDS

@@ -3,8 +3,8 @@
 torch loads torch_tpu as it is imported, and that loads the plugin that `TPU_LIBRARY_PATH` names, libtpu by
 default. The plugin starts no thread and touches no device until a rank makes a client.
 
-torch also reads, as it is imported, whether it may keep what it compiles. It may not: the ranks would load
-what another rank or an earlier run has compiled for another device, which the CPU plugin refuses.
+What `workers.torch.preload` sets, that nothing compiled is kept, matters here too: the ranks would load what
+another rank or an earlier run has compiled for another device, which the CPU plugin refuses.
 """
 
 import os
@@ -12,4 +12,4 @@ import os
 from workers.tpu import build
 
 LIBRARY = build.library()
-os.environ |= {"TPU_LIBRARY_PATH": str(LIBRARY), "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+os.environ |= {"TPU_LIBRARY_PATH": str(LIBRARY)}

@@ -12,6 +12,7 @@ from pathlib import Path
 from difftest import installed
 from difftest.cases.case import Case
 from difftest.cases.flags import SAME_PRECISION
+from workers.torch import process_groups
 from workers.xla import plugin, start
 
 THREADS_AT_LEAST = 16
@@ -66,10 +67,9 @@ def _preload() -> tuple[str, ...]:
         "torch_xla.runtime",
         "torch_xla.distributed.spmd",
         "torch_xla.debug.metrics",
-        "torch.distributed.tensor.parallel",
     )
     jax = ("jax",) if kind() == "CPU" and find_spec("jax") else ()
-    return ("torch", "torch._dynamo", "torch_xla", *lazily, *jax)
+    return (*process_groups.PRELOAD, "torch_xla", *lazily, *jax)
 
 
 PRELOAD = _preload()
