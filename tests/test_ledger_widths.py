@@ -20,6 +20,7 @@ from shown_operators import (
 
 from difftest.cases.case import Case, Data, DType, Training
 from difftest.cases.layout import Shard
+from difftest.cases.operands import Operand
 from difftest.cases.options import Feature, Replication
 from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence
@@ -76,6 +77,22 @@ NONFINITE = Data(batch=1, regime="nonfinite")
         (
             on_xla(failed("", Stage.BACKWARD, "RuntimeError: Shapes are not compatible for broadcasting: x")),
             cut("cholesky_solve", "linalg.cond"),
+        ),
+        (
+            on_xla(failed("", Stage.BACKWARD, "RuntimeError: Shapes are not compatible for broadcasting: x")),
+            cut("linalg.svdvals", "ormqr"),
+        ),
+        (  # of two rows for four ranks
+            failed(
+                "nn.functional.linear",
+                Stage.FORWARD,
+                "RuntimeError: shape '[2, 8]' is invalid for input of size 24",
+            ),
+            a_program(
+                an_operator("nn.functional.linear", operands={"input": Operand(shape=(2, 3))}),
+                sharded={"0.input": (Shard(0), Shard(0))},
+                mesh=(("dp", 2), ("tp", 2)),
+            ),
         ),
         (
             on_xla(
