@@ -109,7 +109,8 @@ def spread(  # noqa: PLR0913  the oracle's runs
     that of representing it. The second result is in units of the floor that `samples` alone give.
 
     `by_element` (programs): values need not be finite. A deviation is infinite where these runs do not decide
-    what a correct computation gives, see `undecided`, or `native` is more than `NATIVE_MOST` floors off.
+    what a correct computation gives, see `undecided`, or `native` is more than `NATIVE_MOST` floors off. If it
+    is so at most elements of a tensor, it is infinite at all of them.
     `flushed` is one more run of a program, with zeros in place of subnormal operands; its deviation counts in
     full, as that of `native` does.
     """
@@ -162,9 +163,11 @@ def _by_element(
     off, flushed, *moved = (np.where(left_out, 0.0, run - kept) / unit for run in runs)
     simulated = np.asarray(sum(one**2 for one in moved) / len(moved))
     simulated = np.maximum(simulated, (precision.deviation(kept) / unit) ** 2)  # the last rounding is in both
-    ratios = in_floors(off, floor(np.sqrt(simulated)))
+    missed = in_floors(off, floor(np.sqrt(simulated))) > NATIVE_MOST
+    if np.count_nonzero(missed) > np.count_nonzero(~left_out) / 2:
+        missed[...] = True  # the simulated runs do not show how it rounds: the others are near by chance
     deviation = np.sqrt(simulated + off**2 + flushed**2) * unit
-    return np.where(unclear | (ratios > NATIVE_MOST), np.inf, deviation), _farthest(off, simulated)
+    return np.where(unclear | missed, np.inf, deviation), _farthest(off, simulated)
 
 
 def _coarsest(native: Tensors, roundoff: float) -> Precision:
