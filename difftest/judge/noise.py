@@ -109,8 +109,8 @@ def spread(  # noqa: PLR0913  the oracle's runs
     that of representing it. The second result is in units of the floor that `samples` alone give.
 
     `by_element` (programs): values need not be finite. A deviation is infinite where these runs do not decide
-    what a correct computation gives, see `undecided`, or `native` is more than `NATIVE_MOST` floors off. If it
-    is so at most elements of a tensor, it is infinite at all of them.
+    what a correct computation gives, see `undecided`, or `native` is more than `NATIVE_MOST` floors off.
+    Where `native` is so at most elements of a tensor, all of them count as undecided.
     `flushed` is one more run of a program, with zeros in place of subnormal operands; its deviation counts in
     full, as that of `native` does.
     """
