@@ -19,8 +19,8 @@ from shown_operators import (
 )
 
 from difftest.cases.case import Case, Data, DType, Training
+from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
-from difftest.cases.operands import Operand
 from difftest.cases.options import Feature, Replication
 from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence

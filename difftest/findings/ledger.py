@@ -29,13 +29,14 @@ LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known fault: patterns (`*`, `?`, `[...]`) for what a divergence of it says.
 
-    `detail` begins with step and stage. `nature` is the word for the damage to wrong numbers, empty for
-    others. `where` maps facts of the case (`difftest.findings.facts`) to patterns. It is for mismatches,
-    whose fingerprints say little of their cause. `operators` are patterns for the operator of a program that
-    is at fault, one of which must fit; without any, the entry is about whatever showed the finding.
-    `upstream` is the issue, or the script that shows a fault which nobody has reported yet. `expires` is the
-    last day on which the entry counts. With `quarantine`, cases that `where` matches are not launched on the
-    fingerprint's backend; this is for faults that take a machine down.
+    `detail` begins with step and stage. `cause` says of a failure its kind, message and frame, and of a
+    crash the stage, without numbers (`difftest.judge.divergence.identity`). `nature` is the word for the
+    damage to wrong numbers, empty for others. `where` maps facts of the case (`difftest.findings.facts`) to
+    patterns. It is for mismatches, whose fingerprints say little of their cause. `operators` are patterns
+    for the operator of a program that is at fault, one of which must fit; without any, the entry is about
+    whatever showed the finding. `upstream` is the issue, or the script that shows a fault which nobody has
+    reported yet. `expires` is the last day on which the entry counts. With `quarantine`, cases that `where`
+    matches are not launched on the fingerprint's backend; this is for faults that take a machine down.
     """
 
     fingerprint: str
@@ -43,6 +44,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reason: str
     expires: date
     detail: str = "*"
+    cause: str = "*"
     nature: str = "*"
     where: Mapping[str, str] = {}
     operators: tuple[str, ...] = ()
@@ -66,6 +68,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         texts = (
             (msgspec.structs.replace(shown, backend=plain(shown.backend)).fingerprint, self.fingerprint),
             (shown.detail, self.detail),
+            (shown.cause, self.cause),
             (shown.nature, self.nature),
         )
         return all(fnmatchcase(*pair) for pair in texts) and self.covers(case, shown.operator)
