@@ -1,4 +1,4 @@
-"""Runs all benchmarks one after another: `python -m tests.benchmarks`. It takes about 20 minutes.
+"""Runs all benchmarks one after another: `python -m tests.benchmarks`. It takes about half an hour.
 
 Nothing passes or fails: figures depend on the machine, and on what else it does.
 """

@@ -38,11 +38,9 @@ LEAST_WITH_ONE, LEAST_WITH_ALL = 20.0, 60.0
 LONGEST_SECONDS = 300
 
 RANK = """
-import importlib, json, os, sys
+import json, os, sys
 request = json.loads(sys.argv[1])
 os.environ.update(request["environment"])
-for name in request["preload"]:
-    importlib.import_module(name)
 from difftest.cases.case import Case
 from workers import backends
 from workers.training.train import train
@@ -108,7 +106,6 @@ def _in_fresh_interpreters(compared: Compared) -> None:
             "case": case.to_json().decode(),
             "backend": name,
             "environment": backend.environment(case),
-            "preload": backend.PRELOAD,
             "rendezvous": f"file://{folder}/rendezvous",
         }
         ranks = [
