@@ -5,7 +5,6 @@ one zygote is never reported to the runs of its successor.
 """
 
 import atexit
-import contextlib
 import json
 import os
 import queue
@@ -14,7 +13,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +83,12 @@ class Zygote:
     def stop(self) -> None:
         """Ends this connection and what was forked for it. The zygote ends if it has no other."""
         if self._replies:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self._replies.connection.shutdown(socket.SHUT_WR)
             if not self._replies.ended.wait(STOP_SECONDS):
                 self.kill()
         if self._process:
-            with contextlib.suppress(subprocess.TimeoutExpired):  # others use it
+            with suppress(subprocess.TimeoutExpired):  # others use it
                 self._process.wait(STOP_SECONDS)
 
     def kill(self) -> None:
@@ -203,13 +202,14 @@ class _Replies:
     def kill(self) -> None:
         """Kills the zygote if it lives, and ends the connection."""
         if self.pid and not self.closed():
-            with contextlib.suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
-        with self.connection, self.connection.makefile("r") as replies, contextlib.suppress(OSError):
+        # a zygote that was killed may leave half a line
+        with self.connection, self.connection.makefile("r") as replies, suppress(OSError, ValueError):
             for line in replies:
                 self._deliver(json.loads(line))
         with self._lock:

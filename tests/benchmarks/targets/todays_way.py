@@ -13,24 +13,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 
-from real_runs import together
-
 from benchmarks.targets import Figure
-from difftest.campaign.campaign import ORACLE, Campaign
-from difftest.campaign.run import run
+from benchmarks.targets._campaign import campaign, warm
 from difftest.cases.case import Case
-from difftest.clock import utc_today
-from difftest.findings.ledger import read_ledger
-from difftest.records.corpus import Corpus
-from generators.cases import case_at
 from generators.sequence import FURTHER
 from workers import backends
-from workers.isolate import sandbox
-from workers.isolate.zygotes import zygote_with
 
 SEED, FIRST, CASES, INPUTS = 0, 70, 6, 8
 WORKERS = os.cpu_count() or 1
@@ -56,8 +45,7 @@ Compared: TypeAlias = tuple[Case, str]
 
 def figures() -> Iterator[Figure]:
     """With one input of a case, and with several."""
-    for name in (ORACLE, *backends.candidates()):
-        zygote_with(backends.load(name).PRELOAD).warm()
+    warm()
     agreed, one = _campaign(1)
     today = _seconds(agreed) / len(agreed)
     yield Figure(f"comparisons an hour / today's way ({today:.1f} s each)", today / one, LEAST_WITH_ONE)
@@ -69,24 +57,9 @@ def _campaign(inputs: int) -> tuple[list[Compared], float]:
     """What agreed in a campaign over the cases, and the seconds that a comparison took."""
     numbers = [FIRST + index + further * FURTHER for index in range(CASES) for further in range(inputs)]
     agreed, compared, began = list[Compared](), 0, time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = Corpus(Path(folder))
-        corpus.prepare()
-        campaign = Campaign(
-            name="today",
-            backends=backends.candidates(),
-            execute=lambda case, name, options: sandbox.run(case, name, options=options),
-            execute_group=together,
-            corpus=corpus,
-            workers=WORKERS,
-            explanation=partial(read_ledger().entry, today=utc_today()),
-        )
-        for progress in run(campaign, ((number, case_at(SEED, number)) for number in numbers)):
-            comparisons = progress.result.comparisons
-            compared += len(comparisons)
-            agreed += [
-                (progress.result.case, name) for name, one in comparisons.items() if one.verdict == "agree"
-            ]
+    for result in campaign(SEED, numbers, WORKERS):
+        compared += len(result.comparisons)
+        agreed += [(result.case, name) for name, one in result.comparisons.items() if one.verdict == "agree"]
     return agreed, (time.monotonic() - began) / compared
 
 
