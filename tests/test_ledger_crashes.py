@@ -4,12 +4,24 @@ import pytest
 from msgspec.structs import replace
 from shown_operators import cut, entry, failed
 
-from difftest.judge.divergence import identity
+from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 READS_SHARDS = "torch_xla::ShardingUtil::GetShardReplicaAndIndicesForDevices"
 EXECUTES = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
+
+
+SEGMENTATION = "Fatal Python error: Segmentation fault"
+
+
+def crashed(backend: str, kind: str, message: str, function: str) -> Divergence:
+    """A rank's crash, in a native function."""
+    failure = Failure(
+        symptom=Symptom.CRASH, kind=kind, message=message, frame=function, stage=Stage.BACKWARD, step=0
+    )
+    shown = failed("", Stage.BACKWARD, f"{kind}: {message}")
+    return replace(shown, backend=backend, symptom=Symptom.CRASH, cause=identity(failure))
 
 
 @pytest.mark.parametrize(
@@ -23,21 +35,17 @@ EXECUTES = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
         ("xla_ddp", "add", EXECUTES, False),
     ],
 )
-def test_a_crash_is_known_by_the_function_that_crashed(
+def test_a_segmentation_fault_is_known_by_the_function(
     backend: str, operator: str, function: str, *, known: bool
 ) -> None:
-    failure = Failure(
-        symptom=Symptom.CRASH,
-        kind="SIGSEGV",
-        message="Fatal Python error: Segmentation fault",
-        frame=function,
-        stage=Stage.BACKWARD,
-        step=0,
-    )
-    shown = replace(
-        failed("", Stage.BACKWARD, f"SIGSEGV: {failure.message}"),
-        backend=backend,
-        symptom=Symptom.CRASH,
-        cause=identity(failure),
-    )
+    shown = crashed(backend, "SIGSEGV", SEGMENTATION, function)
     assert bool(entry(shown, cut(operator))) is known
+
+
+@pytest.mark.parametrize(("operator", "known"), [("corrcoef", True), ("add", False)])
+def test_a_size_that_another_rank_does_not_expect_is_known_of_the_covariance(
+    operator: str, *, known: bool
+) -> None:
+    message = "terminate called after throwing an instance of 'gloo::EnforceNotMet'"
+    shown = crashed("torch_dtensor", "SIGABRT", message, "gloo::transport::tcp::Pair::prepareRead")
+    assert bool(entry(replace(shown, operator=operator), cut(operator))) is known
