@@ -184,6 +184,23 @@ def test_a_solution_is_left_open_where_the_diagonal_may_hold_a_zero() -> None:
     assert not undefined(solved, dtype="bfloat16", regime="nonfinite")
 
 
+@pytest.mark.parametrize("name", ["linalg.tensorinv", "linalg.solve", "pinverse"])
+def test_the_inverse_of_an_ill_conditioned_matrix_is_left_open(name: str) -> None:
+    entry = entries()[name]
+    inverted = entry.operator(entry.samples[0], form=entry.form)
+    assert "ill-conditioned" in undefined(inverted, dtype="float32", regime="extreme")
+    assert not undefined(inverted, dtype="float32", regime="normal")
+
+
+def test_differences_of_nan_that_are_counted_are_left_open_and_other_distances_are_not() -> None:
+    entry = entries()["cdist"]
+    every = [entry.operator(sample, form=entry.form) for sample in entry.samples]
+    counted = [0.0 in one.arguments for one in every]
+    assert [bool(undefined(one, dtype="float32", regime="nonfinite")) for one in every] == counted
+    assert {*counted} == {True, False}
+    assert not any(undefined(one, dtype="float32", regime="normal") for one in every)
+
+
 def test_the_factor_of_an_earlier_result_is_left_open_because_it_may_not_be_positive_definite() -> None:
     entry = entries()["linalg.cholesky_ex"]
     alone = entry.operator(entry.samples[0], form=entry.form)

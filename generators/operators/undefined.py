@@ -10,7 +10,18 @@ from difftest.cases.case import DType, Regime
 from difftest.cases.layers.module import function_called
 from difftest.cases.layers.operator import Operator
 
-When: TypeAlias = Literal["always", "ties", "duplicates", "far", "fed", "singular", "nonfinite", "subnormal"]
+When: TypeAlias = Literal[
+    "always",
+    "ties",
+    "duplicates",
+    "extreme",
+    "far",
+    "fed",
+    "order zero",
+    "singular",
+    "nonfinite",
+    "subnormal",
+]
 """When a result is open. `fed`: where an operand is an earlier result, which may have any values."""
 
 TIED: frozenset[Regime] = frozenset(
@@ -42,6 +53,14 @@ OF_EQUALS = "of several equal values, which one gets the gradient is not documen
 FLUSHED = "whether a subnormal number counts as zero depends on the device, and on set_flush_denormal"
 PIVOTS = "the permutation is not unique where pivots are equal in magnitude"
 NOT_POSITIVE = "what is not positive definite gets a positive info, and its factor is not documented"
+ILL_CONDITIONED = "of an ill-conditioned matrix, results may vary on different devices"
+COUNTED = (
+    "whether NaN counts as a difference is not documented: torch.dist counts it, torch.cdist makes it NaN"
+)
+SOLVERS = tuple(
+    f"linalg.{name}" for name in ("solve", "solve_ex", "lstsq", "lu_solve", "ldl_solve", "tensorsolve")
+)
+INVERSES = ("inverse", "pinverse", *(f"linalg.{name}" for name in ("inv", "inv_ex", "pinv", "tensorinv")))
 MAXIMA = "of equal maxima in a window, which index is returned is not documented"
 DUPLICATES = (
     "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
@@ -88,6 +107,10 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
         ("linalg.qr", "qr"),
         ("always", "the decomposition is unique only up to the sign of the diagonal of R"),
     ),
+    **dict.fromkeys(
+        (*SOLVERS, *INVERSES, "lu_solve", "cholesky_inverse", "cholesky_solve"), ("extreme", ILL_CONDITIONED)
+    ),
+    "cdist": ("order zero", COUNTED),
     "linalg.cholesky_ex": ("fed", NOT_POSITIVE),
     "triangular_solve": ("singular", "if the diagonal of A contains zeros, the result may contain NaNs"),
     "geqrf": ("always", "the representation of Q by reflectors is LAPACK's, and not unique"),
@@ -116,7 +139,9 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "always": True,
         "ties": ties,
         "duplicates": _repeats(operator),
+        "extreme": regime == "extreme",
         "far": regime in FAR,
+        "order zero": regime == "nonfinite" and 0.0 in operator.arguments,
         "singular": regime in SINGULAR,
         "nonfinite": regime == "nonfinite",
         "subnormal": regime == "denormal",
