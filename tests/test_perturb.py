@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from difftest.cases.case import DType
-from workers.training.perturb import coarsest, perturbed
+from workers.training.perturb import coarsest
+from workers.training.perturb_program import perturbed
 
 pytestmark = pytest.mark.slow
 

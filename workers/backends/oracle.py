@@ -83,7 +83,8 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     import torch
 
     from workers.training.dispatched import Dispatched
-    from workers.training.perturb import coarsest, in_range, perturbed
+    from workers.training.perturb import coarsest, in_range
+    from workers.training.perturb_program import perturbed
 
     truth, samples, greatest = train(joined), [], 0.0
     dtype, program = getattr(torch, case.dtype), case.model.is_program

@@ -8,8 +8,7 @@ says.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -22,13 +21,11 @@ from workers.training.rounding import (
     Rounding,
     operator_name,
     rounding,
-    rounding_in_program,
     written,
 )
-from workers.training.rounding.lists import on_each, takes_lists
 from workers.training.rounding.partial_sums import partial_sums
 from workers.training.rounding.products import place
-from workers.training.rounding.sizes import ADDENDS, SIZES, SIZES_IN_PROGRAMS
+from workers.training.rounding.sizes import SIZES
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
 """The unit roundoff of float32."""
@@ -213,72 +210,10 @@ class Perturb(TorchDispatchMode):
         return value + self._complex_draw(size).mul_(size * (roundoffs * self._roundoff) + self._flushed)
 
 
-class PerturbProgram(Perturb):
-    """One perturbed run of a program, which simulates more than that of a model.
-
-    The verdicts of models are older and stay what they are. A program adds the rounding of addends, takes a
-    sum of exponentials as any operator with intermediate results, and draws fewer numbers. It rounds what
-    operators of lists compute, and what operators write that return nothing.
-    """
-
-    def __torch_dispatch__(
-        self,
-        func: Overload,
-        _types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401  what an operator returns
-        if takes_lists(func):
-            with self:
-                return on_each(func, args, kwargs or {})
-        result = super().__torch_dispatch__(func, _types, args, kwargs)
-        if not func._schema.returns and (kind := self._kind(func)).roundoffs:  # noqa: SLF001  no public name
-            for position in sorted(written(func) & {*range(len(args))}):
-                held = args[position]
-                for tensor in held if isinstance(held, list | tuple) else [held]:
-                    self._round(tensor, kind, in_place=True)
-        return result
-
-    def _perturbed(self, func: Overload, kind: Rounding, args: Sequence[Any]) -> Sequence[Any]:
-        perturbed = list(super()._perturbed(func, kind, args))
-        for position, one in enumerate(args):
-            if isinstance(one, list | tuple):
-                in_place = position in written(func)
-                perturbed[position] = [
-                    self._moved(tensor, kind, in_place=in_place) if isinstance(tensor, Tensor) else tensor
-                    for tensor in one
-                ]
-        return perturbed
-
-    _sizes = SIZES_IN_PROGRAMS
-
-    def _kind(self, func: Overload) -> Rounding:
-        return rounding_in_program(func, float64=self._roundoff < WIDE_ROUNDOFF)
-
-    def _addend(self, func: Overload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
-        size = ADDENDS.get(operator_name(func).removesuffix("_"))
-        return size(*args, **kwargs) if size else None
-
-    def _noisy(self, value: Tensor, roundoffs: float = 1.0) -> Tensor:
-        """`value` (1 + u), with |u| at most `roundoffs` unit roundoffs, or what flushing takes, up to 1."""
-        if value.dtype != torch.float64:
-            return self._noisy_complex(value, roundoffs) if value.dtype in SIMULATED else value
-        error = self._flushed / value.abs()  # infinite where the value is 0, which stays 0
-        most = error.clamp_(roundoffs * self._roundoff, 1.0)
-        return value * most.mul_(self._draw(value)).add_(1.0)
-
-
 def _given_for_results(func: Overload) -> frozenset[str]:
     """The options by which an operator is given tensors to write its results into, such as `out`."""
     arguments = func._schema.arguments  # noqa: SLF001  no public name
     return frozenset(argument.name for argument in arguments if argument.is_out)
-
-
-@contextmanager
-def perturbed(dtype: DType, seed: int, *, program: bool = False) -> Iterator[Perturb]:
-    """A context in which every operator computes with the simulated rounding of `dtype`."""
-    with (PerturbProgram if program else Perturb)(dtype, seed) as mode:
-        yield mode
 
 
 def coarsest(dtypes: Iterable[str], otherwise: DType) -> DType:

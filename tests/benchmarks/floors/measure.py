@@ -37,7 +37,8 @@ from difftest.judge.noise import (
 from difftest.judge.outcome import Array, Tensors, Trace
 from difftest.judge.stage import Stage
 from workers.training.dtypes import default_dtype
-from workers.training.perturb import coarsest, perturbed
+from workers.training.perturb import coarsest
+from workers.training.perturb_program import perturbed
 from workers.training.pieces import sharded, values
 from workers.training.rounding import classes, operator_name
 
