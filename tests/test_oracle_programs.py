@@ -25,6 +25,7 @@ PROGRAMS = {
     "log": a_program(a_call("torch.log", {"input": a_vector(-1.0, 0.0, 1.0, 2.0)})),
     "argmax": a_program(a_call("torch.argmax", {"input": a_vector(1.0, 3.0, 2.0)})),
     "relu": a_program(a_call("torch.relu", {"input": a_vector(1e-39, 1.0, -1.0)})),
+    "pow": a_program(a_call("torch.pow", {"input": a_vector(1e-39, 2.0), "exponent": a_vector(1e-39, 1.0)})),
     "half": a_program(
         a_call("Tensor.to", {"input": a_vector(0.3, 1.0)}, INPUT, Named("dtype", "float16"), form="method")
     ),
@@ -77,6 +78,17 @@ def test_a_step_between_a_subnormal_number_and_zero_is_in_the_floor(
     off = deviation(outcome, GRADIENT)
     assert off[0] >= step[0] > 0.0
     assert off[1] < 1e-6 < step[1]
+
+
+def test_of_several_subnormal_operands_one_alone_may_be_taken_for_zero(
+    outcomes: dict[str, Trace | Failure],
+) -> None:
+    outcome = outcomes["pow"]
+    assert isinstance(outcome, Trace)
+    np.testing.assert_array_equal(outcome.steps[0][RESULT].pieces[0], [1.0, 2.0])
+    off = deviation(outcome, RESULT)
+    assert off[0] >= 1.0
+    assert off[1] < 1e-6
 
 
 @pytest.mark.parametrize("name", ["half", "half_method"])

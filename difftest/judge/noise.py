@@ -100,7 +100,7 @@ def spread(  # noqa: PLR0913  the oracle's runs
     roundoff: float,
     *,
     by_element: bool = False,
-    flushed: Trace | None = None,
+    flushed: Sequence[Trace] = (),
 ) -> tuple[tuple[Tensors, ...], float]:
     """By step and tensor, how far rounding moves each element of `truth`; and how far `native` is off.
 
@@ -111,8 +111,8 @@ def spread(  # noqa: PLR0913  the oracle's runs
     `by_element` (programs): values need not be finite. A deviation is infinite where these runs do not decide
     what a correct computation gives, see `undecided`, or `native` is more than `NATIVE_MOST` floors off.
     Where `native` is so at most elements of a tensor, all of them count as undecided.
-    `flushed` is one more run of a program, with zeros in place of subnormal operands; its deviation counts in
-    full, as that of `native` does.
+    `flushed` are further runs of a program, with zeros in place of subnormal operands; their deviations count
+    in full, as that of `native` does.
     """
     steps, greatest = list[Tensors](), 0.0
     for step, tensors in enumerate(truth.steps):
@@ -120,8 +120,8 @@ def spread(  # noqa: PLR0913  the oracle's runs
         for key, exact in tensors.items():
             runs, own = [sample.steps[step].get(key) for sample in samples], native.steps[step].get(key)
             if by_element:
-                zeros = (flushed or truth).steps[step].get(key)
-                deviation, farthest = _by_element(exact, runs, (own, zeros), precision)
+                others = [own, *(zeros.steps[step].get(key) for zeros in flushed)]
+                deviation, farthest = _by_element(exact, runs, others, precision)
             else:
                 deviation, farthest = _by_tensor(exact, runs, own, roundoff)
             greatest = max(greatest, farthest)
@@ -143,12 +143,12 @@ def _by_tensor(
 def _by_element(
     exact: Sharded,
     samples: Sequence[Sharded | None],
-    others: tuple[Sharded | None, Sharded | None],
+    others: Sequence[Sharded | None],
     precision: Precision,
 ) -> tuple[Floats, float]:
     """As `_by_tensor`, for a program's tensor, whose elements are decided one by one.
 
-    `others` are the tensor in the dtype under test, and with subnormal operands flushed.
+    `others` are the tensor in the dtype under test, and then with subnormal operands flushed.
     """
     value = exact.pieces[0]
     runs = [run.pieces[0] for run in (*others, *samples) if run and run.pieces[0].shape == value.shape]
@@ -160,13 +160,14 @@ def _by_element(
     left_out = unclear | ~np.isfinite(value)
     kept = np.where(left_out, 0.0, value)
     unit = _unit(kept)
-    off, flushed, *moved = (np.where(left_out, 0.0, run - kept) / unit for run in runs)
+    off, *rest = (np.where(left_out, 0.0, run - kept) / unit for run in runs)
+    flushed, moved = rest[: len(others) - 1], rest[len(others) - 1 :]
     simulated = np.asarray(sum(one**2 for one in moved) / len(moved))
     simulated = np.maximum(simulated, (precision.deviation(kept) / unit) ** 2)  # the last rounding is in both
     missed = in_floors(off, floor(np.sqrt(simulated))) > NATIVE_MOST
     if np.count_nonzero(missed) > np.count_nonzero(~left_out) / 2:
         missed[...] = True  # the simulated runs do not show how it rounds: the others are near by chance
-    deviation = np.sqrt(simulated + off**2 + flushed**2) * unit
+    deviation = np.sqrt(simulated + off**2 + sum(one**2 for one in flushed)) * unit
     return np.where(unclear | missed, np.inf, deviation), _farthest(off, simulated)
 
 

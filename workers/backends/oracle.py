@@ -99,9 +99,10 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
         with perturbed(rounded, seed, program=program) as mode:
             samples.append(train(joined))
         greatest = max(greatest, mode.greatest)
-    flushed = None
-    if _has_subnormals(case):
-        flushed = train(dataclasses.replace(joined, place=partial(_flushed, case)))
+    flushed = [
+        train(dataclasses.replace(joined, place=partial(_flushed, case, operands)))
+        for operands in _flushed_together(case)
+    ]
     roundoff = torch.finfo(getattr(torch, rounded)).eps / 2
     noise, farthest = spread(truth, samples, native, roundoff, by_element=program, flushed=flushed)
     # A program may have infinities and NaN, and is decided element by element.
@@ -117,19 +118,29 @@ def _with_noise(case: Case, train: "Callable[[Session], Trace]", joined: "Sessio
     return dataclasses.replace(truth, noise=noise, events=events)
 
 
-def _has_subnormals(case: Case) -> bool:
-    """Whether a program has operands that XLA flushes to zero: a step of an operator may lie between."""
-    return case.model.is_program and any(
-        bool(((values != 0) & (np.abs(values) < _flushed_below(case, name))).any())
+def _flushed_together(case: Case) -> list[frozenset[str]]:
+    """The sets of a program's operands to flush: all with subnormal values, and each of several alone.
+
+    XLA flushes them: a step of an operator may lie between. Of two it may flush the one that it adds up over
+    devices: a power is 1 where both are zeros, or neither is, and 0 where the base alone is.
+    """
+    if not case.model.is_program:
+        return []
+    subnormal = [
+        name
         for name, values in numbers.weights(case).items()
-    )
+        if ((values != 0) & (np.abs(values) < _flushed_below(case, name))).any()
+    ]
+    alone = [frozenset((name,)) for name in subnormal]
+    return alone if len(alone) < 2 else [frozenset(subnormal), *alone]  # noqa: PLR2004
 
 
-def _flushed(case: Case, module: "nn.Module") -> "nn.Module":
-    """The module of a program, whose subnormal operands are zeros of their sign."""
+def _flushed(case: Case, operands: frozenset[str], module: "nn.Module") -> "nn.Module":
+    """The module of a program, in which the subnormal values of `operands` are zeros of their sign."""
     for name, parameter in module.named_parameters():
-        values = parameter.data
-        values[values.abs() < _flushed_below(case, name)] *= 0.0
+        if name in operands:
+            values = parameter.data
+            values[values.abs() < _flushed_below(case, name)] *= 0.0
     return module
 
 
