@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from difftest.cases.case import DType, Regime
-from difftest.cases.layers.operator import FLOATS, Form, Memory, Operand, OperandType, Operator
+from difftest.cases.layers.operator import FLOATS, Form, Items, Memory, Operand, OperandType, Operator
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, replicated
 from generators.operators.table import Entry, Sample, entries
 from generators.operators.variants import indexed, remembered, retyped, with_out, without_gradients
@@ -68,15 +68,20 @@ def first_singles(name: str, mesh: Mesh) -> tuple[Single, ...]:
     backend may lack what it needs for a gradient, or for cut operands, and have the operator itself.
     """
     entry = entries()[name]
-    sample = entry.samples[0]
+    sample, other = entry.samples[0], _of_most_tensors(entry)
     plain, formed = entry.operator(sample, form=entry.form), _in_another_form(entry)
-    calls = [
-        (plain, sample),
-        formed or (entry.operator(entry.samples[-1], form=entry.form), entry.samples[-1]),
-    ]
+    calls = [(plain, sample), formed or (entry.operator(other, form=entry.form), other)]
     cut = [Single(one, _placed(one, placements(own.operands, mesh)[0], mesh)) for one, own in calls]
     inferred = [replace(one, operator=without_gradients(one.operator), inference=True) for one in cut]
     return (*cut, *inferred, Single(plain, _placed(plain, {}, mesh)))
+
+
+def _of_most_tensors(entry: Entry) -> Sample:
+    """The sample with most operands; of several one without lists, which DTensor does not take as indices."""
+    last_first = reversed(entry.samples)
+    return max(
+        last_first, key=lambda one: (len(one.operands), not any(isinstance(a, Items) for a in one.arguments))
+    )
 
 
 def _in_another_form(entry: Entry) -> tuple[Operator, Sample] | None:
