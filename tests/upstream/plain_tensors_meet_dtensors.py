@@ -39,6 +39,7 @@ FAULTS = {
     "list_as_index": lambda: of(4, 4)[[1, 2]],
     "combinations": lambda: torch.combinations(of(3)),
     "matrix_power": lambda: torch.linalg.matrix_power(of(4, 4), 0),
+    "quantile": lambda: torch.quantile(of(4, 4), 0.5, dim=0),
     "unravel_index": lambda: torch.unravel_index(place(ROW), (4, 5)),
     "causal_attention": lambda: attention(*[of(4, 3, 8)] * 3, None, 0.5, is_causal=True),
     "masked_var": lambda: torch.masked.var(of(4, 4), dim=1),

@@ -18,7 +18,7 @@ FAULTS = {
     "erfc_of_int": lambda at: torch.erfc(torch.ones(2, dtype=torch.int32, device=at)),
     "log_softmax_of_nothing": lambda at: torch.ones(2, 0, dtype=torch.int64, device=at).log_softmax(1),
     "logsumexp_of_int": lambda at: torch.logsumexp(torch.zeros(1, dtype=torch.uint8, device=at), 0),
-    "sigmoid_of_bool": lambda at: torch.sigmoid(torch.ones(2, dtype=torch.bool, device=at)),
+    "softmax_of_nothing": lambda at: torch.ones(2, 0, dtype=torch.int64, device=at).softmax(1),
     "t_copy_of_three_dims": lambda at: torch.t_copy(torch.ones(1, 1, 2, device=at)),
 }
 

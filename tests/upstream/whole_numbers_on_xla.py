@@ -1,4 +1,4 @@
-"""What torch_xla gets wrong of quotients that are rounded down, of counts, windows and logits; names select.
+"""What torch_xla gets wrong of rounded quotients, counts, windows, logits and least integers; names select.
 
 torch_xla 2.9.0. Exits 0 when the faults are there.
 """
@@ -34,6 +34,7 @@ FAULTS = {
     "count_nonzero_along_all": lambda at: tuple(torch.count_nonzero(torch.ones(2).to(at), (0,)).shape),
     "dilated_max_pool": gradient_of_max_pool,
     "floor_divide": lambda at: (torch.tensor([1.0]).to(at) // torch.tensor([0.1]).to(at)).tolist(),
+    "isneginf": lambda at: torch.isneginf(torch.tensor([0, 1], dtype=torch.uint8).to(at)).tolist(),
     "logit": lambda at: torch.logit(torch.tensor([-3.0, 0.5, 7.0]).to(at), 0.2).tolist(),
     "trace": lambda at: str(torch.trace(torch.eye(2, dtype=torch.uint8).mul(200).to(at)).cpu()),
 }

@@ -1,0 +1,127 @@
+"""Entries of the project's ledger that campaigns asked for: how wide they are."""
+
+import pytest
+from msgspec.structs import replace
+from sample_programs import a_program, an_operator
+from shown_operators import HIDES_NAN, WAS_NAN, backward, cut, entry, failed, forward, on_xla, other_kinds
+
+from difftest.cases.case import Case, Data, Regime
+from difftest.judge.divergence import Divergence
+from difftest.judge.stage import Stage
+
+ONE_RANK = a_program(an_operator("fft.ihfft"), mesh=(("dp", 1),))
+NONFINITE = Data(batch=1, regime="nonfinite")
+ONES = "2 / 24 elements (8.3%) differ; greatest 1, 1e+30 x the rounding noise 0; values are about 0"
+LOWERING = "RuntimeError: Error while lowering: [] {}, dynamic_dims: ()"
+PRECISIONS = "during context [hlo verifier]: Seen floating point types of different precisions in {}"
+
+
+def lowered(operator: str, node: str) -> Divergence:
+    """A node that torch_xla cannot lower."""
+    return on_xla(failed(operator, Stage.FORWARD, LOWERING.format(node)))
+
+
+def of_precisions(operator: str, instruction: str) -> Divergence:
+    """An instruction of XLA's whose operands have several floating dtypes."""
+    return on_xla(failed(operator, Stage.FORWARD, PRECISIONS.format(instruction)))
+
+
+@pytest.mark.parametrize(
+    ("shown", "another", "case"),
+    [
+        (
+            lowered("tan", "aten::tan, xla_shape=pred[8]{0}"),
+            lowered("tan", "aten::tan, xla_shape=f32[8]{0}"),
+            cut("tan"),
+        ),
+        (
+            on_xla(forward("asin"), "has dtype bool, expected float32", check="shape"),
+            on_xla(forward("asin"), "has dtype float64, expected float32", check="shape"),
+            cut("asin"),
+        ),
+        (
+            lowered("masked.softmin", "aten::softmax, xla_shape=s16[4,0,0]{2,1,0}"),
+            lowered("masked.softmin", "aten::softmax, xla_shape=f32[4,0,0]{2,1,0}"),
+            cut("masked.softmin"),
+        ),
+        (
+            lowered("as_strided_scatter", "xla::as_strided_view_update, xla_shape=f32[3,3]{1,0}"),
+            lowered("as_strided_scatter", "aten::expand, xla_shape=f32[3,3]{1,0}"),
+            cut("as_strided_scatter"),
+        ),
+        (
+            of_precisions("slice_scatter", "%pad.12 = f32[3,3]{1,0} pad(%convert.6, %constant.11)"),
+            of_precisions("slice_scatter", "%add.12 = f32[3,3]{1,0} add(%convert.6, %constant.11)"),
+            cut("slice_scatter"),
+        ),
+        (
+            of_precisions("xlogy", "%select.19 = f32[0,6,3]{2,1,0} select(%compare.18)"),
+            of_precisions("where", "%select.19 = f32[0,6,3]{2,1,0} select(%compare.18)"),
+            cut("xlogy", "where"),
+        ),
+        (on_xla(forward("isneginf"), ONES), on_xla(forward("isposinf"), ONES), cut("isneginf", "isposinf")),
+        (
+            other_kinds(forward("nn.functional.max_unpool3d.grad"), *HIDES_NAN),
+            other_kinds(forward("nn.functional.max_unpool3d.grad"), *WAS_NAN),
+            replace(cut("nn.functional.max_unpool3d.grad"), data=NONFINITE),
+        ),
+        (
+            on_xla(forward("fft.ihfft")),
+            on_xla(backward("fft.ihfft")),
+            replace(ONE_RANK, dtype="float64"),
+        ),
+        (
+            failed("quantile", Stage.FORWARD, "aten.masked_fill.Scalar: got mixed torch.Tensor and DTensor"),
+            failed("quantile", Stage.FORWARD, "aten.add.Tensor: got mixed torch.Tensor and DTensor"),
+            cut("quantile"),
+        ),
+        (
+            failed(
+                "nn.functional.linear",
+                Stage.FORWARD,
+                "self and mat2 must have the same dtype, but got Float and Bool",
+            ),
+            failed(
+                "nn.functional.linear",
+                Stage.FORWARD,
+                "self and mat2 must have the same dtype, but got Half and BFloat16",
+            ),
+            cut("nn.functional.linear"),
+        ),
+    ],
+    ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
+)
+def test_a_fault_of_a_campaign_is_known_and_another_one_of_its_kind_is_not(
+    shown: Divergence, another: Divergence, case: Case
+) -> None:
+    assert entry(shown, case)
+    assert entry(another, case) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "known", "other"),
+    [
+        (on_xla(forward("isneginf"), ONES), "normal", "nonfinite"),
+        (other_kinds(forward("nn.functional.max_unpool2d"), *HIDES_NAN), "nonfinite", "normal"),
+    ],
+    ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
+)
+def test_a_fault_of_some_values_is_not_known_where_there_are_others(
+    shown: Divergence, known: Regime, other: Regime
+) -> None:
+    case = cut(shown.operator)
+    assert entry(shown, replace(case, data=Data(batch=1, regime=known)))
+    assert entry(shown, replace(case, data=Data(batch=1, regime=other))) is None
+
+
+def test_complex_numbers_are_known_to_lose_their_imaginary_parts_in_float64_alone() -> None:
+    shown = on_xla(forward("fft.ihfft"))
+    assert entry(shown, replace(ONE_RANK, dtype="float64"))
+    assert entry(shown, ONE_RANK) is None
+
+
+def test_a_linear_layer_of_whole_operands_has_no_bias_that_becomes_a_partial_sum() -> None:
+    mixed = "self and mat2 must have the same dtype, but got Float and Long"
+    shown = failed("nn.functional.linear", Stage.FORWARD, mixed)
+    assert entry(shown, cut("nn.functional.linear"))
+    assert entry(shown, a_program(an_operator("nn.functional.linear"), mesh=(("dp", 2),))) is None

@@ -1,0 +1,40 @@
+"""A replicated integer tensor that becomes a partial sum is float32: it is divided by the number of ranks.
+
+It does so beside another partial sum: `add`, and `linear` and `addmm`, whose bias no longer has the dtype of
+the product. Names select. torch 2.9.0 and 2.15.0 on two ranks over gloo. Exits 0 when the faults are there.
+"""
+
+import sys
+import tempfile
+
+import torch
+from torch import distributed, multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.nn.functional import linear
+
+TABLE, LARGE = torch.arange(16).reshape(4, 4), torch.full((4,), 2**24 + 1)
+FAULTS = {
+    "add": lambda to: to(TABLE, Shard(0)).sum(0) + to(LARGE, Replicate()),
+    "linear": lambda to: linear(to(TABLE, Replicate()), to(TABLE, Shard(1)), to(LARGE, Replicate())),
+}
+
+
+def main(rank: int, rendezvous: str, names: list[str]) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    mesh, missing = init_device_mesh("cpu", (2,)), []
+    for name in names:
+        expected = str(FAULTS[name](lambda tensor, _: tensor)[0])
+        try:
+            actual = str(
+                FAULTS[name](lambda tensor, to: distribute_tensor(tensor, mesh, [to])).full_tensor()[0]
+            )
+        except RuntimeError as error:
+            actual = str(error).splitlines()[0]
+        print(f"{name}: expected {expected}, actual {actual}")
+        missing += [name] if actual == expected else []
+    sys.exit(f"not there: {missing}" if missing else 0)
+
+
+if __name__ == "__main__":
+    multiprocessing.spawn(main, (tempfile.mktemp(), sys.argv[1:] or list(FAULTS)), 2)
