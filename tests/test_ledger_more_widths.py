@@ -12,6 +12,7 @@ from difftest.judge.stage import Stage
 ONE_RANK = a_program(an_operator("fft.ihfft"), mesh=(("dp", 1),))
 NONFINITE = Data(batch=1, regime="nonfinite")
 ONES = "2 / 24 elements (8.3%) differ; greatest 1, 1e+30 x the rounding noise 0; values are about 0"
+FIRST = "step 0, forward, 1.output"
 LOWERING = "RuntimeError: Error while lowering: [] {}, dynamic_dims: ()"
 PRECISIONS = "during context [hlo verifier]: Seen floating point types of different precisions in {}"
 
@@ -87,6 +88,11 @@ def of_precisions(operator: str, instruction: str) -> Divergence:
                 "self and mat2 must have the same dtype, but got Half and BFloat16",
             ),
             cut("nn.functional.linear"),
+        ),
+        (
+            replace(forward("add", detail=f"{FIRST}: has dtype float32, expected int64"), check="shape"),
+            replace(forward("add", detail=f"{FIRST}: has dtype float32, expected float64"), check="shape"),
+            cut("sum", "add"),
         ),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",

@@ -1,7 +1,8 @@
 """A replicated integer tensor that becomes a partial sum is float32: it is divided by the number of ranks.
 
-It does so beside another partial sum: `add`, and `linear` and `addmm`, whose bias no longer has the dtype of
-the product. Names select. torch 2.9.0 and 2.15.0 on two ranks over gloo. Exits 0 when the faults are there.
+It does so beside another partial sum: in `add`, `cat` and `stack`, and in `linear`, `addmm` and `baddbmm`,
+whose bias no longer has the dtype of the product. Names select. torch 2.9.0 and 2.15.0 on two ranks over gloo.
+Exits 0 when the faults are there.
 """
 
 import sys
@@ -13,10 +14,14 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.functional import linear
 
-TABLE, LARGE = torch.arange(16).reshape(4, 4), torch.full((4,), 2**24 + 1)
+TABLE, LARGE, WHOLE = torch.arange(16).reshape(4, 4), torch.full((4,), 2**24 + 1), Replicate()
 FAULTS = {
-    "add": lambda to: to(TABLE, Shard(0)).sum(0) + to(LARGE, Replicate()),
-    "linear": lambda to: linear(to(TABLE, Replicate()), to(TABLE, Shard(1)), to(LARGE, Replicate())),
+    "add": lambda to: to(TABLE, Shard(0)).sum(0) + to(LARGE, WHOLE),
+    "baddbmm": lambda to: torch.baddbmm(
+        to(LARGE, WHOLE), to(TABLE[None], Shard(2)), to(TABLE[None], Shard(1))
+    ),
+    "cat": lambda to: torch.cat([to(TABLE, Shard(0)).sum(0), to(LARGE, WHOLE)]),
+    "linear": lambda to: linear(to(TABLE, WHOLE), to(TABLE, Shard(1)), to(LARGE, WHOLE)),
 }
 
 
@@ -24,10 +29,10 @@ def main(rank: int, rendezvous: str, names: list[str]) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
     mesh, missing = init_device_mesh("cpu", (2,)), []
     for name in names:
-        expected = str(FAULTS[name](lambda tensor, _: tensor)[0])
+        expected = str(FAULTS[name](lambda tensor, _: tensor)[-1])
         try:
             actual = str(
-                FAULTS[name](lambda tensor, to: distribute_tensor(tensor, mesh, [to])).full_tensor()[0]
+                FAULTS[name](lambda tensor, to: distribute_tensor(tensor, mesh, [to])).full_tensor()[-1]
             )
         except RuntimeError as error:
             actual = str(error).splitlines()[0]
