@@ -1,7 +1,7 @@
 """A replicated integer tensor that becomes a partial sum is float32: it is divided by the number of ranks.
 
 It does so beside another partial sum: in `add`, `cat` and `stack`, and in `linear`, `addmm` and `baddbmm`,
-whose bias no longer has the dtype of the product. Names select. torch 2.9.0 and 2.15.0 on two ranks over gloo.
+whose bias no longer has the dtype of the product. Names select. torch 2.9.0 and 2.15.0, two ranks over gloo.
 Exits 0 when the faults are there.
 """
 
