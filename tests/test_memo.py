@@ -68,7 +68,7 @@ def test_evidence_of_a_finding_runs_the_oracle_again_once_per_case(tmp_path: Pat
     }
     assert requests == {
         (case.id, "spmd"): 1 + REPEATS,
-        (case.id, "oracle"): 2 + 2,  # plain and in doubt, for the campaign and for the evidence
+        (case.id, "oracle"): 2 + 1,  # plain and in doubt for the campaign; plain for the evidence
         (case.unsharded().id, "spmd"): 1,
         (case.unsharded().id, "oracle"): 1,
     }
@@ -80,7 +80,7 @@ def test_two_findings_of_one_case_share_the_oracle_s_runs(tmp_path: Path) -> Non
     case = progress.result.case
     assert len(progress.new) == 2
     assert machine.requests[case.unsharded().id, "oracle"] == 1
-    assert machine.requests[case.id, "oracle"] == 2 + 2, "as for one finding"
+    assert machine.requests[case.id, "oracle"] == 2 + 1, "as for one finding"
 
 
 class Failing(Machine):

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
 from difftest.campaign.groups import run_each
@@ -41,7 +41,8 @@ class CaseResult:
     """One case after it ran on the oracle and on every backend that supports it, and was compared.
 
     `runs`, without their tensors, `comparisons` and `missing` are by backend: every backend of the campaign
-    is in one of the last two. `trouble` is what the infrastructure failed at, in words.
+    is in one of the last two. `trouble` is what the infrastructure failed at, in words. `precise` is the
+    oracle's run with `MORE_SAMPLES`, if a comparison was in doubt.
     """
 
     index: int
@@ -50,6 +51,7 @@ class CaseResult:
     comparisons: Mapping[str, Comparison] = field(default_factory=dict)
     missing: Mapping[str, Missing] = field(default_factory=dict)
     trouble: str = ""
+    precise: Outcome | None = None
 
     @property
     def lost(self) -> int:
@@ -124,13 +126,14 @@ def _compared(campaign: Campaign, member: _Member) -> CaseResult:
     if member.lost:
         return result
     comparisons = dict[str, Comparison]()
-    compared = comparing(campaign, member.case, member.runs, member.repeated)
+    precise = PreciseTruth(campaign, member.case)
+    compared = comparing(campaign, member.case, member.runs, member.repeated, precise)
     for name in (name for name in member.able if name not in member.missing):
         try:
             comparisons[name] = compared(name)
         except InfrastructureError as error:
             member.missing[name] = _missing(error)
-    return _result(campaign, result, member.runs, comparisons)
+    return _result(campaign, dataclasses.replace(result, precise=precise.made), member.runs, comparisons)
 
 
 def _missing(error: InfrastructureError) -> Missing:
@@ -155,17 +158,31 @@ def _result(
     )
 
 
+class PreciseTruth:
+    """The oracle's run of a case with `MORE_SAMPLES`, made at the first call; `made` is None before."""
+
+    def __init__(self, campaign: Campaign, case: Case) -> None:
+        self._campaign, self._case = campaign, case
+        self.made: Outcome | None = None
+
+    def __call__(self) -> Outcome:
+        """The run; raises `InfrastructureError` where it cannot be had."""
+        if self.made is None:
+            self.made = run_backend(self._campaign, self._case, ORACLE, MORE_SAMPLES).outcome
+        return self.made
+
+
 def comparing(
-    campaign: Campaign, case: Case, runs: Mapping[str, BackendRun], repeated: Mapping[str, Outcome]
+    campaign: Campaign,
+    case: Case,
+    runs: Mapping[str, BackendRun],
+    repeated: Mapping[str, Outcome],
+    precise_truth: Callable[[], Outcome],
 ) -> Callable[[str], Comparison]:
     """A function that compares a backend's run with the oracle's, and with its `repeated` run if it has one.
 
     It raises `InfrastructureError` where the oracle has to run again, and cannot.
     """
-
-    @cache
-    def precise_truth() -> Outcome:
-        return run_backend(campaign, case, ORACLE, MORE_SAMPLES).outcome
 
     def compared(name: str, truth: Outcome) -> Comparison:
         side = campaign.backends[name].SIDE

@@ -26,7 +26,7 @@ class Gathering:
 
         Cases come in the order of their indices, so that the first case is the same however long each takes.
         """
-        futures, campaign = {}, oracle_once(self._campaign)
+        futures, campaign = {}, oracle_once(self._campaign, result)
         for divergence in result.first_divergences():
             name = divergence.fingerprint
             if name not in self._started and not self._campaign.corpus.holds(name):

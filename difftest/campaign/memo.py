@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from difftest.campaign.campaign import ORACLE, Campaign, Execute, RunKey, run_key
+from difftest.campaign.case_run import MORE_SAMPLES, CaseResult
 from difftest.cases.case import Case
-from difftest.judge.outcome import Failure, Outcome
+from difftest.judge.outcome import Failure, Outcome, Trace
 
 
 class Memo:
@@ -44,14 +45,25 @@ class Memo:
                 self._forget(key)
         return result.result()
 
+    def know(self, case: Case, backend: str, options: Mapping[str, str], outcome: Outcome) -> None:
+        """Takes an outcome that was had before."""
+        had = Future[Outcome]()
+        had.set_result(outcome)
+        with self._lock:
+            self._outcomes.setdefault(run_key(case, backend, options), had)
+
     def _forget(self, key: RunKey) -> None:
         with self._lock:
             del self._outcomes[key]
 
 
-def oracle_once(campaign: Campaign) -> Campaign:
+def oracle_once(campaign: Campaign, result: CaseResult | None = None) -> Campaign:
     """The campaign, whose oracle runs once for each case from now on.
 
-    It holds these outcomes for as long as it is there.
+    It holds these outcomes for as long as it is there. What `result` has of the oracle is not run again: with
+    more samples that takes longer than all other runs of a case.
     """
-    return dataclasses.replace(campaign, execute=Memo(campaign.execute, only=ORACLE))
+    memo = Memo(campaign.execute, only=ORACLE)
+    if result and isinstance(result.precise, Trace):
+        memo.know(result.case, ORACLE, MORE_SAMPLES, result.precise)
+    return dataclasses.replace(campaign, execute=memo)

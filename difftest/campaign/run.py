@@ -5,11 +5,11 @@ concurrently, programs in groups, and so does what their findings need. They are
 order of their indices, so that what a campaign records does not depend on timing.
 """
 
-import dataclasses
 import queue
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeAlias
 
 from difftest.campaign.campaign import Campaign
@@ -74,14 +74,14 @@ class _Loop:
         self._turns = turns = Turns(campaign.execute, campaign.workers, campaign.execute_group)
         self._workers = campaign.workers
         self._groups = grouped(cases) if campaign.execute_group else ([one] for one in cases)
-        self._campaign = dataclasses.replace(
+        self._campaign = replace(
             campaign, execute=turns.execute, execute_group=campaign.execute_group and turns.execute_group
         )
         self._ended = queue.SimpleQueue[int]()
         self._threads = ThreadPoolExecutor(
             _most_running(MOST_WORKERS if campaign.capacity else self._workers)
         )
-        gathers = dataclasses.replace(campaign, execute=turns.execute_first)
+        gathers = replace(campaign, execute=turns.execute_first)
         self._gathering = Gathering(gathers, lambda: self._ended.put(0))
         self._started = deque[Future[list[CaseResult]]]()
         self._examined = deque[deque[_Examined]]()
@@ -134,7 +134,9 @@ class _Loop:
             if self._examined and self._started[0].exception():
                 return  # what ends the campaign does so after the cases before it are recorded
             results = self._started.popleft().result()
-            self._examined.append(deque((result, self._gathering.start(result)) for result in results))
+            self._examined.append(
+                deque((replace(result, precise=None), self._gathering.start(result)) for result in results)
+            )
 
     def _take_complete(self) -> list[Complete]:
         """The first cases of which nothing is missing, which leave the loop."""
