@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from machines import Machine, a_campaign, examined, sharded, the_finding
-from samples import a_case, a_failure, candidate
+from machines import Machine, a_campaign, always, examined, sharded, the_finding
+from samples import NOISE, a_case, a_failure, candidate, oracle
 
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.memo import Memo
@@ -81,6 +81,27 @@ def test_two_findings_of_one_case_share_the_oracle_s_runs(tmp_path: Path) -> Non
     assert len(progress.new) == 2
     assert machine.requests[case.unsharded().id, "oracle"] == 1
     assert machine.requests[case.id, "oracle"] == 2 + 1, "as for one finding"
+
+
+class Layouts(Machine):
+    """A machine whose oracle computes something else on one device, as with an operator of a mesh."""
+
+    def answer(self, case: Case, backend: str) -> Outcome:
+        """Return the trace of the oracle, with another noise on one device, or of a candidate."""
+        known = backend == ORACLE and not sharded(case)
+        return oracle(case, 2 * NOISE) if known else super().answer(case, backend)
+
+
+@pytest.mark.parametrize(("machine", "runs"), [(Machine(spmd=always), 1), (Layouts(spmd=always), 2)])
+def test_the_oracle_is_in_doubt_on_one_device_only_if_it_computes_something_else_there(
+    tmp_path: Path, machine: Machine, runs: int
+) -> None:
+    campaign = a_campaign(tmp_path, machine)
+    examined(campaign)
+    case = campaign.corpus.case(the_finding(campaign).fingerprint)
+    assert the_finding(campaign).blame == "xla backend fault"
+    assert machine.requests[case.id, "oracle"] == 2 + 1
+    assert machine.requests[case.unsharded().id, "oracle"] == runs
 
 
 class Failing(Machine):
