@@ -23,8 +23,11 @@ def running_ranks(number: int = 2) -> list[psutil.Process]:
 
 
 def is_rank(process: psutil.Process) -> bool:
-    """Whether a process is a rank. Its command is that of the first zygote, and its name its own."""
-    return process.name().startswith("rank ") and process.status() != psutil.STATUS_ZOMBIE
+    """Whether a process is a rank that runs. Its command is that of the first zygote, and its name its own."""
+    try:
+        return process.name().startswith("rank ") and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _forked() -> dict[int, list[psutil.Process]]:
