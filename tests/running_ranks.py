@@ -23,7 +23,7 @@ def running_ranks(number: int = 2) -> list[psutil.Process]:
 
 
 def is_rank(process: psutil.Process) -> bool:
-    """Whether a process is a rank that runs. Its command is that of the first zygote, and its name its own."""
+    """Whether a process is a rank that runs. Its command is the first zygote's, and its name its own."""
     try:
         return process.name().startswith("rank ") and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
