@@ -8,19 +8,16 @@ import torch
 from torch import Tensor
 
 from difftest.cases.case import DType
+from difftest.cases.zeros import EITHER_IN_ATEN
 from workers.training.perturb import SIMULATED, WIDE_ROUNDOFF, Perturb
 from workers.training.rounding import Overload, Rounding, operator_name, rounding_in_program, written
 from workers.training.rounding.lists import on_each, takes_lists
 from workers.training.rounding.sizes import ADDENDS, SIZES_IN_PROGRAMS
 
-SIGN_LEFT_OPEN = frozenset(
-    {
-        *("amax", "amin", "aminmax", "clamp", "clamp_max", "clamp_min", "cummax", "cummin", "elu", "fmax"),
-        *("fmin", "fmod", "lerp", "max", "maximum", "min", "minimum", "remainder", "sgn", "sign"),
-        *("upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d"),
-    }
-)
-"""The operators of ATen whose zeros have no documented sign (`difftest.judge.checks.zero_signs`)."""
+SIGN_LEFT_OPEN = EITHER_IN_ATEN | {
+    *("upsample_bilinear2d", "upsample_bicubic2d", "upsample_linear1d", "upsample_trilinear3d"),
+}
+"""The operators of ATen whose zeros have no documented sign."""
 
 
 class PerturbProgram(Perturb):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from difftest.cases.layers.module import function_called
+from difftest.cases.zeros import EITHER_IN_ATEN
 from difftest.judge.checks import Traits
 from difftest.judge.divergence import Divergence
 from difftest.judge.measured import MeasuredRun
@@ -20,15 +21,11 @@ ORDER = 5
 
 TRAITS = Traits(uses_numbers=True)
 
-EITHER = frozenset(
-    {
-        *("amax", "amin", "aminmax", "celu", "clamp", "clamp_max", "clamp_min", "clip", "cummax", "cummin"),
-        *("elu", "fmax", "fmin", "fmod", "lerp", "max", "maximum", "min", "minimum", "remainder", "rmod"),
-        *("selu", "sgn", "sign"),
-        *("interpolate.area", "interpolate.bicubic", "interpolate.bilinear", "interpolate.linear"),
-        *("interpolate.trilinear", "upsample_bilinear"),
-    }
-)
+EITHER = EITHER_IN_ATEN | {
+    *("celu", "clip", "rmod", "selu"),
+    *("interpolate.area", "interpolate.bicubic", "interpolate.bilinear", "interpolate.linear"),
+    *("interpolate.trilinear", "upsample_bilinear"),
+}
 """Operators whose zeros have no documented sign: either of 0.0 and -0.0 may be greater, or be the result.
 
 By its formula `elu` of -0.0 is exp(-0.0) - 1, which is 0.0; torch's kernels use expm1, which keeps the sign.
