@@ -22,9 +22,12 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from difftest.campaign.campaign import ORACLE, Campaign  # noqa: E402  found on the path above
+from real_runs import together  # noqa: E402
+
+from benchmarks._processor_time import processor_seconds  # noqa: E402  found on the path above
+from difftest.campaign.campaign import ORACLE, Campaign  # noqa: E402
 from difftest.campaign.run import run  # noqa: E402
 from difftest.cases.case import Case  # noqa: E402
 from difftest.errors import InfrastructureError  # noqa: E402
@@ -32,13 +35,10 @@ from difftest.judge.outcome import Failure, Outcome  # noqa: E402
 from difftest.records.corpus import Corpus  # noqa: E402
 from generators.cases import case_at  # noqa: E402
 from workers.backends import candidates, load  # noqa: E402
-from workers.deadlines import DEADLINE_SECONDS  # noqa: E402
-from workers.isolate import groups, sandbox  # noqa: E402
-from workers.isolate.answers import new_request  # noqa: E402
+from workers.isolate import sandbox  # noqa: E402
 from workers.isolate.zygotes import zygote_with  # noqa: E402
 
 CORES, HOUR_SECONDS = 2, 3600.0
-TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 PATHS = ("operators",)
 
 
@@ -71,9 +71,8 @@ class Workers:
         self, cases: Sequence[Case], backend: str, options: Mapping[str, str]
     ) -> list[Outcome | InfrastructureError]:
         """Runs in shared processes."""
-        requests = [new_request(case, backend) for case in cases]
         with self._measured(backend, "together") as share:
-            outcomes = groups.run(cases, requests, deadline=DEADLINE_SECONDS, options=options)
+            outcomes = together(cases, backend, options)
             share.runs += len(cases)
             share.failures += sum(not hasattr(outcome, "steps") for outcome in outcomes)
         return outcomes
@@ -82,16 +81,10 @@ class Workers:
     def _measured(self, backend: str, how: str) -> Iterator[Share]:
         zygote = zygote_with(load(backend).PRELOAD)
         zygote.warm()
-        share, began, before = self.shares[backend, how], time.monotonic(), _processor_seconds(zygote.pid)
+        share, began, before = self.shares[backend, how], time.monotonic(), processor_seconds(zygote.pid)
         yield share
         share.wall += time.monotonic() - began
-        share.cpu += _processor_seconds(zygote.pid) - before
-
-
-def _processor_seconds(pid: int) -> float:
-    """What a process and those of its children that have ended have used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS_A_SECOND
+        share.cpu += processor_seconds(zygote.pid) - before
 
 
 @click.command()

@@ -8,8 +8,8 @@ counts as a cost. It takes three minutes.
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
+from benchmarks._processor_time import processor_seconds
 from benchmarks.targets import Figure
 from benchmarks.targets._campaign import campaign, warm
 
@@ -18,21 +18,13 @@ CORES = os.cpu_count() or 1
 MOST = 1.15
 """The whole, in units of the runs' time."""
 
-TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-
 
 def figures() -> Iterator[Figure]:
     """Over cases whose faults are known, and with the evidence for what is new."""
     pids = {zygote.pid for zygote in warm()}
-    before, began = sum(map(_processor_seconds, pids)), time.monotonic()
+    before, began = sum(map(processor_seconds, pids)), time.monotonic()
     compared = sum(len(result.comparisons) for result in campaign(SEED, NUMBERS, CORES))
     whole = CORES * (time.monotonic() - began)
-    runs = sum(map(_processor_seconds, pids)) - before
+    runs = sum(map(processor_seconds, pids)) - before
     words = f"share of the runs in {compared} comparisons on {CORES} cores (overhead {whole / runs:.2f})"
     yield Figure(words, runs / whole, 1 / MOST)
-
-
-def _processor_seconds(pid: int) -> float:
-    """What a process and those of its children that have ended have used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS_A_SECOND
