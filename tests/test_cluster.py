@@ -46,8 +46,8 @@ with pathlib.Path({file!r}).open("a") as started:
 def nodes() -> Iterator[dict[str, Any]]:
     """A head with a CPU, a node with two pretended GPUs, and a node with four pretended TPU chips."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    gpu = cluster.add_node(num_cpus=1, num_gpus=2)
-    tpu = cluster.add_node(num_cpus=1, resources={"TPU": 4}, labels={"kind": "tpu"})
+    gpu = cluster.add_node(num_cpus=1, num_gpus=2, resources={"half": 1})
+    tpu = cluster.add_node(num_cpus=2, resources={"TPU": 4, "half": 1}, labels={"kind": "tpu"})
     try:
         with start.cluster(cluster.address, 2):
             yield {
@@ -95,12 +95,11 @@ def test_resources_and_pythons_that_no_node_has_are_reported(tmp_path: Path) -> 
         pool.execute(small_case(), "xla_spmd")
 
 
+@pytest.mark.usefixtures("nodes")
 def test_workers_on_all_nodes_have_the_devices_that_the_driver_s_user_chose(
-    nodes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A plain worker, one of an environment and a crew have it, although the nodes started without it."""
-    for _ in range(2):
-        nodes["cluster"].add_node(num_cpus=1, resources={"half": 1})
     monkeypatch.setenv(SHARE_VARIABLE, "1")
     label, crew = (
         Environment(backends="xla_*", labels={"kind": "tpu"}),

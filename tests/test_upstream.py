@@ -38,16 +38,8 @@ def test_a_reproducer_stands_alone_and_is_listed(script: Path) -> None:
     assert f"`{script.name}`" in FAULTS
 
 
-STARTS_PROCESSES = (
-    "multiprocessing",
-    "mp.spawn",
-    "subprocess",
-    "torchrun",
-    "os.fork",
-    "torchax",
-    "import jax",
-)
-"""A script with one of these words runs in a Python of its own, which those processes are started from."""
+ALONE = ("torchrun", "os.fork", "torchax", "import jax")
+"""A script with one of these words runs in a Python of its own: one that forks, or has JAX, must be fresh."""
 
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""
@@ -97,7 +89,7 @@ def test_the_fault_is_still_there(script: Path, request: pytest.FixtureRequest) 
         pytest.importorskip("flax", reason="needs torchax: pip install 'difftest[torchax]'")
     if "import jax" in text:
         pytest.importorskip("jax", reason="needs jax: pip install 'difftest[flash]'")
-    if any(word in text for word in STARTS_PROCESSES):
+    if any(word in text for word in ALONE):
         status, output = alone(script)
     else:
         warm = "with_torch_xla" if "torch_xla" in text else "with_torch"

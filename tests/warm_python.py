@@ -7,6 +7,7 @@ file for its output and the seconds that it may take, and answers each with the 
 import contextlib
 import importlib
 import json
+import multiprocessing
 import os
 import runpy
 import signal
@@ -15,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class WarmPython:
@@ -71,6 +72,7 @@ def _become(script: str, output: str, seconds: int) -> NoReturn:
         os.dup2(file, descriptor)
         os.close(file)
     _remake_autograd()
+    _fork_for_spawn()
     signal.alarm(seconds)
     sys.argv, sys.path[0], status = [script], str(Path(script).parent), 0
     try:
@@ -95,6 +97,12 @@ def _remake_autograd() -> None:
     """
     if torch := sys.modules.get("torch"):
         torch.autograd._is_checkpoint_valid()  # noqa: SLF001  asks the engine, and starts no thread of it
+
+
+def _fork_for_spawn() -> None:
+    """Lets `multiprocessing.spawn` fork this process: a new Python takes 5 s of CPU time to import torch."""
+    contexts: dict[str, Any] = multiprocessing.context._concrete_contexts  # type: ignore[attr-defined]  # noqa: SLF001
+    contexts["spawn"] = contexts["fork"]
 
 
 if __name__ == "__main__":
