@@ -1,4 +1,4 @@
-"""How much earlier a pair of choices appears because each case is chosen from a pool.
+"""How much earlier a pair of choices, or a case for a planted fault, appears because cases come from a pool.
 
 Two sequences of the same seed are compared: the cases as a campaign runs them, and the first candidate of
 each pool, which is what would run without a choice. Cases of a path with a schedule are in both. A planted
@@ -17,12 +17,18 @@ from difftest.cases.case import Case
 from generators.cases import case_at, pool_at
 from generators.paths import chosen, load
 from generators.sequence import place_of
+from workers import backends, faults
 
 SEEDS = range(25)
 MOST_CASES = 400
 """A pair that no case before this one has counts as if this one had it."""
 
 MOST_RANKS = 8
+
+FEWER_SEEDS, FEWER_CASES = range(12), 100
+"""For planted faults."""
+
+RARE_CASES = 5
 
 
 def _bfloat16_relu(case: Case) -> bool:
@@ -40,7 +46,10 @@ PAIRS: dict[str, Callable[[Case], bool]] = {
 
 
 def figures() -> Iterator[Figure]:
-    """For each pair, the median number of cases without a choice over the median with it."""
+    """For each pair, the median number of cases without a choice over the median with it.
+
+    For planted faults the geometric mean of that ratio, of means over fewer seeds.
+    """
     for name, has in PAIRS.items():
         without, with_choice = (
             statistics.median(_cases_until(has, draw, seed) for seed in SEEDS)
@@ -48,6 +57,31 @@ def figures() -> Iterator[Figure]:
         )
         words = f"{without:g} cases without a choice / {with_choice:g} with, median of {len(SEEDS)} seeds"
         yield Figure(f"{name}: {words}", without / with_choice, 1.5)
+    yield _of_planted_faults()
+
+
+def _of_planted_faults() -> Figure:
+    """Of the faults that the first cases do not show, each on each backend that it is planted into."""
+    without, with_choice = (_cases_until_shown(draw) for draw in (_without_choice, case_at))
+    rare = [place for place, cases in without.items() if cases >= RARE_CASES]
+    ratio = statistics.geometric_mean(without[place] / with_choice[place] for place in rare)
+    name = f"{len(rare)} planted faults that take {RARE_CASES} cases or more: cases without a choice / with"
+    return Figure(f"{name}, mean of {len(FEWER_SEEDS)} seeds", ratio, 1.5)
+
+
+def _cases_until_shown(draw: Callable[[int, int], Case]) -> dict[tuple[str, str], float]:
+    """By fault and backend, the mean number of cases up to the first that runs there and can show it."""
+    shown = dict[tuple[str, str], list[int]]()
+    planted = [one for one in faults.all_faults().values() if not (one.paths or one.least_gpus)]
+    for seed in FEWER_SEEDS:
+        cases = [draw(seed, index) for index in range(FEWER_CASES)]
+        for fault in planted:
+            reaching = [(number, case) for number, case in enumerate(cases, 1) if fault.reaches(case)]
+            for backend in fault.backends:
+                unsupported = backends.load(backend).unsupported
+                numbers = (number for number, case in reaching if not unsupported(case))
+                shown.setdefault((fault.name, backend), []).append(next(numbers, FEWER_CASES))
+    return {place: statistics.mean(numbers) for place, numbers in shown.items()}
 
 
 def _cases_until(has: Callable[[Case], bool], draw: Callable[[int, int], Case], seed: int) -> int:
