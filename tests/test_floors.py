@@ -76,6 +76,7 @@ def place(name: str) -> tuple[int, str] | None:
     )
 
 
+@pytest.mark.slow
 def test_imports_point_down_or_stay_inside_a_room() -> None:
     wrong = []
     for file in FILES:
