@@ -127,11 +127,22 @@ def _end(folder: str) -> None:
 
 
 def _wait_for_jobs(environment: Mapping[str, str]) -> None:
-    """Waits until a job that does nothing succeeds: Ray's job server is the last part to start."""
+    """Waits until a job that does nothing succeeds: Ray's job server is the last part to start.
+
+    Each job takes seconds of CPU time, so that the first is sent once the server listens.
+    """
     end = time.monotonic() + START_SECONDS
+    port = int(environment["RAY_API_SERVER_ADDRESS"].rpartition(":")[2])
+    while not _listens(port) and time.monotonic() < end:
+        time.sleep(0.2)
     while (done := submit(environment, "--", "true")).returncode:
         assert time.monotonic() < end, done.stdout + done.stderr
         time.sleep(1.0)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def submit(environment: Mapping[str, str], *words: str) -> "subprocess.CompletedProcess[str]":
