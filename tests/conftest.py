@@ -27,17 +27,27 @@ ALL_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow", re.MULTILINE)
 
 
 LONG = {
-    "test_service.py": 300,
-    "test_chaos.py": 120,
-    "test_rates.py": 150,
-    "test_cluster.py": 140,
-    "test_vacuous_faults.py": 90,
-    "test_recorded.py": 60,
-    "test_resume_service.py": 50,
+    "test_service.py": 350,
+    "test_chaos.py": 170,
+    "test_rates.py": 160,
+    "test_cluster.py": 80,
+    "test_vacuous_faults.py": 80,
+    "test_upstream.py": 75,
+    "test_jobs.py": 70,
+    "test_mission.py": 65,
+    "test_resume_service.py": 60,
+    "test_dispatch.py": 60,
+    "test_own_reproducer.py": 55,
+    "test_recorded.py": 50,
     "test_ablate.py": 50,
-    "test_upstream.py": 50,
+    "test_bisect.py": 45,
+    "test_own_located.py": 40,
+    "test_torchax.py": 40,
+    "test_notebook.py": 35,
+    "test_flash_attention_runs.py": 35,
+    "test_reproducer_runs.py": 35,
 }
-"""Files with few tests that take long, in seconds on 2 cores (2026-11-23).
+"""Files with few tests that take long, in seconds on 2 cores (2026-11-26).
 
 Where several processes share the tests, one that begins late with such a file works alone at the end.
 """

@@ -46,7 +46,7 @@ with pathlib.Path({file!r}).open("a") as started:
 def nodes() -> Iterator[dict[str, Any]]:
     """A head with a CPU, a node with two pretended GPUs, and a node with four pretended TPU chips."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    gpu = cluster.add_node(num_cpus=1, num_gpus=2, resources={"half": 1})
+    gpu = cluster.add_node(num_cpus=2, num_gpus=2, resources={"half": 1})
     tpu = cluster.add_node(num_cpus=2, resources={"TPU": 4, "half": 1}, labels={"kind": "tpu"})
     try:
         with start.cluster(cluster.address, 2):
