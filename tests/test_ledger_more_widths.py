@@ -12,6 +12,7 @@ from difftest.judge.stage import Stage
 ONE_RANK = a_program(an_operator("fft.ihfft"), mesh=(("dp", 1),))
 NONFINITE = Data(batch=1, regime="nonfinite")
 ONES = "2 / 24 elements (8.3%) differ; greatest 1, 1e+30 x the rounding noise 0; values are about 0"
+TRIPLETS = "nn.functional.triplet_margin_loss"
 FIRST = "step 0, forward, 1.output"
 LOWERING = "RuntimeError: Error while lowering: [] {}, dynamic_dims: ()"
 PRECISIONS = "during context [hlo verifier]: Seen floating point types of different precisions in {}"
@@ -88,6 +89,16 @@ def of_precisions(operator: str, instruction: str) -> Divergence:
                 "self and mat2 must have the same dtype, but got Half and BFloat16",
             ),
             cut("nn.functional.linear"),
+        ),
+        (
+            other_kinds(forward("masked.amax"), *HIDES_NAN),
+            other_kinds(forward("masked.amax"), *WAS_NAN),
+            cut("masked.amax"),
+        ),
+        (
+            on_xla(backward(TRIPLETS), nature=f"{TRIPLETS}, zero"),
+            on_xla(backward(TRIPLETS), nature=TRIPLETS),
+            replace(cut(TRIPLETS), dtype="float16"),
         ),
         (
             replace(forward("add", detail=f"{FIRST}: has dtype float32, expected int64"), check="shape"),

@@ -29,7 +29,6 @@ def embedding(to: object) -> torch.Tensor:
 
 FAULTS = {
     "norm_of_halves": lambda to: torch.linalg.vector_norm(to(torch.full((4,), 200.0).half(), 0)),
-    "maximum_of_nan": lambda to: to(torch.tensor([2.0, 3.0, torch.nan, 1.0]), 0).amax(),
     "threshold": lambda to: functional.threshold(to(ROWS, 0).amax(0), 0.0, 20.0),
     "fill": lambda to: to(ROWS, 0).sum(0).fill_(3.0),
     "scatter_add": lambda to: to(TABLE, 1).scatter_add(0, to(TABLE[:1] * 0, 1), to(torch.arange(6)[None], 1)),
