@@ -131,6 +131,11 @@ def test_a_run_far_beyond_simulated_rounding_in_most_of_a_tensor_leaves_all_of_i
     assert compared(CASE, expected, trace(CASE, only(at(9.0, index=(0, 0))))).verdict == verdict
 
 
+def test_a_number_without_dims_that_rounds_otherwise_than_simulated_is_undecided() -> None:
+    expected = oracle(CASE, {RESULT: np.asarray(1.0)}, native={RESULT: np.asarray(1.5)})
+    assert all(np.isinf(piece) for piece in expected.noise[0][RESULT].pieces.values())
+
+
 def test_values_that_pass_through_a_coarser_dtype_are_as_coarse() -> None:
     half = {(Stage.FORWARD, "1.output"): VALUES.astype(np.float16)}
     coarse = {RESULT: VALUES * np.float32(1 + 2.0**-11), **half}
