@@ -3,7 +3,18 @@
 import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
-from shown_operators import HIDES_NAN, WAS_NAN, backward, cut, entry, failed, forward, on_xla, other_kinds
+from shown_operators import (
+    HIDES_NAN,
+    IS_NAN,
+    WAS_NAN,
+    backward,
+    cut,
+    entry,
+    failed,
+    forward,
+    on_xla,
+    other_kinds,
+)
 
 from difftest.cases.case import Case, Data, Regime
 from difftest.judge.divergence import Divergence
@@ -94,6 +105,16 @@ def of_precisions(operator: str, instruction: str) -> Divergence:
             other_kinds(forward("masked.amax"), *HIDES_NAN),
             other_kinds(forward("masked.amax"), *WAS_NAN),
             cut("masked.amax"),
+        ),
+        (
+            on_xla(other_kinds(forward("max.binary"), *WAS_NAN)),
+            on_xla(other_kinds(forward("max.binary"), *IS_NAN)),
+            replace(cut("max.binary"), data=NONFINITE),
+        ),
+        (
+            on_xla(other_kinds(forward("__rmod__"), *IS_NAN)),
+            on_xla(other_kinds(forward("__rmod__"), *WAS_NAN)),
+            replace(cut("true_divide", "__rmod__"), data=Data(batch=1, regime="kinks")),
         ),
         (
             on_xla(backward(TRIPLETS), nature=f"{TRIPLETS}, zero"),
