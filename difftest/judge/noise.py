@@ -166,7 +166,7 @@ def _by_element(
     simulated = np.maximum(simulated, (precision.deviation(kept) / unit) ** 2)  # the last rounding is in both
     missed = in_floors(off, floor(np.sqrt(simulated))) > NATIVE_MOST
     if np.count_nonzero(missed) > np.count_nonzero(~left_out) / 2:
-        missed = np.ones_like(missed)  # the simulated runs do not show how it rounds: the others are near by chance
+        missed = np.ones_like(missed)  # the others are near by chance: how it rounds is not simulated
     deviation = np.sqrt(simulated + off**2 + sum(one**2 for one in flushed)) * unit
     return np.where(unclear | missed, np.inf, deviation), _farthest(off, simulated)
 
