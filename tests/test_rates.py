@@ -275,7 +275,7 @@ def test_a_planted_fault_has_the_unique_name_of_its_function(
 @pytest.mark.xla
 def test_a_planted_defect_is_blamed_and_the_null_campaign_has_no_false_finding() -> None:
     result = measured(
-        "--defects", "parameter_left_out", "--cases", "3", "--seed", "19", "--max-world-size", "2"
+        "--defects", "parameter_left_out", "--cases", "5", "--seed", "19", "--max-world-size", "2"
     )
     assert result["planted"]["detected"] == result["planted"]["defects"] == 2
     assert result["planted"]["blame_rate"] == 1.0
