@@ -14,10 +14,11 @@ import msgspec
 
 from benchmarks.targets import Figure
 from difftest.cases.case import Case
+from difftest.commands.service.planting import chosen_defects
 from generators.cases import case_at, pool_at
 from generators.paths import chosen, load
 from generators.sequence import place_of
-from workers import backends, faults
+from workers import backends
 
 SEEDS = range(25)
 MOST_CASES = 400
@@ -72,15 +73,12 @@ def _of_planted_faults() -> Figure:
 def _cases_until_shown(draw: Callable[[int, int], Case]) -> dict[tuple[str, str], float]:
     """By fault and backend, the mean number of cases up to the first that runs there and can show it."""
     shown = dict[tuple[str, str], list[int]]()
-    planted = [one for one in faults.all_faults().values() if not (one.paths or one.least_gpus)]
     for seed in FEWER_SEEDS:
         cases = [draw(seed, index) for index in range(FEWER_CASES)]
-        for fault in planted:
-            reaching = [(number, case) for number, case in enumerate(cases, 1) if fault.reaches(case)]
-            for backend in fault.backends:
-                unsupported = backends.load(backend).unsupported
-                numbers = (number for number, case in reaching if not unsupported(case))
-                shown.setdefault((fault.name, backend), []).append(next(numbers, FEWER_CASES))
+        for fault, backend in chosen_defects(""):
+            unsupported = backends.load(backend).unsupported
+            showing = (n for n, case in enumerate(cases, 1) if fault.reaches(case) and not unsupported(case))
+            shown.setdefault((fault.name, backend), []).append(next(showing, FEWER_CASES))
     return {place: statistics.mean(numbers) for place, numbers in shown.items()}
 
 
