@@ -1,6 +1,6 @@
 # What a developer types; `just` alone lists it. CI runs .ci/run, which does the same from nothing.
 
-fast := "not slow and not browser"
+fast := "not slow and not long and not browser"
 export PATH := justfile_directory() / ".venv/bin" + ":" + env_var("PATH")
 
 # List the recipes.
@@ -35,9 +35,9 @@ types:
 fast *arguments:
     pytest -n auto -m "{{fast}}" {{arguments}}
 
-# Run what starts workers or a browser: many minutes.
+# Run what takes seconds, or starts workers or a browser: many minutes.
 slow *arguments:
-    pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or browser) and not nightly" {{arguments}}
+    pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or long or browser) and not nightly" {{arguments}}
 
 # Run every test but the nightly ones.
 test *arguments:
@@ -47,9 +47,9 @@ test *arguments:
 nightly-tests *arguments:
     pytest -m nightly {{arguments}}
 
-# Measure what the fast tier covers, and write htmlcov/.
+# Measure what the tests without workers and browser cover, and write htmlcov/.
 coverage:
-    pytest -n auto -m "{{fast}}" --cov --cov-report=term --cov-report=html
+    pytest -n auto -m "not slow and not browser" --cov --cov-report=term --cov-report=html
 
 # Write the generated sections of the documents anew.
 docs:

@@ -61,7 +61,7 @@ def test_the_arbiter_compares_the_findings_tensor_in_its_own_case(tmp_path: Path
     ).text.replace("\n", "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_measurement_of_the_other_side_nothing_is_arbitrated(tmp_path: Path) -> None:
     finding = a_finding(tensor="loss")
     run = an_observation(

@@ -104,7 +104,7 @@ def test_damaged_runs(tmp_path: Path, count: int) -> None:
     assert all("run.json" in message for message in refused)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @shares(16, 1500)
 def test_damaged_corpora(tmp_path: Path, count: int) -> None:
     """A campaign on a damaged corpus runs and writes reports; every earlier finding is there or set aside.
@@ -207,7 +207,7 @@ def test_damaged_bundles(tmp_path: Path, count: int) -> None:
     assert {file.name for file in tmp_path.iterdir()} <= {"bundle", "out"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @shares(30, 500)
 def test_damaged_ledgers(tmp_path: Path, count: int) -> None:
     file, refused = tmp_path / "known.toml", list[str]()
@@ -236,7 +236,7 @@ values = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=100)
 def test_any_json_is_read_as_a_valid_value_or_refused(data: st.DataObject) -> None:

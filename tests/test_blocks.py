@@ -77,7 +77,7 @@ def test_an_unknown_block_is_refused() -> None:
         blocks.layer("swigloo", {})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @quietly
 @given(cases(paths=(PATH,), max_world_size=4))
 def test_a_drawn_case_is_read_back_and_has_usual_numbers_and_whole_buffers(case: Case) -> None:
@@ -88,7 +88,7 @@ def test_a_drawn_case_is_read_back_and_has_usual_numbers_and_whole_buffers(case:
     assert numbers.weights(case).keys() == case.model.parameters().keys()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_path_draws_every_block_and_is_not_among_the_default_ones() -> None:
     assert PATH not in chosen(None)
     drawn = (
@@ -97,7 +97,7 @@ def test_the_path_draws_every_block_and_is_not_among_the_default_ones() -> None:
     assert {name for _, name in zip(range(160), drawn, strict=False)} == set(blocks.names())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tensor_parallelism_cuts_what_a_block_allows() -> None:
     placed = set()
     for index in range(60):

@@ -71,7 +71,7 @@ class Together:
         return answer(case, backend, self.wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
     joined = Joined([recorded(tmp_path / "torch", "ddp"), recorded(tmp_path / "xla", "spmd")], "oracle")
     apart = findings(tmp_path / "apart", joined)
@@ -80,7 +80,7 @@ def test_two_bundles_give_the_findings_of_a_joint_run(tmp_path: Path) -> None:
     assert [hits for _, _, hits in apart.values()] == [3]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
@@ -126,7 +126,7 @@ def test_a_framework_must_be_a_valid_name(tmp_path: Path, name: str) -> None:
         Joined([root], "oracle")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> None:
     bundles = [str(recorded(tmp_path / "torch", "ddp")), str(recorded(tmp_path / "xla", "spmd"))]
     counts = []
@@ -143,7 +143,7 @@ def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> 
     assert counts[0][1] == [3]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bundles_of_one_name_in_two_folders_are_two_campaigns_whatever_their_length(tmp_path: Path) -> None:
     names = [tmp_path / side / ("n" * 130) for side in ("one", "other")]
     for name in names:
@@ -242,7 +242,7 @@ def test_an_interrupted_recording_is_a_bundle_of_its_finished_runs(tmp_path: Pat
     assert len(list(Joined([root], "oracle").cases)) == len(CASES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 def test_a_damaged_bundle_is_refused_or_read_as_valid_outcomes(

@@ -320,7 +320,7 @@ def test_names_are_split_at_commas() -> None:
         Names("difftest.judge.checks").convert("loss,", None, None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -338,7 +338,7 @@ def test_help_list_and_doctor_need_no_framework(arguments: tuple[str, ...]) -> N
     assert done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_service_and_the_generators_need_neither_torch_nor_ray() -> None:
     program = BLOCKED.format(heavy={"torch", "torch_xla", "ray", "jax"}) + (
         "import difftest.campaign.run, difftest.selftest.support, workers.backends\n"
@@ -366,7 +366,7 @@ def test_a_corpus_of_a_newer_program_stops_a_campaign_before_its_first_run(
     assert not list((corpus.root / "observations").iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("run", "--out", "x"), ("selftest",)])
 def test_a_framework_that_is_missing_is_named_with_the_command_that_installs_it(
     words: tuple[str, ...], tmp_path: Path

@@ -154,7 +154,7 @@ def test_the_page_and_the_summary_show_what_was_reached_and_what_was_not(reporte
         assert NOT_YET in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_tells_modules_from_operators_where_it_has_the_entries(tmp_path: Path) -> None:
     """Both are entries of one table: without it there is no row of modules, with it each has its own."""
     covered = Covered(forward={"whole": ("add",)}, entries={"even": ("add", "nn.Linear")})

@@ -290,7 +290,7 @@ def test_a_newer_finding_is_refused(rest: dict[str, object]) -> None:
         Finding.from_json(text)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(
     st.binary(max_size=20)
     | st.recursive(

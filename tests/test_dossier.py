@@ -154,7 +154,7 @@ def test_the_kind_of_a_fault_says_what_it_means_for_training(kind: str, words: s
     assert fault_draft.impact(Fault(title="", package="XLA", kind=kind, script="")).startswith(words)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_fault_has_a_file_of_its_own_a_tracker_and_a_script() -> None:
     faults = read_faults()
     assert len({dossier.file_name(fault) for fault in faults}) == len(faults)
@@ -174,7 +174,7 @@ WORDS_OF_OURS = (
 """Words that a tracker would not use."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_title_is_one_sentence_in_words_of_the_tracker() -> None:
     for fault in read_faults():
         title = fault_draft.title(fault)

@@ -94,7 +94,7 @@ def test_at_most_a_fixed_number_of_cases_is_drawn_before_the_first_is_recorded(t
     assert len(drawn) == UNRECORDED_PER_WORKER * workers < len(CASES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("at_once", [1, 100])
 def test_a_campaign_with_many_workers_records_what_a_serial_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
@@ -147,7 +147,7 @@ def test_no_tensor_is_kept_once_a_case_was_compared(tmp_path: Path) -> None:
         assert one.outcome.environment
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_recorded_case_leaves_less_than_a_kilobyte_in_the_driver() -> None:
     assert driver.bytes_kept(100) < 1024.0
 

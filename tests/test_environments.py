@@ -175,7 +175,7 @@ def test_negative_amounts_of_resources_are_refused() -> None:
         Environment(resources={"GPU": -1})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_sample_cluster_is_valid_and_has_the_resources_of_its_environments() -> None:
     yaml = pytest.importorskip("yaml", reason="needs ray: pip install 'difftest[cluster]'")
     util = pytest.importorskip(

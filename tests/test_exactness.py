@@ -47,7 +47,7 @@ def exact_cases(draw: st.DrawFn) -> Case:
     return case
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(exact_cases(), st.integers(0, 2**32))
 def test_an_admitted_case_gives_the_same_bits_in_any_order_of_addition(case: Case, seed: int) -> None:
     shuffled = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ def test_an_admitted_case_gives_the_same_bits_in_any_order_of_addition(case: Cas
                 np.testing.assert_array_equal(rounded[key], values, err_msg=str(key))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(exact_cases(), st.integers(0, 2**32))
 def test_the_loss_of_an_exact_case_is_exact_in_float32(case: Case, seed: int) -> None:
     wide = train(case, "float32", np.random.default_rng(seed))

@@ -117,7 +117,7 @@ def test_remarks_for_a_linter_are_left_out_and_their_reasons_stay() -> None:
     assert without_lint("x = 1  # one\n") == "x = 1  # one\n"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_listed_fault_has_a_short_script_of_its_own() -> None:
     """A draft shows it on its first screen."""
     lengths = {}

@@ -35,7 +35,7 @@ def test_every_feature_is_drawn_done_and_documented() -> None:
     assert [name for name in features.names() if f"| `{name}` |" not in page] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases(paths=(PATH,)))
 def test_a_case_of_the_path_has_features_that_fit_it(case: Case) -> None:

@@ -65,7 +65,7 @@ def test_data_axes_shard_the_batch_and_tp_shards_all_heads_or_none(case: Case) -
             assert over_tp in (dict.fromkeys(over_tp, R), {name: BY_HEADS[name] for name in over_tp})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @quietly
 @given(cases(paths=("flash_attention",)))
 def test_a_run_is_small_enough_for_the_interpreter(case: Case) -> None:
@@ -85,7 +85,7 @@ def test_a_run_is_small_enough_for_the_interpreter(case: Case) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_cases_show_every_kind_of_flash_attention() -> None:
     drawn = [case_at(2, index, paths=("flash_attention",)) for index in range(100)]
     layers = [layer for case in drawn for layer in attentions(case)]

@@ -76,7 +76,7 @@ def place(name: str) -> tuple[int, str] | None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imports_point_down_or_stay_inside_a_room() -> None:
     wrong = []
     for file in FILES:

@@ -39,7 +39,7 @@ def reject(token: str) -> None:
     raise ValueError(msg)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(text, text, text), min_size=1, max_size=10))
 def test_a_page_escapes_any_text(texts: list[tuple[str, str, str]]) -> None:
@@ -62,7 +62,7 @@ def test_a_page_escapes_any_text(texts: list[tuple[str, str, str]]) -> None:
     assert all(link.startswith("#") for link in page.links)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_shows_findings_first_and_links_their_cases(tmp_path: Path) -> None:
     a_corpus(tmp_path, *several_observations(), findings=(a_finding(detail=HOSTILE_TEXT),))
     page = ParsedPage(write(tmp_path, ["html"])[0].read_text())
@@ -136,7 +136,7 @@ def test_a_finding_that_is_new_to_the_last_campaign_is_new(tmp_path: Path) -> No
     assert built.verdict.startswith("2 findings (1 new) in 1 case on 1 backend: of 1 comparison 1 agree")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_layer_at_fault_is_a_column_of_the_findings_that_every_format_has(tmp_path: Path) -> None:
     layer = "torch_xla: torchax is right"
     with_layer, without = (
@@ -217,7 +217,7 @@ def test_the_summary_is_strict_json_with_the_tables_numbers(tmp_path: Path) -> N
     assert (tmp_path / finding["case_file"]).is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(), max_size=20))
 def test_no_number_makes_the_summary_or_the_page_fail(ratios: list[float]) -> None:
@@ -247,7 +247,7 @@ def test_a_markdown_cell_is_one_line_in_which_nothing_is_markup(value: str) -> N
     assert not re.search(r"(?<!\\)(?:\\\\)*[|`*\[\]<>]", shown)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_markdown_stays_below_a_mebibyte_and_counts_what_it_leaves_out(tmp_path: Path) -> None:
     many = tuple(
         a_finding(

@@ -56,7 +56,7 @@ def test_a_case_is_read_back_from_its_json(case: Case) -> None:
     assert Case.from_json(case.to_json()).id == case.id
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @quietly
 @given(
     st.sampled_from((2, 3, 4, 8, 16, MOST_RANKS)).flatmap(
@@ -116,7 +116,7 @@ def test_consecutive_cases_cover_each_path_once(paths: tuple[str, ...] | None) -
         assert sorted(paths_drawn[start : start + len(names)]) == names
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_case_drawn_alone_in_another_process_is_the_one_in_the_sequence(sample: tuple[Case, ...]) -> None:
     wanted = (7, 3, BLOCK + 2)
     ids = f"[case_at({SEED}, i).id for i in {wanted}]"
@@ -136,7 +136,7 @@ def test_the_order_of_requests_does_not_matter() -> None:
     assert again == ids[:2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_concurrent_threads_get_the_cases_of_a_single_thread() -> None:
     """Searches for defects use threads; two once both added the next case, which shifted all after it."""
     count, threads = 12, 4
@@ -285,7 +285,7 @@ def test_a_pool_has_every_candidate_that_competes_with_the_first(sample: tuple[C
         assert [case for case in pool if cost_of(case) == cost_of(pool[0])] == rivals
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_layers_that_can_be_sharded_are_drawn_sharded_and_whole() -> None:
     cut = {
         (type(layer).__name__, any(isinstance(p, Shard) for p in placed))

@@ -37,7 +37,7 @@ def test_a_batch_without_accumulation_is_not_scanned(start: Start) -> None:
     assert start.accumulation == "loop"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_early_start_is_drawn_within_a_hundred_cases_and_is_rare(
     hundreds: tuple[tuple[Case, ...], ...],
 ) -> None:

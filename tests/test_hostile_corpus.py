@@ -71,7 +71,7 @@ def places_of(root: Path) -> list[str]:
     return [LOCK, OBSERVATIONS, DAMAGED, name, *runs, *(f"{name}/{file}" for file in names)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(st.data())
 def test_a_link_anywhere_in_a_corpus_is_refused_and_not_followed(
@@ -358,7 +358,7 @@ def test_a_hard_link_in_storage_is_replaced_and_not_written_to(out: Path) -> Non
     assert_nothing_written_elsewhere(out)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_damaged_line_is_counted_with_what_the_command_prints(out: Path) -> None:
     corpus = Corpus(out / CORPUS)
     with corpus.lines("one").open("ab") as lines:

@@ -185,7 +185,7 @@ def ends(what: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("count", [22, pytest.param(2000, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_hostile_corpora_are_inert(whole: Path, tmp_path: Path, watch: Watch, count: int) -> None:
     memory, results = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, list[str]()

@@ -297,7 +297,7 @@ def killed_at(steps: Iterator[int], step: int) -> Callable[[Path, bytes], None]:
     return replace
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_campaign_killed_while_it_writes_its_index_resumes_to_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ def test_a_campaign_of_programs_alone_has_no_further_inputs(paths: tuple[str, ..
     assert list(numbers(paths, BLOCK, 4)) == list(numbers(paths, BLOCK))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_inputs_of_a_case_are_different_cases_of_one_program() -> None:
     shared = 0
     for index in range(CASES):

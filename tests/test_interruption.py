@@ -74,7 +74,7 @@ def recorded_cases(out: Path) -> set[int]:
     return {observation.index for observation in Corpus(out / "corpus").observations()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("status", [3, STATUS])
 def test_a_stopped_run_writes_its_reports_and_the_same_command_continues(
     cluster: FakeCluster, tmp_path: Path, status: int
@@ -93,7 +93,7 @@ def test_a_stopped_run_writes_its_reports_and_the_same_command_continues(
     assert done.return_value == 1, "what the stopped run found is new until it was reported"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [0, 5])
 def test_a_stopped_night_writes_its_reports(cluster: FakeCluster, tmp_path: Path, runs: int) -> None:
     nightly_run(tmp_path, date=FIRST_NIGHT)
@@ -104,7 +104,7 @@ def test_a_stopped_night_writes_its_reports(cluster: FakeCluster, tmp_path: Path
     assert (tmp_path / "junit.xml").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_finished_campaign_is_reported_without_a_cluster(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -493,7 +493,7 @@ def test_equal_runs_agree_whatever_the_values(values: np.ndarray) -> None:
     assert comparison.divergences == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(any_values, st.integers(0, 11), st.permutations(range(12)))
 def test_a_verdict_does_not_depend_on_the_order_of_elements(
     values: np.ndarray, changed: int, order: list[int]
@@ -510,7 +510,7 @@ def test_a_verdict_does_not_depend_on_the_order_of_elements(
     assert verdict(list(range(12))) == verdict(order)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @given(
     arrays.arrays(np.float64, (4, 3), elements=st.floats(-1e3, 1e3) | st.sampled_from([NAN, INF, -INF])),
     st.integers(0, 11),

@@ -286,7 +286,7 @@ def distinguished(tree: ast.Module) -> set[str]:
     return names
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_only_code_about_one_kind_distinguishes_it_from_the_others() -> None:
     outside: dict[str, set[str]] = {}
     for file in sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py")):

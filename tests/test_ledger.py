@@ -234,7 +234,7 @@ def concluded(out: Path, tally: Tally, fail_on: FailOn = "new") -> int:
     return conclude(request, Output(out, str(out)), tally)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_fault_like_a_recorded_one_is_new_if_the_ledger_does_not_cover_its_case(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,7 +66,7 @@ def test_lethal_cases_of_one_backend_are_one_finding(tmp_path: Path) -> None:
     assert the_finding(campaign).hits == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_next_night_does_not_run_a_case_again_that_killed_its_nodes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -38,7 +38,7 @@ def holding(*programs: str) -> Iterator[list[int]]:
             process.communicate(b"\n\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_memory_of_all_processes_of_a_run_is_limited_together(tmp_path: Path) -> None:
     with holding(HOLDS, HOLDS) as pids:
         watch = Watch(Limits(memory=400 * 2**20), [tmp_path])

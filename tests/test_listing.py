@@ -34,7 +34,7 @@ def reported(out: Path, ledger: Path) -> str:
     return next(line for line in text.splitlines() if "need" in line and "you." in line)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_finding_that_the_ledger_knows_by_now_is_known_on_the_page_and_on_disk(tmp_path: Path) -> None:
     corpus = a_corpus(tmp_path, an_observation(0), findings=(SHOWN,))
     (tmp_path / "none.toml").write_text("")
@@ -55,7 +55,7 @@ def test_one_whose_entry_has_expired_is_new_again_until_a_campaign_announces_it(
     assert (finding.upstream, finding.new_in, finding.announced) == ("", ("first", 0), "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_that_also_showed_in_a_way_that_no_entry_covers_stays_new(tmp_path: Path) -> None:
     uncovered = Uncovered("another detail", a_case().to_json().decode())
     both = replace(SHOWN, new_in=("first", 0), uncovered=uncovered)

@@ -125,7 +125,7 @@ def test_a_symbol_table_names_functions_that_a_library_does_not_export(tmp_path:
     assert not native_frames.Frame("", offset, __file__).function()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @needs_compiler
 @pytest.mark.parametrize(("how", "number"), [("abort", signal.SIGABRT), ("threads", signal.SIGSEGV)])
 def test_a_process_prints_its_frames_once_and_dies_of_its_own_signal(

@@ -61,7 +61,7 @@ def junit(out: Path) -> Counter[str]:
     return counts
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_night_runs_new_cases_and_fails_for_a_new_finding(cluster: FakeCluster, tmp_path: Path) -> None:
     done = nightly_run(tmp_path)
     assert (done.exception, done.return_value) == (None, 1)
@@ -79,7 +79,7 @@ def test_a_night_runs_new_cases_and_fails_for_a_new_finding(cluster: FakeCluster
     assert cluster.machine.requests
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_next_night_replays_the_finding_and_passes(cluster: FakeCluster, tmp_path: Path) -> None:
     nightly_run(tmp_path)
     next_night = summary_of(tmp_path, date="2026-11-22")
@@ -98,7 +98,7 @@ def test_the_next_night_replays_the_finding_and_passes(cluster: FakeCluster, tmp
     assert nightly_run(tmp_path, date="2026-11-24").return_value == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_night_takes_unknown_new_findings_to_drafts_once(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +111,7 @@ def test_a_night_takes_unknown_new_findings_to_drafts_once(
     assert summary_of(tmp_path, date="2026-11-22")["filed"] == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stage_that_cannot_go_on_does_not_end_the_night(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,7 +128,7 @@ def test_a_stage_that_cannot_go_on_does_not_end_the_night(
     assert file_findings(campaign, Ledger(), found, 0.0, quiet=True) == {}, "the time is up"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_repeating_a_night_resumes_it(cluster: FakeCluster, tmp_path: Path) -> None:
     nightly_run(tmp_path)
     again = summary_of(tmp_path)
@@ -138,7 +138,7 @@ def test_repeating_a_night_resumes_it(cluster: FakeCluster, tmp_path: Path) -> N
     assert cluster.machine.requests
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_next_night_reports_the_findings_of_a_killed_night(cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.killed = True
     assert nightly_run(tmp_path).return_value is None
@@ -147,7 +147,7 @@ def test_the_next_night_reports_the_findings_of_a_killed_night(cluster: FakeClus
     assert summary_of(tmp_path, date="2026-11-23")["new"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fail_on", "first", "second"), [("new", 1, 0), ("any", 1, 1), ("infra", 0, 0), ("never", 0, 0)]
 )
@@ -159,7 +159,7 @@ def test_fail_on_decides_which_nights_fail(
     assert cluster.machine.requests
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_finding_that_cannot_be_replayed_is_an_infrastructure_failure(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_finding_that_cannot_be_replayed_is_an_infrastructure_failure(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_replays_leave_half_of_the_budget_for_new_cases(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,7 +191,7 @@ def test_replays_leave_half_of_the_budget_for_new_cases(
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_finding_of_a_backend_that_is_not_requested_is_not_replayed(
     cluster: FakeCluster, tmp_path: Path
 ) -> None:
@@ -244,7 +244,7 @@ print(nightly_run(Path(sys.argv[1]), "--json", date=sys.argv[2]).stdout)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_run_of_the_same_night_at_the_same_time_is_refused(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,7 +257,7 @@ def test_a_second_run_of_the_same_night_at_the_same_time_is_refused(
     assert nightly_run(tmp_path).return_value == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_finding_in_the_ledger_fails_no_night(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,7 +277,7 @@ def test_a_finding_in_the_ledger_fails_no_night(
     del monkeypatch
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["file", "memory"])
 def test_the_next_night_reads_the_files_of_a_night_from_storage(
     cluster: FakeCluster, tmp_path: Path, scheme: str
@@ -294,7 +294,7 @@ def test_the_next_night_reads_the_files_of_a_night_from_storage(
     assert cluster
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_runs_are_copied_to_storage_during_the_night(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(out, ["html"], shortfalls=(), called=titles(), entries=reachable_entries())[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_key_and_no_debris_is_read(page: Path) -> None:
     content = page.read_text()
     assert not [words for words in re.findall(r'title="([^"]*)"', content) if DEBRIS.search(words)]

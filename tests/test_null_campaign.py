@@ -77,7 +77,7 @@ def test_a_false_finding_must_persist_with_more_noise_samples(requests: list[Req
     assert requests[-1] == (ORACLE, MORE_SAMPLES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupted_null_campaign_shows_what_it_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[Request] = []
     answer = campaign(requests).execute
@@ -154,7 +154,7 @@ def test_a_case_that_the_infrastructure_fails_is_unchecked_and_ends_no_campaign(
     assert (check.rows, check.unchecked) == ((), f"case {a_case().id}: a node was lost")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_runs_of_a_group_share_processes_and_each_case_has_its_own_check(requests: list[Request]) -> None:
     numbered = [(index, a_case(seed=index)) for index in range(3)]
     alone = [campaign(requests).check(one) for one in numbered]

@@ -56,7 +56,7 @@ def test_every_entry_comes_before_any_comes_again() -> None:
     assert sum(any(map(_is_cut, single.placements.values())) for single in plain) > 0.6 * len(plain)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_round_after_the_first_programs_has_variants_of_all_kinds_and_each_seed_others() -> None:
     blocks = -(-len(usable()) // schedule.BLOCK) + schedule.CHAIN_BLOCKS
     indices = range(5 * blocks * schedule.BLOCK, 5 * blocks * schedule.BLOCK + len(usable()))
@@ -101,7 +101,7 @@ def test_a_number_of_ranks_out_of_range_is_a_usage_error() -> None:
         program_at(0, most=0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_order_of_requests_and_the_process_do_not_matter() -> None:
     wanted = (731, 3, 1502, 44)
     ids = [program_at(index).id for index in wanted]

@@ -76,7 +76,7 @@ def test_calls_are_dotted_names_below_torch() -> None:
     assert all(re.fullmatch(r"(torch|Tensor)(\.\w+)+", call) for call in calls)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mesh", [PAIR, GRID], ids=str)
 def test_every_operand_is_sharded_along_each_of_its_dims(mesh: Mesh) -> None:
     uncut = {entry.name: dims - cut(entry.name, mesh) for entry in usable() if (dims := operand_dims(entry))}

@@ -209,7 +209,7 @@ def test_replication_has_default_options_if_a_parameter_is_sharded(options: Repl
     assert options == Replication()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_most_cases_have_the_defaults_and_every_option_appears() -> None:
     cases = [case_at(0, index, paths=["data_parallel"]) for index in range(100)]
     changed = Counter(name.partition("=")[0] for case in cases for name, _ in option_resets(case.replication))

@@ -88,7 +88,7 @@ def test_a_package_is_imported_from_the_folder_that_has_it(case: Case, tmp_path:
     assert "made = user.make(0)" in script
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_batches_have_the_seeds_of_the_workers(case: Case) -> None:
     pytest.importorskip("torch", reason="needs torch")
     made = importlib.import_module("workers.own.made")

@@ -102,7 +102,7 @@ def test_a_tensor_parallel_axis_never_shards_the_batch_or_a_norm(case: Case) -> 
             assert case.layout.parameters[f"{path}.weight"][-1] == R
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @quietly
 @given(cases(paths=("data_tensor",)))
 def test_data_axes_shard_the_batch_and_only_dp_shard_shards_parameters(case: Case) -> None:
@@ -126,7 +126,7 @@ def test_a_collective_is_the_first_layer_and_every_rank_has_equally_many_rows(ca
     assert not case.data.learnable
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_collectives_of_every_kind_and_dtype_are_mostly_exact() -> None:
     drawn = [case_at(5, index, paths=("collectives",)) for index in range(100)]
     kinds_ = {
@@ -141,7 +141,7 @@ def test_collectives_of_every_kind_and_dtype_are_mostly_exact() -> None:
     assert set(exact) == {"float32", "bfloat16", "float16"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_redistributions_and_dims_sharded_twice_are_frequent_enough() -> None:
     drawn = [case_at(5, index, paths=("data_tensor",)) for index in range(60)]
     conversions = [

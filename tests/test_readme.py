@@ -61,7 +61,7 @@ def test_ci_runs_the_same_tests_as_the_command_in_the_readme() -> None:
     assert any(install in block and block.strip().endswith(f"&& {test}") for block in blocks(FRONT, "sh"))
     assert install in ci
     parts = re.findall(r'^(?:nice )?pytest .*?-m "(.*?)"', ci, re.MULTILINE)
-    assert parts == ["not slow and not browser", "(slow or browser) and not nightly"]
+    assert parts == ["not slow and not long and not browser", "(slow or long or browser) and not nightly"]
     assert "-m 'not nightly'" in (ROOT / "pyproject.toml").read_text()
 
 

@@ -142,7 +142,7 @@ def assert_simpler_and_valid(case: Case) -> None:
             assert simpler.path == case.path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(
     max_examples=60,
     deadline=None,
@@ -360,7 +360,7 @@ def test_no_case_is_run_twice_and_no_impossible_case_is_run() -> None:
     assert not any(holds(case, Linear, bias=False) for case in requests)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_budget_ends_a_reduction_with_the_best_so_far() -> None:
     case = a_decoder()
     for budget in range(1, 12):

@@ -54,7 +54,7 @@ def test_load_runs_during_the_repeats_and_ends_with_them() -> None:
     assert children() == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_load_ends_if_the_process_is_killed() -> None:
     program = (
         "import time\nfrom difftest.commands.service.cpu_load import busy\n"

@@ -111,7 +111,7 @@ def test_the_rows_survive_a_round_trip_through_csv(tmp_path: Path) -> None:
     assert back["ratio"].tolist() == pytest.approx(t["ratio"].tolist(), nan_ok=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_format_renders_an_empty_corpus(tmp_path: Path) -> None:
     a_corpus(tmp_path)
     assert [file.name for file in write(tmp_path)] == [
@@ -202,7 +202,7 @@ def test_planted_and_null_runs_are_not_counted(tmp_path: Path) -> None:
     assert not len(tables.diverging(t))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(
@@ -220,7 +220,7 @@ def test_verdicts_add_up(observations: list[Observation]) -> None:
         assert counted.sum() == len({(o.case, o.backend) for o in observations})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=10, deadline=None)
 @given(
     st.lists(
@@ -323,7 +323,7 @@ def test_a_finding_of_a_newer_version_is_refused_by_name(tmp_path: Path) -> None
         write(tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_writing_leaves_no_temporary_file(tmp_path: Path) -> None:
     a_corpus(tmp_path, *several_observations(), findings=(a_finding(),))
     files = write(tmp_path, plugins.names(FORMATS))

@@ -93,7 +93,7 @@ def test_every_template_is_named_after_a_backend() -> None:
     assert set(names) <= set(candidates(names))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("backend", reproducer.backends())
 @pytest.mark.parametrize(
     "shown", FAULTS, ids=lambda shown: f"{shown.kind}-{shown.stage}-{shown.tensor or shown.failure}"

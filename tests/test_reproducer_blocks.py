@@ -40,7 +40,7 @@ def gradient(case: Case) -> Fault:
     return Fault(kind="numbers", stage=Stage.BACKWARD, step=0, tensor=name, tolerance=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["torch_ddp", "torch_dtensor", "xla_spmd"])
 def test_the_script_of_a_block_stands_alone(backend: str) -> None:
     written = set()

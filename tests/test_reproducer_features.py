@@ -35,7 +35,7 @@ def generated() -> Iterator[Case]:
     return (case for case in drawn if features.refusal(case) is None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_scripts_of_generated_features_are_python() -> None:
     written = set()
     for case in generated():

@@ -86,7 +86,7 @@ def killed_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
     return lambda: bool(struck)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_campaign_killed_at_any_write_resumes_to_the_same_tables(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_campaign_killed_at_every_write_in_turn_completes(whole: Path, tmp_pat
     assert timeless_tables(tmp_path) == timeless_tables(whole)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("every", [101, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_complete_cases_are_kept_wherever_the_file_of_runs_is_cut_off(
     whole: Path, tmp_path: Path, every: int
@@ -142,7 +142,7 @@ def test_complete_cases_are_kept_wherever_the_file_of_runs_is_cut_off(
     assert {index for index, _ in recorded.cases} == {0, 1, 2, 3}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_file_cut_off_anywhere_is_completed_to_the_same_tables(whole: Path, tmp_path: Path) -> None:
     text = Corpus(whole).lines("one").read_bytes()
     boundaries = [place for place in range(len(text)) if text[place : place + 1] == b"\n"]

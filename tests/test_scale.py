@@ -28,7 +28,7 @@ def out(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_report_from_the_index_is_that_from_the_lines(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus(out / CORPUS)
     with resumed(corpus, records.CAMPAIGN) as from_lines:
@@ -55,7 +55,7 @@ def test_a_report_from_the_index_is_that_from_the_lines(out: Path, monkeypatch: 
     assert timeless_tables(corpus.root) == runs
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_recorded_case_takes_less_than_a_kibibyte_of_memory(out: Path) -> None:
     tracemalloc.start()
     try:

@@ -99,7 +99,7 @@ def loads_only_tensors(call: ast.Call) -> bool:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_is_evaluated_unpickled_or_timed_by_a_clock_that_jumps() -> None:
     """Durations come from the monotonic clock; dates are only for people to read."""
     forbidden = {

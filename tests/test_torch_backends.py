@@ -167,7 +167,7 @@ def test_the_environment_is_recorded_and_bfloat16_is_named() -> None:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_reason_of_an_unsupported_case_is_a_sentence_without_numbers() -> None:
     for backend, index in itertools.product(BACKENDS, range(60)):
         module = plugins.load("workers.backends", backend)
@@ -177,7 +177,7 @@ def test_the_reason_of_an_unsupported_case_is_a_sentence_without_numbers() -> No
         assert reason is None or (" " in reason and not any(c.isdigit() for c in reason))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_supported_case_is_supported_on_one_device_too() -> None:
     for backend, index in itertools.product(BACKENDS, range(100)):
         case = case_at(0, index)

@@ -39,7 +39,7 @@ def test_a_reproducer_stands_alone_and_is_listed(script: Path) -> None:
 
 
 ALONE = ("torchrun", "os.fork", "torchax", "import jax")
-"""A script with one of these words runs in a Python of its own: one that forks, or has JAX, must be fresh."""
+"""A script with one of these words needs a Python of its own; others run in a fork of a warm one."""
 
 LONGEST_SECONDS = 400
 """On a busy machine; alone the longest takes 20 s."""

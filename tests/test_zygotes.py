@@ -70,7 +70,7 @@ def open_files() -> set[tuple[str, str]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_zygote_imports_the_modules_of_its_parents_checkout(tmp_path: Path) -> None:
     for package in (difftest, workers):
         folder = Path(str(package.__file__)).parent
