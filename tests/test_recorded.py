@@ -1,6 +1,6 @@
 """A bundle recorded on one machine is compared with a new XLA run on this one.
 
-The bundle comes from a GPU, or from this machine until a GPU has recorded one.
+One bundle comes from this machine, the other from a real GPU.
 """
 
 import json
@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xla]
 pytest.importorskip("torch_xla", reason="needs torch_xla: pip install 'difftest[xla]'")
 
 FROM_A_GPU = Path(__file__).parent / "data" / "cuda"
-RECORD = "difftest record --seed 0 --cases {cases} --max-world-size 1 --backends torch_ddp --out {out}"
+"""Recorded on an H100; `docs/cuda.md` has the command."""
+
+RECORD = "difftest record --seed 0 --cases 2 --max-world-size 1 --backends torch_ddp --out {out}"
 
 
 def difftest(command: str) -> str:
@@ -28,9 +30,12 @@ def difftest(command: str) -> str:
 
 
 def compared(bundle: Path, folder: Path) -> tuple[list[str], dict[str, Any]]:
-    """Return a bundle's case ids, and the output of `difftest compare` for it and the same cases run here."""
+    """Return the ids of the cases that a backend ran, and what `difftest compare` says of them.
+
+    They run here on `xla_spmd`.
+    """
     lines = [json.loads(line) for line in (bundle / "runs.jsonl").read_text().splitlines()]
-    recorded = sorted({line["case"] for line in lines if line["index"] >= 0})
+    recorded = sorted({line["case"] for line in lines if line["index"] >= 0 and line["side"] != "oracle"})
     cases = shlex.join(str(bundle / "cases" / f"{name}.json") for name in recorded)
     difftest(f"difftest record {cases} --backends xla_spmd --out {folder / 'xla'}")
     return recorded, json.loads(
@@ -51,21 +56,16 @@ def test_git_ignores_no_file_of_a_bundle() -> None:
 
 def assert_upstream_only(recorded: list[str], output: dict[str, Any]) -> None:
     assert recorded
-    assert output["cases"] == len(recorded)
+    assert output["comparisons"]["xla"]["completed"] == len(recorded)
     assert not set(output["new"]) - set(output["upstream"]), "all differences are in the ledger"
 
 
 def test_a_bundle_recorded_here_is_compared_with_xla(tmp_path: Path) -> None:
-    difftest(RECORD.format(cases=2, out=tmp_path / "torch"))
+    difftest(RECORD.format(out=tmp_path / "torch"))
     recorded, output = compared(tmp_path / "torch", tmp_path)
-    assert len(recorded) == 2
     assert_upstream_only(recorded, output)
 
 
-@pytest.mark.skipif(
-    not FROM_A_GPU.exists(),
-    reason=f"no GPU has recorded it yet: {RECORD.format(cases=20, out='tests/data/cuda')}",
-)
 def test_a_bundle_recorded_on_a_gpu_is_compared_with_xla(tmp_path: Path) -> None:
     recorded, output = compared(FROM_A_GPU, tmp_path)
     assert_upstream_only(recorded, output)

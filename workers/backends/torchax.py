@@ -4,7 +4,7 @@ JAX's own partitioner (Shardy) partitions it, not torch_xla's: a second way to X
 and torchax is right on the same layout, torch_xla's lowering is to blame; where both are wrong, XLA is.
 torchax does not use torch's autograd: `jax.value_and_grad` differentiates the module's forward, compiled as
 one program for each accumulation part, and torch's optimizer then updates the arrays operator by operator. On
-GPUs it needs `jax[cuda12]`, on TPUs `jax[tpu]`; the code is the same, and has been run on CPUs only.
+GPUs it needs `jax[cuda12]` or `jax[cuda13]`, on TPUs `jax[tpu]`. It ran on CPUs and an H100 (docs/cuda.md).
 """
 
 import os

@@ -26,7 +26,8 @@ BUFFER_BYTES = 2**20
 LACKING = {("all_reduce", "list"), ("permute", "single"), ("permute", "list")}
 """What gloo does not do with CUDA tensors, without raising an error.
 
-torch 2.9's `ProcessGroupGloo` treats their address as one of the host's.
+torch 2.9's `ProcessGroupGloo` treats their address as one of the host's. DTensor's own gathers do so too, and
+die of SIGSEGV (pytorch/pytorch#152645; seen on an H100 with torch 2.11).
 """
 
 
