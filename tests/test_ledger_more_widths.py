@@ -163,3 +163,22 @@ def test_a_linear_layer_of_whole_operands_has_no_bias_that_becomes_a_partial_sum
     shown = failed("nn.functional.linear", Stage.FORWARD, mixed)
     assert entry(shown, cut("nn.functional.linear"))
     assert entry(shown, a_program(an_operator("nn.functional.linear"), mesh=(("dp", 2),))) is None
+
+
+@pytest.mark.parametrize(
+    ("shown", "program", "others"),
+    [
+        (
+            on_xla(backward("add"), "1 / 24 elements (4.2%) differ; greatest 0.771"),
+            ("add", "neg", "flatten", "nn.functional.relu"),
+            ("add", "neg", "flatten", "abs"),
+        ),
+        (on_xla(forward("frexp", "1.output.0")), ("nn.functional.celu", "frexp"), ("sin", "frexp")),
+    ],
+    ids=["add before relu", "frexp after celu"],
+)
+def test_a_fault_that_shows_at_another_operator_is_known_beside_the_one_that_has_it(
+    shown: Divergence, program: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    assert entry(shown, replace(cut(*program), data=NONFINITE))
+    assert entry(shown, replace(cut(*others), data=NONFINITE)) is None
