@@ -53,6 +53,16 @@ def of_precisions(operator: str, instruction: str) -> Divergence:
             cut("asin"),
         ),
         (
+            on_xla(forward("native_dropout_backward"), "has dtype int32, expected float32", check="shape"),
+            on_xla(forward("native_dropout_backward"), "has dtype float64, expected float32", check="shape"),
+            cut("native_dropout_backward"),
+        ),
+        (
+            replace(forward("cov", detail=f"{FIRST}: rank 0 holds (2,), expected (1, 2)"), check="shape"),
+            replace(forward("cov", detail=f"{FIRST}: rank 0 holds (2,), expected (2, 2)"), check="shape"),
+            cut("cov"),
+        ),
+        (
             lowered("masked.softmin", "aten::softmax, xla_shape=s16[4,0,0]{2,1,0}"),
             lowered("masked.softmin", "aten::softmax, xla_shape=f32[4,0,0]{2,1,0}"),
             cut("masked.softmin"),
@@ -141,6 +151,7 @@ def test_a_fault_of_a_campaign_is_known_and_another_one_of_its_kind_is_not(
     [
         (on_xla(forward("isneginf"), ONES), "normal", "nonfinite"),
         (other_kinds(forward("nn.functional.max_unpool2d"), *HIDES_NAN), "nonfinite", "normal"),
+        (other_kinds(backward("nn.functional.logsigmoid"), *IS_NAN), "nonfinite", "normal"),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
 )
@@ -166,19 +177,32 @@ def test_a_linear_layer_of_whole_operands_has_no_bias_that_becomes_a_partial_sum
 
 
 @pytest.mark.parametrize(
-    ("shown", "program", "others"),
+    ("shown", "regime", "program", "others"),
     [
         (
             on_xla(backward("add"), "1 / 24 elements (4.2%) differ; greatest 0.771"),
+            "nonfinite",
             ("add", "neg", "flatten", "nn.functional.relu"),
             ("add", "neg", "flatten", "abs"),
         ),
-        (on_xla(forward("frexp", "1.output.0")), ("nn.functional.celu", "frexp"), ("sin", "frexp")),
+        (
+            on_xla(forward("frexp", "1.output.0")),
+            "normal",
+            ("nn.functional.celu", "frexp"),
+            ("sin", "frexp"),
+        ),
+        (
+            other_kinds(forward("__rmod__", "1.output"), *IS_NAN),
+            "zeros",
+            ("floor_divide", "__rmod__"),
+            ("sin", "__rmod__"),
+        ),
     ],
-    ids=["add before relu", "frexp after celu"],
+    ids=["add before relu", "frexp after celu", "remainder of a quotient by 0"],
 )
 def test_a_fault_that_shows_at_another_operator_is_known_beside_the_one_that_has_it(
-    shown: Divergence, program: tuple[str, ...], others: tuple[str, ...]
+    shown: Divergence, regime: Regime, program: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
-    assert entry(shown, replace(cut(*program), data=NONFINITE))
-    assert entry(shown, replace(cut(*others), data=NONFINITE)) is None
+    data = Data(batch=1, regime=regime)
+    assert entry(shown, replace(cut(*program), data=data))
+    assert entry(shown, replace(cut(*others), data=data)) is None

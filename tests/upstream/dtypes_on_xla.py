@@ -1,6 +1,7 @@
 """Results of other dtypes than torch's: `cumsum` of int32 is int32, which overflows, and not int64.
 
 `where` takes the dtype of a number without dims, which counts in torch only where it is of a higher kind.
+The gradient of dropout of whole numbers is of whole numbers, and loses what its factor makes of them.
 torch_xla 2.9.0. Exits 0 when the faults are there.
 """
 
@@ -13,6 +14,9 @@ import torch_xla
 
 FAULTS = {
     "cumsum": lambda at: torch.full((2,), 2**30, dtype=torch.int32, device=at).cumsum(0),
+    "dropout_gradient": lambda at: torch.ops.aten.native_dropout_backward(
+        torch.ones(1, dtype=torch.int32, device=at), torch.ones(1, dtype=torch.bool, device=at), 1.5
+    ),
     "where": lambda at: torch.where(
         torch.tensor([True], device=at),
         torch.tensor(1.0, device=at),
