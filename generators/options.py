@@ -140,6 +140,7 @@ CONCERNS: Mapping[str, Callable[[Case], bool]] = {
     "pin_layout": lambda case: _is_whole(case.layout),
     "no_broadcast": lambda case: _is_whole(case.layout) and not case.replication.own_weights,
     "verified_shapes": lambda case: _is_whole(case.layout),
+    "unoptimised": lambda _case: True,
 }
 """The usual forms, each with whether it has something to change in a case."""
 
@@ -163,6 +164,10 @@ Half of the time each, `host_backward` and `optimizer_before` would leave a four
 """
 
 
+UNOPTIMISED = 3 / 4
+"""How often XLA compiles without optimisation (docs/campaigns.md has the measurement)."""
+
+
 def spelled(case: Case, stream: random.Random) -> Case:
     """The case with usual forms, each drawn from a `stream` that nothing else of the case is drawn from.
 
@@ -176,6 +181,8 @@ def spelled(case: Case, stream: random.Random) -> Case:
 
 
 def _chance(form: str, case: Case) -> float:
+    if form == "unoptimised":
+        return UNOPTIMISED
     return SELDOM if form in STOPS and STOPS[form](case) else USUALLY
 
 

@@ -133,6 +133,7 @@ WORDS = Training(loss="cross_entropy")
         ("host_backward", a_case(), "xla_ddp", "sum().backward()\nMODELS = "),
         ("no_broadcast", a_case(), "torch_ddp", "init_sync=False"),
         ("changing_number", a_case(), "xla_spmd", "loss = loss * 2.0 ** (1 + step % 8)"),
+        ("unoptimised", a_case(), "xla_replica", "--xla_backend_optimization_level=0"),
     ],
 )
 def test_a_usual_form_is_in_the_script_of_a_case_that_has_it(

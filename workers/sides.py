@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from difftest.cases.flags import SAME_PRECISION
+from difftest.cases.flags import SAME_PRECISION, UNOPTIMISED
 
 Variant: TypeAlias = tuple[str, Mapping[str, str]]
 """A name, and the environment variables that make the variant."""
@@ -50,8 +50,9 @@ TORCH = Profile(
 XLA = Profile(
     variants=(
         AGAIN,
-        ("unoptimised", {"XLA_FLAGS": f"{SAME_PRECISION} --xla_backend_optimization_level=0"}),
+        ("unoptimised", {"XLA_FLAGS": f"{SAME_PRECISION} {UNOPTIMISED}"}),
+        ("optimised", {"XLA_FLAGS": SAME_PRECISION}),
     ),
     on_pjrt=True,
 )
-"""Machine code that is not optimised is legal."""
+"""Machine code that is not optimised is legal, whichever the case asks for."""

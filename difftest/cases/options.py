@@ -91,6 +91,8 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     * `no_broadcast`: replicas rely on equal weights from the start, and none are sent.
     * `verified_shapes`: `DistributedDataParallel` verifies the shapes of all ranks' parameters.
     * `changing_number`: the loss is multiplied and divided by a Python number that differs in every step.
+    * `unoptimised`: XLA's backend compiles without optimisation, which takes half of the time. Nobody writes
+      that, but the result has to be the same.
     * `inference`: a program of operators none of whose tensors requires a gradient runs in `inference_mode`.
       Below it torch dispatches operators that it otherwise replaces by others, such as `square`.
     """
@@ -108,6 +110,7 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     verified_shapes: bool = False
     changing_number: bool = False
     inference: bool = False
+    unoptimised: bool = False
 
 
 FeatureOption: TypeAlias = bool | int | float | str

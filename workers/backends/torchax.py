@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from difftest import installed
+from difftest.cases import flags
 from difftest.cases.case import Case
-from difftest.cases.flags import SAME_PRECISION
 from difftest.cases.layers import walk
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.redistribute import Redistribute
@@ -87,13 +87,13 @@ def environment(case: Case) -> dict[str, str]:
         return {
             PLATFORMS: ON_GPUS,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-            "XLA_FLAGS": f"{SAME_PRECISION} {devices.DETERMINISTIC}",
+            "XLA_FLAGS": f"{flags.for_case(case)} {devices.DETERMINISTIC}",
         }
     if devices.kind() == "TPU" and devices.chips() >= case.world_size:
-        return {PLATFORMS: "tpu", "XLA_FLAGS": SAME_PRECISION}
+        return {PLATFORMS: "tpu", "XLA_FLAGS": flags.for_case(case)}
     return {
         PLATFORMS: "cpu",
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {SAME_PRECISION}",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={case.world_size} {flags.for_case(case)}",
     }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from difftest import installed
 from difftest.cases.case import Case
-from difftest.cases.flags import SAME_PRECISION
+from difftest.cases.flags import SAME_PRECISION, UNOPTIMISED
 
 if TYPE_CHECKING:
     import torch
@@ -26,16 +26,17 @@ would hide those of torch_tpu.
 TRANSPORT = "tpu_dist"
 
 
-def environment(_case: Case | None = None) -> dict[str, str]:
+def environment(case: Case | None = None) -> dict[str, str]:
     """The variables of a run.
 
     libtpu must not ask a cloud's metadata server, which takes minutes where there is none. Every rank
     compiles for itself: the second tier of torch_tpu's cache gives a rank what another has compiled.
     """
+    effort = UNOPTIMISED if case and case.forms.unoptimised else ""
     return {
         "TPU_SKIP_MDS_QUERY": "1",
         "TORCH_TPU_TIER2_COMPILATION_CACHE": "disabled",
-        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip(),
+        "XLA_FLAGS": " ".join(filter(None, (os.environ.get("XLA_FLAGS", ""), effort, FLAGS))),
     }
 
 

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from difftest import installed
+from difftest.cases import flags
 from difftest.cases.case import Case
-from difftest.cases.flags import SAME_PRECISION
 from workers.torch import process_groups
 from workers.xla import plugin, start
 
@@ -97,16 +97,16 @@ def environment(case: Case, at: str = "") -> dict[str, str]:
     No side keeps more precision than the dtype between operators. `UsageError` as for `fitting`.
     """
     at = at or fitting(case)
-    flags = f"{os.environ.get('XLA_FLAGS', '')} {SAME_PRECISION}".strip()
+    given = f"{os.environ.get('XLA_FLAGS', '')} {flags.for_case(case)}".strip()
     if at != "CPU":
-        return {"PJRT_DEVICE": at, "XLA_FLAGS": f"{flags} {DETERMINISTIC}" if at == plugin.DEVICE else flags}
+        return {"PJRT_DEVICE": at, "XLA_FLAGS": f"{given} {DETERMINISTIC}" if at == plugin.DEVICE else given}
     threads = max(THREADS_AT_LEAST, case.world_size)
     asynchronous = {} if case.start.asynchronous else {start.ASYNCHRONOUS: "false"}
     return {
         "PJRT_DEVICE": at,
         "CPU_NUM_DEVICES": str(case.world_size),
         "XLA_THREAD_POOL_SIZE": str(threads),
-        "XLA_FLAGS": flags,
+        "XLA_FLAGS": given,
         **asynchronous,
     }
 

@@ -6,6 +6,7 @@ and after it.
 
 from collections.abc import Iterator
 
+from difftest.cases.flags import UNOPTIMISED
 from difftest.findings.ablations import Ablation, Baseline
 
 ORDER = 30
@@ -20,6 +21,7 @@ The partitioner's cannot.
 def ablations(baseline: Baseline) -> Iterator[Ablation]:
     """Those of the XLA side; nothing else compiles."""
     if baseline.side == "xla":
-        yield baseline.with_flags("XLA's backend does not optimise", "--xla_backend_optimization_level=0")
+        if not baseline.case.forms.unoptimised:  # else optimising is the ablation of that form
+            yield baseline.with_flags("XLA's backend does not optimise", UNOPTIMISED)
         for name in PASSES:
             yield baseline.with_flags(f"XLA's pass {name} is disabled", f"--xla_disable_hlo_passes={name}")
