@@ -165,7 +165,7 @@ Half of the time each, `host_backward` and `optimizer_before` would leave a four
 
 
 UNOPTIMISED = 3 / 4
-"""How often XLA compiles without optimisation (docs/campaigns.md has the measurement)."""
+"""How often XLA compiles without optimisation; docs/campaigns.md has the measurement."""
 
 
 def spelled(case: Case, stream: random.Random) -> Case:
