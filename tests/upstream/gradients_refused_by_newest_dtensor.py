@@ -1,4 +1,4 @@
-"""Operators and gradients of replicated DTensors that fail; names select. Exits 0 if all faults are there.
+"""Operators and gradients of DTensors that fail; names select. Exits 0 if all faults are there.
 
 torch 2.15.0. The process group is torch's fake one.
 """
@@ -23,6 +23,11 @@ def group_norm() -> None:
     torch.nn.functional.group_norm(whole(2, 6, 5), 2, whole(6).detach(), whole(6)).sum().backward()
 
 
+def conv1d() -> None:
+    cut = (distribute_tensor(torch.rand(2, 4, 8), mesh, [Shard(1)]).requires_grad_() for _ in range(2))
+    torch.conv1d(*cut, padding=1).sum().backward()
+
+
 def view_copy() -> DTensor:
     rows = distribute_tensor(torch.rand(50, 5), mesh, [Shard(0)])
     return torch.view_copy(rows, (5, -1))
@@ -30,6 +35,7 @@ def view_copy() -> DTensor:
 
 MIXED = "got mixed torch.Tensor and DTensor"
 FAULTS = {
+    "conv1d": (conv1d, "IndexError: tuple index out of range"),  # looks for the kernel's fourth dim
     "group_norm": (group_norm, "does not equal the number of op outputs"),
     "view_copy": (view_copy, "is invalid for input of size"),
     "nanquantile": (
@@ -44,7 +50,7 @@ for name in sys.argv[1:] or FAULTS:
     call, fault = FAULTS[name]
     try:
         actual = str(call())
-    except RuntimeError as error:
+    except (IndexError, RuntimeError) as error:
         actual = f"{type(error).__name__}: {error}"
     print(f"{name}: expected a result, actual {actual[:300]!r}")
     missing += [] if fault in actual else [name]
