@@ -12,7 +12,7 @@ from difftest.cases.case import Case, Training
 from difftest.cases.options import ACTS, Spelling, Start
 from generators.cases import case_at, pool_at
 from generators.explore import features
-from generators.options import CONCERNS, EARLY, LATE, SELDOM, STOPS, UNOPTIMISED, USUALLY, spelled, starts
+from generators.options import CONCERNS, EARLY, LATE, SELDOM, SHARES, STOPS, USUALLY, spelled, starts
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +81,7 @@ def test_each_usual_form_is_taken_as_often_as_it_says_and_seldom_where_it_stops_
     cases = [case for hundred in hundreds for case in hundred]
     assert set(CONCERNS) == set(Spelling.__struct_fields__) - OF_PROGRAMS, "every form is drawn"
     for form, concerns in CONCERNS.items():
-        for chance, stops in ((UNOPTIMISED if form == "unoptimised" else USUALLY, False), (SELDOM, True)):
+        for chance, stops in ((SHARES.get(form, USUALLY), False), (SELDOM, True)):
             concerned = [case for case in cases if concerns(case) and stopped_by(form, case) is stops]
             taken, expected = sum(getattr(case.forms, form) for case in concerned), chance * len(concerned)
             assert abs(taken - expected) <= 4 * (expected * (1 - chance)) ** 0.5, (form, taken, expected)

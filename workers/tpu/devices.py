@@ -7,8 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from difftest import installed
+from difftest.cases import flags
 from difftest.cases.case import Case
-from difftest.cases.flags import SAME_PRECISION, UNOPTIMISED
 
 if TYPE_CHECKING:
     import torch
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 STAND_IN = "TorchTPU on XLA:CPU"
 """What every result must be called: the device, the compiler and the arithmetic are not a TPU's."""
 
-FLAGS = f"{SAME_PRECISION} --xla_cpu_enable_fast_min_max=false"
-"""XLA's flags.
+KEEPS_NAN = "--xla_cpu_enable_fast_min_max=false"
+"""The flag of XLA's that runs here have beside those of every run.
 
 By default XLA:CPU drops NaN in max, min, clamp and pooling, which a TPU does not: a fault of the stand-in
 would hide those of torch_tpu.
@@ -32,11 +32,11 @@ def environment(case: Case | None = None) -> dict[str, str]:
     libtpu must not ask a cloud's metadata server, which takes minutes where there is none. Every rank
     compiles for itself: the second tier of torch_tpu's cache gives a rank what another has compiled.
     """
-    effort = UNOPTIMISED if case and case.forms.unoptimised else ""
+    usual = flags.for_case(case) if case else flags.SAME_PRECISION
     return {
         "TPU_SKIP_MDS_QUERY": "1",
         "TORCH_TPU_TIER2_COMPILATION_CACHE": "disabled",
-        "XLA_FLAGS": " ".join(filter(None, (os.environ.get("XLA_FLAGS", ""), effort, FLAGS))),
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {usual} {KEEPS_NAN}".strip(),
     }
 
 

@@ -1,13 +1,13 @@
 """How many planted faults an hour finds if XLA compiles without optimisation in a share of the cases.
 
 The time of a case is that of its oracle and of every backend that takes it, one run after another. A fault
-that is planted into a backend of XLA's is found if its first case differs from the oracle. `UNOPTIMISED` in
-`generators/options.py` is the share that campaigns have.
+that is planted into a backend of XLA's is found if its first case differs from the oracle. `SHARES` in
+`generators/options.py` has the share that campaigns have.
 """
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -21,11 +21,10 @@ from difftest.judge.comparator import compare
 from difftest.judge.outcome import Trace
 from generators.cases import case_at
 from workers import backends
-from workers.faults import VARIABLE, PlantedFault
+from workers.faults import VARIABLE
 from workers.isolate import sandbox
 
 CASES = 12
-FAULTS = 16
 SHARES = (1 / 4, 1 / 2, 3 / 4, 1.0)
 
 
@@ -33,22 +32,24 @@ def figures() -> Iterator[Figure]:
     """For each share, faults per hour with it over faults per hour without."""
     warm()
     cases = [case_at(0, index) for index in range(CASES)]
-    hours = {effort: sum(_seconds(compiled(case, effort)) for case in cases) for effort in (False, True)}
+    seconds = [sum(_seconds(compiled(case, unoptimised)) for case in cases) for unoptimised in (False, True)]
     planted = list(_planted())
-    found = {effort: sum(_found(*one, effort) for one in planted) for effort in (False, True)}
-    words = f"of {len(planted)} planted faults {found[False]} found with optimisation, {found[True]} without"
+    found = [sum(each) for each in zip(*(_found(*one) for one in planted), strict=True)]
+    words = f"of {len(planted)} planted faults {found[0]} found with optimisation, {found[1]} without"
     for share in SHARES:
-        rate = _mixed(found, share) / _mixed(hours, share) / (found[False] / hours[False])
+        rate = _mixed(found, share) / _mixed(seconds, share) / (found[0] / seconds[0])
         yield Figure(f"{share:.0%} of cases unoptimised: planted faults per hour ({words})", rate, 1.0)
 
 
-def compiled(case: Case, effort: bool) -> Case:
+def compiled(case: Case, unoptimised: bool) -> Case:
     """The case in its forms, optimised by XLA or not."""
-    return replace(case, spelling=replace(case.forms, unoptimised=effort))
+    return replace(case, spelling=replace(case.forms, unoptimised=unoptimised))
 
 
-def _mixed(of: Mapping[bool, float], share: float) -> float:
-    return (1 - share) * of[False] + share * of[True]
+def _mixed(of: Sequence[float], share: float) -> float:
+    """What it is if a `share` of the cases is unoptimised, of what it is if none is and if all are."""
+    none, whole = of
+    return (1 - share) * none + share * whole
 
 
 def _seconds(case: Case) -> float:
@@ -60,21 +61,19 @@ def _seconds(case: Case) -> float:
 
 
 def _planted() -> Iterator[tuple[str, str, Case]]:
-    """Faults of XLA's backends, each with the first case that shows it and takes no form."""
-    for fault, backend in itertools.islice(_on_xla(), FAULTS):
+    """Every third fault of XLA's backends, with the first case that shows it, which takes no form here."""
+    of_xla = [pair for pair in chosen_defects("") if backends.load(pair[1]).SIDE == "xla"]
+    for fault, backend in of_xla[::3]:
         plain = (replace(case_at(0, index), spelling=Spelling()) for index in itertools.count())
         takes = backends.load(backend).unsupported
         yield fault.name, backend, next(c for c in plain if fault.reaches(c) and takes(c) is None)
 
 
-def _on_xla() -> Iterator[tuple[PlantedFault, str]]:
-    """Every third, so that they are of many kinds."""
-    of_xla = [pair for pair in chosen_defects("") if backends.load(pair[1]).SIDE == "xla"]
-    return iter(of_xla[::3])
-
-
-def _found(fault: str, backend: str, case: Case, effort: bool) -> bool:
-    case = compiled(case, effort)
-    truth, actual = sandbox.run(case, ORACLE), sandbox.run(case, backend, options={VARIABLE: fault})
+def _found(fault: str, backend: str, case: Case) -> Iterator[bool]:
+    """Whether the fault is found with optimisation, and without. The oracle takes no forms, and runs once."""
+    truth = sandbox.run(case, ORACLE)
     assert isinstance(truth, Trace)
-    return bool(compare(case, backend, "xla", truth, actual).divergences)
+    for unoptimised in (False, True):
+        planted = compiled(case, unoptimised)
+        actual = sandbox.run(planted, backend, options={VARIABLE: fault})
+        yield bool(compare(planted, backend, "xla", truth, actual).divergences)
