@@ -167,6 +167,21 @@ def test_a_run_above_the_output_limit_is_ended_and_recorded() -> None:
     assert failure.environment["torch"] == torch.__version__
 
 
+def test_a_rank_that_is_forked_after_its_run_has_ended_is_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look at this run is after one answer of the zygote, and finds more memory than is allowed."""
+    monkeypatch.setattr(sandbox, "own_folder", lambda _: contextlib.nullcontext(tmp_path))  # stays
+    failure = sandbox.run(small_case(), DDP, allowed=Limits(memory=1), options={VARIABLE: "hang"})
+    assert isinstance(failure, Failure)
+    assert failure.kind == "memory limit"
+    monkeypatch.undo()
+    sandbox.run(small_case(), DDP)  # forked later
+    ranks = list(filter(is_rank, psutil.Process().children(recursive=True)))
+    gone, alive = psutil.wait_procs(ranks, timeout=5)
+    assert not alive, gone
+
+
 @pytest.fixture
 def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Temporary files go to a disk with two free pages."""

@@ -20,6 +20,9 @@ from workers.isolate.zygotes import Zygote
 FRAMES_SECONDS, FRAMES_SECONDS_MOST = 0.5, 5.0
 """How long ranks that hang have to write their frames; the longer time where the lowest left none yet."""
 
+FORK_SECONDS = 30.0
+"""How long the zygote of a run that has ended may take to fork the rest of its ranks; one takes 0.1 s."""
+
 SAMPLES_A_DEADLINE = 30
 """How often in a deadline the progress of a run is looked at."""
 
@@ -148,6 +151,22 @@ class Ranks:
                 return
             time.sleep(FRAMES_SECONDS)
 
+    def know_forked(self, requested: int, replies: "queue.Queue[dict[str, Any]]") -> bool:
+        """Waits for the ids of all requested processes, without which none could be killed.
+
+        A run may end before the zygote has forked all its ranks. False where the zygote does not say the ids,
+        and lives.
+        """
+        end = time.monotonic() + FORK_SECONDS
+        while len(self.pids) < requested:
+            try:
+                self.record(replies.get(timeout=max(0.0, end - time.monotonic())))
+            except queue.Empty:
+                return False
+            except InfrastructureError:  # it is dead, and so is what it forked
+                return True
+        return True
+
     def kill(self) -> None:
         """Kills every process of the run with its children."""
         for pid in self.pids:
@@ -169,10 +188,12 @@ def run_ranks(
     number = f"{os.getpid()}-{next(_numbers)}"
     ranks = Ranks(share.ranks if isinstance(share, Share) else share, folders)
     replies = zygote.open(number)  # first: a zygote's start is not the run's time
+    requested = 0
     try:
         for rank in ranks.expected:
             further = share.request(rank) if isinstance(share, Share) else {}
             zygote.fork({**request, **further, "run": number, "rank": rank})
+            requested += 1
         _watch(ranks, replies, allowed, zygote.pid)
         if not ranks.excess and len(ranks.pids) < len(ranks.expected):
             zygote.kill()
@@ -182,6 +203,8 @@ def run_ranks(
         if ranks.hang:
             ranks.request_frames()
     finally:
+        if not ranks.know_forked(requested, replies):
+            zygote.kill()
         ranks.kill()
         zygote.close(number)
     return ranks
