@@ -18,6 +18,7 @@ from samples import a_case, a_failure, candidate, oracle
 
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES
+from difftest.cases import flags
 from difftest.cases.case import Case
 from difftest.commands import selftest
 from difftest.commands.service.drawn_cases import DrawnCases
@@ -68,7 +69,23 @@ def test_the_variant_alternates_with_the_index_of_the_case(requests: list[Reques
     for index in range(3):
         campaign(requests).check((index, a_case()))
     variants = [options for name, options in requests if name == "dp"][1::2]
-    assert variants == [options for _, options in sides.TORCH.variants]
+    assert variants == [variant.environment for variant in sides.TORCH.variants]
+
+
+def test_the_variant_of_xla_s_compiler_is_the_effort_that_the_case_has_not() -> None:
+    """Two cases in a row, so one of both variants: the same again, and the other effort."""
+    ran = list[bool]()
+
+    def execute(case: Case, name: str, options: Mapping[str, str]) -> Outcome:
+        if name == "spmd":
+            assert not options
+            ran.append(case.forms.unoptimised)
+        return oracle(case) if name == ORACLE else candidate(case, None)
+
+    for case in (a_case(), flags.of_other_effort(a_case())):
+        for index in range(2):
+            NullCampaign(execute=execute, backends=backends(), ledger=Ledger()).check((index, case))
+    assert ran == [False, False, False, True, True, True, True, False]
 
 
 def test_a_false_finding_must_persist_with_more_noise_samples(requests: list[Request]) -> None:
@@ -165,7 +182,7 @@ def test_the_runs_of_a_group_share_processes_and_each_case_has_its_own_check(req
         cases: Sequence[Case], name: str, options: Mapping[str, str]
     ) -> list[Outcome | InfrastructureError]:
         together.append((name, len(cases)))
-        if name == "spmd" and options:
+        if name == "spmd" and cases[0].forms.unoptimised:
             return [InfrastructureError("a node was lost") for _ in cases]
         return [oracle(case) if name == ORACLE else candidate(case, None) for case in cases]
 
@@ -175,5 +192,4 @@ def test_the_runs_of_a_group_share_processes_and_each_case_has_its_own_check(req
     ]
     assert (ORACLE, 3) in together
     assert ("spmd", 3) in together
-    spoiled = [options for _, options in sides.XLA.variants][:3]
-    assert requests == [("spmd", options) for options in spoiled if options], "what is spoiled runs alone"
+    assert requests == [("spmd", {})], "what is spoiled runs alone"

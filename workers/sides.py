@@ -3,16 +3,23 @@
 A new backend of a known side takes that side's profile. A backend of a new side writes its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
-from difftest.cases.flags import SAME_PRECISION, UNOPTIMISED
+from difftest.cases import flags
+from difftest.cases.case import Case
 
-Variant: TypeAlias = tuple[str, Mapping[str, str]]
-"""A name, and the environment variables that make the variant."""
 
-AGAIN: Variant = ("again", {})
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A legal way of running a case: `of` gives the case that runs, with further environment variables."""
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    of: Callable[[Case], Case] = lambda case: case
+
+
+AGAIN = Variant(name="again")
 """The same in fresh processes."""
 
 
@@ -35,7 +42,7 @@ class Profile:
 
     extras: str = ""
     only_named: bool = False
-    variants: tuple[Variant, ...] = field(default=(AGAIN,))
+    variants: tuple[Variant, ...] = (AGAIN,)
     stands_for_side: bool = False
     cost_unit: bool = False
     on_pjrt: bool = False
@@ -43,16 +50,13 @@ class Profile:
 
 
 TORCH = Profile(
-    variants=(AGAIN, ("threads", {"DIFFTEST_THREADS": "2"}), ("kernels", {"DIFFTEST_MKLDNN": "0"}))
+    variants=(
+        AGAIN,
+        Variant(name="threads", environment={"DIFFTEST_THREADS": "2"}),
+        Variant(name="kernels", environment={"DIFFTEST_MKLDNN": "0"}),
+    )
 )
 """More threads, and other kernels, are legal."""
 
-XLA = Profile(
-    variants=(
-        AGAIN,
-        ("unoptimised", {"XLA_FLAGS": f"{SAME_PRECISION} {UNOPTIMISED}"}),
-        ("optimised", {"XLA_FLAGS": SAME_PRECISION}),
-    ),
-    on_pjrt=True,
-)
-"""Machine code that is not optimised is legal, whichever the case asks for."""
+XLA = Profile(variants=(AGAIN, Variant(name="effort", of=flags.of_other_effort)), on_pjrt=True)
+"""Machine code that is optimised, and that is not, are both legal."""

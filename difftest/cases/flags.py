@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 if TYPE_CHECKING:
     from difftest.cases.case import Case
 
@@ -15,3 +17,8 @@ UNOPTIMISED = "--xla_backend_optimization_level=0"
 def for_case(case: "Case") -> str:
     """The XLA flags of a run of `case` on any device."""
     return f"{UNOPTIMISED} {SAME_PRECISION}" if case.forms.unoptimised else SAME_PRECISION
+
+
+def of_other_effort(case: "Case") -> "Case":
+    """The case with optimised machine code where it asks for other, and the other way round."""
+    return replace(case, spelling=replace(case.forms, unoptimised=not case.forms.unoptimised))

@@ -25,6 +25,7 @@ from difftest.selftest.sweep import sweep
 
 if TYPE_CHECKING:
     from workers.backends import Backend
+    from workers.sides import Variant
 
 SWEEP_COUNT = 40
 """How many tensors of a case get an error of each size in the sweep."""
@@ -107,12 +108,12 @@ class NullCampaign:
         return CaseCheck(rows, tuple(sweep(truth, case.unsharded().layout.mesh, SWEEP_COUNT, case.seed)))
 
     def _runs(self, index: int, case: Case, backend: str) -> _Runs:
-        name, options = self._variant(index, backend)
+        variant = self._variant(index, backend)
         plain, seconds = self._timed(case, (backend, ""), {})
-        variant, _ = self._timed(case, (backend, name), options)
-        return _Runs(plain=plain, variants={name: variant}, seconds=seconds)
+        other, _ = self._timed(variant.of(case), (backend, variant.name), variant.environment)
+        return _Runs(plain=plain, variants={variant.name: other}, seconds=seconds)
 
-    def _variant(self, index: int, backend: str) -> tuple[str, Mapping[str, str]]:
+    def _variant(self, index: int, backend: str) -> "Variant":
         variants = self.backends[backend].PROFILE.variants
         return variants[index % len(variants)]
 
@@ -144,10 +145,10 @@ class NullCampaign:
         for index, case in numbered:
             cases[ORACLE, ""].append(case)
             for backend in _chosen(self.backends, case):
-                name, own = self._variant(index, backend)
-                options[backend, name] = own
+                variant = self._variant(index, backend)
+                options[backend, variant.name] = variant.environment
                 cases[backend, ""].append(case)
-                cases[backend, name].append(case)
+                cases[backend, variant.name].append(variant.of(case))
         made = dict[tuple[str, Wanted], Timed]()
         for wanted, several in cases.items():
             with contextlib.suppress(InfrastructureError):
