@@ -184,8 +184,8 @@ def test_a_script_lists_the_numbers_of_a_small_case(dtype: DType) -> None:
 
 
 MOST_SHORT, MOST_OWN_NUMBERS = 48, 62
-MORE = {"xla_ddp": 38, "xla_replica": 23}
-"""Extra lines: for replicas on XLA:CPU, which need a compile gate, and for a plan beside a mesh."""
+MORE = {"xla_ddp": 38, "xla_replica": 23, "torchax": 17}
+"""Extra lines: for replicas on XLA:CPU, which need a compile gate, and for JAX, which differentiates."""
 
 SMALL = {"torch_tp": tensor_parallel_case(), "xla_tp": tensor_parallel_case()}
 OF_SMALL = (*FAULTS[1:3], *FAULTS[4:8], FAULTS[9], dataclasses.replace(FAULTS[0], step=0))
@@ -203,7 +203,7 @@ def test_the_script_of_a_small_case_is_short(backend: str, shown: Fault) -> None
 
 
 def test_a_case_that_no_template_can_show_is_refused_with_the_reason() -> None:
-    assert "there is no template for backend 'torchax'" in (refusal(a_case(), "torchax") or "")
+    assert "there is no template for backend 'xla_splash'" in (refusal(a_case(), "xla_splash") or "")
     assert refusal(a_case(), "torch_ddp") is None
     scanned = a_case(training=Training(accumulation=2), start=Start(accumulation="scan"))
     assert "accumulates by 'scan'" in (refusal(scanned, "xla_spmd") or "")

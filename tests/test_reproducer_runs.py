@@ -12,7 +12,7 @@ from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Shard
-from difftest.cases.options import Replication
+from difftest.cases.options import Replication, Spelling
 from difftest.commands.service.graphs import recompile
 from difftest.commands.service.scripts import keep_graphs, run_script
 from difftest.judge.stage import Stage
@@ -38,6 +38,7 @@ MISSING = Fault(
 ABORT = Fault(
     kind="crash", stage=Stage.BACKWARD, step=0, failure="SIGABRT", needle="ShapeUtil::IsScalarWithElementType"
 )
+EARLY = a_case(spelling=Spelling(optimizer_before=True))
 VIEW, NO_VIEW = (a_case(replication=Replication(gradient_as_bucket_view=view)) for view in (True, False))
 
 
@@ -105,8 +106,9 @@ def test_scripts_of_correct_wrappers_of_sharded_parameters_show_no_fault() -> No
         (tensor_parallel_case(), "xla_tp", MISSING),
         (UNEVEN, "xla_spmd", ABORT),
         (VIEW, "xla_ddp", COPIES),
+        (EARLY, "torchax", UPDATED),
     ],
-    ids=["functional tensor", "coordinate", "gather", "bucket view"],
+    ids=["functional tensor", "coordinate", "gather", "bucket view", "early optimizer"],
 )
 def test_scripts_show_the_faults_of_the_pinned_torch_xla(case: Case, backend: str, shown: Fault) -> None:
     done = run_script(render(case, backend, shown, "alive", plan(case), plain=shown.kind != "replicas"))
@@ -153,8 +155,10 @@ def test_the_graphs_of_a_compiler_crash_are_kept(tmp_path: Path) -> None:
         (a_case(), "xla_spmd", ASSERT, "not reproduced"),
         (NO_VIEW, "xla_ddp", COPIES, "greatest difference 0"),
         (a_case(DEEP), "xla_replica", GRADIENT, "greatest error"),
+        (a_case(DEEP), "xla_compile", GRADIENT, "greatest error"),
+        (a_case(DEEP), "torchax", GRADIENT, "greatest error"),
     ],
-    ids=["numbers", "crash", "raises", "ddp", "replica"],
+    ids=["numbers", "crash", "raises", "ddp", "replica", "compile", "torchax"],
 )
 def test_scripts_of_correct_runs_on_xla_show_no_fault(
     case: Case, backend: str, shown: Fault, reason: str
