@@ -97,8 +97,9 @@ class Report:
         return titles.spoken(backend, self.called)
 
     def has_new(self, cause: Cause) -> bool:
-        """Whether one of a cause's findings is new."""
-        return any(finding.fingerprint in self.new for finding in cause.findings)
+        """Whether one of a cause's findings is new; of a folder's first campaign all are, and none counts."""
+        only = len(self.frame.began) <= 1 and len(self.new) == len(self.findings)
+        return not only and any(finding.fingerprint in self.new for finding in cause.findings)
 
     @cached_property
     def comparisons(self) -> Comparisons:

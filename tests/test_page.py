@@ -351,6 +351,18 @@ def test_a_finding_links_what_there_is_of_it_and_names_no_key(tmp_path: Path, up
     assert not [key for key in ("right beside it", "other_single", "decided by\n") if key in page.text]
 
 
+def test_a_cause_is_marked_as_new_where_an_earlier_campaign_was_without_it(tmp_path: Path) -> None:
+    """Of a folder's first campaign all are new, which says nothing."""
+    finding = replace(a_finding(), new_in=("second", 0), announced=BEGAN.date().isoformat())
+    later = (BEGAN + timedelta(days=1)).isoformat()
+    shown = diverging(0, finding.fingerprint, campaign="second", started=later)
+    corpus = a_corpus(tmp_path, shown, findings=(finding,))
+    (cause,) = build(tmp_path).causes
+    assert not build(tmp_path).has_new(cause)
+    corpus.observe(an_observation(1))
+    assert build(tmp_path).has_new(cause)
+
+
 def test_the_history_has_a_row_for_each_night_the_last_one_first(tmp_path: Path) -> None:
     later = BEGAN + timedelta(days=1)
     night = {"campaign": "second", "started": later.isoformat(), "seconds": 1800.0}

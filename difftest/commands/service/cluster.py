@@ -1,11 +1,9 @@
 """Where a command's runs are executed: a Ray cluster, its pool of workers, and the backends there."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import click
 
 from difftest.campaign.campaign import ORACLE, BackendTraits, Campaign, Execute, ExecuteGroup
 from difftest.commands.service.interruption import interruptible
@@ -89,12 +87,14 @@ def on_cluster(  # noqa: PLR0913  all but one have a default
     from workers.deadlines import DEADLINE_SECONDS
 
     place = f"joins the Ray cluster at {address}" if address else "starts or joins Ray"
-    click.echo(f"{place} ...", err=True)
-    with start.cluster(address, workers) as count, interruptible(connection.current().end):
-        pool = dispatch.Pool(
-            count, deadline=DEADLINE_SECONDS if deadline is None else deadline, grows=workers is None
-        )
-        for name in (ORACLE, *backends) if required is None else required:
-            pool.require(name)
+    with ExitStack() as joined:
+        with Working(place, counts=False):
+            count = joined.enter_context(start.cluster(address, workers))
+            joined.enter_context(interruptible(connection.current().end))
+            pool = dispatch.Pool(
+                count, deadline=DEADLINE_SECONDS if deadline is None else deadline, grows=workers is None
+            )
+            for name in (ORACLE, *backends) if required is None else required:
+                pool.require(name)
         with Working(working) if working else nullcontext() as shown:
             yield Cluster(backends=backends, pool=pool, workers=count, working=shown)

@@ -16,18 +16,29 @@ from difftest.commands.service.progress import EVERY_SECONDS
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 
+TIME_ALONE = "{desc} ... {elapsed}"
+
 SECOND = 1.0
 """How often a bar is drawn anew."""
 
 
 class Working:
-    """Says on standard error that the command `name` works while the context is open, and counts its runs."""
+    """Says on standard error that the command `name` works while the context is open, and counts its runs.
 
-    def __init__(self, name: str) -> None:
+    Without `counts` there are none, and a terminal shows the time alone.
+    """
+
+    def __init__(self, name: str, *, counts: bool = True) -> None:
         self._name, self._began = name, time.monotonic()
         self._ended, self._lock = threading.Event(), threading.Lock()
         self._started = self._done = 0
-        self._bar = tqdm(desc=name, unit=" runs", disable=not sys.stderr.isatty(), dynamic_ncols=True)
+        self._bar = tqdm(
+            desc=name,
+            unit=" runs",
+            disable=not sys.stderr.isatty(),
+            dynamic_ncols=True,
+            bar_format=None if counts else TIME_ALONE,
+        )
 
     def __enter__(self) -> Self:
         if self._bar.disable:
