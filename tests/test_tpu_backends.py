@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from real_runs import oracle_trace
+from sample_programs import a_program, an_operator
 from sharded_cases import MEGATRON, S0, R, a_sharded_case
 from tpu_made import Runs, needs_torch_tpu
 
@@ -14,6 +15,7 @@ from difftest.campaign.run import run
 from difftest.cases.case import Case, Training
 from difftest.cases.layout import Mesh
 from difftest.cases.options import Spelling
+from difftest.errors import UnsupportedError
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Outcome, Trace
 from difftest.records.corpus import Corpus
@@ -30,6 +32,7 @@ MEGATRON_OF_TWO = a_sharded_case(
 )
 HOST_FIRST = replace(REPLICATED, spelling=Spelling(host_backward=True))
 """A backward pass on the host makes the process's client, before the session."""
+PROGRAM = a_program(an_operator("cumsum"))
 CASES = {
     "tpu_ddp": (REPLICATED, HOST_FIRST),
     "tpu_fsdp": (a_sharded_case(SHARDED, parameters={"": (S0,)}, training=ADAMW),),
@@ -87,13 +90,15 @@ def test_they_run_only_if_named_and_say_what_they_are() -> None:
     ],
 )
 def test_what_the_stand_in_lacks_is_refused(message: str) -> None:
-    with pytest.raises(NotImplementedError, match="in the place of a TPU"), limits.refused():
-        raise RuntimeError(message)
+    """A program's becomes a line of the support table; of other cases it is no finding either."""
+    for case, error in ((PROGRAM, NotImplementedError), (REPLICATED, UnsupportedError)):
+        with pytest.raises(error, match="in the place of a TPU"), limits.refused(case):
+            raise RuntimeError(message)
 
 
 def test_an_error_of_torch_tpu_itself_stays_what_it_is() -> None:
     error = RuntimeError("shape mismatch")
-    with pytest.raises(RuntimeError, match="shape mismatch"), limits.refused():
+    with pytest.raises(RuntimeError, match="shape mismatch"), limits.refused(REPLICATED):
         raise error
 
 

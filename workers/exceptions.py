@@ -65,6 +65,7 @@ CAPABILITY_WORDS = (
     "not implemented for",
     "not support",
     "does not have a deterministic implementation",
+    "Please redistribute",
 )
 """What marks an exception as a missing capability of the framework: its type, or words in its message."""
 

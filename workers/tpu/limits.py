@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from difftest.cases.case import Case
+from difftest.errors import UnsupportedError
+
 LIMITS = {
     "kernels for a TPU": re.compile(r"no registered implementation for untyped custom call to"),
     "StableHLO that is newer than the plugin": re.compile(r"failed to serialize StableHLO to plugin version"),
@@ -31,11 +34,15 @@ def of_stand_in(message: str) -> str | None:
 
 
 @contextmanager
-def refused() -> Iterator[None]:
-    """Turns an error of the CPU plugin's limits into `NotImplementedError`, by which frameworks refuse."""
+def refused(case: Case) -> Iterator[None]:
+    """Turns an error of the CPU plugin's limits into what is no finding.
+
+    For a program that is `NotImplementedError`, by which frameworks refuse: a line of the support table. Any
+    other case raises `UnsupportedError`.
+    """
     try:
         yield
     except Exception as error:
         if reason := of_stand_in(str(error)):
-            raise NotImplementedError(reason) from error
+            raise (NotImplementedError if case.model.is_program else UnsupportedError)(reason) from error
         raise

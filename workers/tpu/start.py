@@ -34,15 +34,15 @@ def sessions(session: Joining) -> Joined:
 
     def made(case: Case, rank: int, rendezvous: str) -> AbstractContextManager["Session"]:
         start(Path(urlsplit(rendezvous).path).parent / EXCHANGE, case.world_size, rank)
-        return _refusing(session(case, rank, rendezvous, devices))
+        return _refusing(session(case, rank, rendezvous, devices), case)
 
     return made
 
 
 @contextmanager
-def _refusing(session: AbstractContextManager["Session"]) -> Iterator["Session"]:
-    """The session; what the stand-in for a TPU lacks is a missing capability."""
-    with limits.refused(), session as joined:
+def _refusing(session: AbstractContextManager["Session"], case: Case) -> Iterator["Session"]:
+    """The session; what the stand-in for a TPU lacks is no fault."""
+    with limits.refused(case), session as joined:
         yield joined
 
 
