@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
+from samples import a_case
 from shown_operators import (
     HIDES_NAN,
     IS_NAN,
@@ -16,8 +17,14 @@ from shown_operators import (
     other_kinds,
 )
 
-from difftest.cases.case import Case, Data, Regime
+from difftest.cases.case import Case, Data, Regime, Training
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.operator import Operand
+from difftest.cases.layers.redistribute import Redistribute
+from difftest.cases.layout import Shard
 from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 ONE_RANK = a_program(an_operator("fft.ihfft"), mesh=(("dp", 1),))
@@ -206,3 +213,57 @@ def test_a_fault_that_shows_at_another_operator_is_known_beside_the_one_that_has
     data = Data(batch=1, regime=regime)
     assert entry(shown, replace(cut(*program), data=data))
     assert entry(shown, replace(cut(*others), data=data)) is None
+
+
+EMPTY = a_program(
+    an_operator("argmax", operands={"input": Operand(shape=(2,))}),
+    sharded={"0.input": (Shard(0),)},
+    mesh=(("dp", 4),),
+)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "max(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim",
+        "max(): the dim argument must be specified when the input tensor has 0 elements",
+    ],
+    ids=["torch", "torch_tpu"],
+)
+def test_a_rank_that_holds_nothing_is_known_to_have_no_greatest_value(message: str) -> None:
+    shown = replace(failed("argmax", Stage.FORWARD, f"RuntimeError: {message}"), backend="tpu_dtensor")
+    assert entry(shown, EMPTY)
+    assert entry(shown, cut("argmax")) is None
+    assert entry(replace(shown, operator="sort"), EMPTY) is None
+
+
+def test_the_number_of_a_dim_alone_is_known_of_what_expands() -> None:
+    shown = failed("expand", Stage.FORWARD, "RuntimeError: 1")
+    assert entry(shown, cut("expand"))
+    assert entry(replace(shown, operator="roll"), cut("roll")) is None
+
+
+def test_a_parameter_of_fewer_rows_than_ranks_is_known_not_to_be_updated_in_place() -> None:
+    refuses = "RuntimeError: aten.lerp_.Scalar: in-place operations that require placement changes"
+    shown = failed("", Stage.UPDATE, f"{refuses} are not supported.")
+    shown = replace(shown, symptom=Symptom.CAPABILITY)
+    few, many = (
+        a_case(training=Training(optimizer="adam"), sharded={"0.weight": (Shard(0),)}, mesh=(("dp", ranks),))
+        for ranks in (4, 2)
+    )
+    assert entry(shown, few)
+    assert entry(shown, many) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Expected cond to be True, but got False. (Could",
+        "shape '[30, 7]' is invalid for input of size 90",
+    ],
+)
+def test_a_convolution_is_known_to_leave_a_shard_that_what_follows_cannot_use(message: str) -> None:
+    shown = failed("", Stage.FORWARD, f"RuntimeError: {message}")
+    moved = Redistribute(width=4, dims=(1,), by="to_local")
+    assert entry(shown, a_case((Conv(inputs=4, outputs=4), moved), sequence=4))
+    assert entry(shown, a_case((Linear(inputs=4, outputs=4), moved))) is None

@@ -45,6 +45,7 @@ FAULTS = {
     "fft_of_maximum": (lambda: torch.fft.rfft(cut(NUMBERS).amax(0)).full_tensor(), "INTERNAL ASSERT"),
     "update": (lambda: cut(torch.rand(1, 4)).add_(whole(torch.rand(1, 4))), "in-place operations"),
     "clamp": (lambda: DTensor.from_local(NUMBERS, mesh, [Partial()]).clamp_(max=0.1), "in-place operations"),
+    "heads": (lambda: cut(torch.rand(4, 6), 1).unflatten(1, (3, 2)), "Cannot unflatten unevenly"),
     "copysign": (copysign, "a Tensor"),
 }
 missing = []
