@@ -22,7 +22,7 @@ from difftest.cases.layers.conv import Conv
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.operator import Operand
 from difftest.cases.layers.redistribute import Redistribute
-from difftest.cases.layout import Shard
+from difftest.cases.layout import Replicate, Shard
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -253,6 +253,13 @@ def test_a_parameter_of_fewer_rows_than_ranks_is_known_not_to_be_updated_in_plac
     )
     assert entry(shown, few)
     assert entry(shown, many) is None
+
+
+def test_a_linear_layer_is_known_to_refuse_rows_that_dtensor_itself_shards_unevenly() -> None:
+    message = "RuntimeError: Cannot flatten unevenly sharded tensor: dimension 0 (size 15) is not evenly"
+    shown = failed("", Stage.BACKWARD, message)
+    assert entry(shown, a_case(sequence=4, batch=(Replicate(),), mesh=(("tp", 4),)))
+    assert entry(failed("", Stage.BACKWARD, "RuntimeError: Cannot flatten tensor"), a_case()) is None
 
 
 @pytest.mark.parametrize(
