@@ -107,6 +107,15 @@ def test_each_ablation_changes_one_thing() -> None:
         assert changed == 1, ablation
 
 
+def test_gspmd_partitions_in_turn_what_jax_runs_on_several_devices() -> None:
+    name, on_jax = "GSPMD partitions, as under torch_xla, and not Shardy", {"JAX_PLATFORMS": "cpu"}
+    case = tensor_parallel_case()
+    shown = ablations_of(case, "xla", framework="torchax", environment=on_jax)[name]
+    assert (shown.case, shown.options) == (case, {"JAX_USE_SHARDY_PARTITIONER": "0"})
+    assert name not in ablations_of(case, "xla", environment=ON_XLA)
+    assert name not in ablations_of(case.unsharded(), "xla", framework="torchax", environment=on_jax)
+
+
 def test_flags_are_appended_to_those_of_the_run() -> None:
     results = ablations_of(a_case(), "xla", environment=ON_XLA)
     assert results["XLA's backend does not optimise"].options == {

@@ -76,6 +76,17 @@ def test_generated_cases_agree_with_the_oracle(case: Case) -> None:
 @needs_torchax
 @pytest.mark.slow
 @pytest.mark.xla
+def test_gspmd_partitions_where_jax_s_own_variable_asks_for_it() -> None:
+    by_shardy, by_gspmd = (
+        sandbox.run(cases()[0], "torchax", options=options) for options in ({}, {torchax.SHARDY: "0"})
+    )
+    assert by_shardy.environment["partitioner"] == "shardy"
+    assert by_gspmd.environment["partitioner"] == "gspmd"
+
+
+@needs_torchax
+@pytest.mark.slow
+@pytest.mark.xla
 def test_flash_attention_through_jax_agrees_with_the_oracle() -> None:
     drawn = (case_at(0, index, paths=("flash_attention",), max_world_size=2) for index in itertools.count())
     case = next(without_forms(case) for case in drawn if torchax.unsupported(case) is None)

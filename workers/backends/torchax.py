@@ -45,6 +45,9 @@ PROFILE = replace(sides.XLA, extras="torchax")
 PRELOAD: tuple[str, ...] = (*process_groups.PRELOAD, "flax", "torchax", "torchax.interop")
 processes = spmd.processes
 
+SHARDY = "JAX_USE_SHARDY_PARTITIONER"
+"""JAX's own variable for its partitioner, which it reads only as it is imported."""
+
 PLUGINS = ("jax_cuda13_plugin", "jax_cuda12_plugin")
 
 WITHOUT_OPERATOR = (Collective, Redistribute)
@@ -137,6 +140,8 @@ def session(case: Case, _rank: int, _rendezvous: str) -> Iterator["Session"]:
     # torch's result types, and products at their most precise unless an ablation requests less.
     torchax.enable_accuracy_mode()
     jax.config.update("jax_default_matmul_precision", os.environ.get(devices.MATMUL_PRECISION, "highest"))
+    if SHARDY in os.environ:
+        jax.config.update("jax_use_shardy_partitioner", os.environ[SHARDY] != "0")
     chips = np.array(jax.devices()[: case.world_size]).reshape(case.layout.mesh.shape)
     world = _World(case, jax.sharding.Mesh(chips, case.layout.mesh.names), torchax.default_env())
     with world.env:
