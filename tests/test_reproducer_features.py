@@ -10,6 +10,8 @@ from samples import a_case
 
 from difftest import plugins
 from difftest.cases.case import Case, Training
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.residual import Residual
 from difftest.cases.options import Feature
 from difftest.commands.service.scripts import run_script
 from difftest.judge.stage import Stage
@@ -82,6 +84,24 @@ def test_every_feature_that_scripts_have_is_one_of_training() -> None:
             Feature(name="tensor_rate"),
             [f"{SGD}, lr=torch.tensor(0.125))"],
         ),
+        (Feature(name="evaluation"), ["model.eval()", "model.train()", "(loss * scale).backward()"]),
+        (
+            Feature(name="save_and_load", options={"step": 1}),
+            ["if step == 1:", "optimizer.state.clear()", "(loss * scale).backward()"],
+        ),
+        (
+            Feature(name="gradient_scaler", options={"step": 0}),
+            [
+                "scaler.update()",
+                "(loss * scale).backward()",
+                "scaler.unscale_(optimizer)",
+                "optimizer.step()",
+            ],
+        ),
+        (
+            Feature(name="averaged_weights", options={"decay": 0.5}),
+            ["optimizer.zero_grad()", "averaged.update_parameters(module)", "if step == 1:"],
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, Feature) else "",
 )
@@ -93,10 +113,38 @@ def test_a_feature_is_written_as_users_write_it(used: Feature, lines: list[str])
 
 
 def test_a_feature_without_a_spelling_is_refused_by_its_name() -> None:
-    assert "the feature save_and_load" in (
-        refusal(featured(Feature(name="save_and_load")), "torch_ddp") or ""
-    )
+    assert "the feature autocast" in (refusal(featured(Feature(name="autocast")), "torch_ddp") or "")
     assert refusal(featured(Feature(name="maximize")), "torch_ddp") is None
+
+
+def test_a_checkpoint_of_torch_s_older_kind_is_written_whatever_the_backend_has() -> None:
+    block = Residual(layers=(Linear(inputs=4, outputs=4),))
+    case = a_case(
+        (Linear(inputs=4, outputs=4), block), training=Training(optimizer="sgd", steps=2, checkpointing=True)
+    )
+    used = msgspec.structs.replace(case, features=(Feature(name="reentrant_checkpoint"),))
+    for backend in ("torch_ddp", "xla_spmd", "torchax"):
+        text = render(used, backend, UPDATED, "a feature", plain=True)
+        assert "from torch.utils.checkpoint import checkpoint" in text
+        assert "use_reentrant=True" in text
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize(
+    "used",
+    [
+        Feature(name="evaluation"),
+        Feature(name="save_and_load", options={"step": 1}),
+        Feature(name="gradient_scaler", options={"step": 1}),
+        Feature(name="averaged_weights", options={"decay": 0.5}),
+    ],
+    ids=lambda used: used.name,
+)
+def test_a_script_of_a_feature_that_must_change_nothing_shows_no_fault(used: Feature) -> None:
+    done = run_script(render(featured(used), "torch_ddp", UPDATED, "a feature", plain=True))
+    assert done.absent, done.output
+    assert "tolerance" in done.output
 
 
 @pytest.mark.slow

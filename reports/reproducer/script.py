@@ -264,7 +264,7 @@ class Script:
 
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
         """The modules that a script on XLA imports first."""
-        own = ([] if self.plain else ["hashlib"]) + ["os", "sys", *more]
+        own = ([] if self.plain else ["hashlib"]) + ["io", "os", "sys", *more]
         dies = ["subprocess"] * (self.fault.kind in ("crash", "hang"))
         by_signal = self.fault.kind == "crash" and not self.fault.failure.startswith("exit status")
         return sorted([*own, *dies, *["signal"] * by_signal])

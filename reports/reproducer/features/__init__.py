@@ -21,8 +21,9 @@ class Spelled:
 
     `arguments` of the optimizer's constructor, with `lr` for its learning rate; `kind` is a class of
     `torch.optim` in place of the case's, with these arguments alone, and `parameters` what it is given.
-    Lines: `built` when the module is made, on the host; `begun` when the optimizer is made; `update` before
-    its step, and `after` behind `zero_grad`, whose arguments are `zero`.
+    Lines: `built` when the module is made, on the host; `begun` when the optimizer is made; `before` where
+    a step has its batch and not run; `update` before the optimizer's step, and `after` behind `zero_grad`,
+    whose arguments are `zero`. `reentrant` checkpoints are torch's older kind.
     """
 
     arguments: Mapping[str, str] = field(default_factory=dict)
@@ -30,9 +31,11 @@ class Spelled:
     parameters: str = ""
     built: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
     update: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     zero: str = ""
+    reentrant: bool = False
 
 
 OPTIMIZERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -70,9 +73,11 @@ def merged(case: Case) -> Spelled:
     return Spelled(
         built=tuple(line for one in used for line in one.built),
         begun=tuple(line for one in used for line in one.begun),
+        before=tuple(line for one in used for line in one.before),
         update=tuple(line for one in used for line in one.update),
         after=tuple(line for one in used for line in one.after),
         zero="".join(one.zero for one in used),
+        reentrant=any(one.reentrant for one in used),
     )
 
 
