@@ -172,6 +172,7 @@ ABOUT_ONE_KIND = {
     "difftest/cases/parts.py": {"BuildingBlock"},
     "workers/faults/attention.py": {"Attention"},
     "workers/faults/collectives.py": {"Collective"},
+    "workers/tpu/limits.py": {"Collective"},  # sends, which hang in the place of a TPU
     "workers/faults/passes.py": {"Linear"},
     **{
         file: {"Operator"}  # programs consist of operators

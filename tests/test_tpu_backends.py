@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 from real_runs import oracle_trace
 from sample_programs import a_program, an_operator
+from sample_scripts import collective_case
 from sharded_cases import MEGATRON, S0, R, a_sharded_case
 from tpu_made import Runs, needs_torch_tpu
 
@@ -94,6 +95,14 @@ def test_what_the_stand_in_lacks_is_refused(message: str) -> None:
     for case, error in ((PROGRAM, NotImplementedError), (REPLICATED, UnsupportedError)):
         with pytest.raises(error, match="in the place of a TPU"), limits.refused(case):
             raise RuntimeError(message)
+
+
+def test_sends_from_rank_to_rank_are_refused_and_other_collectives_are_not() -> None:
+    """They hang on the CPU plugin; a group of one rank sends nothing."""
+    for backend in ("tpu_ddp", "tpu_compile"):
+        unsupported = load(backend).unsupported
+        assert "cannot send from rank to rank" in (unsupported(collective_case("permute")) or "")
+        assert unsupported(collective_case("all_to_all")) is None
 
 
 def test_an_error_of_torch_tpu_itself_stays_what_it_is() -> None:

@@ -14,7 +14,7 @@ from difftest.judge.events import Events
 from workers import sides
 from workers.backends import torch_compile
 from workers.torch import compiled, process_groups
-from workers.tpu import devices, start
+from workers.tpu import devices, limits, start
 from workers.training.refusals import partial_sums
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ processes = torch_compile.processes
 environment = devices.environment
 
 
+@limits.within
 def unsupported(case: Case) -> str | None:
     """What DDP refuses; a program must be on one rank."""
     if not case.model.is_program:

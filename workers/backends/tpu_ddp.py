@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from workers import sides
 from workers.backends import torch_ddp
-from workers.tpu import devices, start
+from workers.tpu import devices, limits, start
 
 TITLE = "DDP of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
 PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_ddp")
 PRELOAD = start.PRELOAD
-unsupported = torch_ddp.unsupported
+unsupported = limits.within(torch_ddp.unsupported)
 processes = torch_ddp.processes
 environment = devices.environment
 session = start.sessions(torch_ddp.session)

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from workers import sides
 from workers.backends import torch_tp
-from workers.tpu import devices, start
+from workers.tpu import devices, limits, start
 
 TITLE = "parallelize_module of TorchTPU on XLA:CPU"
 SIDE = "xla"
 FRAMEWORK = "torch_tpu"
 PROFILE = replace(sides.XLA, extras="torch_tpu", same_as="torch_tp")
 PRELOAD = start.PRELOAD
-unsupported = torch_tp.unsupported
+unsupported = limits.within(torch_tp.unsupported)
 processes = torch_tp.processes
 environment = devices.environment
 session = start.sessions(torch_tp.session)

@@ -6,9 +6,13 @@ OpenXLA's CPU plugin (xla-cpu-pjrt 0.0.1) is older than torch_tpu (0.2.0), and i
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import wraps
 
 from difftest.cases.case import Case
+from difftest.cases.layers import walk
+from difftest.cases.layers.collective import Collective
 from difftest.errors import UnsupportedError
+from workers.training.refusals import Unsupported
 
 LIMITS = {
     "kernels for a TPU": re.compile(r"no registered implementation for untyped custom call to"),
@@ -24,6 +28,19 @@ LIMITS = {
 Of torch_tpu 0.2.0 these are attention by its own kernels, cumulative sums and their like, and LU. The last is
 what is said of the result of one that failed, where DTensors are: the first error is nowhere.
 """
+
+
+def within(unsupported: Unsupported) -> Unsupported:
+    """The same for a backend on the CPU plugin: it also refuses sends from rank to rank, which hang there."""
+
+    @wraps(unsupported)
+    def refusal(case: Case) -> str | None:
+        moved = (layer for _, layer in walk(case.model.layers) if isinstance(layer, Collective))
+        if any(layer.operation == "permute" and layer.ranks > 1 for layer in moved):
+            return "OpenXLA's CPU plugin, in the place of a TPU, cannot send from rank to rank"
+        return unsupported(case)
+
+    return refusal
 
 
 def of_stand_in(message: str) -> str | None:
