@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
+from sample_scripts import collective_case
 from samples import a_case
 from shown_operators import (
     HIDES_NAN,
@@ -274,3 +275,15 @@ def test_a_convolution_is_known_to_leave_a_shard_that_what_follows_cannot_use(me
     moved = Redistribute(width=4, dims=(1,), by="to_local")
     assert entry(shown, a_case((Conv(inputs=4, outputs=4), moved), sequence=4))
     assert entry(shown, a_case((Linear(inputs=4, outputs=4), moved))) is None
+
+
+def test_a_collective_into_views_under_torch_compile_is_known_on_torch_tpu() -> None:
+    """What another layer makes of the same memory is not."""
+    shown = replace(
+        failed("", Stage.FORWARD, "28 values are not finite, on ranks [0, 1]"),
+        backend="tpu_compile",
+        check="finite",
+        symptom=Symptom.NONFINITE,
+    )
+    assert entry(shown, collective_case("all_to_all", form="list"))
+    assert entry(shown, a_case()) is None

@@ -1,6 +1,7 @@
 """What `torch.compile` computes wrong on torch_tpu: `python compiled_on_torch_tpu.py [NAME]`.
 
 * singular_values: their gradient is wrong, eager it is right. Nothing is reported.
+* views: a result and a view of it, which share memory eagerly, do not. What is written into one is lost.
 * fused_adam: the tensors that the functional `_fused_adam` is given are deleted. Eager they are kept.
 
 torch_tpu 0.2.0 with torch 2.15.0, on XLA:CPU: `TPU_LIBRARY_PATH` names the PJRT plugin of
@@ -31,6 +32,13 @@ def singular_values() -> bool:
     return torch.allclose(eager, expected, atol=1e-4) and not torch.allclose(actual, expected, atol=1e-2)
 
 
+def views() -> bool:
+    whole, part = torch.compile(lambda x: (y := x + 1, y[:1]))(torch.zeros(2, 1, device="tpu"))
+    part.fill_(7.0)
+    print(f"expected [[7.0], [1.0]], actual {whole.tolist()}")
+    return whole.tolist() == [[1.0], [1.0]]
+
+
 def fused_adam() -> bool:
     numbers = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
     options = {**numbers, "amsgrad": False, "maximize": False}
@@ -46,6 +54,6 @@ def fused_adam() -> bool:
     return "deleted or donated" in actual
 
 
-FAULTS = {"singular_values": singular_values, "fused_adam": fused_adam}
+FAULTS = {"singular_values": singular_values, "views": views, "fused_adam": fused_adam}
 there = [FAULTS[name]() for name in sys.argv[1:] or FAULTS]
 sys.exit(0 if all(there) else 1)
