@@ -22,6 +22,7 @@ from workers.backends import torchax
 
 PATH = "features"
 SCHEDULE = Feature(name="schedule", options={"kind": "cosine", "factor": 0.5})
+AUTOCAST = Feature(name="autocast")
 EVALUATION = Feature(name="evaluation")
 
 
@@ -83,6 +84,6 @@ def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
 
 
 def test_what_cannot_have_features_says_so() -> None:
-    case = with_features(EVALUATION)
-    assert "the feature evaluation" in (refusal(case, "torch_ddp") or "")
+    case = with_features(AUTOCAST)
+    assert "the feature autocast" in (refusal(case, "torch_ddp") or "")
     assert "torch's own loop" in (torchax.unsupported(case) or "")
