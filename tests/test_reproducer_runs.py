@@ -156,9 +156,11 @@ def test_the_graphs_of_a_compiler_crash_are_kept(tmp_path: Path) -> None:
         (NO_VIEW, "xla_ddp", COPIES, "greatest difference 0"),
         (a_case(DEEP), "xla_replica", GRADIENT, "greatest error"),
         (a_case(DEEP), "xla_compile", GRADIENT, "greatest error"),
+        (a_case(DEEP), "xla_compile", COPIES, "actual 0 apart"),
         (a_case(DEEP), "torchax", GRADIENT, "greatest error"),
+        (a_case(), "torchax", ASSERT, "not reproduced"),
     ],
-    ids=["numbers", "crash", "raises", "ddp", "replica", "compile", "torchax"],
+    ids=["numbers", "crash", "raises", "ddp", "replica", "compile", "copies", "torchax", "jax raises"],
 )
 def test_scripts_of_correct_runs_on_xla_show_no_fault(
     case: Case, backend: str, shown: Fault, reason: str
