@@ -1,6 +1,7 @@
 """Runs in fresh processes: whatever the ranks do is returned as data, and no process outlives its run."""
 
 import contextlib
+import queue
 import re
 import signal
 import subprocess
@@ -31,6 +32,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[
 from workers.faults import VARIABLE, all_faults  # noqa: E402
 from workers.isolate import failures, run_folder, sandbox  # noqa: E402
 from workers.isolate.limits import Limits  # noqa: E402
+from workers.isolate.ranks import Ranks  # noqa: E402
 
 WAITS_IN = {"hang": "process.py:<lambda>", "deadlock": "distributed_c10d.py:barrier"}
 """The frame of the lowest rank that does not end: in the planted sleep, or waiting for the other rank."""
@@ -180,6 +182,13 @@ def test_a_rank_that_is_forked_after_its_run_has_ended_is_ended_too(
     ranks = list(filter(is_rank, psutil.Process().children(recursive=True)))
     gone, alive = psutil.wait_procs(ranks, timeout=5)
     assert not alive, gone
+
+
+def test_nobody_waits_for_the_ranks_of_a_zygote_that_has_died(tmp_path: Path) -> None:
+    ranks, silent = Ranks(range(2), [tmp_path]), queue.Queue[dict[str, object]]()
+    with pytest.raises(InfrastructureError):
+        ranks.record({"gone": True})
+    assert ranks.know_forked(silent), "the answer is at hand: its ranks died with it"
 
 
 @pytest.fixture

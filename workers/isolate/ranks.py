@@ -59,8 +59,8 @@ class Ranks:
     `expected` are the ranks that this machine has, `folders` those of the cases that each of them runs, one
     after another (`run_folder`). `pids` gives the rank of a process, `statuses` the exit status of a rank
     that has ended (negative for a signal), `failed` says whether any left something else than traces, `hang`
-    why the run hangs. `killed_before` is `processes.killed_for_memory()` as the run began, `begun` has the
-    case that a rank was last known to have begun.
+    why the run hangs, `gone` whether the zygote has died. `killed_before` is `processes.killed_for_memory()`
+    as the run began, `begun` has the case that a rank was last known to have begun.
     """
 
     expected: range
@@ -70,6 +70,7 @@ class Ranks:
     failed: bool = False
     excess: Excess | None = None
     hang: str | None = None
+    gone: bool = False
     killed_before: int = field(default_factory=processes.killed_for_memory)
     begun: dict[int, int] = field(default_factory=dict)
 
@@ -106,6 +107,7 @@ class Ranks:
     def record(self, reply: Mapping[str, Any]) -> None:
         """Takes one reply of the zygote into account. Raises `InfrastructureError` when the zygote died."""
         if "gone" in reply:
+            self.gone = True
             self._raise_if_short_of_memory()
             msg = "the process that forks workers died during a run"
             raise InfrastructureError(msg)
@@ -151,20 +153,20 @@ class Ranks:
                 return
             time.sleep(FRAMES_SECONDS)
 
-    def know_forked(self, requested: int, replies: "queue.Queue[dict[str, Any]]") -> bool:
-        """Waits for the ids of all requested processes, without which none could be killed.
+    def know_forked(self, replies: "queue.Queue[dict[str, Any]]") -> bool:
+        """Waits for the ids of all processes, without which none could be killed.
 
         A run may end before the zygote has forked all its ranks. False where the zygote does not say the ids,
-        and lives.
+        and lives; what a dead one forked is dead.
         """
         end = time.monotonic() + FORK_SECONDS
-        while len(self.pids) < requested:
+        while not self.gone and len(self.pids) < len(self.expected):
             try:
-                self.record(replies.get(timeout=max(0.0, end - time.monotonic())))
+                reply = replies.get(timeout=max(0.0, end - time.monotonic()))
             except queue.Empty:
                 return False
-            except InfrastructureError:  # it is dead, and so is what it forked
-                return True
+            with contextlib.suppress(InfrastructureError):
+                self.record(reply)
         return True
 
     def kill(self) -> None:
@@ -188,12 +190,10 @@ def run_ranks(
     number = f"{os.getpid()}-{next(_numbers)}"
     ranks = Ranks(share.ranks if isinstance(share, Share) else share, folders)
     replies = zygote.open(number)  # first: a zygote's start is not the run's time
-    requested = 0
     try:
         for rank in ranks.expected:
             further = share.request(rank) if isinstance(share, Share) else {}
             zygote.fork({**request, **further, "run": number, "rank": rank})
-            requested += 1
         _watch(ranks, replies, allowed, zygote.pid)
         if not ranks.excess and len(ranks.pids) < len(ranks.expected):
             zygote.kill()
@@ -203,7 +203,7 @@ def run_ranks(
         if ranks.hang:
             ranks.request_frames()
     finally:
-        if not ranks.know_forked(requested, replies):
+        if not ranks.know_forked(replies):
             zygote.kill()
         ranks.kill()
         zygote.close(number)

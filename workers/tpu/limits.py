@@ -14,6 +14,9 @@ from difftest.cases.layers.collective import Collective
 from difftest.errors import UnsupportedError
 from workers.training.refusals import Unsupported
 
+PLUGIN = "OpenXLA's CPU plugin, in the place of a TPU,"
+"""How every reason begins."""
+
 LIMITS = {
     "kernels for a TPU": re.compile(r"no registered implementation for untyped custom call to"),
     "StableHLO that is newer than the plugin": re.compile(r"failed to serialize StableHLO to plugin version"),
@@ -37,7 +40,7 @@ def within(unsupported: Unsupported) -> Unsupported:
     def refusal(case: Case) -> str | None:
         moved = (layer for _, layer in walk(case.model.layers) if isinstance(layer, Collective))
         if any(layer.operation == "permute" and layer.ranks > 1 for layer in moved):
-            return "OpenXLA's CPU plugin, in the place of a TPU, cannot send from rank to rank"
+            return f"{PLUGIN} cannot send from rank to rank"
         return unsupported(case)
 
     return refusal
@@ -47,7 +50,7 @@ def of_stand_in(message: str) -> str | None:
     """Why the CPU plugin cannot run a program, by the message of an error; None for any other error."""
     lacking = (name for name, words in LIMITS.items() if words.search(message))
     name = next(lacking, None)
-    return f"OpenXLA's CPU plugin, in the place of a TPU, is not supported to run {name}" if name else None
+    return f"{PLUGIN} is not supported to run {name}" if name else None
 
 
 @contextmanager
