@@ -1,6 +1,7 @@
 """Reproducer scripts of features of training."""
 
 import ast
+import dataclasses
 import importlib.util
 from collections.abc import Iterator
 
@@ -102,6 +103,14 @@ def test_every_feature_that_scripts_have_is_one_of_training() -> None:
             Feature(name="averaged_weights", options={"decay": 0.5}),
             ["optimizer.zero_grad()", "averaged.update_parameters(module)", "if step == 1:"],
         ),
+        (
+            Feature(name="autocast"),
+            ["with torch.autocast(x.device.type, torch.bfloat16):", "model.forward = casting"],
+        ),
+        (
+            Feature(name="activations_on_host"),
+            ["with torch.autograd.graph.save_on_cpu():", "model.forward = saving"],
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, Feature) else "",
 )
@@ -113,7 +122,7 @@ def test_a_feature_is_written_as_users_write_it(used: Feature, lines: list[str])
 
 
 def test_a_feature_without_a_spelling_is_refused_by_its_name() -> None:
-    assert "the feature autocast" in (refusal(featured(Feature(name="autocast")), "torch_ddp") or "")
+    assert "the feature capturable" in (refusal(featured(Feature(name="capturable")), "torch_ddp") or "")
     assert refusal(featured(Feature(name="maximize")), "torch_ddp") is None
 
 
@@ -143,6 +152,27 @@ def test_a_checkpoint_of_torch_s_older_kind_is_written_whatever_the_backend_has(
 )
 def test_a_script_of_a_feature_that_must_change_nothing_shows_no_fault(used: Feature) -> None:
     done = run_script(render(featured(used), "torch_ddp", UPDATED, "a feature", plain=True))
+    assert done.absent, done.output
+    assert "tolerance" in done.output
+
+
+@pytest.mark.slow
+@needs_torch
+@pytest.mark.parametrize(
+    ("used", "tolerance"),
+    [
+        (("autocast",), 1e-2),
+        (("activations_on_host",), 1e-5),
+        (("autocast", "activations_on_host"), 1e-2),
+    ],
+    ids=lambda given: "-".join(given) if isinstance(given, tuple) else "",
+)
+def test_a_script_of_features_around_the_forward_shows_no_fault(
+    used: tuple[str, ...], tolerance: float
+) -> None:
+    shown = dataclasses.replace(UPDATED, tolerance=tolerance)
+    case = featured(*(Feature(name=name) for name in used))
+    done = run_script(render(case, "torch_ddp", shown, "features", plain=True))
     assert done.absent, done.output
     assert "tolerance" in done.output
 

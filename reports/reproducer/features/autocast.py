@@ -1,0 +1,18 @@
+"""Operators that compute in bfloat16, by `torch.autocast`."""
+
+from difftest.cases.case import Training
+from reports.reproducer.features import Options, Spelled
+
+
+def spelled(_options: Options, _training: Training) -> Spelled:
+    """Around the forward of the whole module; float64, of the reference, is left as it is."""
+    return Spelled(
+        built=(
+            "def casting(x, forward=model.forward):",
+            "    with torch.autocast(x.device.type, torch.bfloat16):",
+            "        output = forward(x)",
+            "    return output.float() if output.dtype is torch.bfloat16 else output",
+            "",
+            "model.forward = casting",
+        )
+    )
