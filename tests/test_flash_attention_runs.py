@@ -14,11 +14,12 @@ from difftest.cases.layers.flash_attention import FlashAttention
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
-from difftest.cases.options import SdpaKernel
+from difftest.cases.options import TORCH_KERNELS, SdpaKernel
 from difftest.judge.comparator import compare
 from difftest.judge.outcome import Failure, Outcome, Symptom, Trace
 from difftest.judge.stage import Stage
 from workers.isolate import sandbox
+from workers.torch.flash import takes
 from workers.training import tp_plan
 from workers.xla.flash import partition_spec
 
@@ -77,6 +78,22 @@ def test_the_kernel_that_a_case_names_is_used_where_the_cpu_has_it(sdpa: SdpaKer
     )
     assert isinstance(outcome, Trace)
     assert outcome.environment["sdpa"] == used
+
+
+@torch_needed
+@pytest.mark.parametrize("name", TORCH_KERNELS)
+def test_a_device_that_is_neither_cpu_nor_cuda_has_math_alone_and_is_asked_for_no_gpu(
+    name: SdpaKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch  # noqa: PLC0415  slow
+    from torch.backends import cuda  # noqa: PLC0415
+
+    for question in ("flash", "efficient", "cudnn"):
+        monkeypatch.setattr(cuda, f"can_use_{question}_attention", pytest.fail)
+    heads = torch.empty(1, 2, 4, 8, device="meta", dtype=torch.bfloat16)
+    operands = cuda.SDPAParams(heads, heads, heads, None, 0.0, False, False)  # noqa: FBT003
+    kernel = torch.nn.attention.SDPBackend.__members__[TORCH_KERNELS[name]]
+    assert takes(kernel, operands) is (name == "math")
 
 
 @torch_needed

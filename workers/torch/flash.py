@@ -5,6 +5,7 @@ it takes the tensors; else the first of flash, memory-efficient and math that do
 
 * On the CPU there are flash, with or without a mask, and math. Only math gives a mask its gradient (a learned
   bias) and has rules for DTensors.
+* On other devices, as TorchTPU's, there is math.
 * On CUDA torch itself says what a kernel takes: flash takes half types and no mask, cuDNN takes half types,
   memory-efficient takes most. There too DTensor has rules for a mask only in math
   (`tests/upstream/masked_attention_of_dtensors.py`).
@@ -98,6 +99,8 @@ def takes(kernel: "SDPBackend", operands: Any) -> bool:  # noqa: ANN401  torch d
         return (
             kernel is SDPBackend.FLASH_ATTENTION and not learned and not isinstance(operands.query, DTensor)
         )
+    if operands.query.device.type != "cuda":  # asking for cuDNN looks for a GPU, whatever the device
+        return False
     if kernel is SDPBackend.EFFICIENT_ATTENTION and operands.query.dtype is torch.float32:
         return False
     can = {
