@@ -117,7 +117,7 @@ def case_at(seed: int, index: int, *, paths: Iterable[str] | None = None, max_wo
             program = _scheduled(seed, at, names, max_world_size)
             path = names[at % len(names)]
             walk.choose([program] if program else pool_at(seed, at, path=path, max_world_size=max_world_size))
-        return spelled(walk.chosen[index % BLOCK], random.Random(_digest("spelling", seed, index)))  # noqa: S311
+        return spelled(walk.chosen[index % BLOCK], spelling_stream(seed, index))
 
 
 def _scheduled(seed: int, index: int, names: tuple[str, ...], max_world_size: int) -> Case | None:
@@ -143,6 +143,11 @@ def pool_at(seed: int, index: int, *, path: str, max_world_size: int = 8) -> lis
         like = cost_of(first)
         others = (_drawn(decode, seed, index, member, like) for member in range(1, POOL))
         return [msgspec.structs.replace(case, seed=wanted) for case in (first, *others) if case is not None]
+
+
+def spelling_stream(seed: int, index: int) -> random.Random:
+    """From which the usual forms of case `index` are drawn."""
+    return random.Random(_digest("spelling", seed, index))  # noqa: S311  not secret
 
 
 def case_seed(seed: int, index: int) -> int:

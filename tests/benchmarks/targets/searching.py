@@ -6,19 +6,25 @@ fault shows in no case before the first one with the pair it needs, so this need
 that a run of that case finds the fault.
 """
 
+import functools
 import itertools
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 import msgspec
 
 from benchmarks.targets import Figure
 from difftest.cases.case import Case
 from difftest.commands.service.planting import chosen_defects
-from generators.cases import case_at, pool_at
+from generators.cases import case_at, pool_at, spelling_stream
+from generators.options import spelled
 from generators.paths import chosen, load
 from generators.sequence import place_of
 from workers import backends
+
+Draw: TypeAlias = Callable[[int, int], Case]
+"""The case of a seed and an index."""
 
 SEEDS = range(25)
 MOST_CASES = 400
@@ -58,19 +64,28 @@ def figures() -> Iterator[Figure]:
         )
         words = f"{without:g} cases without a choice / {with_choice:g} with, median of {len(SEEDS)} seeds"
         yield Figure(f"{name}: {words}", without / with_choice, 1.5)
-    yield _of_planted_faults()
+    rare, ratio = planted_faults(case_at)
+    name = f"{rare} planted faults that take {RARE_CASES} cases or more: cases without a choice / with"
+    yield Figure(f"{name}, mean of {len(FEWER_SEEDS)} seeds", ratio, 1.5)
 
 
-def _of_planted_faults() -> Figure:
-    """Of the faults that the first cases do not show, each on each backend that it is planted into."""
-    without, with_choice = (_cases_until_shown(draw) for draw in (_without_choice, case_at))
+def planted_faults(draw: Draw) -> tuple[int, float]:
+    """The number of faults that the first cases do not show, and how much earlier `draw` has cases for them.
+
+    A fault counts once for each backend that it is planted into. The second is the geometric mean of cases
+    without a choice over cases that `draw` needs.
+    """
+    without, with_choice = _without(), _cases_until_shown(draw)
     rare = [place for place, cases in without.items() if cases >= RARE_CASES]
-    ratio = statistics.geometric_mean(without[place] / with_choice[place] for place in rare)
-    name = f"{len(rare)} planted faults that take {RARE_CASES} cases or more: cases without a choice / with"
-    return Figure(f"{name}, mean of {len(FEWER_SEEDS)} seeds", ratio, 1.5)
+    return len(rare), statistics.geometric_mean(without[place] / with_choice[place] for place in rare)
 
 
-def _cases_until_shown(draw: Callable[[int, int], Case]) -> dict[tuple[str, str], float]:
+@functools.cache
+def _without() -> Mapping[tuple[str, str], float]:
+    return _cases_until_shown(_without_choice)
+
+
+def _cases_until_shown(draw: Draw) -> dict[tuple[str, str], float]:
     """By fault and backend, the mean number of cases up to the first that runs there and can show it."""
     shown = dict[tuple[str, str], list[int]]()
     for seed in FEWER_SEEDS:
@@ -82,7 +97,7 @@ def _cases_until_shown(draw: Callable[[int, int], Case]) -> dict[tuple[str, str]
     return {place: statistics.mean(numbers) for place, numbers in shown.items()}
 
 
-def _cases_until(has: Callable[[Case], bool], draw: Callable[[int, int], Case], seed: int) -> int:
+def _cases_until(has: Callable[[Case], bool], draw: Draw, seed: int) -> int:
     """How many cases of `seed` there are up to the first that `has` the pair, with that one."""
     indices = itertools.islice(itertools.count(), MOST_CASES)
     return next((index + 1 for index in indices if has(draw(seed, index))), MOST_CASES)
@@ -95,4 +110,5 @@ def _without_choice(seed: int, index: int) -> Case:
     path = names[position]
     if load(path).scheduled(seed=seed, index=turn, max_world_size=MOST_RANKS) is not None:
         return case_at(seed, index)
-    return pool_at(seed, place, path=path, max_world_size=MOST_RANKS)[0]
+    first = pool_at(seed, place, path=path, max_world_size=MOST_RANKS)[0]
+    return spelled(first, spelling_stream(seed, place))
