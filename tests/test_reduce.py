@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Feature, Replication, Spelling, Start
 from difftest.errors import InfrastructureError
+from difftest.reduce.candidate import Candidate
 from difftest.reduce.journal import Journal
 from difftest.reduce.measure import measure
 from difftest.reduce.placed import edited, put_together, taken_apart
@@ -341,6 +342,31 @@ def test_the_result_does_not_depend_on_the_number_of_parallel_runs(name: str) ->
     one, four = reduced(case, shows), reduced(case, shows, parallel=4, budget=4 * BUDGET)
     assert (one.case, one.conditions) == (four.case, four.conditions)
     assert one.evaluations <= four.evaluations
+
+
+def test_a_search_goes_on_while_a_case_runs_that_it_does_not_need_yet() -> None:
+    """Three of four layers show the fault, two run meanwhile; what is tried of the three starts at once."""
+    went_on = threading.Event()
+
+    def shows(case: Case) -> bool:
+        match len(case.model.layers):
+            case 1:
+                went_on.set()
+                return False
+            case 2:
+                assert went_on.wait(60.0), "the search waits for a case that it does not need yet"
+                return False
+            case _:
+                return True
+
+    def fewer(case: Case) -> Iterator[Candidate]:
+        layers = case.model.layers
+        return (("", a_case(layers[:count])) for count in range(len(layers) - 1, max(0, len(layers) - 3), -1))
+
+    four = a_case((Linear(inputs=4, outputs=4),) * 4)
+    result = reduce(four, shows, parallel=2, moves=[fewer])
+    assert result is not None
+    assert len(result.case.model.layers) == 3
 
 
 def test_no_case_is_run_twice_and_no_impossible_case_is_run() -> None:

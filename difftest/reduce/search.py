@@ -8,8 +8,9 @@ removed; when no single thing can go, the last attempts are the list of necessar
 not depend on how many cases run at a time.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -92,6 +93,7 @@ class _Search:
     ) -> None:
         self._shows, self._possible, self._budget, self._journal = shows, possible, budget, journal
         self._pool, self._parallel = pool
+        self._running = dict[str, Future[bool]]()
         self.spent = 0
 
     def run(self, moves: Sequence[Simplification]) -> None:
@@ -106,30 +108,37 @@ class _Search:
     def first(self, candidates: Iterable[Candidate], below: Case | None) -> Case | None:
         """The first candidate that shows the fault.
 
-        Only possible ones simpler than `below` are run, a few at a time.
+        Only possible ones simpler than `below` are run, a few at a time. When one shows it, those after it
+        go on, in case that they are asked for later.
         """
         wanted = (case for _, case in candidates if below is None or self._worth(case, below))
-        while window := list(islice(wanted, self._parallel)):
-            answers = self._ask(window)
-            if any(answers):
-                return window[answers.index(True)]
-        return None
+        begun = deque[Case]()
+        while True:
+            for case in islice(wanted, self._parallel - len(begun)):
+                self._begin(case)
+                begun.append(case)
+            if not begun:
+                return None
+            if self._answer(case := begun.popleft()):
+                return case
 
     def _worth(self, case: Case, below: Case) -> bool:
         return measure(case) < measure(below) and self._possible(case)
 
-    def _ask(self, window: Sequence[Case]) -> list[bool]:
-        """Whether each case shows the fault, from the journal or by running it.
+    def _begin(self, case: Case) -> None:
+        """Runs the case, unless it ran before, is running, or is beyond the budget."""
+        if self._journal.get(case.id) is None and case.id not in self._running and self.spent < self._budget:
+            self.spent += 1
+            self._running[case.id] = self._pool.submit(self._shows, case)
 
-        `_SpentError` if the budget does not allow it.
-        """
-        unknown = {case.id: case for case in window if self._journal.get(case.id) is None}
-        if self.spent + len(unknown) > self._budget:
+    def _answer(self, case: Case) -> bool:
+        """Whether a case that was begun shows the fault; `_SpentError` if it was beyond the budget."""
+        if running := self._running.pop(case.id, None):
+            self._journal.add(case.id, shows=running.result())
+        shown = self._journal.get(case.id)
+        if shown is None:
             raise _SpentError
-        self.spent += len(unknown)
-        for name, shown in zip(unknown, self._pool.map(self._shows, unknown.values()), strict=True):
-            self._journal.add(name, shows=shown)
-        return [bool(self._journal.get(case.id)) for case in window]
+        return shown
 
     def _steps(self, move: Simplification, case: Case) -> Iterator[Candidate]:
         """What a simplification offers that is simpler and possible."""
