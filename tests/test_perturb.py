@@ -179,6 +179,35 @@ def test_sums_of_squares_have_the_noise_of_their_partial_sums_in_programs() -> N
     assert noise(lambda one: torch.linalg.vector_norm(one, math.inf), given) < 3 * UNIT
 
 
+@pytest.mark.parametrize("form", ["layer_norm", "batch_norm"])
+def test_a_norm_has_the_noise_of_a_variance_that_is_a_difference_of_means(form: str) -> None:
+    """Where the mean is thirty times the deviation, a thousand roundoffs are lost."""
+
+    def norm(given: Tensor) -> Tensor:
+        if form == "layer_norm":
+            return torch.nn.functional.layer_norm(given, (32,))
+        return torch.nn.functional.batch_norm(given.T, None, None, training=True)
+
+    apart = torch.linspace(-1.0, 1.0, 32, dtype=torch.float64).expand(4, 32)
+    near, far = noise(norm, apart.clone(), program=False), noise(norm, apart + 18.0, program=False)
+    assert near < 12 * UNIT
+    assert 300 * UNIT < far < 3000 * UNIT
+
+
+@pytest.mark.parametrize("program", [False, True])
+def test_the_running_mean_of_batch_norm_has_the_noise_of_the_partial_sums_of_its_share(program: bool) -> None:
+    def running(given: Tensor) -> Tensor:
+        mean, variance = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+        torch.nn.functional.batch_norm(given, mean, variance, training=True, momentum=0.25)
+        return mean
+
+    given = values(20, 3, 20)
+    expected = 0.25 * math.sqrt(400 / 3.0) * UNIT
+    assert 0.5 * expected < noise(running, given, program=program) < 2 * expected
+    apart = given - given.mean((0, 2), keepdim=True)
+    assert noise(running, apart, program=program) < 0.2 * expected, "partial sums that cancel are small"
+
+
 def test_the_partial_sums_of_a_product_of_half_types_are_float32() -> None:
     ones, signs = torch.ones(8, 256, dtype=torch.float64), values(256, 1, seed=99).sub_(1.0).sign_()
     roundoff = torch.finfo(torch.bfloat16).eps / 2

@@ -18,6 +18,7 @@ FACTS = (
     "loss",
     "regime",
     "layers",
+    "layer_options",
     "clipping",
     "cuts",
     "kernels",
@@ -35,6 +36,7 @@ FACTS = (
 def facts(case: Case) -> Mapping[str, str]:
     """The `FACTS` of a case. `layers` are the layers' kinds, separated by a space.
 
+    `layer_options` are the layers' own notable features, sorted, each with a semicolon behind it.
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, which is an attention's mask. `forms` are the usual forms of the case's spelling, separated
@@ -59,6 +61,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "loss": case.training.loss,
         "regime": case.data.regime,
         "layers": " ".join(type(layer).__name__ for _, layer in walk(case.model.layers)),
+        "layer_options": "".join(f"{one}; " for one in sorted(_of_layers(case))),
         "clipping": "off" if case.training.clip_norm is None else "on",
         "cuts": "uneven" if uneven_cuts(case) else "even",
         "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
@@ -73,6 +76,10 @@ def facts(case: Case) -> Mapping[str, str]:
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
     }
+
+
+def _of_layers(case: Case) -> set[str]:
+    return {one for _, layer in walk(case.model.layers) for one in layer.features()}
 
 
 def _words(feature: Feature) -> Iterator[str]:

@@ -25,7 +25,7 @@ from workers.training.rounding import (
 )
 from workers.training.rounding.partial_sums import partial_sums
 from workers.training.rounding.products import place
-from workers.training.rounding.sizes import SIZES
+from workers.training.rounding.sizes import SIZES, running_mean
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
 """The unit roundoff of float32."""
@@ -85,6 +85,9 @@ class Perturb(TorchDispatchMode):
         if sizes and args[0].dtype == torch.float64 and args[0].numel():
             result = self._cancelled(result, sizes(result, *args, **options))
         self._add_errors(result, partial_sums(operator_name(func), self._place, args, options))
+        if running := running_mean(operator_name(func), args):
+            mean, size = running
+            mean.add_(self._draw(mean, self._random_of_sums) * size * self._roundoff)
         in_place = func._schema.is_mutable  # noqa: SLF001  no public name
         if isinstance(result, Tensor):
             return self._round(result, kind, in_place=in_place, addend=addend)

@@ -7,7 +7,7 @@ x (1 + erf) / 2, so far left of 0 its error is the error of erf times x.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -48,6 +48,15 @@ def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tens
     return output.abs() * lost, torch.zeros_like(mean), scale * lost
 
 
+def _batch_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for batch normalisation, with statistics of channels; in evaluation it has none."""
+    if not mean.numel():
+        return torch.zeros_like(output), mean, scale
+    lost = (mean * scale) ** 2
+    channels = lost.reshape(1, -1, *[1] * (output.dim() - 2))
+    return output.abs() * channels, torch.zeros_like(mean), scale * lost
+
+
 SIZES: Mapping[str, Sizes] = {
     "_log_softmax": lambda _result, inputs, dim, *_: (inputs.abs().amax(dim, keepdim=True),),
     "_log_softmax_backward_data": lambda _result, gradient, output, dim, *_: (
@@ -56,6 +65,7 @@ SIZES: Mapping[str, Sizes] = {
     "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
     "native_layer_norm": lambda result, *_: _layer_norm_sizes(*result),
+    "native_batch_norm": lambda result, *_: _batch_norm_sizes(*result),
     "sum": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape),),
     "mean": lambda result, terms, dim=None, *_, **__: (
         _partial_sums(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),
@@ -65,6 +75,19 @@ SIZES: Mapping[str, Sizes] = {
     ),
 }
 """The sizes for each result, from the result and the arguments."""
+
+
+def running_mean(name: str, args: Sequence[Any]) -> tuple[Tensor, Tensor] | None:
+    """The running mean that batch norm has written to, and the size of the partial sums of its share.
+
+    None for other operators, in evaluation, and without running statistics. The batch's mean itself is
+    subtracted from its terms, which makes little of its error.
+    """
+    if name != "native_batch_norm" or not args[5] or args[3] is None or args[0].dtype != torch.float64:
+        return None
+    terms, _, _, mean, _, _, momentum, _ = args
+    count = terms.numel() / max(1, mean.numel())
+    return mean, _partial_sums(terms, [0, *range(2, terms.dim())]) * (momentum / max(1.0, count))
 
 
 def _of_one_sign(result: Tensor, terms: Tensor, power: float = 1.0) -> Tensor:
