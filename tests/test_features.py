@@ -85,5 +85,5 @@ def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
 
 def test_what_cannot_have_features_says_so() -> None:
     case = with_features(AUTOCAST)
-    assert "the feature autocast" in (refusal(case, "torch_ddp") or "")
+    assert "the feature capturable" in (refusal(case, "torch_ddp") or "")
     assert "torch's own loop" in (torchax.unsupported(case) or "")
