@@ -22,7 +22,6 @@ from workers.backends import torchax
 
 PATH = "features"
 SCHEDULE = Feature(name="schedule", options={"kind": "cosine", "factor": 0.5})
-AUTOCAST = Feature(name="autocast")
 EVALUATION = Feature(name="evaluation")
 
 
@@ -84,6 +83,6 @@ def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
 
 
 def test_what_cannot_have_features_says_so() -> None:
-    case = with_features(AUTOCAST)
+    case = with_features(Feature(name="capturable"))
     assert "the feature capturable" in (refusal(case, "torch_ddp") or "")
     assert "torch's own loop" in (torchax.unsupported(case) or "")
