@@ -83,6 +83,6 @@ def test_a_finding_can_name_the_feature_and_a_reduction_leaves_it_out() -> None:
 
 
 def test_what_cannot_have_features_says_so() -> None:
-    case = with_features(Feature(name="capturable"))
-    assert "the feature capturable" in (refusal(case, "torch_ddp") or "")
+    case = with_features(Feature(name="distributed_checkpoint"))
+    assert "the feature distributed_checkpoint" in (refusal(case, "torch_ddp") or "")
     assert "torch's own loop" in (torchax.unsupported(case) or "")

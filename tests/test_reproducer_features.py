@@ -108,6 +108,15 @@ def test_every_feature_that_scripts_have_is_one_of_training() -> None:
             ["with torch.autocast(x.device.type, torch.bfloat16):", "model.forward = casting"],
         ),
         (
+            Feature(name="sharded_optimizer"),
+            [
+                (
+                    f"{SGD}, lr=0.125) if next(model.parameters()).dtype is torch.float64 else "
+                    "ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.SGD, lr=0.125)"
+                )
+            ],
+        ),
+        (
             Feature(name="activations_on_host"),
             ["with torch.autograd.graph.save_on_cpu():", "model.forward = saving"],
         ),
@@ -122,7 +131,9 @@ def test_a_feature_is_written_as_users_write_it(used: Feature, lines: list[str])
 
 
 def test_a_feature_without_a_spelling_is_refused_by_its_name() -> None:
-    assert "the feature capturable" in (refusal(featured(Feature(name="capturable")), "torch_ddp") or "")
+    assert "the feature distributed_checkpoint" in (
+        refusal(featured(Feature(name="distributed_checkpoint")), "torch_ddp") or ""
+    )
     assert refusal(featured(Feature(name="maximize")), "torch_ddp") is None
 
 
@@ -151,7 +162,10 @@ def test_a_checkpoint_of_torch_s_older_kind_is_written_whatever_the_backend_has(
             ),
             1e-3,
         ),
-        ((Feature(name="averaged_weights", options={"decay": 0.5}),), 1e-3),
+        (
+            (Feature(name="averaged_weights", options={"decay": 0.5}), Feature(name="sharded_optimizer")),
+            1e-3,
+        ),
         ((Feature(name="autocast"), Feature(name="activations_on_host")), 1e-2),
     ],
     ids=lambda given: "-".join(one.name for one in given) if isinstance(given, tuple) else "",

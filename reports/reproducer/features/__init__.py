@@ -21,6 +21,7 @@ class Spelled:
 
     `arguments` of the optimizer's constructor, with `lr` for its learning rate; `kind` is a class of
     `torch.optim` in place of the case's, with these arguments alone, and `parameters` what it is given.
+    `around` is a class that is given that of the optimizer, but not in the reference.
     Lines: `built` when the module is made, on the host; `begun` when the optimizer is made; `before` where
     a step has its batch and not run; `update` before the optimizer's step, and `after` behind `zero_grad`,
     whose arguments are `zero`. `reentrant` checkpoints are torch's older kind.
@@ -29,6 +30,7 @@ class Spelled:
     arguments: Mapping[str, str] = field(default_factory=dict)
     kind: str = ""
     parameters: str = ""
+    around: str = ""
     built: tuple[str, ...] = ()
     begun: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
@@ -91,4 +93,9 @@ def constructed(case: Case) -> str:
         arguments = {**({} if one.kind else arguments), **one.arguments}
     parameters = next((one.parameters for one in used if one.parameters), "model.parameters()")
     given = "".join(f", {name}={value}" for name, value in arguments.items())
-    return f"torch.optim.{kind}({parameters}{given})"
+    plain = f"torch.optim.{kind}({parameters}{given})"
+    around = next((one.around for one in used if one.around), "")
+    if not around:
+        return plain
+    wrapped = f"{around}({parameters}, optimizer_class=torch.optim.{kind}{given})"
+    return f"{plain} if next(model.parameters()).dtype is torch.float64 else {wrapped}"
