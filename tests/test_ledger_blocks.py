@@ -1,8 +1,9 @@
 """Entries of the project's ledger about building blocks: which options of which block they are about."""
 
 import pytest
+from msgspec.structs import replace
 from samples import a_case
-from shown_operators import entry
+from shown_operators import entry, failed
 
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
@@ -42,6 +43,14 @@ def test_the_mean_of_a_cross_entropy_of_unequal_ranks_is_known_and_other_reducti
     assert entry(WRONG, of_block("cross_entropy", reduction="sum", **why)) is None
     equal = dict.fromkeys(why, False)
     assert entry(WRONG, of_block("cross_entropy", reduction="mean", **equal)) is None
+
+
+@pytest.mark.parametrize(("operator", "known"), [("unbind.int", True), ("transpose_", True), ("gru", False)])
+def test_what_a_gru_needs_is_known_to_have_no_sharding_rule(operator: str, *, known: bool) -> None:
+    message = f"Operator aten.{operator}.default does not have a sharding strategy registered."
+    message = message.replace("int.default", "int")
+    shown = replace(failed("", Stage.FORWARD, message), symptom=Symptom.CAPABILITY)
+    assert bool(entry(shown, of_block("recurrent"))) is known
 
 
 def test_a_convolution_in_a_block_is_known_to_exchange_columns() -> None:

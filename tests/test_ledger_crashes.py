@@ -32,6 +32,7 @@ def crashed(backend: str, kind: str, message: str, function: str) -> Divergence:
         ("xla_spmd", "norm.nuc", "torch_xla::anonymous::LabelsToOneHot", False),
         ("xla_spmd", "add", READS_SHARDS, False),
         ("xla_splash", "add", EXECUTES, True),
+        ("xla_fsdp", "add", EXECUTES, True),
         ("xla_ddp", "add", EXECUTES, False),
     ],
 )

@@ -5,8 +5,9 @@ The tests show which of these work, and where the others fail.
 
 import importlib.util
 
+import msgspec
 import pytest
-from real_runs import greatest_relative_error
+from real_runs import agrees, greatest_relative_error
 from sharded_cases import CASES, GRID, HYBRID, S0, S1, SHARDED, TOLERANCE, R, a_sharded_case
 
 from difftest.cases.case import Case, Training
@@ -16,7 +17,8 @@ from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.redistribute import Redistribute
 from difftest.cases.layout import Placements
 from difftest.cases.model import Model
-from difftest.judge.outcome import Failure
+from difftest.cases.options import Feature
+from difftest.judge.outcome import Failure, Trace
 from difftest.judge.stage import Stage
 from workers.backends import xla_annotated, xla_fsdp
 from workers.isolate import sandbox
@@ -79,6 +81,16 @@ def test_the_same_layout_fails_if_parameters_are_replaced(backend: str) -> None:
     outcome = sandbox.run(CASES["tensor_parallel"], backend)
     assert isinstance(outcome, Failure)
     assert outcome.stage is Stage.FORWARD
+
+
+@xla
+@installed
+def test_a_backward_pass_that_autocast_makes_possible_has_gradients_that_are_looked_at() -> None:
+    """They are DTensors, whose graphs are those of the tensors that they wrap."""
+    case = msgspec.structs.replace(CASES["tensor_parallel"], features=(Feature(name="autocast"),))
+    outcome = sandbox.run(case, "xla_dtensor")
+    assert isinstance(outcome, Trace), outcome
+    assert agrees(case, "xla_dtensor", outcome)
 
 
 @xla

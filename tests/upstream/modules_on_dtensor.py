@@ -16,7 +16,6 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
 mesh = init_device_mesh("cpu", (2,))
-heads = distribute_tensor(torch.rand(4, 2, 3, 8), mesh, [Shard(0)])
 images = distribute_tensor(torch.rand(4, 2, 6, 6), mesh, [Shard(0)])
 rows = distribute_tensor(torch.rand(4, 6), mesh, [Shard(0)])
 whole = distribute_tensor(torch.rand(4, 6), mesh, [Replicate()])
@@ -29,13 +28,14 @@ def placed(module: nn.Module) -> nn.Module:
 
 FAULTS = {
     "attention": (
-        lambda: functional.scaled_dot_product_attention(heads, heads, heads),
+        lambda: functional.scaled_dot_product_attention(images, images, images),
         "_scaled_dot_product_flash_attention_for_cpu",
     ),
     "avg_pool2d": (lambda: functional.avg_pool2d(images, 2), "aten.avg_pool2d.default"),
     "batch_norm": (lambda: placed(nn.BatchNorm1d(6))(rows), "aten.native_batch_norm.default"),
     "embedding_bag": (lambda: placed(nn.EmbeddingBag(8, 6))(ids, ids), "aten._embedding_bag.default"),
     "group_norm": (lambda: placed(nn.GroupNorm(2, 6))(rows), "aten.native_group_norm.default"),
+    "gru": (lambda: placed(nn.GRU(6, 3, batch_first=True))(rows.unsqueeze(1)), "aten.unbind.int"),
     "index_add": (lambda: whole.index_add(0, ids, whole), "aten.index_add.default"),
     "label_smoothing": (
         lambda: functional.cross_entropy(rows, ids, label_smoothing=0.5),
@@ -44,6 +44,7 @@ FAULTS = {
     "lstm": (lambda: placed(nn.LSTM(6, 3, batch_first=True))(rows.unsqueeze(1)), "aten.mkldnn_rnn_layer"),
     "max_pool2d": (lambda: functional.max_pool2d(images, 2), "aten.max_pool2d_with_indices.default"),
     "softplus": (lambda: functional.softplus(rows), "aten.softplus.default"),
+    "transpose_in_place": (lambda: whole.clone().transpose_(0, 1), "aten.transpose_.default"),
     "weight_norm": (lambda: placed(weight_norm(nn.Linear(6, 3)))(rows), "aten._weight_norm_interface"),
 }
 missing = []

@@ -78,7 +78,8 @@ class Counters:
         import torch_xla
 
         gradients = (p.grad for p in self._module.parameters()) if self._module else ()
-        lazy = [one for one in (*tensors, *gradients) if one is not None and one.device.type == "xla"]
+        held = (getattr(one, "global_tensor", one) for one in (*tensors, *gradients))  # what DTensors wrap
+        lazy = [one for one in held if one is not None and one.device.type == "xla"]
         self._left -= 1
         if lazy and self._left >= 0:
             text = torch_xla._XLAC._get_xla_tensors_text(lazy)  # noqa: SLF001  no public equivalent
