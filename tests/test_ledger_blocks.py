@@ -3,13 +3,18 @@
 import pytest
 from msgspec.structs import replace
 from samples import a_case
-from shown_operators import entry, failed
+from shown_operators import cut, entry, failed, on_xla
 
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.layers.layer_norm import LayerNorm
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layout import Replicate
+from difftest.cases.model import Model
+from difftest.cases.options import Feature
 from difftest.findings.facts import facts
-from difftest.judge.divergence import Divergence
-from difftest.judge.outcome import Symptom
+from difftest.judge.divergence import Divergence, identity
+from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 WRONG = Divergence(
@@ -56,3 +61,72 @@ def test_what_a_gru_needs_is_known_to_have_no_sharding_rule(operator: str, *, kn
 def test_a_convolution_in_a_block_is_known_to_exchange_columns() -> None:
     assert entry(WRONG, of_block("convolution", norm="none"))
     assert entry(WRONG, of_block("depthwise")) is None
+
+
+@pytest.mark.parametrize(("buffers", "alone"), [(("turns",), "yes"), (("turns", "more"), "no")])
+def test_the_only_buffer_of_a_block_is_a_lone_tensor(buffers: tuple[str, ...], alone: str) -> None:
+    held = dict.fromkeys(buffers, (4,))
+    rope = BuildingBlock(block="rope", arguments={}, parameters={}, inputs=4, outputs=4, held_buffers=held)
+    model = Model(layers=(rope, Linear(inputs=4, outputs=4)))
+    layout = replace(PLAIN.layout, parameters=dict.fromkeys(model.tensors(), (Replicate(),)))
+    assert facts(replace(PLAIN, model=model, layout=layout))["lone_tensor"] == alone
+
+
+def with_feature(case: Case, name: str) -> Case:
+    return replace(case, features=(Feature(name=name),))
+
+
+NORMED = a_case((LayerNorm(width=4), Linear(inputs=4, outputs=4)))
+PLAIN = a_case((Linear(inputs=4, outputs=4),))
+MIXED = "RuntimeError: aten.cat.default: got mixed torch.Tensor and DTensor"
+COARSE = (
+    "RuntimeError: Sharding propagation failed for Op(op=aten.lerp_.Scalar, args_schema=Spec(R on (4,))) "
+    "RuntimeError: expected dtype torch.float32 for `end`, but got dtype torch.bfloat16"
+)
+EMPTY = "RuntimeError: linalg.vector_norm cannot compute the inf norm on an empty tensor because"
+
+
+@pytest.mark.parametrize(
+    ("stage", "message", "case", "another"),
+    [
+        (Stage.UPDATE, COARSE, with_feature(NORMED, "autocast"), with_feature(PLAIN, "autocast")),
+        (Stage.UPDATE, EMPTY, with_feature(PLAIN, "clip_by_infinity_norm"), PLAIN),
+    ],
+    ids=["autocast", "infinity"],
+)
+def test_a_failure_of_a_feature_is_known_where_the_case_has_what_causes_it(
+    stage: Stage, message: str, case: Case, another: Case
+) -> None:
+    shown = failed("", stage, message)
+    assert entry(shown, case)
+    assert entry(shown, another) is None
+
+
+@pytest.mark.parametrize(("module", "known"), [("nn.MultiheadAttention", True), ("nn.Linear", False)])
+def test_attention_that_adds_zeros_is_known_to_make_a_plain_tensor(module: str, *, known: bool) -> None:
+    shown = failed(module, Stage.FORWARD, MIXED)
+    assert bool(entry(shown, cut(module))) is known
+
+
+@pytest.mark.parametrize(("name", "known"), [("cross_entropy", True), ("swiglu", False)])
+def test_a_cross_entropy_of_a_sharded_tensor_on_xla_is_known_to_lack_its_global_tensor(
+    name: str, *, known: bool
+) -> None:
+    shown = on_xla(failed("", Stage.FORWARD, "RuntimeError: Expected XLA tensor. Got: XLAFloatType"))
+    assert bool(entry(shown, of_block(name))) is known
+
+
+@pytest.mark.parametrize(("name", "known"), [("embedding_bag", True), ("swiglu", False)])
+def test_a_crash_in_the_forward_pass_is_known_of_what_runs_on_the_host(name: str, *, known: bool) -> None:
+    function = "torch_xla::runtime::PjRtComputationClient::ExecuteReplicated"
+    failure = Failure(
+        symptom=Symptom.CRASH,
+        kind="SIGSEGV",
+        message="Fatal Python error: Segmentation fault",
+        frame=function,
+        stage=Stage.FORWARD,
+        step=0,
+    )
+    shown = failed("", Stage.FORWARD, "SIGSEGV: Fatal Python error: Segmentation fault")
+    shown = replace(shown, backend="xla_spmd", symptom=Symptom.CRASH, cause=identity(failure))
+    assert bool(entry(shown, of_block(name))) is known

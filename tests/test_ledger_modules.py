@@ -46,6 +46,7 @@ UNEVEN = a_program(
         ),
         (forward("nn.AdaptiveAvgPool2d"), UNEVEN),
         (forward("nn.PoissonNLLLoss"), UNEVEN),
+        (forward("nn.GaussianNLLLoss"), UNEVEN),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
 )
@@ -62,6 +63,7 @@ def test_a_fault_of_a_function_is_known_of_the_module_that_calls_it(shown: Diver
         (on_xla(wrong("parameters", "nn.BatchNorm2d", Stage.UPDATE, "0.weight")), cut("nn.BatchNorm2d")),
         (forward("nn.AdaptiveAvgPool2d"), cut("nn.AdaptiveAvgPool2d")),
         (forward("nn.PoissonNLLLoss"), cut("nn.PoissonNLLLoss")),
+        (forward("nn.GaussianNLLLoss"), cut("nn.GaussianNLLLoss")),
         (forward("nn.LSTM"), UNEVEN),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",

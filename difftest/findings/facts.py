@@ -39,7 +39,7 @@ def facts(case: Case) -> Mapping[str, str]:
     `layer_options` are the layers' own notable features, sorted, each with a semicolon behind it.
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
-    single buffer, which is an attention's mask. `forms` are the usual forms of the case's spelling, separated
+    single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
     by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
     between spaces. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
     `empty`.
@@ -52,7 +52,7 @@ def facts(case: Case) -> Mapping[str, str]:
     kernels = [
         parameters[f"{path}.{name}"] for path, layer in walk(case.model.layers) for name in layer.KERNELS
     ]
-    buffers = sum(layer.BUFFERS for _, layer in walk(case.model.layers))
+    buffers = sum(layer.BUFFERS + len(layer.buffers()) for _, layer in walk(case.model.layers))
     return {
         "path": case.path,
         "mesh": str(case.layout.mesh),

@@ -8,7 +8,7 @@ import sys
 import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, distribute_module, distribute_tensor
 from torch.nn.functional import scaled_dot_product_attention as attention
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -24,17 +24,13 @@ def of(*shape: int) -> DTensor:
     return place(torch.rand(shape))
 
 
-def gradient(result: torch.Tensor) -> None:
+def gradient(result: torch.Tensor, tensor: DTensor | None = None) -> str:
     result.sum().backward()
+    return type(tensor.grad).__name__ if tensor is not None else ""
 
 
-def kind_of_gradient(tensor: DTensor, result: torch.Tensor) -> str:
-    result.sum().backward()
-    return type(tensor.grad).__name__
-
-
-MIXED = "got mixed torch.Tensor and DTensor"
-ROW = torch.tensor([0, 1])
+MIXED, ROW = "got mixed torch.Tensor and DTensor", torch.tensor([0, 1])
+WITH_ZEROS = torch.nn.MultiheadAttention(2, 1, add_zero_attn=True)
 FAULTS = {
     "list_as_index": lambda: of(4, 4)[[1, 2]],
     "combinations": lambda: torch.combinations(of(3)),
@@ -46,8 +42,9 @@ FAULTS = {
     "out_of_a_composite": lambda: torch.msort(of(4, 4).detach(), out=of(4, 4).detach()),
     "index_put_backward": lambda: gradient(torch.index_put(of(4, 4), (place(ROW),), of(2, 4))),
     "slice_scatter_backward": lambda: gradient(torch.slice_scatter(of(4, 4), of(2, 4), 0, 0, 2)),
-    "sgn_backward": lambda: kind_of_gradient(x := of(4), torch.sgn(x)),
-    "repeat_backward": lambda: kind_of_gradient(x := of(4), x.repeat(0)),
+    "sgn_backward": lambda: gradient(torch.sgn(x := of(4)), x),
+    "zero_attention": lambda: distribute_module(WITH_ZEROS, mesh)(*[of(3, 2)] * 3),
+    "repeat_backward": lambda: gradient((x := of(4)).repeat(0), x),
 }
 missing = []
 for name in sys.argv[1:] or FAULTS:
