@@ -130,3 +130,16 @@ def test_a_crash_in_the_forward_pass_is_known_of_what_runs_on_the_host(name: str
     shown = failed("", Stage.FORWARD, "SIGSEGV: Fatal Python error: Segmentation fault")
     shown = replace(shown, backend="xla_spmd", symptom=Symptom.CRASH, cause=identity(failure))
     assert bool(entry(shown, of_block(name))) is known
+
+
+@pytest.mark.parametrize(("name", "known"), [("cross_entropy", True), ("swiglu", False)])
+def test_a_table_of_logits_is_known_to_be_a_sharded_embedding(name: str, *, known: bool) -> None:
+    shown = failed("", Stage.FORWARD, "IndexError: The shape of the mask [4, 16] at index 0 does not match")
+    assert bool(entry(shown, of_block(name))) is known
+
+
+@pytest.mark.parametrize(("operator", "known"), [("view_as_complex", True), ("view_as_other", False)])
+def test_complex_views_are_known_to_fail_for_sharded_tensors_on_xla(operator: str, *, known: bool) -> None:
+    message = f"RuntimeError: The operator aten::{operator} appears to be a view operator, but it has no"
+    shown = on_xla(failed("", Stage.FORWARD, f"{message} implementation for the backend"))
+    assert bool(entry(shown, of_block("rope"))) is known
