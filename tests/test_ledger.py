@@ -361,6 +361,12 @@ SEGFAULT = "step 0, backward, rank 1: SIGSEGV: Fatal Python error: Segmentation 
         (
             "optimizer_before",
             a_case(),
+            shown("xla_annotated", "loss", detail="step 1, forward, output: x"),
+            {"detail": "step 0, forward, output: x"},
+        ),
+        (
+            "optimizer_before",
+            a_case(),
             shown("xla_replica", "completion", detail=SEGFAULT, symptom=Symptom.CRASH),
             {"detail": SEGFAULT.replace("SIGSEGV", "SIGABRT")},
         ),

@@ -10,6 +10,7 @@ from shown_operators import (
     backward,
     cut,
     entry,
+    failed,
     forward,
     on_xla,
     other_kinds,
@@ -22,16 +23,26 @@ from difftest.cases.layers.operator import Argument, Operand, Reference
 from difftest.cases.layout import Shard
 from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
 
 UNEVEN = a_program(
     an_operator("mean", operands={"input": Operand(shape=(3,))}), sharded={"0.input": (Shard(0),)}
 )
 
+OTHERS = "step 0, forward, 0.output: 4 values are of other kinds than the oracle's, on ranks [0]"
+RELEASED = "AssertionError: no message; raised by: assert self.mask_buffer.data is not None"
+
+
+def offset(operator: str) -> Case:
+    """A program whose numbers have a mean far above their spread."""
+    return replace(cut(operator), data=Data(batch=1, regime="offset"))
+
 
 @pytest.mark.parametrize(
     ("shown", "case"),
     [
+        (failed("nn.Embedding", Stage.FORWARD, RELEASED), cut("nn.Embedding")),
         (other_kinds(backward("nn.SmoothL1Loss"), *HIDES_NAN), cut("nn.SmoothL1Loss")),
         (on_xla(backward("nn.CELU")), cut("nn.CELU")),
         (
@@ -47,6 +58,11 @@ UNEVEN = a_program(
         (forward("nn.AdaptiveAvgPool2d"), UNEVEN),
         (forward("nn.PoissonNLLLoss"), UNEVEN),
         (forward("nn.GaussianNLLLoss"), UNEVEN),
+        (
+            replace(forward("nn.RMSNorm", detail=OTHERS), check="finite", symptom=Symptom.NONFINITE),
+            cut("nn.RMSNorm"),
+        ),
+        (other_kinds(forward("nn.InstanceNorm2d"), *IS_NAN), offset("nn.InstanceNorm2d")),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
 )
@@ -57,6 +73,7 @@ def test_a_fault_of_a_function_is_known_of_the_module_that_calls_it(shown: Diver
 @pytest.mark.parametrize(
     ("shown", "case"),
     [
+        (failed("nn.Linear", Stage.FORWARD, RELEASED), cut("nn.Linear")),
         (on_xla(backward("nn.SmoothL1Loss")), cut("nn.SmoothL1Loss")),
         (on_xla(backward("nn.GELU")), cut("nn.GELU")),
         (on_xla(backward("nn.LayerNorm")), cut("nn.LayerNorm")),
@@ -64,6 +81,11 @@ def test_a_fault_of_a_function_is_known_of_the_module_that_calls_it(shown: Diver
         (forward("nn.AdaptiveAvgPool2d"), cut("nn.AdaptiveAvgPool2d")),
         (forward("nn.PoissonNLLLoss"), cut("nn.PoissonNLLLoss")),
         (forward("nn.GaussianNLLLoss"), cut("nn.GaussianNLLLoss")),
+        (
+            replace(forward("nn.RMSNorm", detail=OTHERS), check="finite", symptom=Symptom.NONFINITE),
+            a_program(an_operator("nn.RMSNorm")),
+        ),
+        (other_kinds(forward("nn.InstanceNorm2d"), *IS_NAN), cut("nn.InstanceNorm2d")),
         (forward("nn.LSTM"), UNEVEN),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
