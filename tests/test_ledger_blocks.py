@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from samples import a_case
-from shown_operators import cut, entry, failed, on_xla
+from shown_operators import cut, entry, failed, on_xla, wrong
 
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
@@ -143,3 +143,21 @@ def test_complex_views_are_known_to_fail_for_sharded_tensors_on_xla(operator: st
     message = f"RuntimeError: The operator aten::{operator} appears to be a view operator, but it has no"
     shown = on_xla(failed("", Stage.FORWARD, f"{message} implementation for the backend"))
     assert bool(entry(shown, of_block("rope"))) is known
+
+
+@pytest.mark.parametrize(
+    ("axes", "nature", "known"),
+    [
+        ((("dp", 2), ("tp", 2)), "times a number of ranks", True),
+        ((("dp", 4),), "times a number of ranks", False),
+        ((("dp", 2), ("tp", 2)), "negated", False),
+    ],
+)
+def test_a_depthwise_gradient_is_known_to_be_doubled_beside_a_second_axis(
+    axes: tuple[tuple[str, int], ...], nature: str, *, known: bool
+) -> None:
+    block = BuildingBlock(
+        block="depthwise", arguments={}, parameters={"depthwise.weight": (4, 1, 3)}, inputs=4, outputs=4
+    )
+    shown = wrong("gradients", "", Stage.BACKWARD, "0.depthwise.weight", nature=nature)
+    assert bool(entry(on_xla(shown), a_case((block,), mesh=axes))) is known

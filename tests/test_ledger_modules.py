@@ -30,6 +30,19 @@ UNEVEN = a_program(
     an_operator("mean", operands={"input": Operand(shape=(3,))}), sharded={"0.input": (Shard(0),)}
 )
 
+
+def a_module(name: str, **options: Argument) -> Case:
+    """A program of one module with these options of its class, with values that are not finite."""
+    layer = Module(
+        operator=f"nn.{name}",
+        call=f"torch.nn.{name}",
+        operands={"input": Operand(shape=(4, 3))},
+        arguments=(Reference("input"),),
+        made=Construction(options=options),
+    )
+    return a_program(layer, data=Data(batch=1, regime="nonfinite"))
+
+
 OTHERS = "step 0, forward, 0.output: 4 values are of other kinds than the oracle's, on ranks [0]"
 RELEASED = "AssertionError: no message; raised by: assert self.mask_buffer.data is not None"
 
@@ -63,6 +76,7 @@ def offset(operator: str) -> Case:
             cut("nn.RMSNorm"),
         ),
         (other_kinds(forward("nn.InstanceNorm2d"), *IS_NAN), offset("nn.InstanceNorm2d")),
+        (other_kinds(backward("nn.ELU"), *IS_NAN), a_module("ELU")),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
 )
@@ -86,24 +100,13 @@ def test_a_fault_of_a_function_is_known_of_the_module_that_calls_it(shown: Diver
             a_program(an_operator("nn.RMSNorm")),
         ),
         (other_kinds(forward("nn.InstanceNorm2d"), *IS_NAN), cut("nn.InstanceNorm2d")),
+        (other_kinds(backward("nn.ELU"), *IS_NAN), cut("nn.ELU")),
         (forward("nn.LSTM"), UNEVEN),
     ],
     ids=lambda shown: shown.operator if isinstance(shown, Divergence) else "",
 )
 def test_another_fault_of_a_module_is_not_known(shown: Divergence, case: Case) -> None:
     assert entry(shown, case) is None
-
-
-def a_module(name: str, **options: Argument) -> Case:
-    """A program of one module with these options of its class, with values that are not finite."""
-    layer = Module(
-        operator=f"nn.{name}",
-        call=f"torch.nn.{name}",
-        operands={"input": Operand(shape=(4, 3))},
-        arguments=(Reference("input"),),
-        made=Construction(options=options),
-    )
-    return a_program(layer, data=Data(batch=1, regime="nonfinite"))
 
 
 def test_a_module_stands_as_its_function_with_the_options_of_its_class() -> None:
