@@ -43,6 +43,8 @@ def a_module(name: str, **options: Argument) -> Case:
     return a_program(layer, data=Data(batch=1, regime="nonfinite"))
 
 
+GRID = (("dp", 2), ("tp", 2))
+SHORT = "ValueError: zip() argument 2 is shorter than argument 1"
 OTHERS = "step 0, forward, 0.output: 4 values are of other kinds than the oracle's, on ranks [0]"
 RELEASED = "AssertionError: no message; raised by: assert self.mask_buffer.data is not None"
 
@@ -71,6 +73,8 @@ def offset(operator: str) -> Case:
         (forward("nn.AdaptiveAvgPool2d"), UNEVEN),
         (forward("nn.PoissonNLLLoss"), UNEVEN),
         (forward("nn.GaussianNLLLoss"), UNEVEN),
+        (forward("nn.KLDivLoss"), UNEVEN),
+        (failed("nn.ConstantPad1d", Stage.FORWARD, SHORT), a_program(an_operator("mean"), mesh=GRID)),
         (
             replace(forward("nn.RMSNorm", detail=OTHERS), check="finite", symptom=Symptom.NONFINITE),
             cut("nn.RMSNorm"),
@@ -95,6 +99,8 @@ def test_a_fault_of_a_function_is_known_of_the_module_that_calls_it(shown: Diver
         (forward("nn.AdaptiveAvgPool2d"), cut("nn.AdaptiveAvgPool2d")),
         (forward("nn.PoissonNLLLoss"), cut("nn.PoissonNLLLoss")),
         (forward("nn.GaussianNLLLoss"), cut("nn.GaussianNLLLoss")),
+        (forward("nn.KLDivLoss"), cut("nn.KLDivLoss")),
+        (failed("nn.ConstantPad1d", Stage.FORWARD, SHORT), cut("nn.ConstantPad1d")),
         (
             replace(forward("nn.RMSNorm", detail=OTHERS), check="finite", symptom=Symptom.NONFINITE),
             a_program(an_operator("nn.RMSNorm")),
