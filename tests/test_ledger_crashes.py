@@ -43,8 +43,8 @@ def test_a_segmentation_fault_is_known_by_the_function(
     assert bool(entry(shown, cut(operator))) is known
 
 
-@pytest.mark.parametrize(("operator", "known"), [("corrcoef", True), ("add", False)])
-def test_a_size_that_another_rank_does_not_expect_is_known_of_the_covariance(
+@pytest.mark.parametrize(("operator", "known"), [("corrcoef", True), ("nn.Conv2d", True), ("add", False)])
+def test_a_size_that_another_rank_does_not_expect_is_known_of_what_computes_with_shards(
     operator: str, *, known: bool
 ) -> None:
     message = "terminate called after throwing an instance of 'gloo::EnforceNotMet'"
