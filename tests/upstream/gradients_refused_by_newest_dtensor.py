@@ -9,6 +9,8 @@ import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.nn.functional import conv1d, ctc_loss
+from torch.nn.functional import group_norm as norm
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
@@ -19,25 +21,24 @@ def whole(*shape: int) -> DTensor:
     return distribute_tensor(torch.rand(shape) + 3, mesh, [Replicate()]).requires_grad_()
 
 
-def group_norm() -> None:
-    torch.nn.functional.group_norm(whole(2, 6, 5), 2, whole(6).detach(), whole(6)).sum().backward()
+def cut(dim: int, *shape: int) -> DTensor:
+    return distribute_tensor(torch.rand(shape), mesh, [Shard(dim)]).requires_grad_()
 
 
-def conv1d() -> None:
-    cut = (distribute_tensor(torch.rand(2, 4, 8), mesh, [Shard(1)]).requires_grad_() for _ in range(2))
-    torch.conv1d(*cut, padding=1).sum().backward()
-
-
-def view_copy() -> DTensor:
-    rows = distribute_tensor(torch.rand(50, 5), mesh, [Shard(0)])
-    return torch.view_copy(rows, (5, -1))
-
-
+TARGETS = distribute_tensor(torch.ones(1, 2, dtype=torch.int64), mesh, [Replicate()])
 MIXED = "got mixed torch.Tensor and DTensor"
 FAULTS = {
-    "conv1d": (conv1d, "IndexError: tuple index out of range"),  # looks for the kernel's fourth dim
-    "group_norm": (group_norm, "does not equal the number of op outputs"),
-    "view_copy": (view_copy, "is invalid for input of size"),
+    "conv1d": (lambda: conv1d(*[cut(1, 2, 4, 8)] * 2, padding=1).sum().backward(), "IndexError: tuple"),
+    "ctc_loss": (lambda: ctc_loss(whole(5, 1, 4), TARGETS, (5,), (2,)), "aten._ctc_loss.default"),
+    "group_norm": (
+        lambda: norm(whole(2, 6, 5), 2, whole(6).detach(), whole(6)).sum().backward(),
+        "does not equal the number of op outputs",
+    ),
+    "group_norm_of_shards": (
+        lambda: norm(cut(0, 4, 6, 5), 3, cut(0, 6), cut(0, 6)).sum().backward(),
+        "Expected dY.numel() == N * C * HxW",
+    ),
+    "view_copy": (lambda: torch.view_copy(cut(0, 50, 5), (5, -1)), "is invalid for input of size"),
     "nanquantile": (
         lambda: torch.nanquantile(whole(3, 2, 1, 2), 0.5, dim=0, keepdim=True).sum().backward(),
         "invalid gradient",
