@@ -108,8 +108,10 @@ def test_attention_that_adds_zeros_is_known_to_make_a_plain_tensor(module: str, 
     assert bool(entry(shown, cut(module))) is known
 
 
-@pytest.mark.parametrize(("name", "known"), [("cross_entropy", True), ("swiglu", False)])
-def test_a_cross_entropy_of_a_sharded_tensor_on_xla_is_known_to_lack_its_global_tensor(
+@pytest.mark.parametrize(
+    ("name", "known"), [("cross_entropy", True), ("embedding_bag", True), ("swiglu", False)]
+)
+def test_what_nll_loss_and_embedding_bag_make_of_a_sharded_tensor_on_xla_is_known_to_lack_its_global_tensor(
     name: str, *, known: bool
 ) -> None:
     shown = on_xla(failed("", Stage.FORWARD, "RuntimeError: Expected XLA tensor. Got: XLAFloatType"))
