@@ -1,4 +1,4 @@
-"""`nll_loss`, `cross_entropy` and `embedding_bag` of an XLAShardedTensor give one without its `global_tensor`.
+"""`nll_loss`, `cross_entropy` and `embedding_bag` of an XLAShardedTensor give one without `global_tensor`.
 
 What is computed from it has none either, so that its shards and its placement cannot be read.
 torch_xla 2.9.0 on the CPU. Exits 0 when the fault is there.
