@@ -1,17 +1,19 @@
 """Entries of the project's ledger about building blocks: which options of which block they are about."""
 
+from typing import Literal
+
 import pytest
 from msgspec.structs import replace
 from samples import a_case
-from shown_operators import cut, entry, failed, on_xla, wrong
+from shown_operators import cut, entry, failed, forward, on_xla, wrong
 
-from difftest.cases.case import Case
+from difftest.cases.case import Case, Training
 from difftest.cases.layers.building_block import BuildingBlock
 from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Replicate
 from difftest.cases.model import Model
-from difftest.cases.options import Feature
+from difftest.cases.options import Feature, Start
 from difftest.findings.facts import facts
 from difftest.judge.divergence import Divergence, identity
 from difftest.judge.outcome import Failure, Symptom
@@ -163,3 +165,15 @@ def test_a_depthwise_gradient_is_known_to_be_doubled_beside_a_second_axis(
     )
     shown = wrong("gradients", "", Stage.BACKWARD, "0.depthwise.weight", nature=nature)
     assert bool(entry(on_xla(shown), a_case((block,), mesh=axes))) is known
+
+
+@pytest.mark.parametrize(
+    ("how", "parts", "known"), [("scan", 2, True), ("loop", 2, False), ("scan", 1, False)]
+)
+def test_activations_on_the_host_are_known_to_be_those_of_the_trace_in_a_scan(
+    how: Literal["scan", "loop"], parts: int, *, known: bool
+) -> None:
+    case = replace(PLAIN, start=Start(accumulation=how), training=Training(accumulation=parts))
+    shown = on_xla(forward("", "output.1"))
+    assert bool(entry(shown, with_feature(case, "activations_on_host"))) is known
+    assert entry(shown, case) is None

@@ -20,6 +20,7 @@ FACTS = (
     "layers",
     "layer_options",
     "clipping",
+    "accumulation",
     "cuts",
     "kernels",
     "bucket_view",
@@ -37,6 +38,7 @@ def facts(case: Case) -> Mapping[str, str]:
     """The `FACTS` of a case. `layers` are the layers' kinds, separated by a space.
 
     `layer_options` are the layers' own notable features, sorted, each with a semicolon behind it.
+    `accumulation` is how parts are accumulated, `loop` or `scan`, and `none` where there is one.
     `clipping` and `bucket_view` (DDP's) are `on` or `off`, `cuts` are `even` or `uneven`, `kernels` of
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
@@ -63,6 +65,7 @@ def facts(case: Case) -> Mapping[str, str]:
         "layers": " ".join(type(layer).__name__ for _, layer in walk(case.model.layers)),
         "layer_options": "".join(f"{one}; " for one in sorted(_of_layers(case))),
         "clipping": "off" if case.training.clip_norm is None else "on",
+        "accumulation": case.start.accumulation if case.training.accumulation > 1 else "none",
         "cuts": "uneven" if uneven_cuts(case) else "even",
         "bucket_view": "on" if case.replication.gradient_as_bucket_view else "off",
         "kernels": "cut" if any(Shard(2) in placements for placements in kernels) else "whole",
