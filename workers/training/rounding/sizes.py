@@ -38,23 +38,23 @@ def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
     return ((chosen * gradient.flatten(0, -2).unsqueeze(1)).cumsum(0) * chosen).square_().sum(0).sqrt_()
 
 
-def _layer_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The sizes for layer normalisation's output, mean and reciprocal standard deviation (`scale`).
+def _norm_sizes(
+    output: Tensor, mean: Tensor, scale: Tensor, shape: Sequence[int] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sizes for a normalisation's output, mean and reciprocal standard deviation (`scale`).
 
     The variance may be computed as E[x^2] - E[x]^2, as XLA does. Its relative error is then (mean /
-    deviation)^2 roundoffs.
+    deviation)^2 roundoffs. `shape` is that of the statistics beside the output, where it is not their own.
     """
     lost = (mean * scale) ** 2
-    return output.abs() * lost, torch.zeros_like(mean), scale * lost
+    return output.abs() * (lost.reshape(shape) if shape else lost), torch.zeros_like(mean), scale * lost
 
 
 def _batch_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for batch normalisation, with statistics of channels; in evaluation it has none."""
+    """The same with the statistics of channels, which are empty in evaluation."""
     if not mean.numel():
         return torch.zeros_like(output), mean, scale
-    lost = (mean * scale) ** 2
-    channels = lost.reshape(1, -1, *[1] * (output.dim() - 2))
-    return output.abs() * channels, torch.zeros_like(mean), scale * lost
+    return _norm_sizes(output, mean, scale, (1, -1, *[1] * (output.dim() - 2)))
 
 
 SIZES: Mapping[str, Sizes] = {
@@ -64,7 +64,7 @@ SIZES: Mapping[str, Sizes] = {
     ),
     "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
-    "native_layer_norm": lambda result, *_: _layer_norm_sizes(*result),
+    "native_layer_norm": lambda result, *_: _norm_sizes(*result),
     "native_batch_norm": lambda result, *_: _batch_norm_sizes(*result),
     "sum": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape),),
     "mean": lambda result, terms, dim=None, *_, **__: (
