@@ -117,7 +117,8 @@ def test_what_nll_loss_and_embedding_bag_make_of_a_sharded_tensor_on_xla_is_know
     name: str, *, known: bool
 ) -> None:
     shown = on_xla(failed("", Stage.FORWARD, "RuntimeError: Expected XLA tensor. Got: XLAFloatType"))
-    assert bool(entry(shown, of_block(name))) is known
+    assert bool(entry(replace(shown, backend="xla_dtensor"), of_block(name))) is known
+    assert entry(shown, of_block(name)) is None, "SPMD is fed what such tensors wrap"
 
 
 @pytest.mark.parametrize(("name", "known"), [("embedding_bag", True), ("swiglu", False)])
@@ -134,6 +135,7 @@ def test_a_crash_in_the_forward_pass_is_known_of_what_runs_on_the_host(name: str
     shown = failed("", Stage.FORWARD, "SIGSEGV: Fatal Python error: Segmentation fault")
     shown = replace(shown, backend="xla_spmd", symptom=Symptom.CRASH, cause=identity(failure))
     assert bool(entry(shown, of_block(name))) is known
+    assert entry(replace(shown, backend="xla_ddp"), of_block(name)) is None, "DDP enables no SPMD"
 
 
 @pytest.mark.parametrize(("name", "known"), [("cross_entropy", True), ("swiglu", False)])
@@ -146,7 +148,8 @@ def test_a_table_of_logits_is_known_to_be_a_sharded_embedding(name: str, *, know
 def test_complex_views_are_known_to_fail_for_sharded_tensors_on_xla(operator: str, *, known: bool) -> None:
     message = f"RuntimeError: The operator aten::{operator} appears to be a view operator, but it has no"
     shown = on_xla(failed("", Stage.FORWARD, f"{message} implementation for the backend"))
-    assert bool(entry(shown, of_block("rope"))) is known
+    assert bool(entry(replace(shown, backend="xla_dtensor"), of_block("rope"))) is known
+    assert entry(shown, of_block("rope")) is None, "SPMD is fed what such tensors wrap"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,9 @@ def test_a_depthwise_gradient_is_known_to_be_doubled_beside_a_second_axis(
         block="depthwise", arguments={}, parameters={"depthwise.weight": (4, 1, 3)}, inputs=4, outputs=4
     )
     shown = wrong("gradients", "", Stage.BACKWARD, "0.depthwise.weight", nature=nature)
-    assert bool(entry(on_xla(shown), a_case((block,), mesh=axes))) is known
+    case = a_case((block,), mesh=axes)
+    assert bool(entry(on_xla(shown), case)) is known
+    assert entry(replace(on_xla(shown), backend="xla_replica"), case) is None, "replicas are not partitioned"
 
 
 @pytest.mark.parametrize(
