@@ -179,13 +179,15 @@ def test_sums_of_squares_have_the_noise_of_their_partial_sums_in_programs() -> N
     assert noise(lambda one: torch.linalg.vector_norm(one, math.inf), given) < 3 * UNIT
 
 
-@pytest.mark.parametrize("form", ["layer_norm", "batch_norm"])
+@pytest.mark.parametrize("form", ["layer_norm", "batch_norm", "group_norm"])
 def test_a_norm_has_the_noise_of_a_variance_that_is_a_difference_of_means(form: str) -> None:
     """Where the mean is thirty times the deviation, a thousand roundoffs are lost."""
 
     def norm(given: Tensor) -> Tensor:
         if form == "layer_norm":
             return torch.nn.functional.layer_norm(given, (32,))
+        if form == "group_norm":
+            return torch.nn.functional.group_norm(given.reshape(2, 4, 16), 2)
         return torch.nn.functional.batch_norm(given.T, None, None, training=True)
 
     apart = torch.linspace(-1.0, 1.0, 32, dtype=torch.float64).expand(4, 32)
@@ -206,6 +208,28 @@ def test_the_running_mean_of_batch_norm_has_the_noise_of_the_partial_sums_of_its
     assert 0.5 * expected < noise(running, given, program=program) < 2 * expected
     apart = given - given.mean((0, 2), keepdim=True)
     assert noise(running, apart, program=program) < 0.2 * expected, "partial sums that cancel are small"
+
+
+@pytest.mark.parametrize("form", ["layer_norm", "batch_norm", "group_norm"])
+def test_the_gradient_of_a_bias_ahead_of_a_norm_has_the_noise_of_a_mean_that_all_elements_share(
+    form: str,
+) -> None:
+    """The bias adds 400 elements with one error, which is that of the partial sums of 400 numbers."""
+
+    def gradient(given: Tensor) -> Tensor:
+        bias = torch.zeros(3, 1, 1, dtype=torch.float64, requires_grad=True)
+        shifted = given + bias
+        if form == "layer_norm":
+            result = torch.nn.functional.layer_norm(shifted, (20, 20))
+        elif form == "batch_norm":
+            result = torch.nn.functional.batch_norm(shifted, None, None, training=True)
+        else:
+            result = torch.nn.functional.group_norm(shifted, 3)
+        return torch.autograd.grad(result.sum(), bias)[0].squeeze()
+
+    given = values(1, 3, 20, 20)
+    expected = 400 * math.sqrt(400 / 3.0) * UNIT / given.std().item()
+    assert 0.5 * expected < noise(gradient, given, program=False) < 2 * expected
 
 
 def test_the_partial_sums_of_a_product_of_half_types_are_float32() -> None:

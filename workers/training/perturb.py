@@ -25,7 +25,8 @@ from workers.training.rounding import (
 )
 from workers.training.rounding.partial_sums import partial_sums
 from workers.training.rounding.products import place
-from workers.training.rounding.sizes import SIZES, running_mean
+from workers.training.rounding.shared import shared_errors
+from workers.training.rounding.sizes import SIZES
 
 WIDE_ROUNDOFF = torch.finfo(torch.float32).eps / 2
 """The unit roundoff of float32."""
@@ -85,9 +86,8 @@ class Perturb(TorchDispatchMode):
         if sizes and args[0].dtype == torch.float64 and args[0].numel():
             result = self._cancelled(result, sizes(result, *args, **options))
         self._add_errors(result, partial_sums(operator_name(func), self._place, args, options))
-        if running := running_mean(operator_name(func), args):
-            mean, size = running
-            mean.add_(self._draw(mean, self._random_of_sums) * size * self._roundoff)
+        for written_to, size, factor in shared_errors(operator_name(func), result, args):
+            written_to.add_(self._draw(size, self._random_of_sums) * size * self._roundoff * factor)
         in_place = func._schema.is_mutable  # noqa: SLF001  no public name
         if isinstance(result, Tensor):
             return self._round(result, kind, in_place=in_place, addend=addend)

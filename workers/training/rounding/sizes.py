@@ -7,7 +7,7 @@ x (1 + erf) / 2, so far left of 0 its error is the error of erf times x.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ Sizes: TypeAlias = Callable[..., tuple[Tensor, ...]]
 """From an operator's result and its arguments to the size of the intermediate results, for each result."""
 
 
-def _partial_sums(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
+def partial_sums_over(terms: Tensor, dim: Sequence[int] | int | None) -> Tensor:
     """The size of the partial sums over `dim`, or over all dims when it is None.
 
     That is the root of the sum of their squares, without the reduced dims. Each partial sum is rounded once,
@@ -39,22 +39,30 @@ def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
 
 
 def _norm_sizes(
-    output: Tensor, mean: Tensor, scale: Tensor, shape: Sequence[int] = ()
+    output: Tensor, mean: Tensor, scale: Tensor, beside: Callable[[Tensor], Tensor] = torch.clone
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sizes for a normalisation's output, mean and reciprocal standard deviation (`scale`).
 
     The variance may be computed as E[x^2] - E[x]^2, as XLA does. Its relative error is then (mean /
-    deviation)^2 roundoffs. `shape` is that of the statistics beside the output, where it is not their own.
+    deviation)^2 roundoffs. `beside` gives a statistic the shape that it has beside the output.
     """
     lost = (mean * scale) ** 2
-    return output.abs() * (lost.reshape(shape) if shape else lost), torch.zeros_like(mean), scale * lost
+    return output.abs() * beside(lost), torch.zeros_like(mean), scale * lost
 
 
 def _batch_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The same with the statistics of channels, which are empty in evaluation."""
     if not mean.numel():
         return torch.zeros_like(output), mean, scale
-    return _norm_sizes(output, mean, scale, (1, -1, *[1] * (output.dim() - 2)))
+    return _norm_sizes(output, mean, scale, lambda one: one.reshape(1, -1, *[1] * (output.dim() - 2)))
+
+
+def _group_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with the statistics of groups of channels, in the shape (rows, groups)."""
+    rows, channels = output.shape[:2]
+    shape = (rows, channels, *[1] * (output.dim() - 2))
+    in_a_group = channels // mean.shape[1]
+    return _norm_sizes(output, mean, scale, lambda one: one.repeat_interleave(in_a_group, 1).reshape(shape))
 
 
 SIZES: Mapping[str, Sizes] = {
@@ -66,28 +74,16 @@ SIZES: Mapping[str, Sizes] = {
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
     "native_layer_norm": lambda result, *_: _norm_sizes(*result),
     "native_batch_norm": lambda result, *_: _batch_norm_sizes(*result),
-    "sum": lambda result, terms, dim=None, *_, **__: (_partial_sums(terms, dim).reshape(result.shape),),
+    "native_group_norm": lambda result, *_: _group_norm_sizes(*result),
+    "sum": lambda result, terms, dim=None, *_, **__: (partial_sums_over(terms, dim).reshape(result.shape),),
     "mean": lambda result, terms, dim=None, *_, **__: (
-        _partial_sums(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),
+        partial_sums_over(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),
     ),
     "embedding_dense_backward": lambda result, gradient, indices, *_: (
         _partial_rows(gradient, indices, len(result)),
     ),
 }
 """The sizes for each result, from the result and the arguments."""
-
-
-def running_mean(name: str, args: Sequence[Any]) -> tuple[Tensor, Tensor] | None:
-    """The running mean that batch norm has written to, and the size of the partial sums of its share.
-
-    None for other operators, in evaluation, and without running statistics. The batch's mean itself is
-    subtracted from its terms, which makes little of its error.
-    """
-    if name != "native_batch_norm" or not args[5] or args[3] is None or args[0].dtype != torch.float64:
-        return None
-    terms, _, _, mean, _, _, momentum, _ = args
-    count = terms.numel() / max(1, mean.numel())
-    return mean, _partial_sums(terms, [0, *range(2, terms.dim())]) * (momentum / max(1.0, count))
 
 
 def _of_one_sign(result: Tensor, terms: Tensor, power: float = 1.0) -> Tensor:
