@@ -220,6 +220,14 @@ def test_a_padding_beside_infinities_is_left_open_and_a_module_is_as_its_functio
     assert bool(undefined(called, dtype="float32", regime="ties")) == ("Pool" in name)
 
 
+@pytest.mark.parametrize("name", ["nn.functional.layer_norm", "nn.LayerNorm"])
+def test_the_gradient_of_layer_norm_beside_infinities_is_left_open(name: str) -> None:
+    entry = {**entries(), **all_modules()}[name]
+    called = entry.operator(entry.samples[0], form=entry.form)
+    assert not undefined(called, dtype="float32", regime="extreme")
+    assert "subtracts infinities" in undefined(called, dtype="float32", regime="nonfinite")
+
+
 def test_what_is_unpooled_to_one_place_twice_is_left_open() -> None:
     entry = entries()["nn.functional.max_unpool3d"]
     labels = {

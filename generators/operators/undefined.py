@@ -71,6 +71,10 @@ PADDED = (
     "whether the zeros of a padding, which gradients and transposed convolutions have too, are multiplied by "
     "an infinite weight is not documented"
 )
+SUBTRACTED = (
+    "the formula of a norm's gradient is not documented: beside an infinite weight it subtracts infinities, "
+    "or adds them up first"
+)
 CONVOLUTIONS = tuple(f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3))
 UNDEFINED: Mapping[str, tuple[When, str]] = {
     **dict.fromkeys(("char", "short", "int", "long"), ("far", CONVERTED)),
@@ -93,6 +97,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "nn.functional.adaptive_max_pool2d": ("ties", MAXIMA),
     "nn.functional.adaptive_max_pool3d": ("ties", MAXIMA),
     **dict.fromkeys(CONVOLUTIONS, ("nonfinite", PADDED)),
+    "nn.functional.layer_norm": ("nonfinite", SUBTRACTED),
     "index_put": (
         "duplicates",
         "if accumulate is False, the behavior is undefined if indices contain duplicates",
