@@ -1,4 +1,4 @@
-"""Which cases a campaign has, and in which order: its paths in turn, and before every 20 cases a block.
+"""Which cases a campaign has, and in which order: its paths in turn, and others in blocks between them.
 
 A case has a number. Paths whose cases run one by one take turns from number 0 on. A path whose cases share
 processes (`Path.IN_BLOCKS`) comes in blocks. Beside other paths it has numbers of its own, from
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from generators.paths import load
 
 BLOCK = 20
-"""How many cases a block has, and how many cases of other paths follow it."""
+"""How many cases a block has, and how many cases of other paths follow one or several blocks."""
 
 FIRST_IN_BLOCKS = 1_000_000_000
 """More than a campaign has cases, and a multiple of the explorer's blocks."""
@@ -29,12 +29,15 @@ def split(paths: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(name for name in paths if name not in in_blocks), in_blocks
 
 
-def numbers(paths: tuple[str, ...], most: int | None = None, inputs: int = 1) -> Iterator[int]:
+def numbers(
+    paths: tuple[str, ...], most: int | None = None, inputs: int = 1, programs: int = BLOCK
+) -> Iterator[int]:
     """The numbers of a campaign's cases in the order in which they run; without `most`, no end.
 
-    Where some of `paths` come in blocks and others do not, `most` is the number of cases of the others. Every
-    full `BLOCK` of them comes after a block. If the paths that come in blocks run only where they are named,
-    fewer cases come after as many of theirs. A case that runs alone has so many `inputs`, its own among them.
+    Where some of `paths` come in blocks and others do not, `most` is the number of cases of the others. So
+    many `programs`, which are cases of the former, come before every full `BLOCK` of them. If the paths that
+    come in blocks run only where they are named, at most as many come before fewer. A case that runs alone
+    has so many `inputs`, its own among them.
     """
     alone, in_blocks = split(paths)
     mixed, named = bool(alone and in_blocks), not any(load(name).DEFAULT for name in in_blocks)
@@ -42,7 +45,8 @@ def numbers(paths: tuple[str, ...], most: int | None = None, inputs: int = 1) ->
     for start in starts:
         end = start + BLOCK if most is None else min(start + BLOCK, most)
         if mixed and (named or end - start == BLOCK):
-            yield from range(FIRST_IN_BLOCKS + start, FIRST_IN_BLOCKS + end)
+            first, few = FIRST_IN_BLOCKS + start // BLOCK * programs, end - start < BLOCK
+            yield from range(first, first + (min(programs, end - start) if few else programs))
         for number in range(start, end):
             yield from range(number, number + FURTHER * inputs, FURTHER) if alone else (number,)
 

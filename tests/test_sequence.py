@@ -19,7 +19,7 @@ from generators.ahead import cases_ahead
 from generators.cases import case_at
 from generators.operators import schedule
 from generators.paths import chosen
-from generators.sequence import BLOCK, FIRST_IN_BLOCKS, is_in_block, numbers
+from generators.sequence import BLOCK, FIRST_IN_BLOCKS, is_in_block, numbers, place_of
 
 SEED = 23
 MIXED = ("data_parallel", *IN_BLOCKS)
@@ -50,6 +50,16 @@ def test_a_block_of_programs_comes_before_every_full_block_of_other_cases() -> N
     shape = [(kind, len(list(same))) for kind, same in itertools.groupby(in_order)]
     assert shape == [(True, BLOCK), (False, BLOCK), (True, BLOCK), (False, BLOCK + 3)]
     assert not any(map(is_in_block, numbers(chosen(None), BLOCK - 1)))
+
+
+@pytest.mark.parametrize("programs", [0, 7, 3 * BLOCK])
+def test_so_many_programs_as_wanted_come_before_every_full_block_of_other_cases(programs: int) -> None:
+    every = list(numbers(chosen(None), 2 * BLOCK, programs=programs))
+    assert [number for number in every if not is_in_block(number)] == list(range(2 * BLOCK))
+    places = [place_of(number, chosen(None))[1] for number in every if is_in_block(number)]
+    assert places == list(range(2 * programs)), "they are numbered one after another"
+    assert every[:programs] == [FIRST_IN_BLOCKS + place for place in range(programs)]
+    assert list(itertools.islice(numbers(chosen(None), programs=programs), len(every))) == every
 
 
 def test_a_small_campaign_runs_every_path_that_it_names() -> None:

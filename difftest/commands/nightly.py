@@ -28,6 +28,7 @@ from difftest.commands.service.options import (
     most_inconclusive_option,
     own_model_options,
     paths_option,
+    programs_option,
     workers_option,
 )
 from difftest.commands.service.own_model import take_model
@@ -38,6 +39,9 @@ from difftest.findings.ledger import read_ledger
 from difftest.records import announced, resume
 
 BUDGET_SECONDS = 3600.0
+
+PROGRAMS = 200
+"""How many programs come before every 20 other cases: they show most of the causes (docs/campaigns.md)."""
 
 
 GROUP = Group.FIND
@@ -73,6 +77,7 @@ GROUP = Group.FIND
 @paths_option
 @backends_option
 @max_world_size_option
+@programs_option(PROGRAMS)
 @inputs_option
 @workers_option
 @address_option

@@ -14,6 +14,7 @@ from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands import Group
 from difftest.commands.service.conclusion import conclude
+from difftest.commands.service.drawing import PROGRAMS
 from difftest.commands.service.generated_cases import (
     campaign_on_cluster,
     define,
@@ -34,6 +35,7 @@ from difftest.commands.service.options import (
     most_inconclusive_option,
     own_model_options,
     paths_option,
+    programs_option,
     seed_option,
     workers_option,
 )
@@ -64,6 +66,7 @@ GROUP = Group.FIND
 @paths_option
 @backends_option
 @max_world_size_option
+@programs_option(PROGRAMS)
 @inputs_option
 @workers_option
 @address_option

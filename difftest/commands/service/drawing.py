@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from difftest.cases.case import Case
 from difftest.cases.described import Description
 
+PROGRAMS = 20
+"""How many programs of operators come before every 20 other cases, unless a command says otherwise."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """What decides the cases: generated ones, or those of a module of the user's if `model` describes one.
 
-    Empty `paths` mean all. A case that runs alone has so many `inputs`, its own among them.
+    Empty `paths` mean all. A case that runs alone has so many `inputs`, its own among them, and so many
+    `programs` come before every 20 others.
     """
 
     seed: int
@@ -19,6 +23,7 @@ class Drawing:
     paths: tuple[str, ...]
     max_world_size: int
     inputs: int = 1
+    programs: int = PROGRAMS
 
     def chosen_paths(self) -> tuple[str, ...]:
         """The paths of the cases, sorted; `UsageError` for one that cannot have them."""
@@ -32,7 +37,8 @@ class Drawing:
         from generators import own
         from generators.sequence import numbers
 
-        return numbers(own.paths() if self.model else self.chosen_paths(), most, self.inputs)
+        paths = own.paths() if self.model else self.chosen_paths()
+        return numbers(paths, most, self.inputs, self.programs)
 
     def case(self, number: int) -> Case:
         """The case of this number."""

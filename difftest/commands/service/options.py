@@ -229,3 +229,14 @@ most_inconclusive_option = click.option(
     show_default=True,
     help="Exit with status 3 if a larger share of a side's comparisons is inconclusive.",
 )
+
+
+def programs_option(usual: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option of a command that runs so many programs where nothing else is said."""
+    return click.option(
+        "--programs",
+        type=click.IntRange(min=0),
+        default=usual,
+        show_default=True,
+        help="How many programs of operators, or modules if named, run before every 20 other cases.",
+    )

@@ -48,10 +48,9 @@ def announce(request: CampaignRequest) -> None:
 
 def _in_blocks(request: CampaignRequest) -> str:
     """How many programs there are between the other cases."""
-    from generators.paths import chosen
-    from generators.sequence import is_in_block, numbers
+    from generators.sequence import is_in_block
 
-    programs = sum(map(is_in_block, numbers(chosen(request.paths or None), request.most_cases)))
+    programs = sum(map(is_in_block, request.drawing.numbers(request.most_cases)))
     return f" and {programs} programs" if programs else ""
 
 

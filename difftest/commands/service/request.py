@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from difftest.cases.described import Description
-from difftest.commands.service.drawing import Drawing
+from difftest.commands.service.drawing import PROGRAMS, Drawing
 from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
 
 CASES = 40
@@ -48,8 +48,8 @@ class CampaignRequest(Request):
     `budget` is in seconds; empty `paths` and `backends` mean all of them.
 
     `workers` is None for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one
-    started on this machine. A case has so many `inputs`. Every `twice_every`th case is run twice, none if 0.
-    `fresh` runs every case again.
+    started on this machine. So many `programs` come before every 20 other cases, and a case
+    has so many `inputs`. Every `twice_every`th case is run twice, none if 0. `fresh` runs every case again.
     """
 
     seed: int
@@ -60,6 +60,7 @@ class CampaignRequest(Request):
     backends: tuple[str, ...] = ()
     max_world_size: int
     inputs: int = 1
+    programs: int = PROGRAMS
     workers: int | None = None
     address: str | None = None
     twice_every: int
@@ -74,6 +75,7 @@ class CampaignRequest(Request):
             paths=self.paths,
             max_world_size=self.max_world_size,
             inputs=self.inputs,
+            programs=self.programs,
         )
 
     @property
