@@ -48,6 +48,15 @@ def failed(detail: str, symptom: Symptom = Symptom.EXCEPTION, **fields: object) 
             "view raises RuntimeError in the backward pass: Attempted to flatten a sharded dim of a tensor",
         ),
         (
+            failed(
+                "step 0, backward, rank 0: RuntimeError: Expected dY.numel() == N * C * HxW to be true, but "
+                "got false.  (Could this error message be improved?  If so, please report an enhancement request "
+                "to PyTorch.)",
+                stage=Stage.BACKWARD,
+            ),
+            "RuntimeError in the backward pass: Expected dY.numel() == N * C * HxW to be true, but got false",
+        ),
+        (
             failed("step 0, rank 1: hung", Symptom.HANG, operators=("roll",)),
             "roll hangs in the forward pass",
         ),

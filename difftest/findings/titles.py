@@ -62,8 +62,12 @@ _LOGGED = re.compile(
 _KINDS = re.compile(r"values are (?P<got>[\w ]+) where the oracle's are (?P<want>[\w ]+)")
 _RULE = re.compile(r"\bOp\(op=(?P<name>[\w.]+?)(?:\.default)?,.*?@ mesh: \([\d, ]*\)\)[.,;:]*\s*", re.DOTALL)
 _ASIDE = re.compile(
-    r"(?:,? please report a bug.*)|(?: at \"/[^\"]*\":\d+)|(?:\('(?=\w))|(?:',?\)$)", re.IGNORECASE
+    r"(?:,? please report a bug.*)|(?: \(could this error message be improved.*)"
+    r"|(?: at \"/[^\"]*\":\d+)|(?:\('(?=\w))|(?:',?\)$)",
+    re.IGNORECASE,
 )
+"""What messages of torch say that is not about the failure, and what is left of a tuple."""
+
 _TUPLE = re.compile(r"(?<=[ .!])', '(?=[A-Z])")
 """Between two strings that were raised as a tuple."""
 
