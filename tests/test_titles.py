@@ -50,8 +50,8 @@ def failed(detail: str, symptom: Symptom = Symptom.EXCEPTION, **fields: object) 
         (
             failed(
                 "step 0, backward, rank 0: RuntimeError: Expected dY.numel() == N * C * HxW to be true, but "
-                "got false.  (Could this error message be improved?  If so, please report an enhancement request "
-                "to PyTorch.)",
+                "got false.  (Could this error message be improved?  If so, please report an enhancement "
+                "request to PyTorch.)",
                 stage=Stage.BACKWARD,
             ),
             "RuntimeError in the backward pass: Expected dY.numel() == N * C * HxW to be true, but got false",
