@@ -15,6 +15,7 @@ from difftest.cases.layers.rms_norm import RMSNorm
 from difftest.cases.layout import Mesh, Shard, local_slices
 from difftest.cases.model import Model
 from generators import training
+from generators.cases import case_at
 from generators.models import learnable_models
 
 parts = st.lists(st.integers(1, 4), min_size=0, max_size=2).map(tuple)
@@ -86,3 +87,13 @@ def test_large_numbers_need_a_norm_or_few_layers_and_no_softmax() -> None:
     assert not training.keeps_large_finite(deep(7))
     assert training.keeps_large_finite(deep(7, RMSNorm(width=4)))
     assert not training.keeps_large_finite(deep(1, Attention(width=4, heads=2, kv_heads=1)))
+
+
+def test_a_batch_norm_has_two_rows_in_every_part_of_a_batch() -> None:
+    drawn = [case_at(7, index, paths=("blocks", "features")) for index in range(200, 280)]
+    rows = [
+        case.data.batch // case.training.accumulation
+        for case in drawn
+        if any("running_mean" in name for name in case.model.statistics())
+    ]
+    assert min(rows) == 2
