@@ -181,19 +181,33 @@ def test_sums_of_squares_have_the_noise_of_their_partial_sums_in_programs() -> N
 
 @pytest.mark.parametrize("form", ["layer_norm", "batch_norm", "group_norm"])
 def test_a_norm_has_the_noise_of_a_variance_that_is_a_difference_of_means(form: str) -> None:
-    """Where the mean is thirty times the deviation, a thousand roundoffs are lost."""
+    """Where the mean is thirty times the deviation, some thousand roundoffs are lost."""
 
     def norm(given: Tensor) -> Tensor:
         if form == "layer_norm":
             return torch.nn.functional.layer_norm(given, (32,))
         if form == "group_norm":
-            return torch.nn.functional.group_norm(given.reshape(2, 4, 16), 2)
-        return torch.nn.functional.batch_norm(given.T, None, None, training=True)
+            return torch.nn.functional.group_norm(given.reshape(2, 4, 16), 2).reshape(4, 32)
+        return torch.nn.functional.batch_norm(given.T, None, None, training=True).T
 
     apart = torch.linspace(-1.0, 1.0, 32, dtype=torch.float64).expand(4, 32)
     near, far = noise(norm, apart.clone(), program=False), noise(norm, apart + 18.0, program=False)
     assert near < 12 * UNIT
-    assert 300 * UNIT < far < 3000 * UNIT
+    assert 1_000 * UNIT < far < 10_000 * UNIT
+    mean = noise(lambda given: (norm(given) * apart).mean(1), apart + 18.0, program=False)
+    assert mean > 0.2 * far, "all elements of a row are off by one factor"
+
+
+def test_the_running_variance_of_batch_norm_has_the_noise_of_a_difference_of_means() -> None:
+    def running(given: Tensor) -> Tensor:
+        mean, variance = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+        torch.nn.functional.batch_norm(given, mean, variance, training=True, momentum=0.5)
+        return variance
+
+    apart = torch.linspace(-1.0, 1.0, 32, dtype=torch.float64).reshape(32, 1)
+    near, far = noise(running, apart.clone(), program=False), noise(running, apart + 18.0, program=False)
+    assert near < 12 * UNIT
+    assert 300 * UNIT < far < 3_000 * UNIT
 
 
 @pytest.mark.parametrize("program", [False, True])

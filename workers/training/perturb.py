@@ -86,8 +86,10 @@ class Perturb(TorchDispatchMode):
         if sizes and args[0].dtype == torch.float64 and args[0].numel():
             result = self._cancelled(result, sizes(result, *args, **options))
         self._add_errors(result, partial_sums(operator_name(func), self._place, args, options))
-        for written_to, size, factor in shared_errors(operator_name(func), result, args):
-            written_to.add_(self._draw(size, self._random_of_sums) * size * self._roundoff * factor)
+        for size, places in shared_errors(operator_name(func), result, args):
+            error = self._draw(size, self._random_of_sums) * size * self._roundoff
+            for place_of_error, factor in places:
+                place_of_error.add_(error * factor)
         in_place = func._schema.is_mutable  # noqa: SLF001  no public name
         if isinstance(result, Tensor):
             return self._round(result, kind, in_place=in_place, addend=addend)

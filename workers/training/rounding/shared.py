@@ -4,6 +4,7 @@ Where n elements are added, errors that are drawn for every element grow as the 
 grows as n. The gradient of a bias ahead of a batch norm is such a sum.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,12 +17,11 @@ from workers.training.rounding.sizes import partial_sums_over
 class Shared(NamedTuple):
     """An error of `size` roundoffs, drawn once for each element of `size`.
 
-    It is added to `result`, times `factor`; the shape of `size` can be broadcast to theirs.
+    It is added to each of the results, times the factor beside it; its shape can be broadcast to theirs.
     """
 
-    result: Tensor
     size: Tensor
-    factor: Tensor | float = 1.0
+    results: Sequence[tuple[Tensor, Tensor | float]]
 
 
 def shared_errors(name: str, results: Any, args: Sequence[Any]) -> list[Shared]:  # noqa: ANN401  any operator's
@@ -30,36 +30,74 @@ def shared_errors(name: str, results: Any, args: Sequence[Any]) -> list[Shared]:
     return errors(results, args) if errors and args[0].dtype == torch.float64 and args[0].numel() else []
 
 
-def _running_mean(_results: object, args: Sequence[Any]) -> list[Shared]:
-    """The partial sums of the batch's share of the running mean, which batch norm writes to.
+def _layer_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+    output, mean, scale = results
+    size = _lost(mean, scale, output.numel())
+    return [Shared(size, [(output, _without(args[3], output)), (scale, scale)])]
+
+
+def _group_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+    output, mean, scale = results
+    bias, groups = args[2], args[6]
+    normed = _without(None if bias is None else _of_channels(bias, output), output)
+    in_groups, mean, scale = output.unflatten(1, (groups, -1)), _before(mean, output), _before(scale, output)
+    size = _lost(mean, scale, output.numel())
+    return [Shared(size, [(in_groups, normed.unflatten(1, (groups, -1))), (scale, scale)])]
+
+
+def _batch_norm(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
+    """Besides the variance, the partial sums of the batch's share of the running mean.
 
     The batch's mean itself is subtracted from its terms, which makes little of its error.
     """
-    terms, _, _, mean, _, training, momentum, _ = args
-    if not training or mean is None:
+    terms, _, bias, running_mean, running_variance, training, momentum, _ = args
+    if not training:
         return []
-    share = momentum * mean.numel() / terms.numel()
-    return [Shared(mean, partial_sums_over(terms, _all_but_channels(terms)) * share)]
+    output, number = results[0], terms.numel() / results[1].numel()
+    mean, scale = (_of_channels(one, terms) for one in results[1:])
+    normed = _without(None if bias is None else _of_channels(bias, terms), output)
+    of_variance: list[tuple[Tensor, Tensor]] = [(output, normed), (scale, scale)]
+    of_mean = list[tuple[Tensor, float]]()
+    if running_mean is not None:
+        of_mean.append((_of_channels(running_mean, terms), momentum / number))
+        factor = -2.0 * momentum * number / max(1.0, number - 1.0) / scale**2
+        of_variance.append((_of_channels(running_variance, terms), factor))
+    sums = partial_sums_over(terms, _all_but_channels(terms)).reshape(scale.shape)
+    return [Shared(_lost(mean, scale, terms.numel()), of_variance), Shared(sums, of_mean)]
+
+
+def _lost(mean: Tensor, scale: Tensor, elements: int) -> Tensor:
+    """The relative error of a reciprocal standard deviation, `scale`, of all `elements` of a tensor.
+
+    The variance may be computed as E[x^2] - E[x]^2, as XLA does. Each of both is off by the partial sums of n
+    nearly equal terms, which are the root of n / 3 times a mean, E[x]^2 by those of two factors, and by one
+    more roundoff; and so is the variance, by (mean / deviation)^2 times as many of its own roundoffs.
+    """
+    number = elements / scale.numel()
+    return (mean * scale) ** 2 * (math.sqrt(5.0 * number / 3.0 + 2.0) / 2.0)
+
+
+def _without(bias: Tensor | None, output: Tensor) -> Tensor:
+    return output.clone() if bias is None else output - bias
 
 
 def _batch_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
     gradient, inputs, weight, _, _, mean, scale, training, _, wanted = args
     if not training or not wanted[0]:
         return []
-    beside = (1, -1, *[1] * (inputs.dim() - 2))
-    terms = gradient if weight is None else gradient * weight.reshape(beside)
-    mean, scale = mean.reshape(beside), scale.reshape(beside)
+    terms = gradient if weight is None else gradient * _of_channels(weight, inputs)
+    mean, scale = _of_channels(mean, inputs), _of_channels(scale, inputs)
     return _means(results[0], terms, (inputs - mean) * scale, scale, _all_but_channels(inputs))
 
 
 def _group_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
-    gradient, inputs, mean, scale, weight, rows, _, _, groups, wanted = args
+    gradient, inputs, mean, scale, weight, _, _, _, groups, wanted = args
     if not wanted[0]:
         return []
-    terms = gradient if weight is None else gradient * weight.reshape(1, -1, *[1] * (inputs.dim() - 2))
-    result, terms, inputs = (one.reshape(rows, groups, -1) for one in (results[0], terms, inputs))
-    mean, scale = mean.reshape(rows, groups, 1), scale.reshape(rows, groups, 1)
-    return _means(result, terms, (inputs - mean) * scale, scale, [-1])
+    terms = gradient if weight is None else gradient * _of_channels(weight, inputs)
+    mean, scale = _before(mean, inputs), _before(scale, inputs)
+    result, terms, inputs = (one.unflatten(1, (groups, -1)) for one in (results[0], terms, inputs))
+    return _means(result, terms, (inputs - mean) * scale, scale, [*range(2, inputs.dim())])
 
 
 def _layer_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
@@ -77,10 +115,20 @@ def _means(result: Tensor, terms: Tensor, normed: Tensor, scale: Tensor, dims: S
     C. Szegedy, Batch Normalization, 2015, section 3).
     """
     share = scale.abs() * scale.numel() / terms.numel()
-    both = [
+    both = (
         partial_sums_over(summed, dims).reshape(scale.shape) * share for summed in (terms, terms * normed)
-    ]
-    return [Shared(result, both[0]), Shared(result, both[1], normed)]
+    )
+    return [Shared(next(both), [(result, 1.0)]), Shared(next(both), [(result, normed)])]
+
+
+def _of_channels(statistic: Tensor, beside: Tensor) -> Tensor:
+    """A view of one number for each channel, in a shape that can be broadcast to that of `beside`."""
+    return statistic[(None, slice(None), *[None] * (beside.dim() - 2))]
+
+
+def _before(statistic: Tensor, beside: Tensor) -> Tensor:
+    """A view of one number for each group of channels of each row, beside the channels in groups."""
+    return statistic[(..., *[None] * (beside.dim() - 1))]
 
 
 def _all_but_channels(tensor: Tensor) -> list[int]:
@@ -88,7 +136,9 @@ def _all_but_channels(tensor: Tensor) -> list[int]:
 
 
 SHARED: Mapping[str, Callable[[Any, Sequence[Any]], list[Shared]]] = {
-    "native_batch_norm": _running_mean,
+    "native_layer_norm": _layer_norm,
+    "native_group_norm": _group_norm,
+    "native_batch_norm": _batch_norm,
     "native_batch_norm_backward": _batch_norm_gradient,
     "native_group_norm_backward": _group_norm_gradient,
     "native_layer_norm_backward": _layer_norm_gradient,

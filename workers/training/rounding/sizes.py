@@ -38,33 +38,6 @@ def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
     return ((chosen * gradient.flatten(0, -2).unsqueeze(1)).cumsum(0) * chosen).square_().sum(0).sqrt_()
 
 
-def _norm_sizes(
-    output: Tensor, mean: Tensor, scale: Tensor, beside: Callable[[Tensor], Tensor] = torch.clone
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The sizes for a normalisation's output, mean and reciprocal standard deviation (`scale`).
-
-    The variance may be computed as E[x^2] - E[x]^2, as XLA does. Its relative error is then (mean /
-    deviation)^2 roundoffs. `beside` gives a statistic the shape that it has beside the output.
-    """
-    lost = (mean * scale) ** 2
-    return output.abs() * beside(lost), torch.zeros_like(mean), scale * lost
-
-
-def _batch_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same with the statistics of channels, which are empty in evaluation."""
-    if not mean.numel():
-        return torch.zeros_like(output), mean, scale
-    return _norm_sizes(output, mean, scale, lambda one: one.reshape(1, -1, *[1] * (output.dim() - 2)))
-
-
-def _group_norm_sizes(output: Tensor, mean: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same with the statistics of groups of channels, in the shape (rows, groups)."""
-    rows, channels = output.shape[:2]
-    shape = (rows, channels, *[1] * (output.dim() - 2))
-    in_a_group = channels // mean.shape[1]
-    return _norm_sizes(output, mean, scale, lambda one: one.repeat_interleave(in_a_group, 1).reshape(shape))
-
-
 SIZES: Mapping[str, Sizes] = {
     "_log_softmax": lambda _result, inputs, dim, *_: (inputs.abs().amax(dim, keepdim=True),),
     "_log_softmax_backward_data": lambda _result, gradient, output, dim, *_: (
@@ -72,9 +45,6 @@ SIZES: Mapping[str, Sizes] = {
     ),
     "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
-    "native_layer_norm": lambda result, *_: _norm_sizes(*result),
-    "native_batch_norm": lambda result, *_: _batch_norm_sizes(*result),
-    "native_group_norm": lambda result, *_: _group_norm_sizes(*result),
     "sum": lambda result, terms, dim=None, *_, **__: (partial_sums_over(terms, dim).reshape(result.shape),),
     "mean": lambda result, terms, dim=None, *_, **__: (
         partial_sums_over(terms, dim).reshape(result.shape) * result.numel() / terms.numel(),
