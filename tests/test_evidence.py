@@ -118,17 +118,20 @@ def test_an_intermittent_divergence_has_its_reproductions_counted(tmp_path: Path
     assert (the_finding(campaign).stable, the_finding(campaign).blame) == ((1, 2), "xla sharding fault")
 
 
-def test_two_faults_whose_damage_differs_are_not_a_shared_fault(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("where", "fault"), [(sharded, "sharding fault"), (always, "backend fault")])
+def test_two_faults_whose_damage_differs_are_not_a_shared_fault(
+    tmp_path: Path, where: Wrong, fault: str
+) -> None:
     class Two(Machine):
         """A machine on which both sides' gradients are wrong, one side's by their sign."""
 
         def answer(self, case: Case, backend: str) -> Outcome:
             negated = candidate(case, lambda _step, key, value: -value if key[0] is Stage.BACKWARD else value)
-            return negated if backend == "spmd" and case.world_size > 1 else super().answer(case, backend)
+            return negated if backend == "spmd" and where(case) else super().answer(case, backend)
 
-    campaign = a_campaign(tmp_path, Two(ddp=sharded))
+    campaign = a_campaign(tmp_path, Two(ddp=where))
     (progress,) = examined(campaign)
     assert {one.divergence.backend: one.blame for one in progress.new} == {
-        "ddp": "torch sharding fault",
-        "spmd": "xla sharding fault",
+        "ddp": f"torch {fault}",
+        "spmd": f"xla {fault}",
     }

@@ -113,7 +113,10 @@ def _diverges(
     if campaign.backends[backend].unsupported(case):
         return None
     comparison = rerun_or_none(campaign, case, backend, divergence)
-    return None if comparison and comparison.elsewhere(device) else _same_fault(comparison, divergence)
+    if comparison and comparison.elsewhere(device):
+        return None
+    same = _same_fault if backend == divergence.backend else _looks_alike
+    return same(comparison, divergence)
 
 
 def _same_fault(comparison: Comparison | None, divergence: Divergence) -> bool | None:
