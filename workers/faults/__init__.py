@@ -126,13 +126,14 @@ def of_feature(
     about: str,
     reaches: Callable[[Case], bool] = any_case,
     backends: tuple[str, ...] = EVERYWHERE,
+    blame: str = BACKEND,
 ) -> Callable[[Plant], PlantedFault]:
     """As `planted`, for a fault that only the cases with one feature of training can show."""
 
     def has(case: Case) -> bool:
         return any(used.name == feature for used in case.training_features) and reaches(case)
 
-    decorate = planted(about=about, backends=backends, blame=BACKEND, reaches=has)
+    decorate = planted(about=about, backends=backends, blame=blame, reaches=has)
     return lambda plant: replace(decorate(plant), paths=("features",))
 
 

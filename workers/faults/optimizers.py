@@ -6,7 +6,7 @@ import torch
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from difftest.cases.case import Case
-from workers.faults import of_feature
+from workers.faults import SHARDING, of_feature
 from workers.faults.features import before_updates, replacing, without
 from workers.training.features.optimizer import CLASSES
 from workers.training.session import Session
@@ -73,6 +73,7 @@ def steps_too_short(session: Session, _case: Case, _rank: int) -> Session:
     about="what another replica updated does not arrive",
     reaches=lambda case: case.world_size > 1,
     backends=("torch_ddp",),
+    blame=SHARDING,
 )
 def update_not_sent(session: Session, _case: Case, _rank: int) -> Session:
     """Every replica keeps the old weights where it does not update them itself."""
