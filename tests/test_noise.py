@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from difftest.cases.layout import Replicate
-from difftest.judge.noise import FLOORS_MOST, SAMPLES, floor, in_floors, spread
+from difftest.judge.noise import ALIKE, FLOORS_MOST, SAMPLES, floor, in_floors, spread
 from difftest.judge.outcome import Sharded, Trace
 from difftest.judge.stage import Stage
 
@@ -24,14 +24,23 @@ def one_tensor(*values: float) -> Trace:
 
 
 def test_the_spread_is_the_root_mean_square_deviation_from_the_truth() -> None:
-    truth = one_tensor(1.0, 2.0)
-    noise, _ = spread(truth, [one_tensor(1.0, 5.0), one_tensor(1.0, -2.0)], truth, 0.0)
+    truth = one_tensor(9.0, 2.0)
+    noise, _ = spread(truth, [one_tensor(9.0, 5.0), one_tensor(9.0, -2.0)], truth, 0.0)
     np.testing.assert_allclose(noise[0][KEY].pieces[0], [0.0, np.sqrt((9 + 16) / 2)])
 
 
 def test_the_deviation_of_the_run_in_the_dtype_is_added_to_the_simulated_deviation() -> None:
-    noise, _ = spread(one_tensor(1.0, 2.0), [one_tensor(1.0, 5.0)], one_tensor(1.5, 6.0), 0.0)
+    noise, _ = spread(one_tensor(9.0, 2.0), [one_tensor(9.0, 5.0)], one_tensor(9.5, 6.0), 0.0)
     np.testing.assert_allclose(noise[0][KEY].pieces[0], [0.5, 5.0])
+
+
+def test_a_tensor_of_which_only_rounding_is_left_may_deviate_as_equal_numbers_do() -> None:
+    truth, moved = one_tensor(0.0, 3.0), one_tensor(4.0, 3.0)
+    noise, farthest = spread(truth, [moved], moved, 0.0)
+    np.testing.assert_allclose(noise[0][KEY].pieces[0], [ALIKE * np.sqrt(32), 0.0])
+    assert farthest == spread(one_tensor(9.0, 3.0), [one_tensor(13.0, 3.0)], one_tensor(13.0, 3.0), 0.0)[1]
+    zeros = one_tensor(0.0, 0.0)
+    assert not spread(zeros, [zeros], zeros, 0.5)[0][0][KEY].pieces[0].any(), "zeros of which nothing is left"
 
 
 def test_the_distance_of_the_run_in_the_dtype_is_in_floors_of_the_simulated_runs_alone() -> None:

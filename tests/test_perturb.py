@@ -210,6 +210,21 @@ def test_the_running_variance_of_batch_norm_has_the_noise_of_a_difference_of_mea
     assert 300 * UNIT < far < 3_000 * UNIT
 
 
+@pytest.mark.parametrize("form", ["softmax", "log_softmax"])
+def test_the_gradient_of_a_softmax_has_the_noise_of_a_sum_that_a_row_shares(form: str) -> None:
+    """Without rounding the elements of a row add up to 0."""
+
+    def total(gradient: Tensor) -> Tensor:
+        scores = torch.zeros(4, 300, dtype=torch.float64, requires_grad=True)
+        output = getattr(scores, form)(1)
+        return torch.autograd.grad(output, scores, gradient)[0].sum(1)
+
+    given = torch.ones(4, 300, dtype=torch.float64)
+    added = 300.0 if form == "log_softmax" else 1.0
+    expected = added * math.sqrt(300 / 3.0) * UNIT
+    assert 0.5 * expected < noise(total, given, program=False) < 3 * expected
+
+
 @pytest.mark.parametrize("program", [False, True])
 def test_the_running_mean_of_batch_norm_has_the_noise_of_the_partial_sums_of_its_share(program: bool) -> None:
     def running(given: Tensor) -> Tensor:

@@ -16,9 +16,6 @@ class Attention(Reader):
 
     The number of heads follows from the projections' widths, so that a rank which holds some of the heads
     computes just those.
-
-    Head counts are read off the projections' widths, so that a rank which holds some of the heads computes
-    just those.
     """
 
     def __init__(self, spec: attention.Attention, sequence: int, *, unequal: bool) -> None:

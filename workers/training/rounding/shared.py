@@ -121,6 +121,18 @@ def _means(result: Tensor, terms: Tensor, normed: Tensor, scale: Tensor, dims: S
     return [Shared(next(both), [(result, 1.0)]), Shared(next(both), [(result, normed)])]
 
 
+def _softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
+    """That is y * (g - sum(g y)) with the output y and its gradient g; the sum is one number for a row."""
+    gradient, output, dim, _ = args
+    return [Shared(partial_sums_over(gradient * output, dim).unsqueeze(dim), [(result, output)])]
+
+
+def _log_softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
+    """That is g - exp(y) * sum(g)."""
+    gradient, output, dim, _ = args
+    return [Shared(partial_sums_over(gradient, dim).unsqueeze(dim), [(result, output.exp())])]
+
+
 def _of_channels(statistic: Tensor, beside: Tensor) -> Tensor:
     """A view of one number for each channel, in a shape that can be broadcast to that of `beside`."""
     return statistic[(None, slice(None), *[None] * (beside.dim() - 2))]
@@ -136,6 +148,8 @@ def _all_but_channels(tensor: Tensor) -> list[int]:
 
 
 SHARED: Mapping[str, Callable[[Any, Sequence[Any]], list[Shared]]] = {
+    "_softmax_backward_data": _softmax_gradient,
+    "_log_softmax_backward_data": _log_softmax_gradient,
     "native_layer_norm": _layer_norm,
     "native_group_norm": _group_norm,
     "native_batch_norm": _batch_norm,

@@ -40,9 +40,6 @@ def _partial_rows(gradient: Tensor, indices: Tensor, rows: int) -> Tensor:
 
 SIZES: Mapping[str, Sizes] = {
     "_log_softmax": lambda _result, inputs, dim, *_: (inputs.abs().amax(dim, keepdim=True),),
-    "_log_softmax_backward_data": lambda _result, gradient, output, dim, *_: (
-        output.exp() * gradient.sum(dim, keepdim=True).abs(),
-    ),
     "gelu": lambda _result, inputs, *_, **__: (inputs.abs() * ELEMENTARY_ROUNDOFFS,),
     "gelu_backward": lambda _result, gradient, *_, **__: (gradient.abs() * ELEMENTARY_ROUNDOFFS,),
     "sum": lambda result, terms, dim=None, *_, **__: (partial_sums_over(terms, dim).reshape(result.shape),),
