@@ -223,6 +223,9 @@ def test_the_gradient_of_a_softmax_has_the_noise_of_a_sum_that_a_row_shares(form
     added = 300.0 if form == "log_softmax" else 1.0
     expected = added * math.sqrt(300 / 3.0) * UNIT
     assert 0.5 * expected < noise(total, given, program=False) < 3 * expected
+    number = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    with perturbed("float32", 0):
+        assert torch.autograd.grad(getattr(number, form)(0), number)[0].shape == ()
 
 
 @pytest.mark.parametrize("program", [False, True])

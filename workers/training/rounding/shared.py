@@ -124,13 +124,18 @@ def _means(result: Tensor, terms: Tensor, normed: Tensor, scale: Tensor, dims: S
 def _softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
     """That is y * (g - sum(g y)) with the output y and its gradient g; the sum is one number for a row."""
     gradient, output, dim, _ = args
-    return [Shared(partial_sums_over(gradient * output, dim).unsqueeze(dim), [(result, output)])]
+    return [Shared(_sums(gradient * output, dim), [(result, output)])]
 
 
 def _log_softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
     """That is g - exp(y) * sum(g)."""
     gradient, output, dim, _ = args
-    return [Shared(partial_sums_over(gradient, dim).unsqueeze(dim), [(result, output.exp())])]
+    return [Shared(_sums(gradient, dim), [(result, output.exp())])]
+
+
+def _sums(terms: Tensor, dim: int) -> Tensor:
+    """The partial sums over a dim, which stays with size 1; a tensor without dims is such a sum."""
+    return partial_sums_over(terms, dim).reshape(terms.sum(dim, keepdim=True).shape)
 
 
 def _of_channels(statistic: Tensor, beside: Tensor) -> Tensor:
