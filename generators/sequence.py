@@ -45,8 +45,9 @@ def numbers(
     for start in starts:
         end = start + BLOCK if most is None else min(start + BLOCK, most)
         if mixed and (named or end - start == BLOCK):
-            first, few = FIRST_IN_BLOCKS + start // BLOCK * programs, end - start < BLOCK
-            yield from range(first, first + (min(programs, end - start) if few else programs))
+            first = FIRST_IN_BLOCKS + start // BLOCK * programs
+            count = programs if end - start == BLOCK else min(programs, end - start)
+            yield from range(first, first + count)
         for number in range(start, end):
             yield from range(number, number + FURTHER * inputs, FURTHER) if alone else (number,)
 

@@ -20,16 +20,17 @@ from difftest.clock import utc_today  # noqa: E402  found on the path above
 from difftest.findings.faults import Fault, read_faults  # noqa: E402
 from difftest.findings.ledger import read_ledger  # noqa: E402
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402
-from difftest.records.finding import Finding  # noqa: E402
 
 
 def main(out: Path) -> None:
     """Prints the table."""
-    corpus, faults = Corpus(out / CORPUS), read_faults()
+    corpus, faults, ledger = Corpus(out / CORPUS), read_faults(), read_ledger()
     findings = sorted(corpus.findings(), key=lambda one: one.first_seen)
     shown: dict[str, dt.datetime] = {}
     for finding in findings:
-        for fault in _shown_by(finding, corpus, faults):
+        entry = ledger.entry(finding.divergence, corpus.case(finding.fingerprint), utc_today())
+        fault = next((one for one in faults if entry and entry.upstream in one.upstream), None)
+        if fault:
             shown.setdefault(fault.title, dt.datetime.fromisoformat(finding.first_seen))
     print("\n".join(_table(faults, shown)))
     if shown:
@@ -41,13 +42,6 @@ def main(out: Path) -> None:
         *(f"  {one.package}: {one.title}" for one in faults if one.title not in shown),
         sep="\n",
     )
-
-
-def _shown_by(finding: Finding, corpus: Corpus, faults: Sequence[Fault]) -> list[Fault]:
-    """The fault that today's ledger knows of the finding; none for one that it does not know."""
-    entry = read_ledger().entry(finding.divergence, corpus.case(finding.fingerprint), utc_today())
-    named = [fault for fault in faults if entry and entry.upstream in fault.upstream]
-    return named[:1]
 
 
 def _table(faults: Sequence[Fault], shown: dict[str, dt.datetime]) -> Iterator[str]:

@@ -41,7 +41,7 @@ from difftest.records import announced, resume
 BUDGET_SECONDS = 3600.0
 
 PROGRAMS = 200
-"""How many programs come before every 20 other cases: they show most of the causes (docs/campaigns.md)."""
+"""How many programs come before every 20 other cases: they showed most of the causes of docs/faults.md."""
 
 
 GROUP = Group.FIND

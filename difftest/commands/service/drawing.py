@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from difftest.campaign.groups import MOST_CASES
 from difftest.cases.case import Case
 from difftest.cases.described import Description
 
-PROGRAMS = 20
+PROGRAMS = MOST_CASES
 """How many programs of operators come before every 20 other cases, unless a command says otherwise."""
 
 

@@ -78,7 +78,7 @@ def _lost(mean: Tensor, scale: Tensor, elements: int) -> Tensor:
 
 
 def _without(bias: Tensor | None, output: Tensor) -> Tensor:
-    return output.clone() if bias is None else output - bias
+    return output if bias is None else output - bias
 
 
 def _batch_norm_gradient(results: Sequence[Tensor], args: Sequence[Any]) -> list[Shared]:
@@ -115,10 +115,11 @@ def _means(result: Tensor, terms: Tensor, normed: Tensor, scale: Tensor, dims: S
     C. Szegedy, Batch Normalization, 2015, section 3).
     """
     share = scale.abs() * scale.numel() / terms.numel()
-    both = (
-        partial_sums_over(summed, dims).reshape(scale.shape) * share for summed in (terms, terms * normed)
-    )
-    return [Shared(next(both), [(result, 1.0)]), Shared(next(both), [(result, normed)])]
+
+    def size(summed: Tensor) -> Tensor:
+        return partial_sums_over(summed, dims).reshape(scale.shape) * share
+
+    return [Shared(size(terms), [(result, 1.0)]), Shared(size(terms * normed), [(result, normed)])]
 
 
 def _softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
@@ -135,7 +136,8 @@ def _log_softmax_gradient(result: Tensor, args: Sequence[Any]) -> list[Shared]:
 
 def _sums(terms: Tensor, dim: int) -> Tensor:
     """The partial sums over a dim, which stays with size 1; a tensor without dims is such a sum."""
-    return partial_sums_over(terms, dim).reshape(terms.sum(dim, keepdim=True).shape)
+    sums = partial_sums_over(terms, dim)
+    return sums.unsqueeze(dim) if terms.dim() else sums
 
 
 def _of_channels(statistic: Tensor, beside: Tensor) -> Tensor:
