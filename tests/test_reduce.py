@@ -369,6 +369,37 @@ def test_a_search_goes_on_while_a_case_runs_that_it_does_not_need_yet() -> None:
     assert len(result.case.model.layers) == 3
 
 
+def test_the_first_simpler_case_runs_while_the_case_itself_is_run_again() -> None:
+    both = threading.Barrier(2)
+
+    def shows(case: Case) -> bool:
+        if len(case.model.layers) > 1:
+            both.wait(60.0)
+        return len(case.model.layers) > 1
+
+    def fewer(case: Case) -> Iterator[Candidate]:
+        return (("a layer", a_case(case.model.layers[:count])) for count in range(2, len(case.model.layers)))
+
+    three = a_case((Linear(inputs=4, outputs=4),) * 3)
+    result = reduce(three, shows, parallel=2, moves=[fewer])
+    assert result is not None
+    assert len(result.case.model.layers) == 2
+
+
+def test_an_exception_from_a_case_that_is_only_expected_ends_the_reduction_too() -> None:
+    def shows(case: Case) -> bool:
+        if len(case.model.layers) == 3:
+            return True
+        msg = "the worker is gone"
+        raise InfrastructureError(msg)
+
+    def fewer(case: Case) -> Iterator[Candidate]:
+        return (("a layer", a_case(case.model.layers[:count])) for count in range(2, len(case.model.layers)))
+
+    with pytest.raises(InfrastructureError, match="is gone"):
+        reduce(a_case((Linear(inputs=4, outputs=4),) * 3), shows, parallel=2, moves=[fewer])
+
+
 def test_no_case_is_run_twice_and_no_impossible_case_is_run() -> None:
     requests: list[Case] = []
     lock = threading.Lock()
