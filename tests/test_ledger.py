@@ -79,6 +79,16 @@ def test_an_entry_matches_in_every_environment() -> None:
     assert Ledger(entries=(kept,)).quarantine("xla_spmd@2.8", EVEN, TODAY) == kept
 
 
+def test_an_entry_that_names_an_environment_is_about_that_one_alone() -> None:
+    there = replace(ENTRY, fingerprint="xla_spmd@newest-*", quarantine=True, where={"path": "data_parallel"})
+    assert there.matches(replace(MISMATCH, backend="xla_spmd@newest"), EVEN)
+    assert not there.matches(MISMATCH, EVEN)
+    assert not there.matches(replace(MISMATCH, backend="xla_spmd@2.8"), EVEN)
+    ledger = Ledger(entries=(there,))
+    assert ledger.quarantine("xla_spmd@newest", EVEN, TODAY) == there
+    assert ledger.quarantine("xla_spmd", EVEN, TODAY) is None
+
+
 def test_an_entry_matches_until_it_expires_and_is_reported_then() -> None:
     ledger, tomorrow = Ledger(entries=(ENTRY,)), date(2026, 11, 22)
     assert (

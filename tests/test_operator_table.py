@@ -171,6 +171,13 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
 
 
+@pytest.mark.parametrize("name", ["bucketize", "searchsorted"])
+def test_the_place_in_a_sequence_is_left_open_as_the_drawn_one_is_not_sorted(name: str) -> None:
+    entry = entries()[name]
+    found = entry.operator(entry.samples[0], form=entry.form)
+    assert "increasing" in undefined(found, dtype="float32", regime="normal")
+
+
 def test_what_counts_as_zero_is_left_open_of_subnormal_numbers_alone() -> None:
     entry = entries()["nonzero"]
     found = entry.operator(entry.samples[0], form=entry.form)

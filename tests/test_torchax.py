@@ -8,6 +8,7 @@ import pytest
 from samples import a_case
 
 from difftest.cases.case import Case, Data
+from difftest.cases.layers.building_block import BuildingBlock
 from difftest.cases.layers.collective import Collective
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layout import Replicate, Shard
@@ -98,3 +99,25 @@ def test_flash_attention_through_jax_agrees_with_the_oracle() -> None:
         sandbox.run(case, "torchax", deadline=240),
     )
     assert comparison.verdict == "agree", comparison.divergences[:1]
+
+
+@needs_torchax
+@pytest.mark.slow
+@pytest.mark.xla
+def test_a_running_mean_that_torchax_leaves_as_it_was_is_found() -> None:
+    """What the block leaves in its buffers comes out of the compiled step: the batch is counted."""
+    held = {"norm.running_mean": (4,), "norm.running_var": (4,), "norm.num_batches_tracked": ()}
+    norm = BuildingBlock(
+        block="batch_norm",
+        arguments={"affine": False, "momentum": 0.5, "train": True, "width": 4},
+        parameters={},
+        held_buffers=held,
+        counters=("norm.num_batches_tracked",),
+        inputs=4,
+        outputs=4,
+        rowwise=False,
+    )
+    case = a_case((norm, Linear(inputs=4, outputs=4)), batch=(Shard(0),), fed=Data(batch=4))
+    run = sandbox.run(case, "torchax", deadline=240)
+    shown = compare(case, "torchax", torchax.SIDE, sandbox.run(case, "oracle", deadline=120), run)
+    assert {one.tensor for one in shown.divergences if one.check == "buffers"} == {"0.norm.running_mean"}

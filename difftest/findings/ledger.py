@@ -19,7 +19,7 @@ from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import backend_pattern
-from difftest.plugins import plain
+from difftest.plugins import IN, plain
 from difftest.records import read_limits
 
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")
@@ -29,6 +29,7 @@ LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One known fault: patterns (`*`, `?`, `[...]`) for what a divergence of it says.
 
+    A `fingerprint` that names an environment (`torch_dtensor@newest-*`) is about that one alone.
     `detail` begins with step and stage. `cause` says of a failure its kind, message and frame, and of a
     crash the stage, without numbers (`difftest.judge.divergence.identity`). `nature` is the word for the
     damage to wrong numbers, empty for others. `where` maps facts of the case (`difftest.findings.facts`) to
@@ -63,10 +64,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """The pattern of the backends that it is about."""
         return backend_pattern(self.fingerprint)
 
+    def written(self, backend: str) -> str:
+        """A backend's name as the entry writes it: without an environment, unless the entry names one."""
+        return backend if IN in self.backend else plain(backend)
+
     def matches(self, shown: Divergence, case: Case) -> bool:
-        """Whether it is about what `case` showed, in any environment of its backend."""
+        """Whether it is about what `case` showed, in any environment of its backend unless it names one."""
         texts = (
-            (msgspec.structs.replace(shown, backend=plain(shown.backend)).fingerprint, self.fingerprint),
+            (
+                msgspec.structs.replace(shown, backend=self.written(shown.backend)).fingerprint,
+                self.fingerprint,
+            ),
             (shown.detail, self.detail),
             (shown.cause, self.cause),
             (shown.nature, self.nature),
@@ -101,7 +109,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         quarantines = (
             entry
             for entry in self._counting(today)
-            if entry.quarantine and fnmatchcase(plain(backend), entry.backend)
+            if entry.quarantine and fnmatchcase(entry.written(backend), entry.backend)
         )
         return next((entry for entry in quarantines if entry.covers(case)), None)
 

@@ -61,6 +61,7 @@ SOLVERS = tuple(
     f"linalg.{name}" for name in ("solve", "solve_ex", "lstsq", "lu_solve", "ldl_solve", "tensorsolve")
 )
 INVERSES = ("inverse", "pinverse", *(f"linalg.{name}" for name in ("inv", "inv_ex", "pinv", "tensorinv")))
+UNSORTED = "the boundaries must be an increasing sequence, or the return value is undefined"
 MAXIMA = "of equal maxima in a window, which index is returned is not documented"
 DUPLICATES = (
     "with duplicate indices the behavior is nondeterministic: one of the values is picked arbitrarily"
@@ -87,6 +88,7 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
     "topk": ("ties", "the indices of tied elements are not guaranteed to be stable and may vary"),
     "kthvalue": ("ties", "if there are several valid k-th values, the indices may be of any of them"),
     **dict.fromkeys(("median", "nanmedian"), ("ties", MEDIANS)),
+    **dict.fromkeys(("bucketize", "searchsorted"), ("always", UNSORTED)),
     "mode": ("ties", "the index location of each mode value found may be that of any occurrence"),
     "cummax": ("ties", "of equal maxima, which index is the location is not documented"),
     "cummin": ("ties", "of equal minima, which index is the location is not documented"),

@@ -31,6 +31,7 @@ def gradient(result: torch.Tensor, tensor: DTensor | None = None) -> str:
 
 MIXED, ROW = "got mixed torch.Tensor and DTensor", torch.tensor([0, 1])
 WITH_ZEROS = torch.nn.MultiheadAttention(2, 1, add_zero_attn=True)
+BLOCK = torch.nn.TransformerEncoderLayer(2, 1, 2)
 FAULTS = {
     "list_as_index": lambda: of(4, 4)[[1, 2]],
     "combinations": lambda: torch.combinations(of(3)),
@@ -44,6 +45,7 @@ FAULTS = {
     "slice_scatter_backward": lambda: gradient(torch.slice_scatter(of(4, 4), of(2, 4), 0, 0, 2)),
     "sgn_backward": lambda: gradient(torch.sgn(x := of(4)), x),
     "zero_attention": lambda: distribute_module(WITH_ZEROS, mesh)(*[of(3, 2)] * 3),
+    "causal_mask": lambda: torch.nn.TransformerEncoder(BLOCK, 1)(of(3, 2), of(3, 3)),
     "repeat_backward": lambda: gradient((x := of(4)).repeat(0), x),
 }
 missing = []

@@ -174,8 +174,12 @@ def _place(world: _World, module: "nn.Module") -> "nn.Module":
 
     module = module.to("jax")
     tie_again(module, world.case)
+    tensors: dict[str, Any] = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
     for name, placements in world.case.layout.parameters.items():
-        held: Any = module.get_parameter(name)
+        held = tensors[name]
         held.apply_jax_(_device_put(world.sharding(held.dim(), placements)))
     return module
 
@@ -189,22 +193,31 @@ def _device_put(where: Any) -> Any:  # noqa: ANN401
 def _differentiate(
     world: _World, module: "nn.Module", parts: "Sequence[Sequence[Tensor]]", forward: "Forward"
 ) -> "tuple[list[Tensor], Tensor]":
-    """The outputs and the loss of all parts; gradients are left in the parameters, as by `backward`."""
+    """The outputs and the loss of all parts; gradients are left in the parameters, as by `backward`.
+
+    The buffers go into the compiled function and come out of it, as a running mean does: a value that it
+    leaves in the module would be a tracer.
+    """
     from torch.nn.utils import stateless
     from torchax import interop
 
-    held = dict(module.named_parameters())
+    held, buffers = dict(module.named_parameters()), dict(module.named_buffers())
 
-    def loss(weights: "dict[str, Tensor]", part: "Sequence[Tensor]") -> "tuple[Tensor, Tensor]":
+    def loss(
+        weights: "dict[str, Tensor]", state: "dict[str, Tensor]", part: "Sequence[Tensor]"
+    ) -> "tuple[Tensor, tuple[Tensor, dict[str, Tensor]]]":
         # What functional_call does.
-        with stateless._reparametrize_module(module, weights, tie_weights=True):  # noqa: SLF001
+        with stateless._reparametrize_module(module, {**weights, **state}, tie_weights=True):  # noqa: SLF001
             output, loss = forward(*part)
-        return loss, output
+            return loss, (output, dict(module.named_buffers()))
 
     step = interop.jax_jit(interop.jax_value_and_grad(loss, kwargs_for_value_and_grad={"has_aux": True}))
     outputs, losses = [], []
     for part in parts:
-        (own, output), gradients = step(held, [world.put(tensor, world.case.layout.batch) for tensor in part])
+        fed = [world.put(tensor, world.case.layout.batch) for tensor in part]
+        (own, (output, after)), gradients = step(held, buffers, fed)
+        for name, buffer in buffers.items():
+            buffer.copy_(after[name])
         outputs.append(output)
         losses.append(own)
         for name, parameter in held.items():

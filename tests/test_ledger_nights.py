@@ -1,0 +1,97 @@
+"""Entries of the project's ledger for faults that a night showed: each knows its fault, and no other one."""
+
+import pytest
+from msgspec.structs import replace
+from sample_programs import a_program, an_operator
+from samples import a_case
+from shown_operators import cut, entry, failed, forward, wrong
+
+from difftest.cases.case import Case
+from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.operator import Operand
+from difftest.cases.layout import Shard
+from difftest.cases.options import Feature
+from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+
+MIXED = "RuntimeError: aten.{} got mixed torch.Tensor and DTensor, need to convert all torch.Tensor"
+EMPTY = (
+    "RuntimeError: Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:"
+)
+COPIES = "AssertionError: found no DeviceMesh from dtensor args for aten._foreach_copy_.default"
+ROW = (
+    "RuntimeError: This operation would remove or reshape sharded dimension 0, which requires redistribution."
+)
+PLAIN = a_case((Linear(inputs=4, outputs=4),))
+FLASH = a_case(
+    (FlashAttention(width=8, heads=2, head_dim=4, length=4, keys=4, causal=True), Linear(inputs=8, outputs=4))
+)
+RPROP = replace(PLAIN, features=(Feature(name="optimizer", options={"kind": "rprop"}),))
+ALONE = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 1), ("tp", 2)))
+NORM = a_case(
+    (BuildingBlock(block="batch_norm", arguments={}, parameters={"norm.weight": (4,)}, inputs=4, outputs=4),)
+)
+
+
+def program(name: str, rows: int) -> Case:
+    """A program of one operator, whose operand has so many rows, cut over two ranks."""
+    operand = Operand(shape=(rows, 3))
+    return a_program(an_operator(name, operands={"input": operand}), sharded={"0.input": (Shard(0),)})
+
+
+def refused(shown: Divergence) -> Divergence:
+    return replace(shown, symptom=Symptom.CAPABILITY)
+
+
+def in_a_model(stage: Stage, message: str) -> Divergence:
+    return failed("", stage, message)
+
+
+def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
+    return replace(wrong("buffers", "", Stage.UPDATE, name, nature=nature), backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("shown", "case"),
+    [
+        (forward("nn.SmoothL1Loss"), program("nn.SmoothL1Loss", 3)),
+        (forward("nn.BCEWithLogitsLoss"), program("nn.BCEWithLogitsLoss", 3)),
+        (failed("argwhere", Stage.FORWARD, "RuntimeError: aten.nonzero.default"), cut("argwhere")),
+        (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 1)),
+        (failed("nn.Transformer", Stage.FORWARD, MIXED.format("eq.Tensor")), cut("nn.Transformer")),
+        (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), FLASH),
+        (in_a_model(Stage.UPDATE, COPIES), RPROP),
+        (refused(in_a_model(Stage.FORWARD, ROW)), ALONE),
+        (of_a_buffer("0.norm.running_mean", "torch_dtensor"), NORM),
+        (of_a_buffer("0.norm.running_var", "torchax", nature=""), NORM),
+    ],
+    ids=lambda shown: shown.detail[:60] if isinstance(shown, Divergence) else "",
+)
+def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> None:
+    assert entry(shown, case)
+
+
+@pytest.mark.parametrize(
+    ("shown", "case"),
+    [
+        (forward("nn.SmoothL1Loss"), program("nn.SmoothL1Loss", 4)),
+        (forward("nn.TripletMarginLoss"), program("nn.TripletMarginLoss", 3)),
+        (failed("argwhere", Stage.FORWARD, "RuntimeError: aten.mul.Tensor"), cut("argwhere")),
+        (failed("sin", Stage.FORWARD, "RuntimeError: aten.nonzero.default"), cut("sin")),
+        (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 4)),
+        (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[2, 1, 6]"), program("nn.AvgPool1d", 1)),
+        (failed("nn.Transformer", Stage.FORWARD, MIXED.format("mul.Tensor")), cut("nn.Transformer")),
+        (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), PLAIN),
+        (in_a_model(Stage.UPDATE, COPIES), PLAIN),
+        (refused(in_a_model(Stage.FORWARD, ROW)), PLAIN),
+        (of_a_buffer("0.norm.running_mean", "torch_dtensor", nature=""), NORM),
+        (of_a_buffer("0.norm.running_mean", "torch_fsdp"), NORM),
+        (of_a_buffer("0.norm.num_batches_tracked", "torchax"), NORM),
+    ],
+    ids=lambda shown: shown.detail[:60] if isinstance(shown, Divergence) else "",
+)
+def test_another_fault_like_one_that_a_night_showed_is_not_known(shown: Divergence, case: Case) -> None:
+    assert entry(shown, case) is None
