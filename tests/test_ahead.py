@@ -109,3 +109,15 @@ def test_recorded_cases_that_are_no_longer_the_seeds_are_drawn() -> None:
     recorded = CampaignRecord(cases={(0, "0" * 12), (1, "1" * 12)})
     drawn = [(index, case.id) for index, case in generated_cases(requested(2), recorded)]
     assert drawn == ids((0, 1))
+
+
+@pytest.mark.slow
+def test_the_drawing_processes_end_with_the_cases_of_a_campaign_that_is_stopped() -> None:
+    before = set(psutil.Process().children(recursive=True))
+    cases = generated_cases(requested(3 * BLOCK), CampaignRecord())
+    for _ in range(BLOCK + 1):
+        next(cases)
+    drawing = set(psutil.Process().children(recursive=True)) - before
+    assert any("spawn_main" in " ".join(one.cmdline()) for one in drawing)
+    cases.close()
+    assert not [one for one in drawing if one.is_running() and "spawn_main" in " ".join(one.cmdline())]

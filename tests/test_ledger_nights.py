@@ -8,7 +8,7 @@ from shown_operators import cut, entry, failed, forward, wrong
 
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
-from difftest.cases.layers.flash_attention import FlashAttention
+from difftest.cases.layers.flash_attention import BLOCK, FlashAttention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
@@ -26,9 +26,8 @@ ROW = (
     "RuntimeError: This operation would remove or reshape sharded dimension 0, which requires redistribution."
 )
 PLAIN = a_case((Linear(inputs=4, outputs=4),))
-FLASH = a_case(
-    (FlashAttention(width=8, heads=2, head_dim=4, length=4, keys=4, causal=True), Linear(inputs=8, outputs=4))
-)
+ATTENTION = FlashAttention(width=8, heads=2, head_dim=4, length=BLOCK, keys=BLOCK, causal=True)
+FLASH = a_case((ATTENTION, Linear(inputs=8, outputs=4)), sequence=BLOCK)
 RPROP = replace(PLAIN, features=(Feature(name="optimizer", options={"kind": "rprop"}),))
 ALONE = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 1), ("tp", 2)))
 NORM = a_case(
@@ -63,7 +62,7 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 1)),
         (failed("nn.Transformer", Stage.FORWARD, MIXED.format("eq.Tensor")), cut("nn.Transformer")),
         (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), FLASH),
-        (in_a_model(Stage.UPDATE, COPIES), RPROP),
+        (replace(in_a_model(Stage.UPDATE, COPIES), backend="torch_fsdp"), RPROP),
         (refused(in_a_model(Stage.FORWARD, ROW)), ALONE),
         (of_a_buffer("0.norm.running_mean", "torch_dtensor"), NORM),
         (of_a_buffer("0.norm.running_var", "torchax", nature=""), NORM),
@@ -85,7 +84,7 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[2, 1, 6]"), program("nn.AvgPool1d", 1)),
         (failed("nn.Transformer", Stage.FORWARD, MIXED.format("mul.Tensor")), cut("nn.Transformer")),
         (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), PLAIN),
-        (in_a_model(Stage.UPDATE, COPIES), PLAIN),
+        (replace(in_a_model(Stage.UPDATE, COPIES), backend="torch_fsdp"), PLAIN),
         (refused(in_a_model(Stage.FORWARD, ROW)), PLAIN),
         (of_a_buffer("0.norm.running_mean", "torch_dtensor", nature=""), NORM),
         (of_a_buffer("0.norm.running_mean", "torch_fsdp"), NORM),

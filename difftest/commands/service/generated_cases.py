@@ -2,10 +2,9 @@
 
 import dataclasses
 import heapq
-import itertools
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 
 import click
@@ -76,9 +75,10 @@ def run_cases(
     began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
-    with Meter(_left(request, recorded), request.budget, ledger) as meter:
+    meter = Meter(_left(request, recorded), request.budget, ledger)
+    with meter, closing(generated_cases(request, recorded)) as cases:
         try:
-            for progress in run(meter.watched(campaign), generated_cases(request, recorded), recorded):
+            for progress in run(meter.watched(campaign), cases, recorded):
                 tally.count(progress)
                 meter.count(progress)
         except StoppedError as stop:
@@ -116,7 +116,9 @@ def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
     return sum(index not in done for index in request.drawing.numbers(request.most_cases))
 
 
-def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Iterator[tuple[int, Case]]:
+def generated_cases(
+    request: CampaignRequest, recorded: CampaignRecord
+) -> Generator[tuple[int, Case], None, None]:
     """The requested cases with their indices, until their number or the budget is reached.
 
     Each is drawn when it is needed, or a little before. Those that are `recorded` are not even drawn, unless
@@ -135,7 +137,10 @@ def generated_cases(request: CampaignRequest, recorded: CampaignRecord) -> Itera
         if request.model
         else cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
     )
-    return itertools.takewhile(lambda _: time.monotonic() <= end, drawn)
+    for one in drawn:  # an iterator that is left open would end its processes too late, with an error
+        if time.monotonic() > end:
+            return
+        yield one
 
 
 def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:
