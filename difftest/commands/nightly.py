@@ -4,6 +4,7 @@ A scheduler starts it once a day. The seed is the date, so that anybody can run 
 two nights run the same ones. The same night started twice continues.
 """
 
+from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from difftest.commands import Group
 from difftest.commands.service.conclusion import conclude
 from difftest.commands.service.generated_cases import campaign_on_cluster, define
 from difftest.commands.service.night import run_night
+from difftest.commands.service.night_before import night_before
 from difftest.commands.service.options import (
     Duration,
     address_option,
@@ -78,6 +80,11 @@ GROUP = Group.FIND
 @backends_option
 @max_world_size_option
 @programs_option(PROGRAMS)
+@click.option(
+    "--known-cases/--no-known-cases",
+    default=None,
+    help="Begin with a case of each known fault.  [default: on the first night of --out]",
+)
 @inputs_option
 @workers_option
 @address_option
@@ -103,6 +110,8 @@ def seed_of(day: date) -> int:
 
 def _run(request: CampaignRequest, output: Output) -> int:
     corpus, ledger = output.prepared_corpus(), read_ledger(request.ledger)
+    if request.known_cases is None:
+        request = replace(request, known_cases=night_before(corpus, request.seed) is None)
     click.echo(f"seed {request.seed}", err=request.as_json)
     definition = define(request)
     with resume.resumed(corpus, definition.name) as recorded:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import heapq
+import itertools
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -113,7 +114,8 @@ def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
     if request.most_cases is None:
         return None
     done = {index for index, _ in recorded.cases}
-    return sum(index not in done for index in request.drawing.numbers(request.most_cases))
+    numbers = itertools.chain(request.drawing.known(), request.drawing.numbers(request.most_cases))
+    return sum(index not in done for index in numbers)
 
 
 def generated_cases(
@@ -127,17 +129,20 @@ def generated_cases(
     from generators.ahead import cases_ahead
 
     end = time.monotonic() + request.budget if request.budget else float("inf")
-    indices = request.drawing.numbers(request.most_cases)
+    done, drawing = set[int](), request.drawing
     if _are_of_seed(request, recorded):
         done = {index for index, _ in recorded.cases}
-        indices = (index for index in indices if index not in done)
+    indices = (index for index in drawing.numbers(request.most_cases) if index not in done)
     paths, most_ranks = request.paths or None, request.max_world_size
+    known = ((index, drawing.case(index)) for index in drawing.known() if index not in done)
     drawn = (
-        ((index, request.drawing.case(index)) for index in indices)
+        ((index, drawing.case(index)) for index in indices)
         if request.model
         else cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
     )
-    for one in drawn:  # an iterator that is left open would end its processes too late, with an error
+    for one in itertools.chain(
+        known, drawn
+    ):  # an iterator that is left open would end its processes too late, with an error
         if time.monotonic() > end:
             return
         yield one

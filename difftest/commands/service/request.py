@@ -50,6 +50,7 @@ class CampaignRequest(Request):
     `workers` is None for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one
     started on this machine. So many `programs` come before every 20 other cases, and a case
     has so many `inputs`. Every `twice_every`th case is run twice, none if 0. `fresh` runs every case again.
+    With `known_cases`, those of known faults come first; None if the command decides.
     """
 
     seed: int
@@ -65,6 +66,7 @@ class CampaignRequest(Request):
     address: str | None = None
     twice_every: int
     fresh: bool = False
+    known_cases: bool | None = False
 
     @property
     def drawing(self) -> Drawing:
@@ -76,6 +78,7 @@ class CampaignRequest(Request):
             max_world_size=self.max_world_size,
             inputs=self.inputs,
             programs=self.programs,
+            known_cases=bool(self.known_cases),
         )
 
     @property
