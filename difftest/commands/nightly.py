@@ -111,7 +111,7 @@ def seed_of(day: date) -> int:
 def _run(request: CampaignRequest, output: Output) -> int:
     corpus, ledger = output.prepared_corpus(), read_ledger(request.ledger)
     if request.known_cases is None:
-        request = replace(request, known_cases=night_before(corpus, request.seed) is None)
+        request = replace(request, known_cases=not (request.model or night_before(corpus, request.seed)))
     click.echo(f"seed {request.seed}", err=request.as_json)
     definition = define(request)
     with resume.resumed(corpus, definition.name) as recorded:
