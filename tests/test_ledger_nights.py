@@ -6,8 +6,9 @@ from sample_programs import a_program, an_operator
 from samples import a_case
 from shown_operators import cut, entry, failed, forward, wrong
 
-from difftest.cases.case import Case
+from difftest.cases.case import Case, Data
 from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.layers.conv import Conv
 from difftest.cases.layers.flash_attention import BLOCK, FlashAttention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.operator import Operand
@@ -28,6 +29,14 @@ ROW = (
 PLAIN = a_case((Linear(inputs=4, outputs=4),))
 ATTENTION = FlashAttention(width=8, heads=2, head_dim=4, length=BLOCK, keys=BLOCK, causal=True)
 FLASH = a_case((ATTENTION, Linear(inputs=8, outputs=4)), sequence=BLOCK)
+FLAT = "RuntimeError: ('Attempted to flatten multiple dimensions, with dimension 1 being sharded. '"
+NO_WEIGHT = (
+    "RuntimeError: Given groups=1, expected weight to be at least 1 at dimension 0, but got weight of size "
+    "[0, 2, 5] instead"
+)
+NARROW = a_case(
+    (Conv(inputs=2, outputs=1, kernel=5),), sharded={"0.weight": (Shard(0),)}, fed=Data(batch=4), sequence=8
+)
 RPROP = replace(PLAIN, features=(Feature(name="optimizer", options={"kind": "rprop"}),))
 ALONE = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 1), ("tp", 2)))
 NORM = a_case(
@@ -64,6 +73,8 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), FLASH),
         (replace(in_a_model(Stage.UPDATE, COPIES), backend="torch_fsdp"), RPROP),
         (refused(in_a_model(Stage.FORWARD, ROW)), ALONE),
+        (refused(in_a_model(Stage.FORWARD, FLAT)), FLASH),
+        (in_a_model(Stage.FORWARD, NO_WEIGHT), NARROW),
         (of_a_buffer("0.norm.running_mean", "torch_dtensor"), NORM),
         (of_a_buffer("0.norm.running_var", "torchax", nature=""), NORM),
     ],
@@ -86,6 +97,8 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), PLAIN),
         (replace(in_a_model(Stage.UPDATE, COPIES), backend="torch_fsdp"), PLAIN),
         (refused(in_a_model(Stage.FORWARD, ROW)), PLAIN),
+        (refused(in_a_model(Stage.FORWARD, FLAT)), PLAIN),
+        (in_a_model(Stage.FORWARD, NO_WEIGHT), PLAIN),
         (of_a_buffer("0.norm.running_mean", "torch_dtensor", nature=""), NORM),
         (of_a_buffer("0.norm.running_mean", "torch_fsdp"), NORM),
         (of_a_buffer("0.norm.num_batches_tracked", "torchax"), NORM),

@@ -1,0 +1,109 @@
+"""The cases of known faults: the file, what a night draws of it, and how a tool collects them."""
+
+import itertools
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from sample_findings import FINDING
+from samples import a_case
+from test_ledger_blocks import WRONG, of_block
+
+from difftest import plugins
+from difftest.commands.service.drawing import FIRST_KNOWN, Drawing
+from difftest.commands.service.generated_cases import generated_cases
+from difftest.commands.service.request import CampaignRequest
+from difftest.findings import known_cases
+from difftest.findings.known_cases import KnownCase, read_known_cases, write_known_cases
+from difftest.findings.ledger import LEDGER_FILE, read_ledger
+from difftest.records.corpus import CORPUS, Corpus
+from difftest.records.resume import CampaignRecord
+from tools import known_cases as collecting
+
+SEED = 20261126
+PATHS = ("data_parallel", "operators")
+
+
+def drawing(**options: bool) -> Drawing:
+    return Drawing(seed=SEED, model=None, paths=PATHS, max_world_size=4, **options)
+
+
+def test_every_known_case_is_readable_and_its_fault_is_in_the_ledger() -> None:
+    named = {entry.upstream for entry in read_ledger().entries}
+    known = read_known_cases()
+    assert known
+    assert {one.upstream for one in known} <= named
+    assert len({one.upstream for one in known}) == len(known)
+    assert {one.read().path for one in known} <= set(plugins.names("generators.paths"))
+
+
+def test_the_known_cases_of_a_night_are_on_its_paths_and_not_too_large() -> None:
+    chosen = [drawing(known_cases=True).case(number) for number in drawing(known_cases=True).known()]
+    assert chosen
+    assert {case.path for case in chosen} <= set(PATHS)
+    assert max(case.world_size for case in chosen) <= 4
+    assert not list(drawing().known())
+
+
+def test_a_night_begins_with_the_known_cases_that_are_not_recorded() -> None:
+    request = CampaignRequest(
+        out=Path("results"),
+        ledger=LEDGER_FILE,
+        fail_on=("new",),
+        seed=SEED,
+        cases=2,
+        paths=PATHS,
+        max_world_size=4,
+        twice_every=0,
+        known_cases=True,
+    )
+    every = [(index, case.id) for index, case in generated_cases(request, CampaignRecord())]
+    known = list(itertools.takewhile(lambda one: one[0] >= FIRST_KNOWN, every))
+    assert [index for index, _ in known] == list(request.drawing.known())
+    assert [index for index, _ in every[len(known) :]] == [0, 1]
+    left = generated_cases(request, CampaignRecord(cases=set(known[1:])))
+    assert [(index, case.id) for index, case in left] == [known[0], *every[len(known) :]]
+
+
+def test_programs_come_first_and_those_of_as_many_ranks_beside_each_other() -> None:
+    cases = known_cases.known_cases()
+    kinds = [case.model.is_program for case in cases]
+    assert kinds == sorted(kinds, reverse=True)
+    programs = [(case.path, case.world_size) for case in cases if case.model.is_program]
+    assert programs == sorted(programs)
+
+
+def test_the_simplest_case_of_a_fault_is_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, block = tmp_path / "known.jsonl", of_block("cross_entropy", reduction="mean", ignored=True)
+    corpus = Corpus(tmp_path / CORPUS)
+    corpus.prepare()
+    corpus.save(replace(FINDING, divergence=WRONG, fingerprint=WRONG.fingerprint), block)
+    corpus.save(FINDING, a_case())
+    kept = list[KnownCase]()
+    monkeypatch.setattr(collecting, "read_known_cases", lambda: kept)
+    monkeypatch.setattr(collecting, "write_known_cases", lambda known: write_known_cases(known, file))
+    collecting.main([tmp_path])
+    (one,) = read_known_cases(file)
+    assert one.read() == block
+    assert fnmatchcase(one.upstream, "*185167")
+    assert one.upstream not in capsys.readouterr().out
+    simpler = msgspec.structs.replace(block, training=replace(block.training, steps=1), seed=1)
+    kept.append(KnownCase(upstream=one.upstream, case=msgspec.Raw(simpler.to_json())))
+    collecting.main([tmp_path])
+    assert read_known_cases(file)[0].read() == simpler, "one that is not simpler replaces nothing"
+
+
+def test_a_line_that_is_no_case_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "known.jsonl"
+    file.write_bytes(b'{"upstream": "x", "case": {"schema": 2}}\n')
+    (one,) = read_known_cases(file)
+    with pytest.raises(ValueError, match="missing"):
+        one.read()
+
+
+def test_without_a_file_there_is_no_known_case(tmp_path: Path) -> None:
+    assert read_known_cases(tmp_path / "none.jsonl") == ()
