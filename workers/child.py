@@ -32,7 +32,7 @@ from workers import backends, exceptions, faults
 from workers.isolate import native_frames, refused, run_folder
 from workers.isolate.run_folder import Stages
 from workers.pjrt_clients import Clients
-from workers.torch import process_groups
+from workers.torch import joining
 from workers.torch.rendezvous import interface
 from workers.training import arguments, rounding
 from workers.training.spelling import host_backward
@@ -98,11 +98,13 @@ def _run(request: Mapping[str, Any], rank: int) -> None:
         outcome, at = _attempt(request, case, index, rank, stages, clients)
         run_folder.write(folder, rank, outcome, at)
         if folder == last or (clients.jax and "torch_xla" in sys.modules):
+            if at is None:
+                joining.leave()
             return  # JAX's client beside torch_xla's is an event of the case that made it
         if at is not None:
             if not refused.next_may_follow(outcome, case, folder):
                 return
-            process_groups.leave()
+            joining.leave()
         gc.collect()  # a tensor that a cycle keeps would be part of the next case's graph
 
 

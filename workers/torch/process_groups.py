@@ -14,9 +14,7 @@ import numpy as np
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
 from difftest.judge.outcome import Array, Sharded
-from workers.deadlines import MOST_SECONDS
-from workers.torch import devices
-from workers.torch import rendezvous as meeting
+from workers.torch import devices, joining
 from workers.training.pieces import global_shape, own_rows, sharded, values
 
 if TYPE_CHECKING:
@@ -43,9 +41,6 @@ PRELOAD: tuple[str, ...] = (
 It is one tuple for all backends of this side, so that one zygote serves them all. Where the tuple of another
 backend begins with it, that backend's zygote is forked from this one.
 """
-
-COLLECTIVE_TIMEOUT_SECONDS = 2 * MOST_SECONDS
-"""Above every deadline of a run, so that a deadlock is reported as a hang and not as an exception."""
 
 
 class Devices(Protocol):
@@ -96,45 +91,21 @@ def joined(
 ) -> Iterator[Member]:
     """Joins the process group as `rank`, with torch's mesh of `mesh`'s shape, by default the layout's.
 
-    The ranks have devices of one `kind`.
-
-    The group is left properly only after a run that succeeded: a rank that raised must not wait for the
-    others.
+    The ranks have devices of one `kind`. The process stays in the group for the next run (`joining`).
     """
-    from datetime import timedelta
-
     from torch import distributed
-    from torch.distributed.device_mesh import init_device_mesh
 
     device, mesh = kind.find(case, rank), mesh or case.layout.mesh
-    transport, timeout = kind.transport(case, device), timedelta(seconds=COLLECTIVE_TIMEOUT_SECONDS)
-    with meeting.of_the_machine(rendezvous):
-        place: dict[str, Any] = (
-            {"store": meeting.store(rendezvous, rank, timeout)}
-            if rendezvous.startswith(meeting.SCHEME)
-            else {"init_method": rendezvous}
-        )
-        distributed.init_process_group(
-            transport, **place, rank=rank, world_size=case.world_size, timeout=timeout
-        )
+    transport = kind.transport(case, device)
     groups = kind.groups(device, transport, mesh.names)
     yield Member(
         case=case,
         rank=rank,
         devices=kind,
         device=device,
-        mesh=init_device_mesh(device.type, mesh.shape, mesh_dim_names=mesh.names, **groups),
+        mesh=joining.join(joining.Place(rank, mesh, device, transport), rendezvous, groups),
     )
     distributed.barrier()
-    distributed.destroy_process_group()
-
-
-def leave() -> None:
-    """Leaves the process group, where there is one, after a run that every rank refused: nobody waits."""
-    from torch import distributed
-
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
 
 
 def local_session(

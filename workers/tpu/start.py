@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from difftest.cases.case import Case
-from workers.torch import process_groups
+from workers.torch import joining, process_groups
 from workers.tpu import devices, limits
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _client() -> dict[str, int]:
 
 
 def start(
-    folder: Path, ranks: int, rank: int, seconds: float = process_groups.COLLECTIVE_TIMEOUT_SECONDS
+    folder: Path, ranks: int, rank: int, seconds: float = joining.COLLECTIVE_TIMEOUT_SECONDS
 ) -> ctypes.CDLL:
     """Gives this process its device, and torch the device type `tpu`; the library of our plugin.
 
