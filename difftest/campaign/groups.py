@@ -7,10 +7,9 @@ of one. What follows a run, such as the evidence for a finding, runs each case a
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
 from difftest.campaign.campaign import BackendRun, Campaign, run_backend, run_key
 from difftest.cases.case import Case
+from difftest.cases.inputs import without_input
 from difftest.cases.options import ACTS
 from difftest.clock import utc_now
 from difftest.errors import InfrastructureError
@@ -30,12 +29,7 @@ def can_share(one: Case, other: Case) -> bool:
     """
     if not one.start.acts == other.start.acts == ACTS:
         return False
-    return (one.model.is_program and other.model.is_program) or _without_input(one) == _without_input(other)
-
-
-def _without_input(case: Case) -> Case:
-    """What is equal for the inputs of one case."""
-    return msgspec.structs.replace(case, data=msgspec.structs.replace(case.data, regime="normal"), seed=0)
+    return (one.model.is_program and other.model.is_program) or without_input(one) == without_input(other)
 
 
 def grouped(cases: Iterable[tuple[int, Case]]) -> Iterator[Sequence[tuple[int, Case]]]:

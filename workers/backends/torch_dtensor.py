@@ -51,7 +51,7 @@ def session(
     from workers.training.memory import pieces_laid_out
     from workers.training.session import Session
 
-    forget()
+    forget(case)
     with process_groups.joined(case, rank, rendezvous, kind=kind) as member, _beside_plain_tensors(case):
         facts, rules = process_groups.describe(member), Rules()
         yield Session(
