@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
 from samples import a_case
-from shown_operators import cut, entry, failed, forward, wrong
+from shown_operators import backward, cut, entry, failed, forward, wrong
 
 from difftest.cases.case import Case, Data
 from difftest.cases.layers.building_block import BuildingBlock
@@ -29,6 +29,8 @@ ROW = (
 PLAIN = a_case((Linear(inputs=4, outputs=4),))
 ATTENTION = FlashAttention(width=8, heads=2, head_dim=4, length=BLOCK, keys=BLOCK, causal=True)
 FLASH = a_case((ATTENTION, Linear(inputs=8, outputs=4)), sequence=BLOCK)
+NO_CHANNELS = "RuntimeError: avg_pool3d(): Expected input to have non-zero size for non-batch dimensions, but"
+LISTS = "RuntimeError: Tensor meta for aten._fused_adamw.default should be a list[TensorMeta]"
 FLAT = "RuntimeError: ('Attempted to flatten multiple dimensions, with dimension 1 being sharded. '"
 NO_WEIGHT = (
     "RuntimeError: Given groups=1, expected weight to be at least 1 at dimension 0, but got weight of size "
@@ -50,6 +52,10 @@ def program(name: str, rows: int) -> Case:
     return a_program(an_operator(name, operands={"input": operand}), sharded={"0.input": (Shard(0),)})
 
 
+def cut_nothing(name: str) -> Case:
+    return a_program(an_operator(name))
+
+
 def refused(shown: Divergence) -> Divergence:
     return replace(shown, symptom=Symptom.CAPABILITY)
 
@@ -69,6 +75,11 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (forward("nn.BCEWithLogitsLoss"), program("nn.BCEWithLogitsLoss", 3)),
         (failed("argwhere", Stage.FORWARD, "RuntimeError: aten.nonzero.default"), cut("argwhere")),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 1)),
+        (failed("masked_select", Stage.FORWARD, "RuntimeError: aten.masked_select.default"), PLAIN),
+        (failed("nn.MaxPool3d", Stage.FORWARD, f"{NO_CHANNELS} [0, 3, 6, 5]"), program("nn.MaxPool3d", 1)),
+        (failed("nn.Conv2d", Stage.FORWARD, "RuntimeError: kernel size should be"), program("nn.Conv2d", 1)),
+        (failed("aten._fused_adamw", Stage.FORWARD, LISTS), cut("aten._fused_adamw")),
+        (backward("nn.SmoothL1Loss", nature="nn.SmoothL1Loss, times a number of ranks"), PLAIN),
         (failed("nn.Transformer", Stage.FORWARD, MIXED.format("eq.Tensor")), cut("nn.Transformer")),
         (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), FLASH),
         (replace(in_a_model(Stage.UPDATE, COPIES), backend="torch_fsdp"), RPROP),
@@ -90,7 +101,10 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (forward("nn.SmoothL1Loss"), program("nn.SmoothL1Loss", 4)),
         (forward("nn.TripletMarginLoss"), program("nn.TripletMarginLoss", 3)),
         (failed("argwhere", Stage.FORWARD, "RuntimeError: aten.mul.Tensor"), cut("argwhere")),
-        (failed("sin", Stage.FORWARD, "RuntimeError: aten.nonzero.default"), cut("sin")),
+        (failed("nn.MaxPool3d", Stage.FORWARD, f"{NO_CHANNELS} [0, 3, 6, 5]"), cut_nothing("nn.MaxPool3d")),
+        (failed("nn.Linear", Stage.FORWARD, "RuntimeError: kernel size should be"), program("nn.Linear", 1)),
+        (failed("aten._fused_sgd", Stage.FORWARD, LISTS), cut("aten._fused_sgd")),
+        (backward("nn.L1Loss", nature="nn.L1Loss, times a number of ranks"), PLAIN),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 4)),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[2, 1, 6]"), program("nn.AvgPool1d", 1)),
         (failed("nn.Transformer", Stage.FORWARD, MIXED.format("mul.Tensor")), cut("nn.Transformer")),
