@@ -31,6 +31,10 @@ ATTENTION = FlashAttention(width=8, heads=2, head_dim=4, length=BLOCK, keys=BLOC
 FLASH = a_case((ATTENTION, Linear(inputs=8, outputs=4)), sequence=BLOCK)
 NO_CHANNELS = "RuntimeError: avg_pool3d(): Expected input to have non-zero size for non-batch dimensions, but"
 LISTS = "RuntimeError: Tensor meta for aten._fused_adamw.default should be a list[TensorMeta]"
+OUT = "RuntimeError: Strategy length 2 != expected 3 (schema_outputs=1 + inputs=2) for aten.amax.out."
+SCALAR = "RuntimeError: output with shape [] doesn't match the broadcast shape [1]"
+SGD = "AssertionError: found no DeviceMesh from dtensor args for aten._fused_sgd_.default"
+FUSED = replace(PLAIN, features=(Feature(name="implementation", options={"kind": "fused"}),))
 FLAT = "RuntimeError: ('Attempted to flatten multiple dimensions, with dimension 1 being sharded. '"
 NO_WEIGHT = (
     "RuntimeError: Given groups=1, expected weight to be at least 1 at dimension 0, but got weight of size "
@@ -80,6 +84,13 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (failed("nn.Conv2d", Stage.FORWARD, "RuntimeError: kernel size should be"), program("nn.Conv2d", 1)),
         (failed("aten._fused_adamw", Stage.FORWARD, LISTS), cut("aten._fused_adamw")),
         (backward("nn.SmoothL1Loss", nature="nn.SmoothL1Loss, times a number of ranks"), PLAIN),
+        (failed("amax", Stage.FORWARD, OUT), cut("amax")),
+        (failed("quantile", Stage.FORWARD, SCALAR), cut("quantile")),
+        (
+            failed("t", Stage.BACKWARD, "RuntimeError: Function TBackward1 returned an invalid gradient"),
+            cut("t"),
+        ),
+        (in_a_model(Stage.UPDATE, SGD), FUSED),
         (failed("nn.Transformer", Stage.FORWARD, MIXED.format("eq.Tensor")), cut("nn.Transformer")),
         (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), FLASH),
         (replace(in_a_model(Stage.UPDATE, COPIES), backend="torch_fsdp"), RPROP),
@@ -105,6 +116,10 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (failed("nn.Linear", Stage.FORWARD, "RuntimeError: kernel size should be"), program("nn.Linear", 1)),
         (failed("aten._fused_sgd", Stage.FORWARD, LISTS), cut("aten._fused_sgd")),
         (backward("nn.L1Loss", nature="nn.L1Loss, times a number of ranks"), PLAIN),
+        (failed("aminmax", Stage.FORWARD, OUT), cut("aminmax")),
+        (failed("sum", Stage.FORWARD, SCALAR), cut("sum")),
+        (failed("mm", Stage.BACKWARD, "RuntimeError: Function TBackward1 returned an invalid"), cut("mm")),
+        (replace(in_a_model(Stage.UPDATE, SGD), backend="torch_fsdp"), PLAIN),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 4)),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[2, 1, 6]"), program("nn.AvgPool1d", 1)),
         (failed("nn.Transformer", Stage.FORWARD, MIXED.format("mul.Tensor")), cut("nn.Transformer")),
