@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
 from samples import a_case
-from shown_operators import backward, cut, entry, failed, forward, wrong
+from shown_operators import backward, cut, entry, failed, forward, on_xla, wrong
 
 from difftest.cases.case import Case, Data
 from difftest.cases.layers.building_block import BuildingBlock
@@ -35,6 +35,7 @@ OUT = "RuntimeError: Strategy length 2 != expected 3 (schema_outputs=1 + inputs=
 SCALAR = "RuntimeError: output with shape [] doesn't match the broadcast shape [1]"
 SGD = "AssertionError: found no DeviceMesh from dtensor args for aten._fused_sgd_.default"
 FUSED = replace(PLAIN, features=(Feature(name="implementation", options={"kind": "fused"}),))
+DOUBLE = replace(cut("log10"), dtype="float64")
 FLAT = "RuntimeError: ('Attempted to flatten multiple dimensions, with dimension 1 being sharded. '"
 NO_WEIGHT = (
     "RuntimeError: Given groups=1, expected weight to be at least 1 at dimension 0, but got weight of size "
@@ -58,6 +59,10 @@ def program(name: str, rows: int) -> Case:
 
 def cut_nothing(name: str) -> Case:
     return a_program(an_operator(name))
+
+
+def dtype(operator: str) -> Divergence:
+    return wrong("shape", operator, Stage.FORWARD, "0.output")
 
 
 def refused(shown: Divergence) -> Divergence:
@@ -91,6 +96,9 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
             cut("t"),
         ),
         (in_a_model(Stage.UPDATE, SGD), FUSED),
+        (on_xla(forward("log10"), "1 / 1 elements (100.0%) differ; greatest 1.3e-09, 1 x"), DOUBLE),
+        (on_xla(dtype("xlogy"), "has dtype float64, expected float32"), cut("xlogy")),
+        (on_xla(dtype("native_dropout_backward"), "has dtype uint8, expected float32"), PLAIN),
         (failed("nn.Transformer", Stage.FORWARD, MIXED.format("eq.Tensor")), cut("nn.Transformer")),
         (in_a_model(Stage.FORWARD, MIXED.format("add.Tensor")), FLASH),
         (replace(in_a_model(Stage.UPDATE, COPIES), backend="torch_fsdp"), RPROP),
@@ -116,6 +124,9 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (failed("nn.Linear", Stage.FORWARD, "RuntimeError: kernel size should be"), program("nn.Linear", 1)),
         (failed("aten._fused_sgd", Stage.FORWARD, LISTS), cut("aten._fused_sgd")),
         (backward("nn.L1Loss", nature="nn.L1Loss, times a number of ranks"), PLAIN),
+        (on_xla(forward("log10"), "1 / 1 elements (100.0%) differ; greatest 1.3, 1 x"), DOUBLE),
+        (on_xla(forward("log10"), "1 / 1 elements (100.0%) differ; greatest 1.3e-09, 1 x"), PLAIN),
+        (on_xla(dtype("mul"), "has dtype float64, expected float32"), cut("mul")),
         (failed("aminmax", Stage.FORWARD, OUT), cut("aminmax")),
         (failed("sum", Stage.FORWARD, SCALAR), cut("sum")),
         (failed("mm", Stage.BACKWARD, "RuntimeError: Function TBackward1 returned an invalid"), cut("mm")),

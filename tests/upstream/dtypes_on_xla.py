@@ -1,6 +1,6 @@
 """Results of other dtypes than torch's: `cumsum` of int32 is int32, which overflows, and not int64.
 
-`where` takes the dtype of a number without dims, which counts in torch only where it is of a higher kind.
+`where` and `xlogy` take the dtype of a number without dims, which counts in torch only if its kind is higher.
 The gradient of dropout of whole numbers is of whole numbers, and loses what its factor makes of them.
 torch_xla 2.9.0. Exits 0 when the faults are there.
 """
@@ -21,6 +21,9 @@ FAULTS = {
         torch.tensor([True], device=at),
         torch.tensor(1.0, device=at),
         torch.ones(1, dtype=torch.float16, device=at),
+    ),
+    "xlogy": lambda at: torch.xlogy(
+        torch.ones(1, device=at), torch.tensor(2.0, dtype=torch.float64, device=at)
     ),
 }
 right = False
