@@ -84,7 +84,10 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (forward("nn.BCEWithLogitsLoss"), program("nn.BCEWithLogitsLoss", 3)),
         (failed("argwhere", Stage.FORWARD, "RuntimeError: aten.nonzero.default"), cut("argwhere")),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 1)),
-        (failed("masked_select", Stage.FORWARD, "RuntimeError: aten.masked_select.default"), PLAIN),
+        (
+            failed("masked_select", Stage.FORWARD, "RuntimeError: aten.masked_select.default"),
+            cut("masked_select"),
+        ),
         (failed("nn.MaxPool3d", Stage.FORWARD, f"{NO_CHANNELS} [0, 3, 6, 5]"), program("nn.MaxPool3d", 1)),
         (failed("nn.Conv2d", Stage.FORWARD, "RuntimeError: kernel size should be"), program("nn.Conv2d", 1)),
         (failed("aten._fused_adamw", Stage.FORWARD, LISTS), cut("aten._fused_adamw")),
