@@ -258,7 +258,11 @@ def _line(case: Case, index: int, backend: str) -> Observation:
 def _program(case: Case, index: int, backend: str) -> Observation:
     """The line of a program of operators, which covers some of them, or whose backend lacks one."""
     line = replace(
-        _line(case, PROGRAMS_FROM + index, backend), case=f"f{index:011x}", path="operators", losses=Losses()
+        _line(case, PROGRAMS_FROM + index, backend),
+        case=f"f{index:011x}",
+        path="operators",
+        loss="cotangent",
+        losses=Losses(),
     )
     number = index // 5 + len(backend)
     if number % 7 == 0:

@@ -51,7 +51,8 @@ def test_the_numbers_at_the_top_are_in_the_order_of_what_to_do(tmp_path: Path) -
         an_observation(0, started=BEGAN.isoformat(), seconds=60.0),
         an_observation(1, started=(BEGAN + timedelta(hours=2)).isoformat(), seconds=300.0),
         diverging(2, a_finding().fingerprint),
-        an_observation(head.PROGRAMS_FROM, started=BEGAN.isoformat()),
+        an_observation(head.BESIDE, started=BEGAN.isoformat(), loss=head.PROGRAM_LOSS),
+        an_observation(head.BESIDE + 1, started=BEGAN.isoformat()),
     ]
     a_corpus(tmp_path, *runs, findings=findings)
     assert [(count.number, count.label) for count in head.counts(build(tmp_path))] == [
@@ -61,11 +62,11 @@ def test_the_numbers_at_the_top_are_in_the_order_of_what_to_do(tmp_path: Path) -
         ("0", "fixed"),
         ("0", "unstable"),
         ("1", "left open by torch"),
-        ("3 / 4", "comparisons agree"),
+        ("4 / 5", "comparisons agree"),
         ("3 / 3", "completed, torch side"),
         ("1 / 1", "completed, xla side"),
-        ("3 + 1", "cases + programs"),
-        ("4", "runs"),
+        ("4 + 1", "cases + programs"),
+        ("5", "runs"),
         ("2 h 5 min", "from first to last run"),
     ]
 

@@ -12,8 +12,13 @@ from reports import cells
 from reports.frame import compared_in
 from reports.report import Report, environment_of, merged
 
-PROGRAMS_FROM = 10**9
-"""From this number on, a case of a campaign is a program beside its other cases."""
+BESIDE = 10**9
+"""From this number on, a case of a campaign is beside those that it counts: a program, a further input of a
+case, or the case of a known fault.
+"""
+
+PROGRAM_LOSS = "cotangent"
+"""The loss of programs, and of nothing else."""
 
 SHOWN_PACKAGES = ("torch", "torch_xla", "torchax", "jax")
 SHOWN_DEVICES = ("device", "gpu")
@@ -70,7 +75,7 @@ def _compared(report: Report) -> list[Count]:
 def _work(report: Report) -> list[Count]:
     """How many cases and programs ran, and how long that took."""
     runs = report.runs
-    programs = runs["index"] >= PROGRAMS_FROM
+    programs = (runs["index"] >= BESIDE) & (runs["loss"].astype("str") == PROGRAM_LOSS)
     cases = runs.loc[~programs, "case"].nunique()
     more = runs.loc[programs, "case"].nunique()
     seconds = elapsed(runs)
