@@ -63,7 +63,7 @@ def test_the_numbers_at_the_top_are_in_the_order_of_what_to_do(tmp_path: Path) -
         ("0", "unstable"),
         ("1", "left open by torch"),
         ("4 / 5", "comparisons agree"),
-        ("3 / 3", "completed, torch side"),
+        ("4 / 4", "completed, torch side"),
         ("1 / 1", "completed, xla side"),
         ("4 + 1", "cases + programs"),
         ("5", "runs"),
