@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from machines import Machine, Wrong, a_campaign, examined, sharded, sharded_with_odd_seed, timeless_tables
 from sample_programs import a_program
-from samples import tensor_parallel_case
+from samples import a_failure, tensor_parallel_case
 
 from difftest.campaign import groups
 from difftest.campaign.campaign import LETHAL_TIMES, ORACLE, TRIES, Campaign
@@ -170,6 +170,18 @@ def test_a_case_that_a_workers_packages_refuse_is_counted_so(tmp_path: Path) -> 
     machine.errors["spmd", 0] = refused
     first, *others = [one.result for one in examined(in_groups(tmp_path, machine), *CASES)]
     assert (first.missing["spmd"].status, first.trouble) == ("refused", "")
+    assert not any(one.missing for one in others)
+
+
+def test_a_case_that_its_process_refuses_within_a_group_is_counted_so(tmp_path: Path) -> None:
+    class Refusing(Groups):
+        def answer(self, case: Case, backend: str) -> Outcome:
+            answer = super().answer(case, backend)
+            refuses = (case, backend) == (CASES[1], "spmd")
+            return a_failure(kind=UnsupportedError.__name__, message="no values") if refuses else answer
+
+    _, second, *others = [one.result for one in examined(in_groups(tmp_path, Refusing()), *CASES)]
+    assert (second.missing["spmd"].status, second.trouble) == ("refused", "")
     assert not any(one.missing for one in others)
 
 

@@ -20,7 +20,7 @@ torch = pytest.importorskip("torch", reason="needs torch: pip install 'difftest[
 from workers import backends  # noqa: E402
 from workers.isolate import limits, sandbox  # noqa: E402
 from workers.isolate.answers import new_request  # noqa: E402
-from workers.training.arguments import called  # noqa: E402
+from workers.training.arguments import LackingError, called  # noqa: E402
 
 NO_OPERATORS = (
     *("torch.load", "torch.save", "torch.os.system", "torch.from_file", "torch.ops.aten.from_file"),
@@ -280,7 +280,7 @@ def test_a_failure_names_the_operator_that_raised() -> None:
 
 @pytest.mark.parametrize("call", NO_OPERATORS)
 def test_only_operators_can_be_called(call: str) -> None:
-    with pytest.raises(ValueError, match="is no operator of torch"):
+    with pytest.raises(LackingError, match="is no operator of torch"):
         called(call)
 
 

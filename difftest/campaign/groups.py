@@ -7,7 +7,7 @@ of one. What follows a run, such as the evidence for a finding, runs each case a
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from difftest.campaign.campaign import BackendRun, Campaign, run_backend, run_key
+from difftest.campaign.campaign import BackendRun, Campaign, refused, run_backend, run_key
 from difftest.cases.case import Case
 from difftest.cases.inputs import without_input
 from difftest.cases.options import ACTS
@@ -49,7 +49,8 @@ def run_each(
 ) -> Sequence[BackendRun | InfrastructureError]:
     """A run of each case on a backend, or the error with which the last try ended.
 
-    Several cases run as a group. Where the infrastructure spoils the run of one, it is tried again alone.
+    Several cases run as a group. One whose run the infrastructure spoils, or the backend refuses, is tried
+    again alone.
     """
     together = [case for case in cases if run_key(case, backend, {}) not in campaign.set_aside]
     runs = dict[str, BackendRun]()
@@ -63,7 +64,7 @@ def run_each(
         runs = {
             case.id: BackendRun(backend=backend, outcome=outcome, started=started, seconds=seconds)
             for case, outcome in zip(together, outcomes, strict=False)
-            if not isinstance(outcome, InfrastructureError)
+            if not isinstance(outcome, InfrastructureError) and not refused(outcome)
         }
     return [runs.get(case.id) or _alone(campaign, case, backend) for case in cases]
 

@@ -29,8 +29,9 @@ class KnownCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @lru_cache(maxsize=1)
 def known_cases() -> tuple[Case, ...]:
-    """The cases, those that share processes first."""
-    return tuple(sorted((one.read() for one in read_known_cases()), key=_place))
+    """The cases, each once, those that share processes first."""
+    every = {case.id: case for case in (one.read() for one in read_known_cases())}
+    return tuple(sorted(every.values(), key=_place))
 
 
 def read_known_cases(file: Path = KNOWN_CASES_FILE) -> tuple[KnownCase, ...]:

@@ -195,13 +195,14 @@ def _differentiate(
 ) -> "tuple[list[Tensor], Tensor]":
     """The outputs and the loss of all parts; gradients are left in the parameters, as by `backward`.
 
-    The buffers go into the compiled function and come out of it, as a running mean does: a value that it
-    leaves in the module would be a tracer.
+    Buffers go into the compiled function and come out of it, as a running mean does: a value that it leaves
+    in the module would be a tracer. Indices and masks, which no step changes, stay constants.
     """
     from torch.nn.utils import stateless
     from torchax import interop
 
-    held, buffers = dict(module.named_parameters()), dict(module.named_buffers())
+    held = dict(module.named_parameters())
+    buffers = {name: one for name, one in module.named_buffers() if one.is_floating_point() or not one.dim()}
 
     def loss(
         weights: "dict[str, Tensor]", state: "dict[str, Tensor]", part: "Sequence[Tensor]"
@@ -209,7 +210,8 @@ def _differentiate(
         # What functional_call does.
         with stateless._reparametrize_module(module, {**weights, **state}, tie_weights=True):  # noqa: SLF001
             output, loss = forward(*part)
-            return loss, (output, dict(module.named_buffers()))
+            left = dict(module.named_buffers())
+            return loss, (output, {name: left[name] for name in state})
 
     step = interop.jax_jit(interop.jax_value_and_grad(loss, kwargs_for_value_and_grad={"has_aux": True}))
     outputs, losses = [], []

@@ -65,10 +65,14 @@ def _of_type(name: str, kind: type) -> Any:  # noqa: ANN401  an object of torch
     return value
 
 
+class LackingError(NotImplementedError, ValueError):
+    """There is no such operator in this torch: a program of another version's is refused, and no finding."""
+
+
 def called(call: str) -> Callable[..., Any]:
     """What `call` names: an operator of torch or of aten, or a method of a tensor.
 
-    An attribute of a tensor, such as `Tensor.real`, is called with the tensor. `ValueError` for anything
+    An attribute of a tensor, such as `Tensor.real`, is called with the tensor. `LackingError` for anything
     else: what torch does not dispatch as an operator may reach beyond tensors.
     """
     name = call.removeprefix("torch.")
@@ -80,8 +84,8 @@ def called(call: str) -> Callable[..., Any]:
     else:
         operator = _function(namespace, own)
     if operator is None:
-        msg = f"{call!r} is no operator of torch"
-        raise ValueError(msg)
+        msg = f"{call!r} is no operator of torch {torch.__version__}"
+        raise LackingError(msg)
     return operator
 
 
