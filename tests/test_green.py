@@ -354,7 +354,7 @@ def test_a_night_misses_a_path_only_where_that_is_no_accident(
     numbers = {"2026-11-21": 3, "2026-11-22": 6}
     for night, cases in numbers.items():
         draw = [(index, a_case(seed=index)) for index in range(cases)]
-        monkeypatch.setattr(generated_cases, "generated_cases", lambda *_, draw=draw: iter(draw))
+        monkeypatch.setattr(generated_cases, "generated_cases", lambda *_, draw=draw: (one for one in draw))
         nights = tmp_path / night
         shutil.copytree(tmp_path / "corpus", nights / "corpus")
         absent = json.loads(nightly_run(nights, "--json", date=night).stdout)["absent"]

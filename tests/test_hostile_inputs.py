@@ -70,7 +70,9 @@ def machine() -> Iterator[Machine]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("ablate", "file", "minimize", "triage", "service.generated_cases"):
             patch.setattr(f"difftest.commands.{module}.on_cluster", on_cluster)
-        patch.setattr(f"{service}.generated_cases.generated_cases", lambda *_: iter(NUMBERED_CASES[:2]))
+        patch.setattr(
+            f"{service}.generated_cases.generated_cases", lambda *_: (one for one in NUMBERED_CASES[:2])
+        )
         patch.setattr(sandbox, "run", lambda case, name, **_: machine.execute(case, name, {}))
         shown = ScriptRun(text="pass", shown=True, output="shown\n")
         patch.setattr(f"{service}.reproduction.run_script", lambda *_: shown)
