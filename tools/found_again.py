@@ -16,21 +16,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from difftest.clock import utc_today  # noqa: E402  found on the path above
-from difftest.findings.faults import Fault, read_faults  # noqa: E402
-from difftest.findings.ledger import read_ledger  # noqa: E402
+from difftest.findings.faults import Fault, read_faults  # noqa: E402  found on the path above
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402
+from tools.explained import explained  # noqa: E402
 
 
 def main(out: Path) -> None:
     """Prints the table."""
-    corpus, faults, ledger = Corpus(out / CORPUS), read_faults(), read_ledger()
-    findings = sorted(corpus.findings(), key=lambda one: one.first_seen)
-    shown: dict[str, dt.datetime] = {}
-    for finding in findings:
-        entry = ledger.entry(finding.divergence, corpus.case(finding.fingerprint), utc_today())
-        fault = next((one for one in faults if entry and entry.upstream in one.upstream), None)
-        if fault:
+    faults, shown = read_faults(), dict[str, dt.datetime]()
+    for finding, _, entry in sorted(explained(Corpus(out / CORPUS)), key=lambda one: one[0].first_seen):
+        if fault := next((one for one in faults if entry.upstream in one.upstream), None):
             shown.setdefault(fault.title, dt.datetime.fromisoformat(finding.first_seen))
     print("\n".join(_table(faults, shown)))
     if shown:

@@ -7,7 +7,7 @@ kept; one in the file is replaced only by a simpler one. Prints what has no case
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,36 +15,26 @@ import msgspec
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT)]
 
-from difftest.cases.case import Case  # noqa: E402  found on the path above
-from difftest.clock import utc_today  # noqa: E402
-from difftest.findings.known_cases import KnownCase, read_known_cases, write_known_cases  # noqa: E402
+from difftest.findings.known_cases import KnownCase, read_known_cases, write_known_cases  # noqa: E402  found on the path above
 from difftest.findings.ledger import read_ledger  # noqa: E402
 from difftest.records.corpus import CORPUS, Corpus  # noqa: E402
 from difftest.reduce.measure import measure  # noqa: E402
+from tools.explained import explained  # noqa: E402
 
 
 def main(folders: Sequence[Path]) -> None:
     """Updates the file."""
     best = {one.upstream: one.read() for one in read_known_cases()}
     for folder in folders:
-        for upstream, case in _shown(Corpus(folder / CORPUS)):
-            if upstream not in best or measure(case) < measure(best[upstream]):
-                best[upstream] = case
+        for _, case, entry in explained(Corpus(folder / CORPUS)):
+            if entry.upstream not in best or measure(case) < measure(best[entry.upstream]):
+                best[entry.upstream] = case
     write_known_cases(
         KnownCase(upstream=upstream, case=msgspec.Raw(case.to_json())) for upstream, case in best.items()
     )
     named = dict.fromkeys(entry.upstream for entry in read_ledger().entries)
     lacking = [upstream for upstream in named if upstream not in best]
     print(f"{len(best)} cases; without one:", *lacking, sep="\n  ")
-
-
-def _shown(corpus: Corpus) -> Iterator[tuple[str, Case]]:
-    """What the findings of a corpus show, with the case of each; the reduced one may show something else."""
-    ledger = read_ledger()
-    for finding in corpus.findings():
-        case = corpus.case(finding.fingerprint)
-        if entry := ledger.entry(finding.divergence, case, utc_today()):
-            yield entry.upstream, case
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ def read_known_cases(file: Path = KNOWN_CASES_FILE) -> tuple[KnownCase, ...]:
     return tuple(msgspec.json.decode(line, type=KnownCase) for line in lines)
 
 
-def write_known_cases(known: Iterable[KnownCase], file: Path = KNOWN_CASES_FILE) -> None:
+def write_known_cases(cases: Iterable[KnownCase], file: Path = KNOWN_CASES_FILE) -> None:
     """Writes them in the order of `upstream`."""
-    ordered = sorted(known, key=lambda one: one.upstream)
+    ordered = sorted(cases, key=lambda one: one.upstream)
     replace_file(file, b"".join(msgspec.json.encode(one) + b"\n" for one in ordered))
 
 

@@ -62,12 +62,12 @@ class Ahead:
         guesses = dict[str, tuple[Case, bool]]()
 
         def ask(case: Case, *, likely: bool) -> bool:
-            known = self._journal.get(case.id)
-            if known is None and case.id not in guesses:
+            shown = self._journal.get(case.id)
+            if shown is None and case.id not in guesses:
                 if len(guesses) == most:
                     raise _EnoughError
                 guesses[case.id] = (case, likely)
-            return guesses[case.id][1] if known is None else known
+            return guesses[case.id][1] if shown is None else shown
 
         with suppress(_EnoughError):
             search(ask)

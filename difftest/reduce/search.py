@@ -140,11 +140,11 @@ class _Search:
 
     def _steps(self, move: Simplification, case: Case) -> tuple[Candidate, ...]:
         """What a simplification offers that is simpler and possible."""
-        known = self._offered.get((move, case.id))
-        if known is None:
-            known = tuple((words, each) for words, each in move(case) if self._is_worth(each, case))
-            self._offered[move, case.id] = known
-        return known
+        steps = self._offered.get((move, case.id))
+        if steps is None:
+            steps = tuple((words, each) for words, each in move(case) if self._is_worth(each, case))
+            self._offered[move, case.id] = steps
+        return steps
 
     def _is_worth(self, case: Case, below: Case) -> bool:
         return measure(case) < measure(below) and self._possible(case)

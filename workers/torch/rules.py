@@ -35,11 +35,13 @@ def forget(case: "Case") -> None:
     case of several steps shows that by itself, so that its further inputs may find what the first one left:
     two thirds of the time of a step are propagation.
     """
-    alike = without_input(case) in _CACHED_FOR
-    _CACHED_FOR.append(without_input(case))
-    if alike and case.training.steps > 1:
-        return
     from torch.distributed.tensor import DTensor
+
+    common = without_input(case)
+    stays = common in _CACHED_FOR and case.training.steps > 1
+    _CACHED_FOR.append(common)
+    if stays:
+        return
 
     dispatcher = getattr(DTensor, "_op_dispatcher", None)
     propagator: Any = getattr(dispatcher, "sharding_propagator", None)

@@ -134,15 +134,14 @@ def generated_cases(
         done = {index for index, _ in recorded.cases}
     indices = (index for index in drawing.numbers(request.most_cases) if index not in done)
     paths, most_ranks = request.paths or None, request.max_world_size
-    known = ((index, drawing.case(index)) for index in drawing.known() if index not in done)
+    first = ((index, drawing.case(index)) for index in drawing.known() if index not in done)
     drawn = (
         ((index, drawing.case(index)) for index in indices)
         if request.model
         else cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
     )
-    for one in itertools.chain(
-        known, drawn
-    ):  # an iterator that is left open would end its processes too late, with an error
+    # A generator, which its caller closes: left open, it would end its processes too late, with an error.
+    for one in itertools.chain(first, drawn):
         if time.monotonic() > end:
             return
         yield one
