@@ -99,7 +99,8 @@ def test_two_nightly_runs_in_a_row(tmp_path: Path) -> None:
     )
     first = summary_of(*words, "--date", "2026-11-20")
     second = summary_of(*words, "--date", "2026-11-21")
-    assert (first["seed"], second["seed"], first["cases"], second["cases"]) == (20261120, 20261121, 1, 1)
+    assert (first["seed"], second["seed"]) == (20261120, 20261121)
+    assert first["cases"] > second["cases"] == 1, "the first night of a folder begins with the known cases"
     assert not first["trouble"]
     assert not second["trouble"]
     assert set(second["replayed"]) == set(first["new"])
