@@ -74,8 +74,10 @@ def test_the_inputs_of_one_case_are_a_group(monkeypatch: pytest.MonkeyPatch) -> 
     ties = tensor_parallel_case(fed=Data(batch=4, regime="ties"), seed=1)
     more_rows = tensor_parallel_case(fed=Data(batch=8), seed=2)
     odd = [msgspec.structs.replace(one, start=DEVICE_FIRST) for one in (case, ties)]
-    stream = [case, ties, more_rows, *odd, case]
-    assert [len(group) for group in grouped(enumerate(stream))] == [2, 1, 1, 1, 1]
+    seed_early = Start(acts=("spmd", "seed", "device", "mesh"))
+    late = [msgspec.structs.replace(one, start=seed_early) for one in (case, ties)]
+    stream = [case, ties, more_rows, *odd, *late, case]
+    assert [len(group) for group in grouped(enumerate(stream))] == [2, 1, 1, 1, 2, 1]
 
 
 @pytest.mark.parametrize("workers", [1, 4])

@@ -9,7 +9,8 @@ says.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from functools import cache
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
@@ -42,8 +43,31 @@ FLUSHED = {
 XLA on CPU flushes subnormals of float32 and bfloat16 to zero; for float16 it is half the least subnormal.
 """
 
+BEYOND_FLUSHING = 2.0**60
+"""A float64 that is so many times as large stays what it is when an error of flushing is added to it."""
+
 SIMULATED = (torch.float64, torch.complex128)
 """The dtypes of the oracle's numbers. Others are counters and masks, or rounded as on every backend."""
+
+
+class Sizes(NamedTuple):
+    """The magnitudes of a tensor's elements, the least of them and the greatest; either is NaN if any is."""
+
+    all: Tensor
+    least: float
+    greatest: float
+
+    @classmethod
+    def of(cls, value: Tensor) -> Self:
+        """Those of a tensor, which has elements."""
+        sizes = value.abs()
+        least, greatest = sizes.aminmax()
+        return cls(sizes, least.item(), greatest.item())
+
+    @property
+    def finite(self) -> bool:
+        """Whether all elements are finite."""
+        return self.greatest < math.inf
 
 
 class Perturb(TorchDispatchMode):
@@ -150,12 +174,11 @@ class Perturb(TorchDispatchMode):
     ) -> Tensor:
         if result.dtype not in SIMULATED or not result.numel():
             return result
-        greatest = result.abs().max().item()
-        if not math.isfinite(greatest):
-            greatest = result.abs().nan_to_num_(0.0, 0.0, 0.0).max().item()
+        sizes = Sizes.of(result)
+        greatest = sizes.greatest if sizes.finite else sizes.all.nan_to_num(0.0, 0.0, 0.0).max().item()
         self.greatest = max(self.greatest, greatest)
         roundoffs = self._wide if kind.wide else kind.roundoffs
-        noisy = self._noisy(result, roundoffs)
+        noisy = self._noisy(result, roundoffs, sizes)
         if addend is not None and result.dtype == torch.float64:
             noisy += addend * self._roundoff * self._draw(result)
         return result.copy_(noisy) if in_place else noisy
@@ -178,24 +201,26 @@ class Perturb(TorchDispatchMode):
 
     def _draw(self, like: Tensor, random: torch.Generator | None = None) -> Tensor:
         """Numbers drawn uniformly from [-1, 1), in the shape and dtype of `like`."""
-        return torch.rand(like.shape, dtype=like.dtype, generator=random or self._random).mul_(2.0).sub_(1.0)
+        drawn = torch.empty(like.shape, dtype=like.dtype)
+        return drawn.uniform_(-1.0, 1.0, generator=random or self._random)
 
-    def _noisy(self, value: Tensor, roundoffs: float = 1.0) -> Tensor:
+    def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: "Sizes | None" = None) -> Tensor:
         """`value` (1 + u) + v, with |u| at most `roundoffs` unit roundoffs and |v| at most what is flushed.
 
         u is drawn for every element; the draws for v are those for u with the first dim in reverse order.
         """
         if value.dtype != torch.float64:
             return self._noisy_complex(value, roundoffs) if value.dtype in SIMULATED else value
-        relative = self._draw(value)
-        absolute = relative.flip(0) if value.dim() else relative
+        if not value.numel():
+            return value.clone()
+        relative, sizes = self._draw(value), sizes or Sizes.of(value)
+        if sizes.finite and sizes.least > self._flushed * BEYOND_FLUSHING:
+            return value + relative.mul_(value).mul_(roundoffs * self._roundoff)
+        absolute = (relative.flip(0) if value.dim() else relative.clone()).mul_(self._flushed)
         finite = value.nan_to_num(0.0, 0.0, 0.0)  # a mask's infinity stays what it is
-        most = finite.abs()  # flushing takes a value to zero and never beyond: a square stays positive
-        return (
-            value
-            + (finite * relative).mul_(roundoffs * self._roundoff)
-            + (absolute * self._flushed).clamp(-most, most)
-        )
+        most = finite.abs()  # flushing never goes beyond zero: a square stays positive
+        relative.mul_(finite).mul_(roundoffs * self._roundoff)
+        return (value + relative).add_(absolute.clamp_(-most, most))
 
     def _noisy_matrix(self, value: Tensor, roundoffs: float) -> Tensor:
         """Every element with an error in units of the root mean square of its matrix, the last two dims."""
@@ -215,6 +240,7 @@ class Perturb(TorchDispatchMode):
         return value + self._complex_draw(size).mul_(size * (roundoffs * self._roundoff) + self._flushed)
 
 
+@cache
 def _given_for_results(func: Overload) -> frozenset[str]:
     """The options by which an operator is given tensors to write its results into, such as `out`."""
     arguments = func._schema.arguments  # noqa: SLF001  no public name

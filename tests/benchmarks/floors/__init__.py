@@ -1,1 +1,1 @@
-"""The parts of `tests/benchmarks/calibration.py`: what a child process measures, and the plot."""
+"""The parts of `tests/benchmarks/floors/calibration.py`: what a child process measures, and the plot."""

@@ -24,7 +24,7 @@ Eigenvalues and singular values take iterations, each of which rounds.
 An operator that is not in the table, or that torch should have taken apart (`composite`), has its inputs
 perturbed and its results approximated. That is safe because it is the most that any single rounding inside
 would do: the floor may be too high, so that a fault stays hidden, but nobody is accused.
-`tests/benchmarks/calibration.py` compares the floors with real errors.
+`tests/benchmarks/floors/calibration.py` compares the floors with real errors.
 """
 
 import tomllib
@@ -47,7 +47,7 @@ The CUDA C++ Programming Guide's table of single-precision functions gives these
 PROGRAM_ROUNDOFFS = 1.5
 """Their rounding in programs: torch's and XLA's are right to about one unit in the last place.
 
-With four, most floors are over three times the real error (`tests/benchmarks/calibration.py`).
+With four, most floors are over three times the real error (`tests/benchmarks/floors/calibration.py`).
 """
 
 FLOAT64_ROUNDOFFS = 3.0

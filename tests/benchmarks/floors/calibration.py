@@ -1,6 +1,6 @@
 """How well the simulated rounding noise predicts real errors, by operator: torch's on the CPU, and XLA's.
 
-    python tests/benchmarks/calibration.py --out runs/calibration --plot docs/calibration.svg
+    python tests/benchmarks/floors/calibration.py --out runs/calibration --plot docs/calibration.svg
 
 It goes through torch's OpInfo database by name, in a process that it starts again where an operator kills it
 or takes too long. It appends to a file as it goes, and continues there when it is called again.
@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 import msgspec
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 DTYPES = ("float32", "bfloat16", "float16", "float64")
