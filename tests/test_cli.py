@@ -13,9 +13,10 @@ from samples import a_case
 
 from difftest import __version__, cli, plugins
 from difftest.commands.list import KINDS
-from difftest.commands.service.options import Duration, Names
+from difftest.commands.service.options import USUAL_PATHS, Duration, Names
 from difftest.errors import InfrastructureError, StoppedError, UsageError
 from difftest.records.corpus import Corpus
+from generators import paths
 from workers.xla import devices
 
 COMMANDS = plugins.names(cli.COMMANDS)
@@ -380,3 +381,8 @@ def test_a_framework_that_is_missing_is_named_with_the_command_that_installs_it(
     assert done.stderr.strip().splitlines()[-1] == (
         "difftest: this command needs ray, which is not installed: pip install 'difftest[cluster]'"
     )
+
+
+def test_the_help_names_the_paths_that_run_only_where_they_are_named() -> None:
+    *unusual, last = (name for name in plugins.names("generators.paths") if not paths.load(name).DEFAULT)
+    assert f"all but {', '.join(unusual)} and {last}" == USUAL_PATHS

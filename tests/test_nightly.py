@@ -27,7 +27,7 @@ from machines import (
     sharded,
 )
 
-from difftest import cli
+from difftest import cli, plugins
 from difftest.campaign.campaign import TRIES, Campaign
 from difftest.commands import nightly
 from difftest.commands.service import generated_cases, night
@@ -326,6 +326,17 @@ def test_an_unusable_storage_address_is_a_usage_error(cluster: FakeCluster) -> N
 def test_without_a_date_the_seed_is_that_of_today(cluster: FakeCluster, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli.difftest, ["nightly", "--out", str(tmp_path)], standalone_mode=False)
     assert re.fullmatch(r"seed 20\d{6}", done.stdout.splitlines()[0])
+    assert cluster
+
+
+def test_a_night_has_cases_of_every_path(cluster: FakeCluster, tmp_path: Path) -> None:
+    nightly_run(tmp_path / "all")
+    nightly_run(tmp_path / "one", "--paths", "blocks")
+    (everything,), (blocks,) = (
+        tmp_path.glob(f"{name}/corpus/observations/*.json") for name in ("all", "one")
+    )
+    assert tuple(json.loads(everything.read_text())["paths"]) == plugins.names("generators.paths")
+    assert json.loads(blocks.read_text())["paths"] == ["blocks"]
     assert cluster
 
 

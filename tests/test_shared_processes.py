@@ -76,7 +76,7 @@ def test_a_case_gives_the_same_alone_and_after_others_in_the_same_processes(back
         assert outcome.environment == alone.environment
 
 
-@pytest.mark.parametrize("backend", ["xla_spmd", "xla_replica"])
+@pytest.mark.parametrize("backend", ["xla_spmd", "xla_replica", "xla_ddp"])
 def test_inputs_of_one_case_compile_once_and_each_gives_what_it_gives_alone(backend: str) -> None:
     inputs = [case_at(0, 71 + further * FURTHER, max_world_size=4) for further in range(3)]
     first, *others = together(*inputs, backend=backend)

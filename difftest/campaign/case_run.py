@@ -18,6 +18,9 @@ from difftest.records.observation import LOST, REFUSED, UNSUPPORTED
 MORE_SAMPLES = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
 """The oracle's options for a better estimate of the rounding noise; a mismatch counts only if it persists."""
 
+FAR_BEYOND_NOISE = 100.0
+"""In units of the rounding noise: more samples move the noise of a tensor a few times, not so far."""
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -188,18 +191,35 @@ def comparing(
         side = campaign.backends[name].SIDE
         return compare(case, name, side, truth, runs[name].outcome, repeated.get(name))
 
-    return lambda name: confirmed(partial(compared, name), runs[ORACLE].outcome, precise_truth)
+    explained = partial(_explained, campaign, case)
+    return lambda name: confirmed(partial(compared, name), runs[ORACLE].outcome, precise_truth, explained)
+
+
+def _explained(campaign: Campaign, case: Case, comparison: Comparison) -> bool:
+    """Whether what a run shows first is a known fault, and no matter of noise or far beyond it.
+
+    To confirm known faults, with `MORE_SAMPLES`, would take a quarter of a campaign's time.
+    """
+    first = comparison.divergences[0]
+    far = first.ratio is None or first.ratio >= FAR_BEYOND_NOISE
+    return far and bool(campaign.explanation(first, case))
 
 
 def confirmed(
-    compare_with: Callable[[Outcome], Comparison], truth: Outcome, precise_truth: Callable[[], Outcome]
+    compare_with: Callable[[Outcome], Comparison],
+    truth: Outcome,
+    precise_truth: Callable[[], Outcome],
+    explained: Callable[[Comparison], bool] = lambda _: False,
 ) -> Comparison:
     """A run compared with the oracle's `truth`; where it mismatches, compared again with `precise_truth`.
 
-    `precise_truth` runs the oracle with `MORE_SAMPLES`, and so knows its rounding noise better.
+    `precise_truth` runs the oracle with `MORE_SAMPLES`, and so knows its rounding noise better. A mismatch
+    that is `explained` needs no such run.
     """
     comparison = compare_with(truth)
-    return compare_with(precise_truth()) if _mismatches(comparison) else comparison
+    return (
+        compare_with(precise_truth()) if _mismatches(comparison) and not explained(comparison) else comparison
+    )
 
 
 def _mismatches(comparison: Comparison) -> bool:

@@ -7,6 +7,7 @@ import click
 from difftest.commands import Group
 from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.options import (
+    USUAL_PATHS,
     max_world_size_option,
     own_model_options,
     paths_option,
@@ -23,7 +24,7 @@ GROUP = Group.ASK
     "--index", type=click.IntRange(min=0), default=0, show_default=True, help="The number of the case."
 )
 @own_model_options
-@paths_option
+@paths_option(USUAL_PATHS)
 @max_world_size_option
 def command(index: int, **options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Print one generated case as JSON.

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from difftest import plugins
 from difftest.clock import utc_today
 from difftest.commands import Group
 from difftest.commands.service.conclusion import conclude
@@ -76,7 +77,7 @@ GROUP = Group.FIND
     help="The date that the seed is made from.  [default: today, UTC]",
 )
 @own_model_options
-@paths_option
+@paths_option("all")
 @backends_option
 @max_world_size_option
 @programs_option(PROGRAMS)
@@ -97,6 +98,8 @@ def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see d
     """Run earlier findings again, run new cases until the budget is spent, triage what is new, and report."""
     seed = seed_of(day or utc_today())
     options["model"] = take_model(options)
+    if not options["model"] and not options["paths"]:
+        options["paths"] = plugins.names("generators.paths")
     request = CampaignRequest(seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)
     announce(request)
     with opened(request.out) as output:

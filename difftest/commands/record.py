@@ -15,6 +15,7 @@ from difftest.cases.described import Description
 from difftest.commands import Group
 from difftest.commands.service.drawing import Drawing
 from difftest.commands.service.options import (
+    USUAL_PATHS,
     Backends,
     json_option,
     least_compared_option,
@@ -69,7 +70,7 @@ GROUP = Group.FIND
     help="How many cases to generate if no CASE file is given.",
 )
 @own_model_options
-@paths_option
+@paths_option(USUAL_PATHS)
 @click.option(
     "--backends",
     type=Backends(),

@@ -23,6 +23,7 @@ from difftest.commands.service.generated_cases import (
     run_cases,
 )
 from difftest.commands.service.options import (
+    USUAL_PATHS,
     Duration,
     address_option,
     backends_option,
@@ -63,7 +64,7 @@ GROUP = Group.FIND
 )
 @click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
 @own_model_options
-@paths_option
+@paths_option(USUAL_PATHS)
 @backends_option
 @max_world_size_option
 @programs_option(PROGRAMS)

@@ -4,7 +4,7 @@ Every device holds one replica. The wrapper has the options of the case.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,17 +49,27 @@ def environment(case: Case) -> dict[str, str]:
 @contextmanager
 def session(case: Case, rank: int, _rendezvous: str) -> Iterator["Session"]:
     """Wraps each replica's module; all ranks are one group."""
-    if processes(case) == 1:
-        _keep_groups_apart()
-    with replicas.session(case, rank, _place, partial(torch_ddp.quiet, case.replication)) as joined:
+    with (
+        _groups_kept_apart() if processes(case) == 1 else nullcontext(),
+        replicas.session(case, rank, _place, partial(torch_ddp.quiet, case.replication)) as joined,
+    ):
         yield joined
 
 
-def _keep_groups_apart() -> None:
-    """Gives every thread its own default group, as torch_xla does on TPUs whose chips share a process."""
+@contextmanager
+def _groups_kept_apart() -> Iterator[None]:
+    """Gives every thread its own default group, as torch_xla does on TPUs whose chips share a process.
+
+    The groups' names are the process's. They are free again in the end, for the next case.
+    """
+    from torch._C._distributed_c10d import _unregister_all_process_groups
     from torch.testing._internal.distributed import multi_threaded_pg
 
     multi_threaded_pg._install_threaded_pg()  # noqa: SLF001  torch_xla.experimental.pjrt_backend calls it too
+    try:
+        yield
+    finally:
+        _unregister_all_process_groups()
 
 
 def _place(replica: replicas.Replica, module: "nn.Module") -> "nn.Module":

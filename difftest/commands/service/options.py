@@ -17,6 +17,9 @@ from difftest.records.completeness import LEAST_COMPARED, MOST_INCONCLUSIVE
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
+USUAL_PATHS = "all but blocks, features and modules"
+"""The paths of a campaign that names none, in words."""
+
 FAIL_ON = ("new", "any", "infra", "never")
 NEVER = "never"
 
@@ -140,12 +143,16 @@ seed_option = click.option(
     show_default=True,
     help="Seed of the generated cases. Case i of a seed is the same on every machine.",
 )
-paths_option = click.option(
-    "--paths",
-    type=Names("generators.paths"),
-    default=(),
-    help="Use only these parallelism paths.  [default: all]",
-)
+
+
+def paths_option(usual: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The option of a command that uses the paths which `usual` describes where nothing else is said."""
+    return click.option(
+        "--paths",
+        type=Names("generators.paths"),
+        default=(),
+        help=f"Use only these parallelism paths.  [default: {usual}]",
+    )
 
 
 def own_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
