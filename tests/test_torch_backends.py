@@ -4,7 +4,6 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -23,7 +22,7 @@ from difftest.cases.layers.layer_norm import LayerNorm
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.residual import Residual
 from difftest.cases.layers.rms_norm import RMSNorm
-from difftest.cases.layout import Replicate, Shard
+from difftest.cases.layout import Mesh, Replicate, Shard
 from difftest.judge.outcome import Failure, Symptom, Trace
 from generators.cases import case_at
 from workers.isolate import sandbox
@@ -247,24 +246,33 @@ def test_gpu_settings_are_full_precision_and_deterministic_except_for_cudnn_atte
 
 
 @pytest.mark.slow
-def test_a_strided_shard_is_read_even_if_is_shard_returns_false() -> None:
-    import torch  # noqa: PLC0415
+def test_a_strided_shard_of_fsdp_is_read_even_if_is_shard_returns_false() -> None:
     from torch.distributed.tensor import placement_types  # noqa: PLC0415
 
-    from workers.torch import process_groups  # noqa: PLC0415
+    from workers.torch import strided  # noqa: PLC0415
 
     class Newer(placement_types._StridedShard):  # noqa: SLF001  as torch 2.13 has it
         def is_shard(self, dim: int | None = None) -> bool:  # noqa: ARG002
             return False
 
-    mesh = SimpleNamespace(mesh_dim_names=("dp", "tp"), shape=(2, 2))
-    cut = SimpleNamespace(
-        device_mesh=mesh,
-        placements=(Newer(0, split_factor=2), placement_types.Shard(0)),
-        shape=torch.Size((6, 5)),
-    )
-    inside_out = process_groups._inside_out  # noqa: SLF001
-    rows = [inside_out(cut, rank)[0] for rank in range(4)]  # type: ignore[arg-type]
-    assert rows == [slice(0, 2), slice(3, 5), slice(2, 3), slice(5, 6)], (
-        "tp shards first, and dp shards the pieces of tp"
-    )
+    mesh = Mesh((("dp", 2), ("tp", 2)))
+    placements = (Newer(0, split_factor=2), placement_types.Shard(0))
+    rows = [strided.held((6, 5), placements, mesh, rank)[0].tolist() for rank in range(4)]
+    assert rows == [[0, 1], [3, 4], [2], [5]], "tp shards first, and dp shards the pieces of tp"
+
+
+@pytest.mark.slow
+def test_a_strided_shard_of_a_flattened_tensor_has_a_part_of_every_chunk() -> None:
+    """What torch 2.15 gives for `flatten` of 4 rows, with the columns on `tp`, or with rows on `dp` too."""
+    from torch.distributed.tensor import placement_types  # noqa: PLC0415
+
+    from workers.torch import strided  # noqa: PLC0415
+
+    shard, columns = placement_types.Shard(0), placement_types._StridedShard  # noqa: SLF001
+    one, two = Mesh((("tp", 2),)), Mesh((("dp", 2), ("tp", 2)))
+    alone = [strided.held((8,), (columns(0, split_factor=4),), one, rank)[0].tolist() for rank in range(2)]
+    assert alone == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    both = [
+        strided.held((8,), (shard, columns(0, split_factor=2)), two, rank)[0].tolist() for rank in range(4)
+    ]
+    assert both == [[0, 2], [1, 3], [4, 6], [5, 7]]

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import click
 
-from difftest.campaign.campaign import ORACLE
 from difftest.commands import Group
 from difftest.commands.service.ablation import Ablated, ablated
-from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.finding_path import FindingPath
+from difftest.commands.service.machine import machine
 from difftest.commands.service.options import json_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
@@ -43,12 +42,8 @@ def command(target: Path, workers: int | None, *, as_json: bool) -> int:
 
 
 def _run(subject: FindingTarget, workers: int | None) -> Ablated | None:
-    from workers.backends import candidates
-
-    backends = candidates() | candidates((subject.finding.divergence.backend,))
-    required = (ORACLE, subject.finding.divergence.backend)
-    with on_cluster(backends, workers=workers, required=required, working="ablate") as cluster:
-        return ablated(cluster.campaign("ablate", subject.corpus), subject)
+    with machine("ablate", workers)(subject) as campaign:
+        return ablated(campaign, subject)
 
 
 def _print(subject: FindingTarget, result: Ablated | None) -> None:

@@ -1,19 +1,16 @@
 """`difftest file`: from a finding to a draft that is ready to be read, in one command. Nothing is posted."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.commands import Group
 from difftest.commands.service.chain import Chain, HaltError
-from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.finding_path import FindingPath
+from difftest.commands.service.machine import machine
 from difftest.commands.service.options import json_option, most_a_day_option, tracker_option, workers_option
 from difftest.commands.service.output import print_json
-from difftest.commands.service.targets import FindingTarget, read_finding
+from difftest.commands.service.targets import read_finding
 from difftest.findings.ledger import read_ledger
 from difftest.judge.fingerprint import readable
 from difftest.reduce.search import BUDGET
@@ -41,19 +38,9 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 
     The same command continues an interrupted one. Exit status 1, with the reason, where a stage cannot go on.
     """
-
-    @contextmanager
-    def machine(subject: FindingTarget) -> Iterator[Campaign]:
-        from workers.backends import candidates
-
-        backend = subject.finding.divergence.backend
-        backends = candidates() | candidates((backend,))
-        with on_cluster(backends, workers=workers, required=(ORACLE, backend), working="file") as cluster:
-            yield cluster.campaign("file", subject.corpus)
-
     folder = read_finding(target).folder
     chain = Chain(
-        machine=machine,
+        machine=machine("file", workers),
         say=_say,
         budget=budget,
         ledger=read_ledger(),

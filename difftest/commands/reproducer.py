@@ -7,6 +7,7 @@ import click
 
 from difftest.commands import Group
 from difftest.commands.service.finding_path import FindingPath
+from difftest.commands.service.machine import executing, machine
 from difftest.commands.service.options import json_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
@@ -47,8 +48,8 @@ def command(
     """
     subject = read_finding(target)
     check_runnable(subject.case)
-    with Working("reproducer"):
-        made = reproduce(subject.finding, subject.case)
+    with executing(subject, machine("reproducer", None)) as execute, Working("reproducer"):
+        made = reproduce(subject.finding, subject.case, execute)
     file = out or subject.folder / SCRIPT
     kept = keep_script(subject, made, file, graphs=artifacts)
     recompiled = (

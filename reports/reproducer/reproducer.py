@@ -20,7 +20,6 @@ from difftest.judge.divergence import ARGUMENTS, Divergence
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import NO_MESSAGE, Failure, Outcome
 from difftest.judge.stage import Stage
-from difftest.plugins import IN
 from reports.reproducer import blocks, features, own, spelling
 from reports.reproducer.fault import Fault
 from reports.reproducer.own import OwnScript
@@ -141,10 +140,6 @@ def backends(folder: str = FOLDER) -> tuple[str, ...]:
 
 def refusal(case: Case, backend: str) -> str | None:
     """The reason why no script can be written for `case` on `backend`; None if one can."""
-    if IN in backend:
-        return (
-            f"{backend} has an environment of its own; `difftest bisect` runs one script in several versions"
-        )
     there = backends(PROGRAMS if case.model.is_program else FOLDER)
     if backend not in there:
         return f"there is no template for backend {backend!r}; there are: {', '.join(there)}"

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from difftest.cases.case import Case
-from difftest.cases.layout import Mesh, Placements, Replicate, Shard, chunk, local_slices
+from difftest.cases.layout import Mesh, Placements, Replicate, Shard, local_slices
 from difftest.judge.outcome import Array, Sharded
-from workers.torch import devices, joining
+from workers.torch import devices, joining, strided
 from workers.training.pieces import global_shape, own_rows, sharded, values
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.tensor import DTensor, Placement
-    from torch.distributed.tensor import Shard as TorchShard
 
     from workers.training.session import Session
 
@@ -200,43 +197,11 @@ def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[A
     mesh = member.case.layout.mesh
     if all(type(p) in (distributed.Shard, distributed.Replicate) for p in tensor.placements):
         return _array(tensor.to_local()), _observed(mesh, tensor, expected)
-    strided = any(isinstance(p, _StridedShard) for p in tensor.placements)
-    whole = _gathered(tensor) if strided else _array(tensor.full_tensor())
+    is_strided = any(isinstance(p, _StridedShard) for p in tensor.placements)
+    whole = (
+        strided.gathered(tensor, _array(tensor.to_local())) if is_strided else _array(tensor.full_tensor())
+    )
     return whole[local_slices(whole.shape, expected, mesh, member.rank)], expected
-
-
-def _gathered(tensor: "DTensor") -> Array:
-    """A whole strided tensor, gathered piece by piece.
-
-    `full_tensor` of torch 2.9 confuses the rows of a strided tensor when the pieces are uneven.
-    """
-    from torch import distributed
-
-    mesh = tensor.device_mesh
-    pieces: list[Array] = [np.empty(0)] * mesh.size()
-    distributed.all_gather_object(pieces, _array(tensor.to_local()))
-    whole = np.full(tuple(tensor.shape), np.nan, pieces[0].dtype)
-    for rank, piece in enumerate(pieces):
-        whole[_inside_out(tensor, rank)] = piece
-    return whole
-
-
-def _inside_out(tensor: "DTensor", rank: int) -> tuple[slice, ...]:
-    """What `rank` holds where strided placements cut what the other axes had cut before.
-
-    That is the reverse of mesh axis order.
-    """
-    from torch.distributed.tensor.placement_types import _StridedShard
-
-    mesh = Mesh(tuple(zip(tensor.device_mesh.mesh_dim_names or (), tensor.device_mesh.shape, strict=True)))
-    cuts = list(zip(tensor.placements, mesh.axes, mesh.coordinate(rank), strict=True))
-    cuts.sort(key=lambda cut: isinstance(cut[0], _StridedShard))
-    held = [range(size) for size in tensor.shape]
-    for placement, (_, parts), index in cuts:
-        if placement.is_shard() or isinstance(placement, _StridedShard):  # torch 2.13 does not call it one
-            dim = cast("TorchShard", placement).dim
-            held[dim] = held[dim][chunk(len(held[dim]), parts, index)]
-    return tuple(slice(r.start, r.stop) for r in held)
 
 
 def _observed(mesh: Mesh, tensor: "DTensor", expected: Placements) -> Placements:

@@ -5,7 +5,6 @@ in the ledger needs the first three no more: that script is run instead.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -16,6 +15,7 @@ from difftest.clock import utc_today
 from difftest.commands.service.ablation import ablated
 from difftest.commands.service.issue import Issue, read_text, write_issue
 from difftest.commands.service.known_script import KnownScript, known_script
+from difftest.commands.service.machine import Machine, executing, python_of
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reduction import keep, read_task, search
 from difftest.commands.service.reproduction import Reproduction, reproduce
@@ -27,9 +27,6 @@ from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
 from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT
-
-Machine: TypeAlias = Callable[[FindingTarget], AbstractContextManager[Campaign]]
-"""Opens what runs the cases of a finding: only the first two stages need it."""
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -129,14 +126,15 @@ class Chain:
 
     def _reproduce(self, subject: FindingTarget) -> None:
         self.say("reproducer: writes a script, and runs it")
-        with Working("reproducer"):
-            made = reproduce(subject.finding, subject.case)
+        with executing(subject, self.machine) as execute, Working("reproducer"):
+            made = reproduce(subject.finding, subject.case, execute)
         self._keep(subject, made)
 
     def _run_listed(self, subject: FindingTarget, listed: KnownScript) -> None:
         self.say(f"reproducer: runs {subject.finding.upstream}, which shows the fault; it needs no reduction")
         with Working("reproducer"):
-            script = run_script(listed.text, arguments=listed.arguments)
+            python = python_of(subject.finding.divergence.backend)
+            script = run_script(listed.text, python=python, arguments=listed.arguments)
         answer = "does not show the fault here" if script.absent else "ended without an answer here"
         reason = None if script.shown else f"the ledger's script {answer}"
         self._keep(subject, Reproduction(reason=reason, script=script))

@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from difftest.campaign.campaign import ORACLE
+from difftest.campaign.campaign import ORACLE, Execute
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.cases.exactness import inexact
 from difftest.commands.service.block_texts import block_texts
+from difftest.commands.service.machine import here, python_of
 from difftest.commands.service.scripts import ScriptRun, run_script
 from difftest.findings import titles
 from difftest.judge import checks
 from difftest.judge.comparator import divergences_in_order
 from difftest.judge.measured import measure_run
 from difftest.judge.outcome import Failure
+from difftest.plugins import plain
 from difftest.records.finding import Finding
 from difftest.records.reduced_run import ReducedRun
 
@@ -37,29 +39,33 @@ class Reproduction:
     run: ReducedRun | None = None
 
 
-def reproduce(finding: Finding, case: Case) -> Reproduction:
-    """Looks for a script that shows `finding`, starting from one more run of `case`."""
+def reproduce(finding: Finding, case: Case, execute: Execute = here) -> Reproduction:
+    """Looks for a script that shows `finding`, starting from one more run of `case`.
+
+    The script runs in the environment of the finding's backend, and so must what `execute` runs.
+    `UsageError` where that is not on this machine.
+    """
     if reason := _refusal(finding, case):
         return Reproduction(reason=reason)
-    observed = observe(finding, case)
+    python = python_of(finding.divergence.backend)
+    observed = observe(finding, case, execute)
     if isinstance(observed, str):
         return Reproduction(reason=observed)
     fault, run = observed
     last = None
     for text in _scripts(finding, case, fault):
-        last = run_script(text)
+        last = run_script(text, python=python)
         if last.shown:
             return Reproduction(reason=None, script=last, run=run)
     return Reproduction(reason="the script does not show the fault", script=last)
 
 
-def observe(finding: Finding, case: Case) -> "tuple[Fault, ReducedRun] | str":
+def observe(finding: Finding, case: Case, execute: Execute = here) -> "tuple[Fault, ReducedRun] | str":
     """What a script must show, and one more run of `case`; in words, why there is nothing to show."""
     from reports.reproducer import reproducer
-    from workers.isolate import sandbox
 
-    truth = sandbox.run(case, ORACLE, options=MORE_SAMPLES if finding.divergence.ratio is not None else {})
-    outcome = sandbox.run(case, finding.divergence.backend)
+    truth = execute(case, ORACLE, MORE_SAMPLES if finding.divergence.ratio is not None else {})
+    outcome = execute(case, finding.divergence.backend, {})
     if isinstance(truth, Failure):
         return f"the float64 reference failed: {truth.kind}: {truth.message}"
     exact = inexact(case) is None
@@ -88,7 +94,7 @@ def _refusal(finding: Finding, case: Case) -> str | None:
     check = checks.load_all().get(finding.divergence.check)
     if check is not None and not check.TRAITS.scripts:
         return _no_script_shows(finding.divergence.check)
-    return reproducer.refusal(case, finding.divergence.backend)
+    return reproducer.refusal(case, plain(finding.divergence.backend))
 
 
 def _no_script_shows(check: str) -> str:
@@ -104,7 +110,7 @@ def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
     title = titles.title(finding, called())
     parallelised = case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case)
     plan = tp_plan.plan(case) if parallelised else {}
-    backend, texts = finding.divergence.backend, block_texts(case)
+    backend, texts = plain(finding.divergence.backend), block_texts(case)
     rendered = partial(reproducer.render, case, backend, fault, title, plan, block_texts=texts)
     if reproducer.any_numbers(case, fault, finding.divergence.ratio):
         for gate in reproducer.gates(case, backend, fault):

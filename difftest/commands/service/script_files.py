@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from difftest.commands.service.graphs import INCONCLUSIVE, recompile
+from difftest.commands.service.machine import python_of
 from difftest.commands.service.output import write_text
 from difftest.commands.service.reproduction import Reproduction
 from difftest.commands.service.scripts import keep_graphs
@@ -41,7 +42,8 @@ def keep_script(
     except InfrastructureError as error:
         click.echo(f"difftest: {error}", err=True)
     if graphs and profile(subject.finding.divergence.backend).on_pjrt:
-        return keep_graphs(script.text, subject.folder / ARTIFACTS)
+        python = python_of(subject.finding.divergence.backend)
+        return keep_graphs(script.text, subject.folder / ARTIFACTS, python=python)
     return ()
 
 

@@ -111,8 +111,10 @@ def run_script(
     return ScriptRun(text=text, shown=shown, output=output[-MOST_OUTPUT:], absent=absent)
 
 
-def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str, ...]:
-    """Runs a script on XLA once more, and replaces the contents of `folder` by its graphs.
+def keep_graphs(
+    text: str, folder: Path, seconds: float = SECONDS, python: str = sys.executable
+) -> tuple[str, ...]:
+    """Runs a script on XLA once more with `python`, and replaces the contents of `folder` by its graphs.
 
     Returns the names of their files. How the script ends does not matter. Files over `MOST_BYTES`, and those
     after the first `MOST_FILES`, are left out.
@@ -122,7 +124,7 @@ def keep_graphs(text: str, folder: Path, seconds: float = SECONDS) -> tuple[str,
         dump.mkdir()
         file.write_text(text)
         flags = {"XLA_FLAGS": f"--xla_dump_to={dump} --xla_dump_hlo_as_text"}
-        _execute([sys.executable, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
+        _execute([python, "-c", DRIVER, str(dump), str(file)], made, flags, seconds)
         dumped = [graph for pattern in GRAPHS for graph in sorted(dump.glob(pattern))]
         kept = [graph for graph in dumped if graph.stat().st_size <= MOST_BYTES][:MOST_FILES]
         shutil.rmtree(folder, ignore_errors=True)

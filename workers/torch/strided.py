@@ -1,0 +1,81 @@
+"""Which elements a rank holds of a DTensor with strided placements (`_StridedShard`).
+
+Such a placement first cuts a dim into `split_factor` chunks; a rank holds its part of each of them, one after
+another. `flatten` of a tensor whose second dim is sharded gives one since torch 2.13, and FSDP over tensor
+parallelism does in every release: there it says that the later mesh axes cut the dim before.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difftest.cases.layout import Mesh, chunk
+from difftest.judge.outcome import Array
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+Cut: TypeAlias = tuple[Any, int, int]
+"""A placement with the size of its mesh axis, and a rank's position on it."""
+
+
+def gathered(tensor: "DTensor", local: Array) -> Array:
+    """The whole tensor, from the `local` part of every rank.
+
+    `full_tensor` of torch 2.9 confuses the rows of a strided tensor when the pieces are uneven.
+    """
+    from torch import distributed
+
+    mesh = tensor.device_mesh
+    named = Mesh(tuple(zip(mesh.mesh_dim_names or (), mesh.shape, strict=True)))
+    pieces: list[Array] = [np.empty(0)] * mesh.size()
+    distributed.all_gather_object(pieces, local)
+    whole = np.full(tuple(tensor.shape), np.nan, local.dtype)
+    for rank, piece in enumerate(pieces):
+        whole[np.ix_(*held(tensor.shape, tensor.placements, named, rank))] = piece
+    return whole
+
+
+def held(shape: Sequence[int], placements: Sequence[Any], mesh: Mesh, rank: int) -> list[NDArray[np.intp]]:
+    """The indices of what `rank` holds, one array for each tensor dim, in the order in which it has them."""
+    cuts: list[Cut] = list(zip(placements, mesh.shape, mesh.coordinate(rank), strict=True))
+    before = [_cuts_last(cuts, axis) for axis in range(len(cuts))]
+    indices = [np.arange(size) for size in shape]
+    for axis in sorted(range(len(cuts)), key=before.__getitem__):
+        placement, parts, place = cuts[axis]
+        if not _is_cut(placement):
+            continue
+        chunks = 1 if before[axis] else getattr(placement, "split_factor", 1)
+        indices[placement.dim] = _parts(indices[placement.dim], chunks, parts, place)
+    return indices
+
+
+def _parts(indices: NDArray[np.intp], chunks: int, parts: int, place: int) -> NDArray[np.intp]:
+    """Part `place` of so many `parts` of each chunk."""
+    pieces = (indices[chunk(len(indices), chunks, number)] for number in range(chunks))
+    return np.concatenate([piece[chunk(len(piece), parts, place)] for piece in pieces])
+
+
+def _cuts_last(cuts: Sequence[Cut], axis: int) -> bool:
+    """Whether the placement of a mesh axis cuts what later axes have cut, in the reverse of mesh order.
+
+    With even pieces that is the same as to cut the chunks first; with uneven ones FSDP cuts in this order.
+    """
+    placement = cuts[axis][0]
+    if not _is_strided(placement):
+        return False
+    later = [parts for one, parts, _ in cuts[axis + 1 :] if _is_cut(one) and one.dim == placement.dim]
+    return bool(later) and placement.split_factor == math.prod(later)
+
+
+def _is_cut(placement: Any) -> bool:  # noqa: ANN401  a placement of any release
+    return placement.is_shard() or _is_strided(placement)  # torch 2.13 does not call a strided one a shard
+
+
+def _is_strided(placement: Any) -> bool:  # noqa: ANN401
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    return isinstance(placement, _StridedShard)
