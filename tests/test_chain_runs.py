@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from difftest.commands.service.targets import FindingTarget
 from difftest.findings.ledger import Ledger
 from difftest.records.corpus import DRAFT, SCRIPT, Corpus
 from workers.backends import candidates
+from workers.cluster import environments
 from workers.isolate import sandbox
 
 MOST_LINES = 40
@@ -67,14 +69,18 @@ def names_imported(script: str) -> Iterator[str]:
         (a_case(DEEP), "xla_dtensor"),
         (a_case(DEEP, training=Training(clip_norm=0.25)), "torch_dtensor"),
         (UNEVEN_MEAN, "torch_dtensor"),
+        (UNEVEN_MEAN, "torch_dtensor@other"),
     ],
-    ids=["crash", "exception", "numbers", "operator"],
+    ids=["crash", "exception", "numbers", "operator", "other environment"],
 )
 def test_a_fault_becomes_a_draft_with_a_short_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case, backend: str
 ) -> None:
-    """The project's ledger knows these faults; here they count as new."""
+    """The project's ledger knows these faults; here they count as new. The other environment is this one."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    other = tmp_path / "environments.toml"
+    other.write_text(f'[[environment]]\nbackends = "*@other"\npython = "{sys.executable}"\n')
+    monkeypatch.setenv(environments.VARIABLE, str(other))
     campaign = a_campaign(tmp_path, backend)
     (progress,) = run_campaign(campaign, [(0, case)])
     assert progress.new
@@ -96,4 +102,5 @@ def test_a_fault_becomes_a_draft_with_a_short_script(
     assert [line for line in form if line] in FORMS, head
     imported = {name.partition(".")[0] for name in names_imported(script)}
     assert not OURS & imported
+    assert "other" not in head
     assert REPRODUCED in run_script(script).output.splitlines()

@@ -500,7 +500,7 @@ def test_an_unknown_device_is_not_made_up() -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
-    monkeypatch.setattr(drafting, "collect_env", lambda: "PyTorch version: 2.9.0")
+    monkeypatch.setattr(drafting, "collect_env", lambda _python: "PyTorch version: 2.9.0")
     corpus_ = Corpus(tmp_path)
     corpus_.prepare()
     for number in range(drafting.MOST_A_DAY + 1):

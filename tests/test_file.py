@@ -1,5 +1,6 @@
 """`difftest file`: the stages from a finding to its draft, on a fake machine."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,7 +59,7 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(drafting, "collect_env", lambda: "")
+    monkeypatch.setattr(drafting, "collect_env", lambda _python: "")
     monkeypatch.setattr(chain, "reproduce", lambda *_: SHOWN)
     return Desk(tmp_path)
 
@@ -134,7 +135,8 @@ def test_the_ledgers_script_stands_for_reduction_and_reproducer(
 ) -> None:
     ran: list[tuple[str, ...]] = []
 
-    def run(text: str, arguments: tuple[str, ...]) -> ScriptRun:
+    def run(text: str, python: str, arguments: tuple[str, ...]) -> ScriptRun:
+        assert python == sys.executable
         ran.append(arguments)
         return ScriptRun(text=text, shown=True, output="expected 1, actual 2\n")
 

@@ -35,7 +35,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a finding with a planted script. Versions to bisect are all this Python."""
     monkeypatch.setattr(Environments, "interpreter", lambda _self, _version: Path(sys.executable))
-    monkeypatch.setattr(drafting, "collect_env", lambda: "")
+    monkeypatch.setattr(drafting, "collect_env", lambda _python: "")
     campaign = a_campaign(tmp_path / "corpus", Machine(spmd=sharded))
     examined(campaign)
     folder = tmp_path / "corpus" / the_finding(campaign).fingerprint

@@ -12,7 +12,7 @@ from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Entry, Ledger
 from difftest.findings.standing import Standing, grouped, headline, in_words, standing
-from difftest.findings.titles import sentence, spoken, title
+from difftest.findings.titles import sentence, spoken, title, upstream_title
 from difftest.findings.triage import Status
 from difftest.judge import damage
 from difftest.judge.outcome import Symptom
@@ -143,6 +143,12 @@ def test_a_reason_that_begins_with_the_backend_names_it_once() -> None:
 def test_a_backend_in_an_environment_of_its_own_has_that_in_brackets() -> None:
     assert spoken("torch_dtensor@nightly", CALLED) == "DTensor (nightly)"
     assert spoken("mine", CALLED) == "mine"
+
+
+def test_the_title_of_a_draft_names_no_environment_of_ours() -> None:
+    here = a_finding()
+    there = replace(here, divergence=replace(here.divergence, backend=f"{here.divergence.backend}@newest"))
+    assert title(there, CALLED) != title(here, CALLED) == upstream_title(there, CALLED)
 
 
 def test_a_long_sentence_ends_at_a_clause_and_never_in_a_word() -> None:

@@ -52,6 +52,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(msg)
 
     @property
+    def titles(self) -> list[str]:
+        """The kinds of the layers in order, or the operators of a program."""
+        return [one.title if self.is_program else type(one).__name__ for _, one in walk(self.layers)]
+
+    @property
     def tokens(self) -> int:
         """The vocabulary if the model takes token ids, else 0."""
         return self.layers[0].tokens

@@ -10,7 +10,7 @@ from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.options import Backends, json_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
-from difftest.commands.service.reduction import Task, keep, read_task, search
+from difftest.commands.service.reduction import Task, keep, read_task, search, size_in_words
 from difftest.judge.fingerprint import readable
 from difftest.records.corpus import Corpus
 from difftest.reduce.search import BUDGET, Reduced
@@ -100,7 +100,7 @@ def _print(task: Task, reduced: Reduced) -> None:
     click.echo(
         f"{readable(task.fingerprint)}: reduced to case {case.id} in {reduced.evaluations} runs{ended}"
     )
-    click.echo(f"  {case.world_size} ranks ({case.layout.mesh}), {case.training.steps} steps, {case.model}")
+    click.echo(f"  {size_in_words(case)}")
     for condition in reduced.conditions:
         click.echo(f"  needs {condition}")
     click.echo(f"case: {task.file}")

@@ -8,6 +8,8 @@ and wrong numbers have the tensor and what they look like.
 import re
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from difftest.campaign.localise import place
 from difftest.cases.case import Case
 from difftest.findings.ledger import Ledger
@@ -17,7 +19,7 @@ from difftest.judge.fingerprint import FAILURES
 from difftest.judge.outcome import Symptom
 from difftest.judge.programs import LEFT_OPEN, LOST_ALIAS
 from difftest.judge.stage import Stage
-from difftest.plugins import IN
+from difftest.plugins import IN, plain
 from difftest.records.evidence import DECIDED_BY
 from difftest.records.finding import Finding
 
@@ -85,6 +87,12 @@ def title(finding: Finding, called: Mapping[str, str], reason: str = "") -> str:
     what = reason or (_failure(finding) if shown.symptom in FAILURES else _mismatch(finding))
     name = spoken(shown.backend, called)
     return what if what.startswith(f"{name} ") else f"{name}: {what}"
+
+
+def upstream_title(finding: Finding, called: Mapping[str, str], reason: str = "") -> str:
+    """The title of `finding` for maintainers, to whom the names of our environments say nothing."""
+    shown = replace(finding.divergence, backend=plain(finding.divergence.backend))
+    return title(replace(finding, divergence=shown), called, reason)
 
 
 def shared(text: str, backends: Sequence[str], called: Mapping[str, str]) -> str:

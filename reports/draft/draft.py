@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from difftest import installed
+from difftest import installed, plugins
 from difftest.cases.case import Case
 from difftest.findings import titles
 from difftest.findings.ablate import BENIGN, CHANGES, DISAPPEARS, STAYS
@@ -74,7 +74,7 @@ class Draft:
     @property
     def title(self) -> str:
         """What happens, in one line without characters that a tracker acts on."""
-        line = private.shared(titles.title(self.finding, self.called, self.reason))
+        line = private.shared(titles.upstream_title(self.finding, self.called, self.reason))
         plainly = " ".join(re.sub("[@#<>`]", " ", line).split())
         return plainly if len(plainly) <= MOST_TITLE else plainly[:MOST_TITLE].rpartition(" ")[0]
 
@@ -127,8 +127,8 @@ class Draft:
 
     @property
     def backend(self) -> str:
-        """What users call the finding's backend."""
-        return titles.spoken(self.finding.divergence.backend, self.called)
+        """What users call the finding's backend, in whatever environment."""
+        return titles.spoken(plugins.plain(self.finding.divergence.backend), self.called)
 
     @property
     def other_side(self) -> str:

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from difftest.cases.case import Case
-from difftest.cases.layers import walk
 from difftest.findings import titles
 from difftest.findings.ablate import CHANGES, DISAPPEARS, STAYS
 from difftest.findings.causes import Cause
@@ -115,10 +114,9 @@ def _summary(report: Report, cause: Cause, case: Case | None) -> Iterator[str]:
 
 def _model(case: Case) -> str:
     """The kinds of a model's layers in order, or the operators of a program."""
-    program = case.model.is_program
-    names = [one.title if program else type(one).__name__ for _, one in walk(case.model.layers)]
+    names = case.model.titles
     more = f" and {len(names) - MOST_LAYERS} more" if len(names) > MOST_LAYERS else ""
-    return (" → " if program else ", ").join(names[:MOST_LAYERS]) + more
+    return (" → " if case.model.is_program else ", ").join(names[:MOST_LAYERS]) + more
 
 
 def facts(report: Report, cause: Cause, arbiter: str = "") -> dict[str, str]:

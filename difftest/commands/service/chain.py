@@ -17,7 +17,7 @@ from difftest.commands.service.issue import Issue, read_text, write_issue
 from difftest.commands.service.known_script import KnownScript, known_script
 from difftest.commands.service.machine import Machine, executing, python_of
 from difftest.commands.service.ranks import check_runnable
-from difftest.commands.service.reduction import keep, read_task, search
+from difftest.commands.service.reduction import keep, read_task, search, size_in_words
 from difftest.commands.service.reproduction import Reproduction, reproduce
 from difftest.commands.service.script_files import keep_script, replayed
 from difftest.commands.service.scripts import run_script
@@ -114,8 +114,7 @@ class Chain:
         keep(*reduction)
         reduced = reduction[1]
         more = "" if reduced.complete else "; the budget ended it, and `difftest minimize` continues it"
-        ranks = reduced.case.world_size
-        self.say(f"minimize: {ranks} ranks, {reduced.case.training.steps} steps, {reduced.case.model}{more}")
+        self.say(f"minimize: {size_in_words(reduced.case)}{more}")
 
     def _ablate(self, campaign: Campaign, subject: FindingTarget) -> None:
         self.say("ablate: changes one thing of the case at a time")

@@ -4,7 +4,6 @@ A corpus may have a limited number of drafts a day.
 """
 
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,8 +68,8 @@ def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
     return (*reported, *here, *((("PJRT device", device),) if device else ()))
 
 
-def collect_env(python: str = sys.executable) -> str:
-    """The output of `torch.utils.collect_env` in the workers' Python, or why there is none."""
+def collect_env(python: str) -> str:
+    """The output of `torch.utils.collect_env` in a `python`, or why there is none."""
     try:
         done = subprocess.run(  # noqa: S603  our own Python
             [python, "-P", "-m", "torch.utils.collect_env"],

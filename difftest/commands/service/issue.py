@@ -9,8 +9,10 @@ import click
 from difftest.commands.service import drafting
 from difftest.commands.service.graphs import COMPILE
 from difftest.commands.service.known_script import known_script
+from difftest.commands.service.machine import python_of
 from difftest.commands.service.output import write_text
 from difftest.commands.service.targets import FindingTarget
+from difftest.errors import UsageError
 from difftest.findings.ledger import read_ledger
 from difftest.findings.titles import reason_of
 from difftest.judge.fingerprint import readable
@@ -100,6 +102,14 @@ def _how_to_try(finding: Finding, newest: str) -> str:
     return UNTRIED.format(package=package, tried=",".join(tried(finding)), newest=release)
 
 
+def _collected(backend: str) -> str:
+    """What torch says of the environment of a backend, or why it says nothing."""
+    try:
+        return drafting.collect_env(python_of(backend))
+    except UsageError as error:
+        return str(error)
+
+
 def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran_here: bool) -> str:
     from reports.draft.draft import Draft, render
     from workers.backends import titles
@@ -117,7 +127,7 @@ def _text(subject: FindingTarget, tracker: str, script: str, output: str, *, ran
         output=output,
         ran_here=ran_here,
         versions=drafting.versions(subject.finding, subject.case),
-        collected=drafting.collect_env(),
+        collected=_collected(subject.finding.divergence.backend),
         artifacts=(files := drafting.artifacts(subject.folder)),
         graph=drafting.graph(subject.folder, files),
         compile=COMPILE.strip(),

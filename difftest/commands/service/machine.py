@@ -63,8 +63,6 @@ def python_of(backend: str) -> str:
     python = environments.of(backend, environments.configured() or ()).python
     if python is None or not Path(python).is_file():
         where = f"its Python is {python}" if python else "it names no Python"
-        msg = (
-            f"the environment of {backend} is not on this machine ({where}), and its scripts run there alone"
-        )
+        msg = f"scripts for {backend} need its environment, which is not on this machine: {where}"
         raise UsageError(msg)
     return python

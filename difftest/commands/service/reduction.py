@@ -81,6 +81,13 @@ def _require_free(file: Path) -> None:
         raise UsageError(msg)
 
 
+def size_in_words(case: Case) -> str:
+    """How small a case is: `2 ranks (tp=2), 1 step, flatten`."""
+    ranks, steps = case.world_size, case.training.steps
+    counts = (f"{ranks} rank{'s' * (ranks != 1)} ({case.layout.mesh})", f"{steps} step{'s' * (steps != 1)}")
+    return ", ".join((*counts, *case.model.titles))
+
+
 def search(campaign: Campaign, task: Task, budget: int) -> tuple[Task, Reduced] | None:
     """Reduces the task's case in at most `budget` runs; returns the task with its fingerprint filled in.
 

@@ -2,17 +2,23 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from difftest.campaign.again import takes_two
 from difftest.campaign.campaign import ORACLE
 from difftest.campaign.case_run import MORE_SAMPLES, confirmed
+from difftest.cases.case import Case
+from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.targets import CaseTarget
-from difftest.errors import UsageError
 from difftest.judge.comparator import Comparison, compare
-from difftest.plugins import IN, plain
+from difftest.judge.outcome import Outcome
+from difftest.plugins import IN
+
+if TYPE_CHECKING:
+    from workers.backends import Backend
 
 
 def repeats(
@@ -21,34 +27,40 @@ def repeats(
     """Runs a case `times` times on each backend, in fresh processes on this machine.
 
     Yields a JSON object for each run. The backends are `backends`, else the finding's, else all. With `load`
-    busy processes on the machine, deadlines grow with each run's smaller share of it. `UsageError` for a
-    backend that runs in an environment of its own.
+    busy processes on the machine, deadlines grow with each run's smaller share of it.
     """
     from workers.backends import candidates
     from workers.deadlines import DEADLINE_SECONDS
-    from workers.isolate import sandbox
 
     deadline = DEADLINE_SECONDS * (1 + load / (os.cpu_count() or 1))
     names = backends or ((subject.finding.divergence.backend,) if subject.finding else ())
-    if elsewhere := [name for name in names if IN in name]:
-        msg = (
-            f"{elsewhere[0]} runs in an environment of its own, but `difftest replay` uses this one; "
-            f"give --backends {plain(elsewhere[0])}"
-        )
-        raise UsageError(msg)
     chosen = candidates(names)
-    execute = partial(sandbox.run, subject.case, deadline=deadline)
-    truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=MORE_SAMPLES))
     twice = subject.finding is not None and takes_two(subject.finding.divergence.check)
-    for _ in range(times):
-        for name, backend in chosen.items():
-            reason = backend.unsupported(subject.case)
-            if reason:
-                yield {"backend": name, "verdict": "unsupported", "reason": reason, "fingerprints": []}
-            else:
-                actual, again = execute(name), execute(name) if twice else None
-                compared = partial(compare, subject.case, name, backend.SIDE, actual=actual, again=again)
-                yield _described(name, confirmed(compared, truth, in_doubt))
+    with _running(subject.case, chosen, deadline) as execute:
+        truth, in_doubt = execute(ORACLE), cache(partial(execute, ORACLE, options=MORE_SAMPLES))
+        for _ in range(times):
+            for name, backend in chosen.items():
+                reason = backend.unsupported(subject.case)
+                if reason:
+                    yield {"backend": name, "verdict": "unsupported", "reason": reason, "fingerprints": []}
+                else:
+                    actual, again = execute(name), execute(name) if twice else None
+                    compared = partial(compare, subject.case, name, backend.SIDE, actual=actual, again=again)
+                    yield _described(name, confirmed(compared, truth, in_doubt))
+
+
+@contextmanager
+def _running(
+    case: Case, backends: "Mapping[str, Backend]", deadline: float
+) -> Iterator[Callable[..., Outcome]]:
+    """A function that runs the case on a backend, with `options`: here, or on workers elsewhere."""
+    from workers.isolate import sandbox
+
+    if not any(IN in name for name in backends):
+        yield partial(sandbox.run, case, deadline=deadline)
+        return
+    with on_cluster(backends, workers=None, deadline=deadline) as cluster:
+        yield lambda name, options=None: cluster.execute(case, name, options or {})
 
 
 def rates(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

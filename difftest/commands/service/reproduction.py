@@ -107,7 +107,7 @@ def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
     from workers.backends import titles as called
     from workers.training import tp_plan
 
-    title = titles.title(finding, called())
+    title = titles.upstream_title(finding, called())
     parallelised = case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case)
     plan = tp_plan.plan(case) if parallelised else {}
     backend, texts = plain(finding.divergence.backend), block_texts(case)
