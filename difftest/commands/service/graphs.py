@@ -18,17 +18,19 @@ import jax, jaxlib
 import numpy as np
 from jax._src import compiler
 from jax._src.interpreters import mlir
+from jax._src.lib import xla_client
 from jaxlib.mlir import ir
 
 print("jaxlib", jaxlib.__version__, flush=True)
 devices = jax.devices()
 assignment = np.arange(ranks).reshape(1, ranks)
-options = compiler.get_compile_options(
-    num_replicas=1, num_partitions=ranks, device_assignment=assignment, use_spmd_partitioning=True
-)
+options = compiler.get_compile_options(num_replicas=1, num_partitions=ranks, device_assignment=assignment)
+options.executable_build_options.use_spmd_partitioning = True
 options.executable_build_options.use_shardy_partitioner = False
 with mlir.make_ir_context():
-    compiler.backend_compile_and_load(devices[0].client, ir.Module.parse(text), devices, options, [])
+    compiler.backend_compile_and_load(
+        devices[0].client, ir.Module.parse(text), xla_client.DeviceList(tuple(devices)), options, []
+    )
 print("compiled")
 """
 SECONDS = 300.0
