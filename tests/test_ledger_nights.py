@@ -50,11 +50,31 @@ NORM = a_case(
     (BuildingBlock(block="batch_norm", arguments={}, parameters={"norm.weight": (4,)}, inputs=4, outputs=4),)
 )
 
+SMOOTH = "nn.functional.smooth_l1_loss"
+CONVOLUTION = "RuntimeError: Sharding propagation failed on op Op(op=aten.convolution.default, args)"
+VALID = a_program(an_operator("nn.functional.conv2d", options={"padding": "valid"}))
+HALF = replace(cut("nn.functional.pairwise_distance"), dtype="float16")
+KINKS = replace(cut("clamp"), data=replace(cut("clamp").data, regime="kinks"))
+
 
 def program(name: str, rows: int) -> Case:
     """A program of one operator, whose operand has so many rows, cut over two ranks."""
     operand = Operand(shape=(rows, 3))
     return a_program(an_operator(name, operands={"input": operand}), sharded={"0.input": (Shard(0),)})
+
+
+def aborted(name: str) -> Divergence:
+    message = "SIGABRT: terminate called after throwing an instance of 'gloo::EnforceNotMet'"
+    return replace(failed(name, Stage.BACKWARD, message), symptom=Symptom.CRASH)
+
+
+def nonfinite(name: str, nature: str) -> Divergence:
+    shown = backward(name, nature=f"{name}, {nature}")
+    return replace(shown, check="finite", symptom=Symptom.NONFINITE)
+
+
+def of_newest(shown: Divergence) -> Divergence:
+    return replace(shown, backend=f"{shown.backend}@newest")
 
 
 def cut_nothing(name: str) -> Case:
@@ -113,6 +133,18 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (in_a_model(Stage.FORWARD, NO_WEIGHT), NARROW),
         (of_a_buffer("0.norm.running_mean", "torch_dtensor"), NORM),
         (of_a_buffer("0.norm.running_var", "torchax", nature=""), NORM),
+        (
+            backward("nn.functional.smooth_l1_loss", nature="nn.functional.smooth_l1_loss, times a constant"),
+            PLAIN,
+        ),
+        (aborted("aten.native_dropout"), program("aten.native_dropout", 1)),
+        (failed("softmax", Stage.FORWARD, "RuntimeError: Invalid scalar type"), cut("softmax")),
+        (failed("nn.functional.conv2d", Stage.FORWARD, f"{CONVOLUTION} list index out of range"), VALID),
+        (failed("inner", Stage.FORWARD, "RuntimeError: list index out of range"), cut("inner")),
+        (backward("nn.functional.pairwise_distance"), HALF),
+        (of_newest(backward("clamp_min")), KINKS),
+        (of_newest(nonfinite("clamp", "not numbers")), KINKS),
+        (of_newest(nonfinite("atan2", "not NaN")), KINKS),
     ],
     ids=lambda shown: shown.detail[:60] if isinstance(shown, Divergence) else "",
 )
@@ -151,6 +183,16 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (of_a_buffer("0.norm.running_mean", "torch_dtensor", nature=""), NORM),
         (of_a_buffer("0.norm.running_mean", "torch_fsdp"), NORM),
         (of_a_buffer("0.norm.num_batches_tracked", "torchax"), NORM),
+        (backward(SMOOTH, nature=f"{SMOOTH}, negated"), PLAIN),
+        (aborted("aten.native_dropout"), cut("aten.native_dropout")),
+        (failed("softmax", Stage.FORWARD, "RuntimeError: Invalid scalar"), cut("softmax")),
+        (failed("nn.functional.conv2d", Stage.FORWARD, f"{CONVOLUTION} list index out of range"), PLAIN),
+        (failed("outer", Stage.FORWARD, "RuntimeError: list index out of range"), cut("outer")),
+        (backward("nn.functional.pairwise_distance"), PLAIN),
+        (backward("clamp_min"), KINKS),
+        (of_newest(backward("clamp_min")), replace(KINKS, data=replace(KINKS.data, regime="large"))),
+        (nonfinite("clamp", "not numbers"), KINKS),
+        (of_newest(nonfinite("atan2", "not numbers")), KINKS),
     ],
     ids=lambda shown: shown.detail[:60] if isinstance(shown, Divergence) else "",
 )
