@@ -4,7 +4,18 @@ import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
 from samples import a_case
-from shown_operators import backward, cut, entry, failed, forward, on_xla, wrong
+from shown_operators import (
+    HIDES_NAN,
+    WAS_NAN,
+    backward,
+    cut,
+    entry,
+    failed,
+    forward,
+    on_xla,
+    other_kinds,
+    wrong,
+)
 
 from difftest.cases.case import Case, Data
 from difftest.cases.layers.building_block import BuildingBlock
@@ -50,6 +61,9 @@ NORM = a_case(
     (BuildingBlock(block="batch_norm", arguments={}, parameters={"norm.weight": (4,)}, inputs=4, outputs=4),)
 )
 
+WAS_INFINITE = ("not infinity", "2 values are numbers where the oracle's are infinity, on ranks [0]")
+TYPES, UNLIKE = "RuntimeError: Binary op", "with different element types: f32[3] and s32[3]."
+NONFINITE = replace(cut("clamp"), data=replace(cut("clamp").data, regime="nonfinite"))
 SMOOTH = "nn.functional.smooth_l1_loss"
 CONVOLUTION = "RuntimeError: Sharding propagation failed on op Op(op=aten.convolution.default, args)"
 VALID = a_program(an_operator("nn.functional.conv2d", options={"padding": "valid"}))
@@ -145,6 +159,11 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (of_newest(backward("clamp_min")), KINKS),
         (of_newest(nonfinite("clamp", "not numbers")), KINKS),
         (of_newest(nonfinite("atan2", "not NaN")), KINKS),
+        (other_kinds(forward("clamp_min"), *WAS_INFINITE), NONFINITE),
+        (other_kinds(forward("nn.functional.hinge_embedding_loss"), *WAS_NAN), NONFINITE),
+        (other_kinds(forward("nn.functional.hardtanh"), *HIDES_NAN), NONFINITE),
+        (other_kinds(backward("nn.functional.hardswish"), *HIDES_NAN), NONFINITE),
+        (on_xla(failed("clamp_max", Stage.FORWARD, f"{TYPES} minimum {UNLIKE}")), PLAIN),
     ],
     ids=lambda shown: shown.detail[:60] if isinstance(shown, Divergence) else "",
 )
@@ -193,6 +212,12 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (of_newest(backward("clamp_min")), replace(KINKS, data=replace(KINKS.data, regime="large"))),
         (nonfinite("clamp", "not numbers"), KINKS),
         (of_newest(nonfinite("atan2", "not numbers")), KINKS),
+        (other_kinds(forward("clamp_min"), *WAS_INFINITE), PLAIN),
+        (other_kinds(forward("add"), *WAS_INFINITE), NONFINITE),
+        (other_kinds(backward("nn.functional.hinge_embedding_loss"), *WAS_NAN), NONFINITE),
+        (other_kinds(backward("nn.functional.hardtanh"), *WAS_NAN), NONFINITE),
+        (other_kinds(backward("nn.functional.gelu"), *HIDES_NAN), NONFINITE),
+        (on_xla(failed("add", Stage.FORWARD, f"{TYPES} minimum {UNLIKE}")), PLAIN),
     ],
     ids=lambda shown: shown.detail[:60] if isinstance(shown, Divergence) else "",
 )
