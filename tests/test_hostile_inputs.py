@@ -55,6 +55,10 @@ def ours(text: str, *_: object) -> ScriptRun:
     return ScriptRun(text=text, shown=True, output="shown\n")
 
 
+JOINING = ("generated_cases", "machine", "repeats")
+"""The modules that join a cluster for several commands."""
+
+
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     """Stand-ins for what runs cases and scripts, and for what starts other programs."""
@@ -68,18 +72,18 @@ def machine() -> Iterator[Machine]:
 
     service = "difftest.commands.service"
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("ablate", "file", "minimize", "triage", "service.generated_cases"):
+        for module in ("minimize", "triage", *(f"service.{one}" for one in JOINING)):
             patch.setattr(f"difftest.commands.{module}.on_cluster", on_cluster)
         patch.setattr(
             f"{service}.generated_cases.generated_cases", lambda *_: (one for one in NUMBERED_CASES[:2])
         )
         patch.setattr(sandbox, "run", lambda case, name, **_: machine.execute(case, name, {}))
         shown = ScriptRun(text="pass", shown=True, output="shown\n")
-        patch.setattr(f"{service}.reproduction.run_script", lambda *_: shown)
+        patch.setattr(f"{service}.reproduction.run_script", lambda *_, **__: shown)
         patch.setattr(f"{service}.chain.run_script", lambda *_, **__: shown)
         patch.setattr(f"{service}.bisection.run_script", ours)
-        patch.setattr(f"{service}.script_files.keep_graphs", lambda *_: ())
-        patch.setattr(f"{service}.drafting.collect_env", lambda: "")
+        patch.setattr(f"{service}.script_files.keep_graphs", lambda *_, **__: ())
+        patch.setattr(f"{service}.drafting.collect_env", lambda _python: "")
         patch.setattr(Environments, "interpreter", lambda _self, _version: Path(sys.executable))
         yield machine
 
