@@ -192,15 +192,14 @@ def _settled(member: Member, tensor: "DTensor", expected: Placements) -> tuple[A
     What our layouts cannot express (partial sums, strided shards) is gathered and then cut as expected.
     """
     from torch.distributed import tensor as distributed
-    from torch.distributed.tensor.placement_types import _StridedShard
 
     mesh = member.case.layout.mesh
     if all(type(p) in (distributed.Shard, distributed.Replicate) for p in tensor.placements):
         return _array(tensor.to_local()), _observed(mesh, tensor, expected)
-    is_strided = any(isinstance(p, _StridedShard) for p in tensor.placements)
-    whole = (
-        strided.gathered(tensor, _array(tensor.to_local())) if is_strided else _array(tensor.full_tensor())
-    )
+    if any(map(strided.is_strided, tensor.placements)):
+        whole = strided.gathered(tensor, _array(tensor.to_local()))
+    else:
+        whole = _array(tensor.full_tensor())
     return whole[local_slices(whole.shape, expected, mesh, member.rank)], expected
 
 

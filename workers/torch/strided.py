@@ -65,17 +65,18 @@ def _cuts_last(cuts: Sequence[Cut], axis: int) -> bool:
     With even pieces that is the same as to cut the chunks first; with uneven ones FSDP cuts in this order.
     """
     placement = cuts[axis][0]
-    if not _is_strided(placement):
+    if not is_strided(placement):
         return False
     later = [parts for one, parts, _ in cuts[axis + 1 :] if _is_cut(one) and one.dim == placement.dim]
     return bool(later) and placement.split_factor == math.prod(later)
 
 
 def _is_cut(placement: Any) -> bool:  # noqa: ANN401  a placement of any release
-    return placement.is_shard() or _is_strided(placement)  # torch 2.13 does not call a strided one a shard
+    return placement.is_shard() or is_strided(placement)  # torch 2.13 does not call a strided one a shard
 
 
-def _is_strided(placement: Any) -> bool:  # noqa: ANN401
+def is_strided(placement: Any) -> bool:  # noqa: ANN401
+    """Whether a placement cuts a dim into chunks before it cuts these."""
     from torch.distributed.tensor.placement_types import _StridedShard
 
     return isinstance(placement, _StridedShard)

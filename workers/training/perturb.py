@@ -204,7 +204,7 @@ class Perturb(TorchDispatchMode):
         drawn = torch.empty(like.shape, dtype=like.dtype)
         return drawn.uniform_(-1.0, 1.0, generator=random or self._random)
 
-    def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: "Sizes | None" = None) -> Tensor:
+    def _noisy(self, value: Tensor, roundoffs: float = 1.0, sizes: Sizes | None = None) -> Tensor:
         """`value` (1 + u) + v, with |u| at most `roundoffs` unit roundoffs and |v| at most what is flushed.
 
         u is drawn for every element; the draws for v are those for u with the first dim in reverse order.

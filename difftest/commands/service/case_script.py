@@ -12,6 +12,7 @@ import click
 from difftest.campaign.again import AGREES, rerun_for
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
+from difftest.commands.service.machine import here
 from difftest.errors import UsageError
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
@@ -53,7 +54,6 @@ def run(text: bytes, backend: str, fingerprint: str) -> int:
     run.
     """
     from workers.backends import candidates
-    from workers.isolate import sandbox
 
     case, backends = Case.from_json(text), candidates((backend,))
     if reason := backends[backend].unsupported(case):
@@ -62,7 +62,7 @@ def run(text: bytes, backend: str, fingerprint: str) -> int:
     campaign = Campaign(
         name="script",
         backends=backends,
-        execute=lambda case, name, options: sandbox.run(case, name, options=options),
+        execute=here,
         corpus=Corpus(Path("corpus")),
     )
     shown = rerun_for(campaign, case, backend, fingerprint)

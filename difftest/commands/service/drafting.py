@@ -69,9 +69,9 @@ def versions(finding: Finding, case: Case) -> tuple[tuple[str, str], ...]:
 
 
 def collect_env(python: str) -> str:
-    """The output of `torch.utils.collect_env` in a `python`, or why there is none."""
+    """The output of `torch.utils.collect_env` with `python`, or why there is none."""
     try:
-        done = subprocess.run(  # noqa: S603  our own Python
+        done = subprocess.run(  # noqa: S603  that of the finding's environment
             [python, "-P", "-m", "torch.utils.collect_env"],
             capture_output=True,
             text=True,
