@@ -39,6 +39,17 @@ def test_a_refusal_of_an_ordinary_case_stays_a_divergence() -> None:
     assert comparison.lacks == ()
 
 
+def test_a_missing_deterministic_algorithm_is_never_a_finding() -> None:
+    message = "embedding_bag_backward_cuda_max does not have a deterministic implementation, but you set"
+    case = a_case()
+    failure = a_failure(Symptom.CAPABILITY, message=message, kind="RuntimeError")
+    comparison = compare(case, "torch_fsdp", "torch", oracle(case), failure)
+    assert (comparison.verdict, comparison.divergences) == ("unsupported", ())
+    assert [(lack.operator, lack.overload) for lack in comparison.lacks] == [
+        ("", "embedding_bag_backward_cuda_max")
+    ]
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -15,7 +15,7 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, UnsupportedError
 from difftest.judge.outcome import Outcome
 from difftest.records.comparisons import MOST_COUNTED, OTHER_REASONS, Comparisons
-from difftest.records.observation import Ending, Observation, read_observations
+from difftest.records.observation import MOST_REASON, Ending, Observation, in_short, read_observations
 from difftest.records.resume import resumed
 
 
@@ -82,6 +82,14 @@ def test_counts_are_kept_by_backend_and_by_path() -> None:
 def test_reasons_that_differ_in_numbers_only_are_one_reason() -> None:
     lines = [missing("xla_spmd", "lost", f"rank {rank} of 8 was lost\nlog {rank}") for rank in range(3)]
     assert counted(*lines).sides["xla"].lost == {"rank # of # was lost": 3}
+
+
+def test_a_long_reason_is_cut_after_a_word_and_says_so() -> None:
+    short = in_short("the process that forks workers did not start: " + "word " * 50)
+    assert short.endswith(" word ...")
+    assert len(short) <= MOST_REASON
+    assert in_short(short) == short
+    assert in_short("x" * 200).endswith("x ...")
 
 
 def test_reasons_without_end_are_counted_together_from_some_number_on() -> None:

@@ -24,6 +24,7 @@ from generators import layouts
 from generators.cases import case_at, cases
 from generators.models import models
 from generators.paths import Path
+from workers.backends import torch_fsdp
 
 PATHS = "generators.paths"
 R, S0, S1 = Replicate(), Shard(0), Shard(1)
@@ -225,3 +226,10 @@ def test_meshes_respect_the_requested_size(drawn: tuple[int, Mesh]) -> None:
 def test_a_mesh_of_no_ranks_or_too_many_is_a_usage_error(size: int) -> None:
     with pytest.raises(UsageError, match=f"max_world_size is {size}; allowed: 1 to 64"):
         layouts.meshes(axes=("dp",), max_world_size=size)
+
+
+def test_fsdp_takes_no_mesh_of_three_axes_even_where_each_has_one_rank() -> None:
+    cases = [case_at(0, index, max_world_size=1) for index in range(200)]
+    axes = {len(case.layout.mesh.names) for case in cases if torch_fsdp.unsupported(case) is None}
+    assert axes == {1, 2}
+    assert max(len(case.layout.mesh.names) for case in cases) == 3

@@ -37,6 +37,9 @@ HEAD = re.compile(r"\A.*?(?=^\[\[fault\]\])", re.DOTALL | re.MULTILINE)
 NOT_THERE = "not there"
 """What scripts of several faults print of those that are fixed; a rank says so, and its parent raises."""
 
+NEEDS_GPU = "needs a GPU"
+"""What a script of a fault in torch's CUDA code prints on a machine without a GPU: nothing is known then."""
+
 STILL_FAILS = re.compile(
     r"expected a (?:result|DTensor), actual (?!.*does not have a sharding).*\w+Error: .*"
 )
@@ -68,7 +71,11 @@ def on_its_package(python: str, fault: Fault) -> Fault:
     """The fault with what its script says in an environment; the same where that lacks its package."""
     if not (release := prepared(python, fault)):
         return fault
-    after = answered(fault, release, run_script(text(fault.script), python=python, arguments=fault.arguments))
+    run = run_script(text(fault.script), python=python, arguments=fault.arguments)
+    if NEEDS_GPU in run.output:
+        click.echo(f"{NEEDS_GPU}  {' '.join(named(fault))}")
+        return fault
+    after = answered(fault, release, run)
     click.echo(f"{after.releases[release]:<8} {fault.needs} {release}  {' '.join(named(fault))}")
     return after
 

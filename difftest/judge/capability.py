@@ -1,7 +1,8 @@
 """What a framework lacks for a program: a refusal is a line of the support table, never a finding.
 
 A framework that says that it has no such operator, or none for this dtype or these placements, computes
-nothing wrong. An error inside of it is no refusal, whatever words are in its message.
+nothing wrong. An error inside of it is no refusal, whatever words are in its message. What a framework lacks
+for any other case is a finding, except for a deterministic algorithm, which we ask for and torch documents.
 """
 
 import re
@@ -29,6 +30,12 @@ REFUSALS = re.compile(
 )
 """What a refusal says that the worker recorded as an exception."""
 
+NONDETERMINISTIC = "does not have a deterministic implementation"
+"""What torch says of an operation without a deterministic algorithm on a GPU.
+
+The documentation of `torch.use_deterministic_algorithms` lists these operations.
+"""
+
 _OPERATOR = re.compile(r"\baten(?:\.|::)(\w+(?:\.\w+)?)")
 
 
@@ -36,8 +43,8 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a backend lacks for an operator of a program.
 
     `operator` is the program's operator; empty where the run did not say which one it was. `overload` is the
-    aten operator that the framework names, without `aten`; empty where it names none. `reason` is the
-    framework's message without numbers and operators.
+    aten operator or the kernel that the framework names, without `aten`; empty where it names none. `reason`
+    is the framework's message without numbers and operators.
     """
 
     operator: str
@@ -46,13 +53,15 @@ class Lack(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def lack_of(case: Case, divergence: Divergence, outcome: Outcome) -> Lack | None:
-    """What `divergence`, which a run of the program `case` showed, says that the backend lacks.
+    """What `divergence`, which a run of `case` showed, says that the backend lacks.
 
     None where it says something else.
     """
+    program = case.model.is_program
     if isinstance(outcome, Failure):
-        return _refused(case, outcome) if checks.load(divergence.check).TRAITS.run_failed else None
-    if not checks.load(divergence.check).TRAITS.lacks_capability:
+        counts = program or NONDETERMINISTIC in outcome.message
+        return _refused(case, outcome) if counts and checks.load(divergence.check).TRAITS.run_failed else None
+    if not program or not checks.load(divergence.check).TRAITS.lacks_capability:
         return None
     named = _OPERATOR.search(divergence.cause)
     reason = without_numbers(without_operators(divergence.cause))
@@ -62,7 +71,7 @@ def lack_of(case: Case, divergence: Divergence, outcome: Outcome) -> Lack | None
 def findings_and_lacks(
     case: Case, divergences: Iterable[Divergence], outcome: Outcome
 ) -> tuple[tuple[Divergence, ...], tuple[Lack, ...]]:
-    """The divergences of a program that are faults, and what the others say that the backend lacks."""
+    """The divergences that are faults, and what the others say that the backend lacks."""
     faults, lacks = list[Divergence](), dict[Lack, None]()
     for divergence in divergences:
         if lack := lack_of(case, divergence, outcome):
@@ -81,14 +90,15 @@ def _refused(case: Case, failure: Failure) -> Lack | None:
     if not refuses or INTERNAL.search(message):
         return None
     named, operator = _OPERATOR.search(message), failure.operator or _sole(case)
+    kernel = message.split()[0] if NONDETERMINISTIC in message else ""
     reason = without_numbers(without_operators(message, operator))
     return Lack(
         operator=operator,
-        overload=named[1] if named else "",
+        overload=named[1] if named else kernel,
         reason=(reason or failure.kind)[:MOST_CHARACTERS],
     )
 
 
 def _sole(case: Case) -> str:
     """The program's operator where it has one alone; else empty."""
-    return case.model.layers[0].title if len(case.model.layers) == 1 else ""
+    return case.model.layers[0].title if case.model.is_program and len(case.model.layers) == 1 else ""

@@ -91,9 +91,7 @@ def _concluded(
     farthest: tuple[Measurement, ...] = (),
 ) -> Comparison:
     """The comparison of a run with these divergences; without any, `reason` is why that means nothing."""
-    lacks: tuple[Lack, ...] = ()
-    if run.case.model.is_program:
-        divergences, lacks = findings_and_lacks(run.case, divergences, run.actual)
+    divergences, lacks = findings_and_lacks(run.case, divergences, run.actual)
     if divergences:
         return Comparison(
             verdict="diverge",

@@ -107,8 +107,12 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def in_short(reason: str) -> str:
-    """A reason's first line without numbers, at most `MOST_REASON` characters of it."""
-    return _NUMBER.sub("#", reason.partition("\n")[0])[:MOST_REASON]
+    """A reason's first line without numbers; one of more than `MOST_REASON` characters ends in dots."""
+    text = _NUMBER.sub("#", reason.partition("\n")[0])
+    if len(text) <= MOST_REASON:
+        return text
+    kept = text[: MOST_REASON - 3]
+    return (kept.rpartition(" ")[0] or kept[:-1]) + " ..."
 
 
 def read_observations(file: Path) -> Iterator[Observation]:

@@ -16,13 +16,18 @@ When: TypeAlias = Literal[
     "duplicates",
     "extreme",
     "far",
-    "fed",
+    "drawn",
+    "evaluating",
     "order zero",
     "singular",
     "nonfinite",
     "subnormal",
 ]
-"""When a result is open. `fed`: where an operand is an earlier result, which may have any values."""
+"""When a result is open.
+
+`drawn`: where an operand has drawn values, or is an earlier result, which may have any. `evaluating`: without
+training.
+"""
 
 TIED: frozenset[Regime] = frozenset(
     (
@@ -53,6 +58,7 @@ OF_EQUALS = "of several equal values, which one gets the gradient is not documen
 FLUSHED = "whether a subnormal number counts as zero depends on the device, and on set_flush_denormal"
 PIVOTS = "the permutation is not unique where pivots are equal in magnitude"
 NOT_POSITIVE = "what is not positive definite gets a positive info, and its factor is not documented"
+SAVED = "what is saved without training is not documented: means on CUDA, nothing on a CPU"
 ILL_CONDITIONED = "of an ill-conditioned matrix, results may vary on different devices"
 COUNTED = (
     "whether NaN counts as a difference is not documented: torch.dist counts it, torch.cdist makes it NaN"
@@ -118,7 +124,8 @@ UNDEFINED: Mapping[str, tuple[When, str]] = {
         (*SOLVERS, *INVERSES, "lu_solve", "cholesky_inverse", "cholesky_solve"), ("extreme", ILL_CONDITIONED)
     ),
     "cdist": ("order zero", COUNTED),
-    "linalg.cholesky_ex": ("fed", NOT_POSITIVE),
+    "linalg.cholesky_ex": ("drawn", NOT_POSITIVE),
+    "native_batch_norm": ("evaluating", SAVED),
     "triangular_solve": ("singular", "if the diagonal of A contains zeros, the result may contain NaNs"),
     "geqrf": ("always", "the representation of Q by reflectors is LAPACK's, and not unique"),
     **dict.fromkeys(("linalg.lu", "linalg.lu_factor", "linalg.lu_factor_ex", "lu"), ("ties", PIVOTS)),
@@ -152,7 +159,9 @@ def undefined(operator: Operator, *, dtype: DType, regime: Regime) -> str:
         "singular": regime in SINGULAR,
         "nonfinite": regime == "nonfinite",
         "subnormal": regime == "denormal",
-        "fed": any("." in name for name in operator.references()),
+        "drawn": any("." in name for name in operator.references())
+        or not all(one.values for one in operator.operands.values()),
+        "evaluating": any(value is False for value in operator.arguments),
     }
     when, words = gap
     return words if applies[when] else ""

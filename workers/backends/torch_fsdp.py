@@ -41,12 +41,10 @@ def unsupported(case: Case) -> str | None:
         return "fully_shard takes whole rows; the layout cuts the batch along the sequence"
     if reason := mixed_rows(case):
         return reason
-    if case.world_size == 1:
-        return None
     axes = case.layout.mesh.names
     if len(axes) > 2:  # noqa: PLR2004  one to replicate over, one to shard over
         return "fully_shard shards over one axis and replicates over one; the mesh has more"
-    return refusal(case, axes)
+    return refusal(case, axes) if case.world_size > 1 else None
 
 
 def refusal(case: Case, axes: tuple[str, ...]) -> str | None:

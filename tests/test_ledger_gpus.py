@@ -1,0 +1,103 @@
+"""Entries of the project's ledger for faults that a GPU with torch 2.15 showed: each knows its own alone."""
+
+import pytest
+from msgspec.structs import replace
+from sample_programs import a_program, an_operator
+from samples import a_case
+from shown_operators import backward, cut, entry, failed, forward
+
+from difftest.cases.case import Case
+from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.layers.conv import Conv
+from difftest.cases.layers.linear import Linear
+from difftest.cases.options import Feature
+from difftest.judge.divergence import Divergence
+from difftest.judge.outcome import Symptom
+from difftest.judge.stage import Stage
+
+MIXED = "RuntimeError: aten.{} got mixed torch.Tensor and DTensor, need to convert all torch.Tensor"
+NO_DIMS = "IndexError: too many indices for tensor of dimension 0 (got 1)"
+GRADIENT = "RuntimeError: Function {} returned an invalid gradient at index 0 - got [4, 1, 1, 4]"
+IN_PLACE = "RuntimeError: aten.{}: in-place operations that require placement changes are not supported."
+TWO_CUTS = "ValueError: Tensor dim 0 is already sharded on mesh dim 0, DTensor does not support things like "
+MIXES = "AssertionError: aten.convolution_backward.default: strategy position 0 mixes None with placements"
+SECOND = "RuntimeError: This operation would remove or reshape sharded dimension 1, which requires"
+ADAM = "3 / 3 elements (100.0%) differ; greatest 2.8e-05, 515 x the rounding noise 3.9e-08"
+CONV = a_case((Conv(inputs=2, outputs=2, kernel=3), Linear(inputs=2, outputs=4)), sequence=4)
+GRID = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 1), ("tp", 2)))
+STEP = a_program(an_operator("aten._fused_adam_"))
+RPROP = replace(CONV, features=(Feature(name="optimizer", options={"kind": "rprop"}),))
+LINEAR = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 2),))
+
+
+def block(name: str, axis: str) -> Case:
+    layer = BuildingBlock(block=name, arguments={}, parameters={"inner.weight": (4,)}, inputs=4, outputs=4)
+    return a_case((layer,), mesh=((axis, 1),))
+
+
+def refused(stage: Stage, message: str) -> Divergence:
+    return replace(failed("", stage, message), symptom=Symptom.CAPABILITY)
+
+
+def adam(said: str) -> Divergence:
+    shown = forward("aten._fused_adam_")
+    return replace(shown, detail=f"step 0, forward, 0.output.0: {said}")
+
+
+@pytest.mark.parametrize(
+    ("shown", "case"),
+    [
+        (failed("", Stage.BACKWARD, NO_DIMS), cut("gather")),
+        (replace(failed("index_add", Stage.FORWARD, NO_DIMS), backend="torch_ddp"), cut("index_add")),
+        (failed("nn.Upsample", Stage.FORWARD, MIXED.format("_unsafe_index.Tensor")), cut("nn.Upsample")),
+        (failed("", Stage.FORWARD, MIXED.format("_unsafe_index.Tensor")), block("unet", "dp")),
+        (
+            failed("nn.ReplicationPad3d", Stage.FORWARD, MIXED.format("_unsafe_index.Tensor")),
+            cut("nn.ReplicationPad3d"),
+        ),
+        (
+            failed("nn.functional.max_pool3d", Stage.FORWARD, MIXED.format("index.Tensor")),
+            cut("nn.functional.max_pool3d"),
+        ),
+        (failed("nn.GRU", Stage.FORWARD, MIXED.format("_cudnn_rnn.default")), cut("nn.GRU")),
+        (adam(ADAM), STEP),
+        (
+            failed("squeeze.multiple", Stage.BACKWARD, GRADIENT.format("SqueezeBackward5")),
+            cut("squeeze.multiple"),
+        ),
+        (failed("polar", Stage.BACKWARD, "RuntimeError: unhashable type: 'complex'"), cut("polar")),
+        (failed("masked.cumprod", Stage.FORWARD, "RuntimeError: 2"), cut("masked.cumprod")),
+        (refused(Stage.UPDATE, IN_PLACE.format("masked_fill_.Scalar")), RPROP),
+        (refused(Stage.FORWARD, f"{TWO_CUTS} hybrid sharding strategies yet"), CONV),
+        (refused(Stage.BACKWARD, SECOND), GRID),
+        (failed("", Stage.BACKWARD, MIXES), GRID),
+        (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("depthwise", "dp")),
+        (backward(""), block("unet", "tp")),
+    ],
+)
+def test_a_fault_that_a_gpu_showed_is_known(shown: Divergence, case: Case) -> None:
+    assert entry(shown, case)
+
+
+@pytest.mark.parametrize(
+    ("shown", "case"),
+    [
+        (failed("gather", Stage.BACKWARD, "IndexError: too many indices for tensor of dimension 1"), LINEAR),
+        (failed("nn.Upsample", Stage.FORWARD, MIXED.format("index.Tensor")), cut("nn.Upsample")),
+        (failed("", Stage.FORWARD, MIXED.format("_unsafe_index.Tensor")), LINEAR),
+        (failed("", Stage.FORWARD, MIXED.format("_cudnn_rnn.default")), LINEAR),
+        (adam(ADAM.replace("515 x", "5.1e+03 x")), STEP),
+        (adam(ADAM.replace("2.8e-05", "0.281")), STEP),
+        (failed("unsqueeze", Stage.BACKWARD, GRADIENT.format("UnsqueezeBackward0")), cut("unsqueeze")),
+        (failed("polar", Stage.FORWARD, "RuntimeError: unhashable type: 'complex'"), cut("polar")),
+        (failed("masked.cumprod", Stage.FORWARD, "RuntimeError: 2 is out of range"), cut("masked.cumprod")),
+        (refused(Stage.UPDATE, IN_PLACE.format("masked_fill_.Scalar")), CONV),
+        (refused(Stage.FORWARD, f"{TWO_CUTS} hybrid sharding strategies yet"), LINEAR),
+        (refused(Stage.BACKWARD, SECOND), LINEAR),
+        (failed("", Stage.BACKWARD, MIXES), CONV),
+        (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("unet", "dp")),
+        (backward(""), block("unet", "dp")),
+    ],
+)
+def test_another_fault_like_one_that_a_gpu_showed_is_not_known(shown: Divergence, case: Case) -> None:
+    assert entry(shown, case) is None
