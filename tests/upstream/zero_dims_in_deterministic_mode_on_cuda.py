@@ -1,8 +1,8 @@
 """With deterministic algorithms, calls that write by indices fail on CUDA for tensors without dims.
 
 torch 2.11.0 and 2.15.0, on an H100; it needs a GPU. What they do in this mode indexes a tensor without dims.
-On a CPU, and without deterministic algorithms, each call works. A name runs one alone. Exits 0 when all faults
-are there.
+On a CPU, and without deterministic algorithms, each call works. A name runs one alone. Exits 0 when all
+faults are there.
 """
 
 import sys

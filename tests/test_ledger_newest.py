@@ -1,4 +1,4 @@
-"""Entries of the project's ledger for faults that a GPU with torch 2.15 showed: each knows its own alone."""
+"""Entries of the ledger for faults that torch 2.15 showed, on GPU and CPU: each knows its own alone."""
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +10,8 @@ from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
 from difftest.cases.layers.conv import Conv
 from difftest.cases.layers.linear import Linear
-from difftest.cases.options import Feature
+from difftest.cases.layout import Shard
+from difftest.cases.options import Feature, Spelling
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -28,6 +29,18 @@ GRID = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 1), ("tp", 2)))
 STEP = a_program(an_operator("aten._fused_adam_"))
 RPROP = replace(CONV, features=(Feature(name="optimizer", options={"kind": "rprop"}),))
 LINEAR = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 2),))
+
+
+SHAPE = "RuntimeError: shape '[32, 6]' is invalid for input of size 216"
+CHUNKS = "RuntimeError: _chunk_cat expects non-empty tensor"
+HEADS = "RuntimeError: scaled_dot_product_attention_flash_attention: Q/K/V should have the same head size"
+FEW_ROWS = a_case((Linear(inputs=4, outputs=3),), mesh=(("tp", 4),), sharded={"0.weight": (Shard(0),)})
+MSE = a_case((Linear(inputs=4, outputs=4),), mesh=(("tp", 4),), spelling=Spelling(torch_loss=True))
+
+
+def loss_is_nan() -> Divergence:
+    shown = forward("", tensor="loss")
+    return replace(shown, check="finite", symptom=Symptom.NONFINITE)
 
 
 def block(name: str, axis: str) -> Case:
@@ -73,9 +86,16 @@ def adam(said: str) -> Divergence:
         (failed("", Stage.BACKWARD, MIXES), GRID),
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("depthwise", "dp")),
         (backward(""), block("unet", "tp")),
+        (failed("", Stage.BACKWARD, SHAPE), GRID),
+        (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_tp"), GRID),
+        (failed("", Stage.FORWARD, HEADS), LINEAR),
+        (refused(Stage.FORWARD, IN_PLACE.format("tanh_.default")), block("recurrent", "dp")),
+        (replace(refused(Stage.UPDATE, IN_PLACE.format("add_.Tensor")), backend="torch_tp"), FEW_ROWS),
+        (forward("", tensor="loss"), MSE),
+        (loss_is_nan(), MSE),
     ],
 )
-def test_a_fault_that_a_gpu_showed_is_known(shown: Divergence, case: Case) -> None:
+def test_a_fault_that_torch_2_15_showed_is_known(shown: Divergence, case: Case) -> None:
     assert entry(shown, case)
 
 
@@ -97,7 +117,15 @@ def test_a_fault_that_a_gpu_showed_is_known(shown: Divergence, case: Case) -> No
         (failed("", Stage.BACKWARD, MIXES), CONV),
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("unet", "dp")),
         (backward(""), block("unet", "dp")),
+        (failed("", Stage.BACKWARD, SHAPE), LINEAR),
+        (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_fsdp"), LINEAR),
+        (failed("", Stage.BACKWARD, HEADS), LINEAR),
+        (refused(Stage.FORWARD, IN_PLACE.format("tanh_.default")), LINEAR),
+        (replace(refused(Stage.UPDATE, IN_PLACE.format("add_.Tensor")), backend="torch_tp"), GRID),
+        (forward("", tensor="output"), MSE),
+        (forward("", tensor="loss"), LINEAR),
+        (loss_is_nan(), LINEAR),
     ],
 )
-def test_another_fault_like_one_that_a_gpu_showed_is_not_known(shown: Divergence, case: Case) -> None:
+def test_another_fault_like_one_that_torch_2_15_showed_is_not_known(shown: Divergence, case: Case) -> None:
     assert entry(shown, case) is None
