@@ -1,4 +1,4 @@
-"""Attention over keys whose last dim is sharded fails, and so does the tanh_ of a partial sum in a GRU's cell.
+"""Attention over keys whose last dim is sharded fails, and so does `tanh_` of a partial sum, as in a GRU.
 
 torch 2.15.0. The group is a fake one. A name runs one fault alone. Exits 0 if all faults are there.
 """

@@ -1,8 +1,7 @@
 """On CUDA with deterministic algorithms, calls of DTensors fail: torch indexes them by plain tensors.
 
-torch 2.15.0. Without such algorithms the calls work, or say that DTensor has no rule. The tensors are fake
-and the process group communicates nothing, so that no GPU is needed; an H100 shows the same. A name runs one
-fault alone. Exits 0 when all faults are there.
+torch 2.15.0. Without such algorithms the calls work, or say that DTensor has no rule. Tensors and group are
+fake, so that no GPU is needed; an H100 shows the same. A name runs one alone. Exits 0 when all are there.
 """
 
 import sys
