@@ -118,6 +118,7 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (forward("nn.BCEWithLogitsLoss"), program("nn.BCEWithLogitsLoss", 3)),
         (failed("argwhere", Stage.FORWARD, "RuntimeError: aten.nonzero.default"), cut("argwhere")),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 1)),
+        (failed("nn.AvgPool2d", Stage.FORWARD, f"{EMPTY}[0, 6, 6]"), program("nn.AvgPool2d", 1)),
         (
             failed("masked_select", Stage.FORWARD, "RuntimeError: aten.masked_select.default"),
             cut("masked_select"),
@@ -126,6 +127,7 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (failed("nn.Conv2d", Stage.FORWARD, "RuntimeError: kernel size should be"), program("nn.Conv2d", 1)),
         (failed("aten._fused_adamw", Stage.FORWARD, LISTS), cut("aten._fused_adamw")),
         (backward("nn.SmoothL1Loss", nature="nn.SmoothL1Loss, times a number of ranks"), PLAIN),
+        (backward("nn.SoftMarginLoss", nature="nn.SoftMarginLoss, times a number of ranks"), PLAIN),
         (failed("amax", Stage.FORWARD, OUT), cut("amax")),
         (failed("quantile", Stage.FORWARD, SCALAR), cut("quantile")),
         (
