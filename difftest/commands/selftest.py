@@ -22,7 +22,7 @@ from difftest.commands.service.cluster import Cluster, on_cluster
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.drawn_cases import DrawnCases
 from difftest.commands.service.green import GreenCampaigns, chosen_vacuous
-from difftest.commands.service.null_campaign import CaseCheck, NullCampaign, watched
+from difftest.commands.service.null_campaign import NullCampaign, check_all
 from difftest.commands.service.options import (
     Names,
     backends_option,
@@ -216,7 +216,7 @@ def _planting(request: Request, cluster: Cluster, deadline: float) -> Planting:
 
 
 def _null(request: Request, cluster: Cluster) -> tuple[dict[str, Any], StoppedError | None]:
-    """The null campaign's entries of the JSON object, of the cases before what stopped it."""
+    """The null campaign's entries of the JSON object, of the cases that had been checked when it stopped."""
     backends = {name: cluster.backends[name] for name in request.backends} or cluster.backends
     campaign = NullCampaign(
         execute=cluster.execute,
@@ -225,16 +225,7 @@ def _null(request: Request, cluster: Cluster) -> tuple[dict[str, Any], StoppedEr
         execute_group=cluster.execute_group,
     )
     groups = grouped(request.drawn.numbered(request.cases or NULL_CASES, request.after))
-    checks, stopped = list[CaseCheck](), None
-    # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
-    with ThreadPoolExecutor(cluster.workers + 1) as threads:
-        in_order = itertools.chain.from_iterable(threads.map(campaign.check_group, groups))
-        try:
-            checks.extend(watched(in_order, request.after))
-        except StoppedError as stop:
-            done = request.after + len(checks)
-            words = f"{stop} after {done} cases; with --after {done} the same command checks the others"
-            stopped = StoppedError(words, status=stop.status)
+    checks, stopped = check_all(campaign, groups, cluster.workers, request.after)
     rows = list(itertools.chain.from_iterable(check.rows for check in checks))
     errors = itertools.chain.from_iterable(check.errors for check in checks)
     units = [name for name, backend in backends.items() if backend.PROFILE.cost_unit]

@@ -4,9 +4,11 @@ Each is compared with the oracle and with a legal variant of itself.
 """
 
 import contextlib
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,7 +19,7 @@ from difftest.campaign.campaign import ORACLE, Execute, ExecuteGroup, refused
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
 from difftest.clock import utc_today
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Failure, Outcome, Trace
 from difftest.selftest.correct_runs import CorrectRun, check_correct_run
@@ -170,17 +172,42 @@ class NullCampaign:
         }
 
 
-def watched(checks: Iterable[CaseCheck], after: int) -> Iterator[CaseCheck]:
-    """The cases from number `after` on; false findings and progress are printed on standard error."""
-    for count, check in enumerate(checks, after + 1):
+def check_all(
+    campaign: NullCampaign, groups: Iterable[Sequence[tuple[int, Case]]], workers: int, after: int
+) -> tuple[list[CaseCheck], StoppedError | None]:
+    """The checks of all cases in their order, and what stopped the campaign before it had them all.
+
+    A case that takes long keeps no other one back. `after` is how many cases come before the first.
+    """
+    groups, ended, stopped = list(groups), dict[int, list[CaseCheck]](), None
+    # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
+    with ThreadPoolExecutor(workers + 1) as threads:
+        futures = {threads.submit(campaign.check_group, group): place for place, group in enumerate(groups)}
+        try:
+            for future in as_completed(futures):
+                ended[futures[future]] = checks = future.result()
+                _tell(checks, after + sum(map(len, ended.values())))
+        except StoppedError as stop:
+            for future in futures:
+                future.cancel()
+            whole = itertools.takewhile(ended.__contains__, range(len(groups)))
+            first = after + sum(len(groups[place]) for place in whole)
+            done = after + sum(map(len, ended.values()))
+            words = f"{stop} after {done} cases; with --after {first} the same command checks the others"
+            stopped = StoppedError(words, status=stop.status)
+    return list(itertools.chain.from_iterable(checks for _, checks in sorted(ended.items()))), stopped
+
+
+def _tell(checks: Sequence[CaseCheck], total: int) -> None:
+    """Prints the false findings of a group, and the progress where a tenth case is among its cases."""
+    for check in checks:
         for row in check.rows:
             if row.false:
                 click.echo(f"case {row.case} on {row.backend}: {'; '.join(row.false)}", err=True)
         if check.unchecked:
             click.echo(f"not checked: {check.unchecked}", err=True)
-        if not count % PROGRESS_EVERY:
-            click.echo(f"{count} cases checked", err=True)
-        yield check
+    if total // PROGRESS_EVERY > (total - len(checks)) // PROGRESS_EVERY:
+        click.echo(f"{total} cases checked", err=True)
 
 
 def _chosen(backends: Mapping[str, "Backend"], case: Case) -> Iterator[str]:
