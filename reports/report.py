@@ -19,7 +19,7 @@ from difftest.findings.standing import Standing, grouped
 from difftest.judge.losses import LEAST_STEPS
 from difftest.judge.outcome import Symptom
 from difftest.records import completeness
-from difftest.records.comparisons import ORACLE, Comparisons
+from difftest.records.comparisons import ORACLE, Comparisons, Counts
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.curves import Curve, curves
 from difftest.records.finding import Finding
@@ -130,16 +130,19 @@ class Report:
     def verdict(self) -> str:
         """The whole report in one sentence."""
         compared, head = self.frame.compared, self._findings_in_words()
-        lost = sum(side.lost.total() + side.refused.total() for side in self.comparisons.sides.values())
+        ended = Counts()
+        for side in self.comparisons.sides.values():
+            ended.include(side)
         if self.incomplete:
             head = f"Too little was compared. {head}"
         if compared.empty:
-            return f"{head}; nothing was compared{f', {lost:,} were lost' if lost else ' yet'}."
+            return f"{head}; nothing was compared{f': {ended.not_judged}' if ended.not_judged else ' yet'}."
         cases, backends = compared["case"].nunique(), compared["backend"].nunique()
         counts = {v: int((compared["verdict"] == v).sum()) for v in tables.VERDICTS}
         where = f"in {_count(cases, 'case')} on {_count(backends, 'backend')}"
         verdicts = f"{counts['agree']:,} agree, {counts['diverge']:,} diverge"
-        rest = f"{counts['inconclusive']:,} are inconclusive" + (f"; {lost:,} more were lost" if lost else "")
+        others = f"{counts['inconclusive']:,} are inconclusive"
+        rest = f"{others}; {ended.not_judged} beside them" if ended.not_judged else others
         return f"{head} {where}: of {_count(len(compared), 'comparison')} {verdicts}, {rest}."
 
     def _findings_in_words(self) -> str:

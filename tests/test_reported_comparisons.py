@@ -138,11 +138,19 @@ def test_a_lost_comparison_among_others_is_counted_and_the_others_pass(tmp_path:
     files = reported(tmp_path, [*runs, lost(99, "xla_spmd")])
     summary = json.loads(files["summary.json"])
     assert summary["incomplete"] == []
-    assert summary["verdict"].endswith("99 agree, 0 diverge, 0 are inconclusive; 1 more were lost.")
+    assert summary["verdict"].endswith("99 agree, 0 diverge, 0 are inconclusive; 1 lost beside them.")
     [case] = (c for c in ET.fromstring(files["junit.xml"]).iter("testcase") if c.get("name") == "hybrid")  # noqa: S314
     assert [one.tag for one in case] == ["system-out"]
-    assert "; 1 more were lost: 1 lost (a node was lost" in str(case.findtext("system-out"))
+    assert "; beside them 1 lost (a node was lost" in str(case.findtext("system-out"))
     assert "99 agree, 0 diverge, 0 inconclusive, 1 lost" in files["report.html"]
+
+
+def test_a_refused_comparison_is_not_said_to_be_lost(tmp_path: Path) -> None:
+    runs = [an_observation(index, "xla_spmd", path="hybrid") for index in range(99)]
+    unable = replace(lost(99, "xla_spmd"), verdict="refused", reason="its packages cannot")
+    assert json.loads(reported(tmp_path, [*runs, unable])["summary.json"])["verdict"].endswith(
+        "0 are inconclusive; 1 refused beside them."
+    )
 
 
 def test_a_report_is_about_its_last_campaign_and_not_about_healthier_ones_before(tmp_path: Path) -> None:

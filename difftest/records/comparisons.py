@@ -69,6 +69,12 @@ class Counts:
         """The share of the judged ones that were inconclusive, from 0 to 1; 0 where none was judged."""
         return self.inconclusive.total() / self.judged if self.judged else 0.0
 
+    @property
+    def not_judged(self) -> str:
+        """How many of the requested ones were not judged, in words, as `1 lost, 2 refused`; empty if none."""
+        numbers = {"lost": self.lost.total(), "refused": self.refused.total()}
+        return ", ".join(f"{number:,} {ended}" for ended, number in numbers.items() if number)
+
     def add(self, verdict: str, status: str, reason: str, lines: int = 1) -> None:
         """Counts some lines with one verdict, status of the ending, and reason in short."""
         if verdict in COMPLETED:

@@ -83,8 +83,7 @@ def _path(suite: ET.Element, backend: str, path: str, ended: Counts, rows: pd.Da
 
     Without any, the test is skipped; there is none for what the backend does not support.
     """
-    lost = ended.lost.total() + ended.refused.total()
-    if rows is None and not lost:
+    if rows is None and not ended.not_judged:
         return
     took = 0.0 if rows is None else float(rows["seconds"].clip(lower=0.0).sum())
     case = ET.SubElement(suite, "testcase", classname=_text(backend), name=_text(path), time=f"{took:.3f}")
@@ -92,7 +91,7 @@ def _path(suite: ET.Element, backend: str, path: str, ended: Counts, rows: pd.Da
         ET.SubElement(case, "skipped", message=_text(f"nothing was compared: {why(ended)}"))
         return
     counts = (f"{int((rows['verdict'] == verdict).sum())} {verdict}" for verdict in tables.VERDICTS)
-    more = f"; {lost} more were lost: {why(ended)}" if lost else ""
+    more = f"; beside them {why(ended)}" if ended.not_judged else ""
     ET.SubElement(case, "system-out").text = _text(f"{len(rows)} comparisons: {', '.join(counts)}{more}")
 
 
