@@ -32,6 +32,7 @@ LINEAR = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 2),))
 
 
 SHAPE = "RuntimeError: shape '[32, 6]' is invalid for input of size 216"
+SHARD = "RuntimeError: Given weight of size [4, 8, 3, 3],"
 CHUNKS = "RuntimeError: _chunk_cat expects non-empty tensor"
 HEADS = "RuntimeError: scaled_dot_product_attention_flash_attention: Q/K/V should have the same head size"
 FEW_ROWS = a_case((Linear(inputs=4, outputs=3),), mesh=(("tp", 4),), sharded={"0.weight": (Shard(0),)})
@@ -86,6 +87,7 @@ def adam(said: str) -> Divergence:
         (failed("", Stage.BACKWARD, MIXES), GRID),
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("depthwise", "dp")),
         (backward(""), block("unet", "tp")),
+        (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), block("unet", "tp")),
         (failed("", Stage.BACKWARD, SHAPE), GRID),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_tp"), GRID),
         (failed("", Stage.FORWARD, HEADS), LINEAR),
@@ -117,6 +119,7 @@ def test_a_fault_that_torch_2_15_showed_is_known(shown: Divergence, case: Case) 
         (failed("", Stage.BACKWARD, MIXES), CONV),
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("unet", "dp")),
         (backward(""), block("unet", "dp")),
+        (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), LINEAR),
         (failed("", Stage.BACKWARD, SHAPE), LINEAR),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_fsdp"), LINEAR),
         (failed("", Stage.BACKWARD, HEADS), LINEAR),
