@@ -24,7 +24,7 @@ from difftest.cases.layers.flash_attention import BLOCK, FlashAttention
 from difftest.cases.layers.linear import Linear
 from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
-from difftest.cases.options import Feature
+from difftest.cases.options import Feature, Spelling
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
@@ -45,6 +45,8 @@ LISTS = "RuntimeError: Tensor meta for aten._fused_adamw.default should be a lis
 OUT = "RuntimeError: Strategy length 2 != expected 3 (schema_outputs=1 + inputs=2) for aten.amax.out."
 SCALAR = "RuntimeError: output with shape [] doesn't match the broadcast shape [1]"
 SGD = "AssertionError: found no DeviceMesh from dtensor args for aten._fused_sgd_.default"
+HALF_SUM = "ValueError: AllReduce for datatype 'bf16' is not supported"
+PINNED = replace(PLAIN, dtype="bfloat16", spelling=Spelling(pin_layout=True))
 FUSED = replace(PLAIN, features=(Feature(name="implementation", options={"kind": "fused"}),))
 DOUBLE = replace(cut("log10"), dtype="float64")
 FLAT = "RuntimeError: ('Attempted to flatten multiple dimensions, with dimension 1 being sharded. '"
@@ -119,6 +121,7 @@ def of_a_buffer(name: str, backend: str, nature: str = "zero") -> Divergence:
         (failed("argwhere", Stage.FORWARD, "RuntimeError: aten.nonzero.default"), cut("argwhere")),
         (failed("nn.AvgPool1d", Stage.FORWARD, f"{EMPTY}[0, 1, 6]"), program("nn.AvgPool1d", 1)),
         (failed("nn.AvgPool2d", Stage.FORWARD, f"{EMPTY}[0, 6, 6]"), program("nn.AvgPool2d", 1)),
+        (on_xla(refused(in_a_model(Stage.PLACE, HALF_SUM))), PINNED),
         (
             failed("masked_select", Stage.FORWARD, "RuntimeError: aten.masked_select.default"),
             cut("masked_select"),
@@ -201,6 +204,7 @@ def test_a_fault_that_a_night_showed_is_known(shown: Divergence, case: Case) -> 
         (refused(in_a_model(Stage.FORWARD, ROW)), PLAIN),
         (refused(in_a_model(Stage.FORWARD, FLAT)), PLAIN),
         (in_a_model(Stage.FORWARD, NO_WEIGHT), PLAIN),
+        (on_xla(refused(in_a_model(Stage.PLACE, HALF_SUM))), replace(PLAIN, dtype="bfloat16")),
         (of_a_buffer("0.norm.running_mean", "torch_dtensor", nature=""), NORM),
         (of_a_buffer("0.norm.running_mean", "torch_fsdp"), NORM),
         (of_a_buffer("0.norm.num_batches_tracked", "torchax"), NORM),
