@@ -192,6 +192,16 @@ def test_the_title_of_a_draft_is_that_of_the_page(name: str) -> None:
     assert known == "# DTensor: the update is applied twice"
 
 
+def test_the_title_has_the_numbers_of_the_draft_s_own_run() -> None:
+    told = "step 0, backward, rank 0: RuntimeError: shape '[{}]' is invalid"
+    of_first = {"symptom": Symptom.EXCEPTION, "stage": Stage.BACKWARD, "ratio": None, "tensor": ""}
+    finding = a_finding(**of_first, check="completion", detail=told.format(32))
+    shown = msgspec.structs.replace(finding.divergence, detail=told.format(10))
+    again = msgspec.structs.replace(RERUN, divergence=shown, measurement=None)
+    first, *_ = drafted(finding, "pytorch", run=again).splitlines()
+    assert first.endswith("shape '[10]' is invalid")
+
+
 def test_a_draft_has_no_private_names_of_backends() -> None:
     finding = a_finding(evidence={"wrong beside it": "xla_annotated, torch_ddp"})
     text = drafted(finding, "xla", called={"xla_annotated": "DTensor's annotation", "torch_ddp": "DDP"})

@@ -33,6 +33,8 @@ LINEAR = a_case((Linear(inputs=4, outputs=4),), mesh=(("dp", 2),))
 
 SHAPE = "RuntimeError: shape '[32, 6]' is invalid for input of size 216"
 SHARD = "RuntimeError: Given weight of size [4, 8, 3, 3],"
+NO_RULE = "NotImplementedError: Operator aten.{}.default does not have a sharding strategy registered."
+ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 CHUNKS = "RuntimeError: _chunk_cat expects non-empty tensor"
 HEADS = "RuntimeError: scaled_dot_product_attention_flash_attention: Q/K/V should have the same head size"
 FEW_ROWS = a_case((Linear(inputs=4, outputs=3),), mesh=(("tp", 4),), sharded={"0.weight": (Shard(0),)})
@@ -88,6 +90,8 @@ def adam(said: str) -> Divergence:
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("depthwise", "dp")),
         (backward(""), block("unet", "tp")),
         (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), block("unet", "tp")),
+        (refused(Stage.BACKWARD, NO_RULE.format("avg_pool2d_backward")), LINEAR),
+        (refused(Stage.BACKWARD, NO_RULE.format(f"{ATTENTION}_backward")), LINEAR),
         (failed("", Stage.BACKWARD, SHAPE), GRID),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_tp"), GRID),
         (failed("", Stage.FORWARD, HEADS), LINEAR),
@@ -120,6 +124,7 @@ def test_a_fault_that_torch_2_15_showed_is_known(shown: Divergence, case: Case) 
         (failed("", Stage.BACKWARD, "IndexError: tuple index out of range"), block("unet", "dp")),
         (backward(""), block("unet", "dp")),
         (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), LINEAR),
+        (refused(Stage.BACKWARD, NO_RULE.format("avg_pool3d_backward")), LINEAR),
         (failed("", Stage.BACKWARD, SHAPE), LINEAR),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_fsdp"), LINEAR),
         (failed("", Stage.BACKWARD, HEADS), LINEAR),

@@ -73,8 +73,9 @@ class Draft:
 
     @property
     def title(self) -> str:
-        """What happens, in one line without characters that a tracker acts on."""
-        line = private.shared(titles.upstream_title(self.finding, self.called, self.reason))
+        """What happens in the draft's case, in one line without characters that a tracker acts on."""
+        shown = msgspec.structs.replace(self.finding, divergence=self.shown)
+        line = private.shared(titles.upstream_title(shown, self.called, self.reason))
         plainly = " ".join(re.sub("[@#<>`]", " ", line).split())
         return plainly if len(plainly) <= MOST_TITLE else plainly[:MOST_TITLE].rpartition(" ")[0]
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from difftest.campaign.campaign import ORACLE, Execute
 from difftest.campaign.case_run import MORE_SAMPLES
 from difftest.cases.case import Case
@@ -45,6 +47,8 @@ def reproduce(finding: Finding, case: Case, execute: Execute = here) -> Reproduc
     The script runs in the environment of the finding's backend, and so must what `execute` runs.
     `UsageError` where that is not on this machine.
     """
+    from workers.backends import titles as called
+
     if reason := _refusal(finding, case):
         return Reproduction(reason=reason)
     python = python_of(finding.divergence.backend)
@@ -53,7 +57,8 @@ def reproduce(finding: Finding, case: Case, execute: Execute = here) -> Reproduc
         return Reproduction(reason=observed)
     fault, run = observed
     last = None
-    for text in _scripts(finding, case, fault):
+    title = titles.upstream_title(msgspec.structs.replace(finding, divergence=run.divergence), called())
+    for text in _scripts(finding, case, fault, title):
         last = run_script(text, python=python)
         if last.shown:
             return Reproduction(reason=None, script=last, run=run)
@@ -101,13 +106,11 @@ def _no_script_shows(check: str) -> str:
     return f"no script can show a finding of the check {check!r}, which looks at more than a run's numbers"
 
 
-def _scripts(finding: Finding, case: Case, fault: "Fault") -> Iterator[str]:
+def _scripts(finding: Finding, case: Case, fault: "Fault", title: str) -> Iterator[str]:
     """The scripts to try, shortest first: few faults need the case's own numbers."""
     from reports.reproducer import reproducer
-    from workers.backends import titles as called
     from workers.training import tp_plan
 
-    title = titles.upstream_title(finding, called())
     parallelised = case.layout.mesh.names[-1] == tp_plan.AXIS and not tp_plan.refusal(case)
     plan = tp_plan.plan(case) if parallelised else {}
     backend, texts = plain(finding.divergence.backend), block_texts(case)
