@@ -1,15 +1,16 @@
-"""Entries of the ledger for faults that torch 2.15 showed, on GPU and CPU: each knows its own alone."""
+"""Entries of the ledger for faults that torch 2.15 and a night showed: each knows its own alone."""
 
 import pytest
 from msgspec.structs import replace
 from sample_programs import a_program, an_operator
 from samples import a_case
-from shown_operators import backward, cut, entry, failed, forward
+from shown_operators import backward, cut, entry, failed, forward, on_xla, wrong
 
 from difftest.cases.case import Case
 from difftest.cases.layers.building_block import BuildingBlock
 from difftest.cases.layers.conv import Conv
 from difftest.cases.layers.linear import Linear
+from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
 from difftest.cases.options import Feature, Spelling
 from difftest.judge.divergence import Divergence
@@ -39,6 +40,23 @@ CHUNKS = "RuntimeError: _chunk_cat expects non-empty tensor"
 HEADS = "RuntimeError: scaled_dot_product_attention_flash_attention: Q/K/V should have the same head size"
 FEW_ROWS = a_case((Linear(inputs=4, outputs=3),), mesh=(("tp", 4),), sharded={"0.weight": (Shard(0),)})
 MSE = a_case((Linear(inputs=4, outputs=4),), mesh=(("tp", 4),), spelling=Spelling(torch_loss=True))
+
+
+UNPLACED = "ValueError: Placements not available: XLAShardedTensor requires mesh_shape and partition_spec"
+
+
+def uneven_layer(*axes: tuple[str, int]) -> Case:
+    """A layer of torch's whose input has three rows on the two ranks of the last axis."""
+    operand = Operand(shape=(2, 3, 4))
+    layer = an_operator("nn.TransformerEncoderLayer", operands={"input": operand})
+    places = (Shard(0), Shard(1))[-len(axes) :]
+    return a_program(layer, sharded={"0.input": places}, mesh=axes)
+
+
+def kept() -> Divergence:
+    """A running mean that batch norm leaves as it was."""
+    name = "nn.BatchNorm2d"
+    return wrong("parameters", name, Stage.UPDATE, "0.running_mean", nature=f"{name}, operand not changed")
 
 
 def loss_is_nan() -> Divergence:
@@ -92,6 +110,9 @@ def adam(said: str) -> Divergence:
         (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), block("unet", "tp")),
         (refused(Stage.BACKWARD, NO_RULE.format("avg_pool2d_backward")), LINEAR),
         (refused(Stage.BACKWARD, NO_RULE.format(f"{ATTENTION}_backward")), LINEAR),
+        (on_xla(forward("nn.TransformerEncoderLayer")), uneven_layer(("dp", 2), ("tp", 2))),
+        (replace(failed("", Stage.FORWARD, UNPLACED), backend="xla_dtensor"), LINEAR),
+        (kept(), cut("nn.BatchNorm2d")),
         (failed("", Stage.BACKWARD, SHAPE), GRID),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_tp"), GRID),
         (failed("", Stage.FORWARD, HEADS), LINEAR),
@@ -125,6 +146,9 @@ def test_a_fault_that_torch_2_15_showed_is_known(shown: Divergence, case: Case) 
         (backward(""), block("unet", "dp")),
         (failed("", Stage.FORWARD, f"{SHARD} expected bias to be 1-dimensional"), LINEAR),
         (refused(Stage.BACKWARD, NO_RULE.format("avg_pool3d_backward")), LINEAR),
+        (on_xla(forward("nn.TransformerEncoderLayer")), uneven_layer(("tp", 2))),
+        (replace(failed("", Stage.FORWARD, UNPLACED), backend="xla_spmd"), LINEAR),
+        (kept(), STEP),
         (failed("", Stage.BACKWARD, SHAPE), LINEAR),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_fsdp"), LINEAR),
         (failed("", Stage.BACKWARD, HEADS), LINEAR),
