@@ -36,6 +36,7 @@ SHAPE = "RuntimeError: shape '[32, 6]' is invalid for input of size 216"
 SHARD = "RuntimeError: Given weight of size [4, 8, 3, 3],"
 NO_RULE = "NotImplementedError: Operator aten.{}.default does not have a sharding strategy registered."
 ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
+TO_PARTIAL = "RuntimeError: redistribute from S(0) to P not supported yet"
 CHUNKS = "RuntimeError: _chunk_cat expects non-empty tensor"
 HEADS = "RuntimeError: scaled_dot_product_attention_flash_attention: Q/K/V should have the same head size"
 FEW_ROWS = a_case((Linear(inputs=4, outputs=3),), mesh=(("tp", 4),), sharded={"0.weight": (Shard(0),)})
@@ -113,6 +114,7 @@ def adam(said: str) -> Divergence:
         (on_xla(forward("nn.TransformerEncoderLayer")), uneven_layer(("dp", 2), ("tp", 2))),
         (replace(failed("", Stage.FORWARD, UNPLACED), backend="xla_dtensor"), LINEAR),
         (kept(), cut("nn.BatchNorm2d")),
+        (refused(Stage.BACKWARD, TO_PARTIAL), GRID),
         (failed("", Stage.BACKWARD, SHAPE), GRID),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_tp"), GRID),
         (failed("", Stage.FORWARD, HEADS), LINEAR),
@@ -149,6 +151,7 @@ def test_a_fault_that_torch_2_15_showed_is_known(shown: Divergence, case: Case) 
         (on_xla(forward("nn.TransformerEncoderLayer")), uneven_layer(("tp", 2))),
         (replace(failed("", Stage.FORWARD, UNPLACED), backend="xla_spmd"), LINEAR),
         (kept(), STEP),
+        (refused(Stage.BACKWARD, TO_PARTIAL), LINEAR),
         (failed("", Stage.BACKWARD, SHAPE), LINEAR),
         (replace(failed("", Stage.BACKWARD, CHUNKS), backend="torch_fsdp"), LINEAR),
         (failed("", Stage.BACKWARD, HEADS), LINEAR),

@@ -1,0 +1,24 @@
+"""The sum of two DTensors fails on a mesh of two axes, one of which shards the one and makes the other partial.
+
+A residual connection adds up such gradients. On a mesh of one axis DTensor reduces the partial one. torch
+2.9.0. The process group is torch's fake one. Exits 0 while the fault is there.
+"""
+
+import sys
+
+import torch
+from torch import distributed
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+mesh = init_device_mesh("cpu", (2, 2))
+one = DTensor.from_local(torch.rand(2, 4), mesh, [Shard(0), Partial()])
+other = DTensor.from_local(torch.rand(2, 4), mesh, [Partial(), Shard(0)])
+try:
+    actual = str((one + other).placements)
+except RuntimeError as error:
+    actual = f"RuntimeError: {error}"
+print(f"expected a DTensor, actual {actual}")
+sys.exit("to P not supported yet" not in actual)
