@@ -1,4 +1,4 @@
-"""The sum of two DTensors fails on a mesh of two axes, one of which shards the one and makes the other partial.
+"""The sum of two DTensors fails where a mesh axis shards one and makes the other partial, beside a second axis.
 
 A residual connection adds up such gradients. On a mesh of one axis DTensor reduces the partial one. torch
 2.9.0. The process group is torch's fake one. Exits 0 while the fault is there.
