@@ -1,4 +1,4 @@
-"""The sum of two DTensors fails where a mesh axis shards one and makes the other partial, beside a second axis.
+"""The sum of two DTensors fails where one of two mesh axes shards the one and makes the other partial.
 
 A residual connection adds up such gradients. On a mesh of one axis DTensor reduces the partial one. torch
 2.9.0. The process group is torch's fake one. Exits 0 while the fault is there.
