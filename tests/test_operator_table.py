@@ -157,15 +157,13 @@ def test_a_call_whose_tensors_belong_on_the_host_or_that_reads_outside_of_them_i
 
 
 def test_a_number_that_an_integer_type_cannot_hold_may_become_any() -> None:
-    entry = entries()["short"]
-    converted = entry.operator(entry.samples[0], form=entry.form)
+    converted = sampled("short")
     assert "C++" in undefined(converted, dtype="float32", regime="nonfinite")
     assert not undefined(converted, dtype="float32", regime="normal")
 
 
 def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> None:
-    entry = entries()["sort"]
-    plain = entry.operator(entry.samples[0], form=entry.form)
+    plain = sampled("sort")
     assert not undefined(plain, dtype="float32", regime="normal")
     assert "stable" in undefined(plain, dtype="float32", regime="ties")
     assert "stable" in undefined(plain, dtype="bfloat16", regime="normal")
@@ -173,20 +171,18 @@ def test_what_the_documentation_leaves_open_is_labelled_where_it_applies() -> No
 
 @pytest.mark.parametrize("name", ["bucketize", "searchsorted"])
 def test_the_place_in_a_sequence_is_left_open_as_the_drawn_one_is_not_sorted(name: str) -> None:
-    entry = entries()[name]
-    found = entry.operator(entry.samples[0], form=entry.form)
+    found = sampled(name)
     assert "increasing" in undefined(found, dtype="float32", regime="normal")
 
 
 def test_what_counts_as_zero_is_left_open_of_subnormal_numbers_alone() -> None:
-    entry = entries()["nonzero"]
-    found = entry.operator(entry.samples[0], form=entry.form)
+    found = sampled("nonzero")
     assert "subnormal" in undefined(found, dtype="float32", regime="denormal")
     assert not undefined(found, dtype="float32", regime="zeros")
 
 
 def test_a_factor_of_what_may_not_be_positive_definite_is_left_open() -> None:
-    drawn, given = sampled("linalg.cholesky_ex", 0), sampled("linalg.cholesky", 0)
+    drawn, given = sampled("linalg.cholesky_ex"), sampled("linalg.cholesky")
     fed = msgspec.structs.replace(drawn, operands={}, arguments=(Reference("0.output"),))
     for open_ in (drawn, fed):
         assert "positive definite" in undefined(open_, dtype="float32", regime="normal")
@@ -194,27 +190,25 @@ def test_a_factor_of_what_may_not_be_positive_definite_is_left_open() -> None:
 
 
 def test_what_a_batch_norm_saves_without_training_is_left_open() -> None:
-    evaluates, trains = sampled("native_batch_norm", 0), sampled("native_batch_norm", 1)
+    evaluates, trains = sampled("native_batch_norm"), sampled("native_batch_norm", 1)
     assert "saved" in undefined(evaluates, dtype="float32", regime="normal")
     assert not undefined(trains, dtype="float32", regime="normal")
 
 
-def sampled(name: str, index: int) -> Operator:
+def sampled(name: str, index: int = 0) -> Operator:
     entry = entries()[name]
     return entry.operator(entry.samples[index], form=entry.form)
 
 
 def test_a_solution_is_left_open_where_the_diagonal_may_hold_a_zero() -> None:
-    entry = entries()["triangular_solve"]
-    solved = entry.operator(entry.samples[0], form=entry.form)
+    solved = sampled("triangular_solve")
     assert "NaN" in undefined(solved, dtype="float32", regime="signed_zeros")
     assert not undefined(solved, dtype="bfloat16", regime="nonfinite")
 
 
 @pytest.mark.parametrize("name", ["linalg.tensorinv", "linalg.solve", "pinverse"])
 def test_the_inverse_of_an_ill_conditioned_matrix_is_left_open(name: str) -> None:
-    entry = entries()[name]
-    inverted = entry.operator(entry.samples[0], form=entry.form)
+    inverted = sampled(name)
     assert "ill-conditioned" in undefined(inverted, dtype="float32", regime="extreme")
     assert not undefined(inverted, dtype="float32", regime="normal")
 

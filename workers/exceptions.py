@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from difftest.errors import UsageError
-from difftest.judge.outcome import NO_MESSAGE, Failure, Symptom
+from difftest.judge.outcome import NO_DETERMINISTIC, NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from workers.gpus import ON_GPUS, PLATFORMS
 
@@ -64,7 +64,7 @@ CAPABILITY_WORDS = (
     "is not supported",
     "not implemented for",
     "not support",
-    "does not have a deterministic implementation",
+    NO_DETERMINISTIC,
     "Please redistribute",
 )
 """What marks an exception as a missing capability of the framework: its type, or words in its message."""

@@ -13,7 +13,7 @@ import msgspec
 from difftest.cases.case import Case
 from difftest.judge import checks
 from difftest.judge.divergence import Divergence, without_numbers, without_operators
-from difftest.judge.outcome import Failure, Outcome, Symptom
+from difftest.judge.outcome import NO_DETERMINISTIC, Failure, Outcome, Symptom
 
 MOST_CHARACTERS = 160
 """How much of a reason is kept."""
@@ -29,12 +29,6 @@ REFUSALS = re.compile(
     r"|no sharding (rule|strategy)|does not have a sharding|Could not run '[^']*' with arguments from the"
 )
 """What a refusal says that the worker recorded as an exception."""
-
-NONDETERMINISTIC = "does not have a deterministic implementation"
-"""What torch says of an operation without a deterministic algorithm on a GPU.
-
-The documentation of `torch.use_deterministic_algorithms` lists these operations.
-"""
 
 _OPERATOR = re.compile(r"\baten(?:\.|::)(\w+(?:\.\w+)?)")
 
@@ -59,7 +53,7 @@ def lack_of(case: Case, divergence: Divergence, outcome: Outcome) -> Lack | None
     """
     program = case.model.is_program
     if isinstance(outcome, Failure):
-        counts = program or NONDETERMINISTIC in outcome.message
+        counts = program or NO_DETERMINISTIC in outcome.message
         return _refused(case, outcome) if counts and checks.load(divergence.check).TRAITS.run_failed else None
     if not program or not checks.load(divergence.check).TRAITS.lacks_capability:
         return None
@@ -90,7 +84,7 @@ def _refused(case: Case, failure: Failure) -> Lack | None:
     if not refuses or INTERNAL.search(message):
         return None
     named, operator = _OPERATOR.search(message), failure.operator or _sole(case)
-    kernel = message.split()[0] if NONDETERMINISTIC in message else ""
+    kernel = message.split()[0] if NO_DETERMINISTIC in message else ""
     reason = without_numbers(without_operators(message, operator))
     return Lack(
         operator=operator,

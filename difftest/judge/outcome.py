@@ -27,6 +27,12 @@ PARTLY_DETERMINISTIC = "where it can be"
 NO_MESSAGE = "no message; raised by: "
 """How the `message` of an exception without one begins. The source line that raised it follows."""
 
+NO_DETERMINISTIC = "does not have a deterministic implementation"
+"""What torch says of an operation without a deterministic algorithm on a GPU.
+
+The documentation of `torch.use_deterministic_algorithms` lists these operations.
+"""
+
 
 class Symptom(StrEnum):
     """What went wrong, from the mildest to the most severe.

@@ -179,20 +179,20 @@ def check_all(
 
     A case that takes long keeps no other one back. `after` is how many cases come before the first.
     """
-    groups, ended, stopped = list(groups), dict[int, list[CaseCheck]](), None
+    groups, ended, done, stopped = list(groups), dict[int, list[CaseCheck]](), after, None
     # One thread more than there are workers: while a thread compares and sweeps, no worker waits for it.
     with ThreadPoolExecutor(workers + 1) as threads:
         futures = {threads.submit(campaign.check_group, group): place for place, group in enumerate(groups)}
         try:
             for future in as_completed(futures):
                 ended[futures[future]] = checks = future.result()
-                _tell(checks, after + sum(map(len, ended.values())))
+                done += len(checks)
+                _tell(checks, done)
         except StoppedError as stop:
             for future in futures:
                 future.cancel()
             whole = itertools.takewhile(ended.__contains__, range(len(groups)))
             first = after + sum(len(groups[place]) for place in whole)
-            done = after + sum(map(len, ended.values()))
             words = f"{stop} after {done} cases; with --after {first} the same command checks the others"
             stopped = StoppedError(words, status=stop.status)
     return list(itertools.chain.from_iterable(checks for _, checks in sorted(ended.items()))), stopped
