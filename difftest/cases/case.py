@@ -5,12 +5,12 @@ Cases are immutable and named by their content: `Case.id` is the start of the SH
 """
 
 import hashlib
-import re
 from collections.abc import Iterator
 from typing import Literal, Self, TypeAlias
 
 import msgspec
 
+from difftest.cases import unreadable
 from difftest.cases.layers import walk
 from difftest.cases.layout import ALONE, Layout, Partial, Placements, Replicate, replicated, uneven_axes
 from difftest.cases.model import Model
@@ -25,17 +25,12 @@ from difftest.cases.options import (
     Start,
     option_resets,
 )
-from difftest.errors import DamagedError, UsageError
+from difftest.errors import UsageError
 
 SCHEMA = 2
 MOST_STEPS = 200
 MOST_BATCH = 256
 ID_LENGTH = 12
-
-_OF_ANOTHER_VERSION = re.compile(
-    r"contains unknown field|Invalid value '\w+' - at `\$\.model\.layers.*\.type`"
-)
-"""What msgspec reports of a field, or of a kind of layer, that this version does not have."""
 
 DType: TypeAlias = Literal["float32", "bfloat16", "float16", "float64"]
 Regime: TypeAlias = Literal[
@@ -217,9 +212,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def from_json(cls, text: bytes | str) -> Self:
         """The case that `to_json` wrote; `UsageError` if the text is wrong or too new."""
         try:
-            return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise _explain(text, error) from error
+            case = msgspec.json.decode(text, type=cls)
+            for feature in case.training_features:
+                feature.require_declared()
+        except (msgspec.DecodeError, UsageError, RecursionError, UnicodeError) as error:
+            raise unreadable.explained(text, error, SCHEMA) from error
+        return case
 
     @property
     def sdpa_kernels(self) -> tuple[str, ...]:
@@ -268,21 +266,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def uneven_cuts(case: Case) -> int:
     """How many mesh axes cut a parameter or the rows of an accumulation part unevenly."""
     return sum(uneven_axes(shape, placements, case.layout.mesh) for shape, placements in case.placements())
-
-
-def _explain(text: bytes | str, error: Exception) -> UsageError:
-    try:
-        schema = msgspec.json.decode(text, type=dict[str, msgspec.Raw]).get("schema")
-        version = msgspec.json.decode(schema, type=int) if schema is not None else SCHEMA
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        version = SCHEMA
-    if version > SCHEMA:
-        return UsageError(
-            f"case has schema {version}; this program reads up to {SCHEMA}: it was written by a newer version"
-        )
-    if _OF_ANOTHER_VERSION.search(str(error)):
-        return UsageError(f"case cannot be read: {error}: only a newer version can have written it")
-    return DamagedError(f"case cannot be read: {error}")
 
 
 def _within(what: str, value: float, least: float, most: float) -> None:

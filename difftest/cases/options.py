@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from difftest.cases import features, schema
+
 Act: TypeAlias = Literal["spmd", "mesh", "device", "seed"]
 ACTS: tuple[Act, ...] = ("spmd", "mesh", "device", "seed")
 SdpaKernel: TypeAlias = Literal["flash", "efficient", "cudnn", "math"]
@@ -114,29 +116,21 @@ class Spelling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 FeatureOption: TypeAlias = bool | int | float | str
-MOST_FEATURE_OPTION = 1_000_000
-"""The greatest size of a number among the options of a feature."""
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A feature of training: what a program does in its loop beside forward, backward and update.
 
-    `name` is that of a file in `workers.training.features`, which says what the feature must be equal to; the
-    oracle does that instead. `ValueError` if the name is no word, or an option is out of range.
+    `name` is that of a file in `difftest.cases.features`, which declares its options. A file of the same name
+    in `workers.training.features` says what the feature must be equal to; the oracle does that instead.
     """
 
     name: str
     options: dict[str, FeatureOption] = {}
 
-    def __post_init__(self) -> None:
-        if not self.name.isidentifier():
-            msg = f"feature {self.name!r}; allowed: the name of a file in workers/training/features"
-            raise ValueError(msg)
-        for option, value in self.options.items():
-            if not isinstance(value, str) and not -MOST_FEATURE_OPTION <= value <= MOST_FEATURE_OPTION:
-                most = MOST_FEATURE_OPTION
-                msg = f"option {option} of feature {self.name} is {value}; allowed: -{most} to {most}"
-                raise ValueError(msg)
+    def require_declared(self) -> None:
+        """`UsageError` unless there is such a feature, and the options are those that it declares."""
+        schema.require(f"feature {self.name}", self.options, features.load(self.name).Options)
 
 
 WHOLE = ("exact", "ties")

@@ -13,6 +13,7 @@ from typing import Any
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.cases.layers.building_block import Argument, BuildingBlock
+from reports.reproducer.values import python
 
 BUILDS = "module"
 """The function of a block's file that makes its module from `arguments` and `sizes`."""
@@ -45,7 +46,7 @@ def refusal(case: Case) -> str | None:
 
 def written(text: str, layer: BuildingBlock, case: Case) -> Written:
     """What the file `text` makes of the arguments of `layer`."""
-    sizes = {"sequence": repr(case.model.sequence), "rounded": f"torch.{case.dtype}"}
+    sizes = {"sequence": python(case.model.sequence), "rounded": f"torch.{case.dtype}"}
     tree = _Plain().visit(ast.parse(text))
     tree = _Folded().visit(_Filled(layer.arguments, sizes).visit(tree))
     build = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == BUILDS)
@@ -113,7 +114,7 @@ class _Filled(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         named = isinstance(node.value, ast.Name) and node.value.id == "arguments"
         if named and isinstance(node.slice, ast.Constant):
-            return ast.Constant(self.arguments[str(node.slice.value)])
+            return _written(self.arguments[str(node.slice.value)])
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -130,10 +131,15 @@ class _Filled(ast.NodeTransformer):
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.parse(repr(dict(self.arguments)), mode="eval").body if node.id == "arguments" else node
+        return _written(dict(self.arguments)) if node.id == "arguments" else node
 
     def _all(self) -> list[ast.keyword]:
-        return [ast.keyword(name, ast.Constant(value)) for name, value in self.arguments.items()]
+        return [ast.keyword(name, _written(value)) for name, value in self.arguments.items()]
+
+
+def _written(value: object) -> ast.expr:
+    """A value as an expression."""
+    return ast.parse(python(value), mode="eval").body
 
 
 class _Folded(ast.NodeTransformer):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
+from reports.reproducer.values import python
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +78,9 @@ class Fault:
         """An expression: whether the exception `failure` of a spawned rank is that of the finding's run."""
         name = self.failure
         return (
-            f"failure.exit_code == {name.split()[-1]}"
+            f"failure.exit_code == {int(name.split()[-1])}"
             if name.startswith("exit status")
-            else f"failure.signal_name == {name!r}"
+            else f"failure.signal_name == {python(name)}"
         )
 
     def matches_text(self, text: str, error: str = "") -> str:
@@ -88,15 +89,19 @@ class Fault:
         `text` is an expression for its message, and `error` one for the exception. Without `error` the text
         is that of a rank's traceback, which names the type.
         """
-        kind = f"type({error}).__name__ == {self.failure!r}" if error else f"{self.failure!r} in {text}"
-        return f"{kind} and {self.needle!r} in {text}" if self.needle else kind
+        kind = (
+            f"type({error}).__name__ == {python(self.failure)}"
+            if error
+            else f"{python(self.failure)} in {text}"
+        )
+        return f"{kind} and {python(self.needle)} in {text}" if self.needle else kind
 
     @property
     def matches_child(self) -> str:
         """An expression: whether the child process `finished` ended like the finding's run."""
         name = self.failure
         return (
-            f"finished.returncode == {name.split()[-1]}"
+            f"finished.returncode == {int(name.split()[-1])}"
             if name.startswith("exit status")
             else f"finished.returncode == -signal.{name}"
         )

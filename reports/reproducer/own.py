@@ -13,8 +13,10 @@ from pathlib import PurePosixPath
 from difftest import sources
 from difftest.cases.case import Case
 from difftest.cases.layers.own import Own
+from difftest.cases.schema import NAME
 from reports.reproducer import features
 from reports.reproducer.script import Script
+from reports.reproducer.values import python
 
 MOST_SEED = 2**31
 """The seeds that the user's functions are given are below it, as in the workers."""
@@ -33,7 +35,8 @@ def refusal(layer: Own) -> str | None:
     """
     if any(MASKED.search(text) for text in sources.texts(layer.files).values()):
         return "the model's attention has dropout, whose masks no script can draw yet"
-    return None
+    odd = [name for name in layer.tied if not re.fullmatch(NAME, name.rpartition(".")[2])]
+    return f"the tied parameter {odd[0]!r} has a name that Python cannot assign to" if odd else None
 
 
 def quoted(text: str) -> str:
@@ -161,4 +164,4 @@ def batch_seed(case: Case, step: int) -> int:
 def _attribute(name: str) -> str:
     """A parameter's full name as an attribute of the script's model: `0.a.weight` is `[0].a.weight`."""
     path, _, last = name.rpartition(".")
-    return f".get_submodule({path!r}).{last}"
+    return f".get_submodule({python(path)}).{last}"

@@ -1,8 +1,7 @@
 """What a template needs of a program: its tensors, its calls and the tensor at fault, as Python."""
 
 import keyword
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -17,14 +16,13 @@ from difftest.cases.layout import Placements, replicated
 from difftest.judge.stage import Stage
 from reports.reproducer import spelling
 from reports.reproducer.fault import Fault
+from reports.reproducer.values import python
 
 Writing: TypeAlias = Literal["placements", "specs", "one device"]
 """How placements are written: as DTensor has them, as torch_xla's partition specs, or not at all."""
 
 ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 """What of a tensor is no method."""
-
-_WORD = re.compile(r"[\w.:+-]*")
 
 MEMORY: Mapping[str, str] = {
     "contiguous": "{}",
@@ -155,8 +153,8 @@ class ProgramScript:
         """A module of torch, called with the operands as its state."""
         arguments = [self._spelled(path, one) for one in made.arguments]
         arguments += [f"{key}={self._spelled(path, value)}" for key, value in made.options.items()]
-        state = [f"{key!r}: {self.variable(full_name(path, own))}" for key, own in made.state.items()]
-        named = [f"{key!r}: {self._spelled(path, value)}" for key, value in options.items()]
+        state = [f"{python(key)}: {self.variable(full_name(path, own))}" for key, own in made.state.items()]
+        named = [f"{python(key)}: {self._spelled(path, value)}" for key, value in options.items()]
         mode = "" if made.training else ".eval()"
         inputs = f"({', '.join(given)}{',' * (len(given) == 1)})"
         return (
@@ -176,8 +174,8 @@ class ProgramScript:
             case Named():
                 return self._object(argument)
             case float():
-                return repr(argument) if np.isfinite(argument) else f'float("{argument}")'
-        return repr(argument)
+                return python(argument) if np.isfinite(argument) else f'float("{argument}")'
+        return python(argument)
 
     def _object(self, argument: Named) -> str:
         text = argument.text
@@ -217,28 +215,6 @@ def _takes_lists(operator: Operator) -> bool:
     return len(lists) > 1 and all(isinstance(item, Reference) for one in lists for item in one.items)
 
 
-def unspeakable(case: Case) -> str | None:
-    """Why a program cannot be written as a script, or None: its texts would not be the Python they seem."""
-    for operator in case.model.operators.values():
-        calls: tuple[Operator | Construction, ...] = (operator,)
-        calls += (operator.made,) if isinstance(operator, Module) else ()
-        names = [*operator.call.split("."), *(name for one in calls for name in one.options)]
-        texts = [a.text for one in calls for a in _named((*one.arguments, *one.options.values()))]
-        if odd := [text for text in names if not text.isidentifier()] + [
-            t for t in texts if not _WORD.fullmatch(t)
-        ]:
-            return f"{odd[0]!r} of the operator {operator.operator!r} is no name and no number"
-    return None
-
-
-def _named(arguments: Iterable[Argument]) -> Iterator[Named]:
-    for argument in arguments:
-        if isinstance(argument, Items):
-            yield from _named(argument.items)
-        elif isinstance(argument, Named):
-            yield argument
-
-
 def _literal(values: Floats, dtype: str) -> str:
     """The numbers as nested lists, each with the fewest digits that identify it."""
     if values.ndim:
@@ -250,4 +226,4 @@ def _literal(values: Floats, dtype: str) -> str:
         return str(number)
     if not dtype.startswith(("float", "bfloat")):
         return str(int(number))
-    return repr(number) if dtype == "float64" else str(np.float32(number))
+    return python(number) if dtype == "float64" else str(np.float32(number))

@@ -23,8 +23,10 @@ from difftest.judge.stage import Stage
 from reports.reproducer import blocks, features, own, spelling
 from reports.reproducer.fault import Fault
 from reports.reproducer.own import OwnScript
-from reports.reproducer.program import ProgramScript, unspeakable
+from reports.reproducer.permitted import require_permitted
+from reports.reproducer.program import ProgramScript
 from reports.reproducer.script import Gate, Plan, Script
+from reports.reproducer.values import python
 
 FOLDER, PROGRAMS, SUFFIX = "reproducers", "programs", ".py.jinja"
 LEAST_NEEDLE = 6
@@ -143,7 +145,7 @@ def refusal(case: Case, backend: str) -> str | None:
     there = backends(PROGRAMS if case.model.is_program else FOLDER)
     if backend not in there:
         return f"there is no template for backend {backend!r}; there are: {', '.join(there)}"
-    return unspeakable(case) if case.model.is_program else _training_refusal(case, backend)
+    return None if case.model.is_program else _training_refusal(case, backend)
 
 
 def _training_refusal(case: Case, backend: str) -> str | None:
@@ -230,7 +232,10 @@ def render(  # noqa: PLR0913  a case, what a backend shows of it, and how
 
 def _tidy(template: str, script: Script | ProgramScript) -> str:
     text = _environment().get_template(template).render(it=script, Stage=Stage)
-    return tidied(text, short=not isinstance(script, OwnScript))
+    own = isinstance(script, OwnScript)
+    tidy = tidied(text, short=not own)
+    require_permitted(tidy, own=own)
+    return tidy
 
 
 def tidied(text: str, *, short: bool = False) -> str:
@@ -276,5 +281,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["repr"] = repr
+    environment.filters["repr"] = python
     return environment

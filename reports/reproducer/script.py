@@ -18,6 +18,7 @@ from reports.reproducer import features, literals, spelling
 from reports.reproducer.blocks import Written
 from reports.reproducer.fault import Fault
 from reports.reproducer.features import Spelled
+from reports.reproducer.values import python
 
 Plan: TypeAlias = Mapping[str, tuple[str, bool, bool]]
 """The style of `parallelize_module` for each layer's path.
@@ -221,7 +222,7 @@ class Script:
         chosen, usual = self.case.replication, Replication()
         names = [name for name in chosen.__struct_fields__ if name not in {"no_sync", "own_weights"}]
         options = [
-            f", {name}={getattr(chosen, name)!r}"
+            f", {name}={python(getattr(chosen, name))}"
             for name in names
             if getattr(chosen, name) != getattr(usual, name)
         ]
@@ -260,7 +261,7 @@ class Script:
             if dtensors and self.fault.wants_parameter
             else ""
         )
-        return f"({shape!r}, {self.dtype}{placements})"
+        return f"({python(shape)}, {self.dtype}{placements})"
 
     def standard_library(self, more: tuple[str, ...]) -> list[str]:
         """The modules that a script on XLA imports first."""

@@ -12,6 +12,7 @@ from difftest.cases.layer import Layer
 from difftest.cases.layers import walk
 from difftest.cases.layout import Placements, Shard
 from reports.reproducer.blocks import Written
+from reports.reproducer.values import python
 
 MOST_TITLE = 120
 LEAST_TITLE = 40
@@ -69,7 +70,7 @@ def partition_spec(case: Case, at: Placements, dims: int) -> str:
     held = [
         [n for n, p in zip(case.layout.mesh.names, at, strict=True) if p == Shard(dim)] for dim in range(dims)
     ]
-    return repr(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in held))
+    return python(tuple(names[0] if len(names) == 1 else tuple(names) or None for names in held))
 
 
 def batch_spec(case: Case) -> str:
@@ -157,6 +158,6 @@ def numbers(values: npt.NDArray[Any]) -> str:
 
 def table(entries: Mapping[str, str]) -> str:
     """A dict with string keys and values as given; one entry per line if it is long."""
-    pairs = [f"{key!r}: {value}" for key, value in entries.items()]
+    pairs = [f"{python(key)}: {value}" for key, value in entries.items()]
     line = "{" + ", ".join(pairs) + "}"
     return line if len(line) <= LINE else "{\n" + "".join(f"    {pair},\n" for pair in pairs) + "}"

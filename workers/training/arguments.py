@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, overrides
 
+from difftest.cases.calls import NAMESPACES
 from difftest.cases.layers.operator import Argument, Items, Named, Reference, full_name
 from workers.training.dtypes import Dtypes
 
 METHOD = "Tensor."
 ATEN = "ops.aten."
 WINDOWS = "signal.windows"
-NAMESPACES = ("", "functional", "nn.functional", "linalg", "fft", "masked", "special", WINDOWS)
-"""The modules below `torch` that have operators."""
 
 FORBIDDEN = frozenset({"from_file"})
 """Operators of aten that reach beyond tensors: a case may come from elsewhere, and must not write files."""
@@ -113,9 +112,10 @@ def _aten(name: str) -> Callable[..., Any] | None:
 
 def _function(namespace: str, name: str) -> Callable[..., Any] | None:
     """A function below `torch` that takes tensors or makes one; None where there is none."""
-    owner = attrgetter(namespace)(torch) if namespace in NAMESPACES and namespace else torch
-    function: Callable[..., Any] | None = getattr(owner, name, None) if namespace in NAMESPACES else None
-    if function is None or not callable(function):
+    if namespace not in ("", *NAMESPACES):
+        return None
+    function = getattr(attrgetter(namespace)(torch) if namespace else torch, name, None)
+    if not callable(function):
         return None
     makes = (name in _dispatched() and not namespace) or namespace == WINDOWS
     module, _, _ = (getattr(function, "__module__", None) or "").partition("._")  # torch.masked._ops

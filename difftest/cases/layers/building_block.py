@@ -1,16 +1,16 @@
 """A building block of real models: what it is called, what it is built from, and what it owns.
 
-`generators.blocks` has a file for every block, which declares its tensors, and `workers.training.blocks` one
-that builds it. The case keeps the declaration, so that no other module has to know which blocks there are.
+`difftest.cases.blocks` has a file for every block, which declares its arguments, `generators.blocks` one for
+its tensors, and `workers.training.blocks` one that builds it. The case keeps the tensors, so that no other
+module has to know which blocks there are.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal, TypeAlias
 
+from difftest.cases import blocks, schema
 from difftest.cases.layer import Layer, Parameters
-
-MOST_ARGUMENT = 1_000_000
-"""The greatest size of a number among the arguments."""
+from difftest.cases.schema import TensorName
 
 Argument: TypeAlias = bool | int | float | str
 Arguments: TypeAlias = Mapping[str, Argument]
@@ -33,10 +33,10 @@ class BuildingBlock(Layer, frozen=True, kw_only=True, tag="building_block", omit
 
     block: str
     arguments: Arguments
-    parameters: Parameters
+    parameters: Mapping[TensorName, tuple[int, ...]]
     inputs: int
     outputs: int
-    held_buffers: Mapping[str, tuple[int, ...]] = {}
+    held_buffers: Mapping[TensorName, tuple[int, ...]] = {}
     counters: tuple[str, ...] = ()
     vocabulary: int = 0
     positions: bool = False
@@ -83,12 +83,8 @@ class BuildingBlock(Layer, frozen=True, kw_only=True, tag="building_block", omit
         return {"inputs": self.inputs, "outputs": self.outputs}
 
     def contradiction(self) -> str:
-        """Names are words, arguments have bounds, and counters are buffers."""
-        if not self.block.isidentifier():
-            return f"the block {self.block!r}; allowed: the name of a file in generators/blocks"
-        for name, argument in self.arguments.items():
-            if not isinstance(argument, str) and not -MOST_ARGUMENT <= argument <= MOST_ARGUMENT:
-                return f"{name} {argument}; allowed: -{MOST_ARGUMENT} to {MOST_ARGUMENT}"
+        """Arguments are those that the block declares, and counters are buffers."""
+        schema.require(f"block {self.block}", self.arguments, blocks.load(self.block).Arguments)
         unknown = sorted({*self.counters} - {*self.held_buffers})
         return f"no buffer {unknown[0]} to count in" if unknown else ""
 

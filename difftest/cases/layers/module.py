@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from difftest.cases.calls import ModuleCall
 from difftest.cases.layers.operator import Argument, Operator, referred
+from difftest.cases.schema import Name, TensorName
 
 FUNCTIONS: Mapping[str, str] = {
     "BCELoss": "binary_cross_entropy",
@@ -53,8 +55,8 @@ class Construction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     arguments: tuple[Argument, ...] = ()
-    options: Mapping[str, Argument] = {}
-    state: Mapping[str, str] = {}
+    options: Mapping[Name, Argument] = {}
+    state: Mapping[TensorName, Name] = {}
     training: bool = True
 
 
@@ -64,6 +66,7 @@ class Module(Operator, frozen=True, kw_only=True, tag="module"):
     `arguments` and `options` are those of its forward. It may change its buffers.
     """
 
+    call: ModuleCall
     made: Construction
 
     @property

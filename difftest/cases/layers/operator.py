@@ -14,12 +14,12 @@ from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from difftest.cases.calls import Call, Text
 from difftest.cases.layer import Layer, Parameters, Removable
+from difftest.cases.schema import Name, TensorName
 
-MOST_ELEMENTS = 4096
+MOST_ELEMENTS, MOST_OPERANDS = 4096, 64
 """The most elements of an operand: what a backend gets wrong, it gets wrong on small tensors."""
-
-MOST_OPERANDS = 64
 
 OperandType: TypeAlias = Literal[
     "float",
@@ -54,7 +54,7 @@ class Reference(msgspec.Struct, frozen=True, tag="tensor", forbid_unknown_fields
     A result is `0.output`, or `0.output.1` of an operator with several.
     """
 
-    name: str
+    name: TensorName
 
 
 def full_name(path: str, name: str) -> str:
@@ -78,7 +78,7 @@ class Named(msgspec.Struct, frozen=True, tag="named", forbid_unknown_fields=True
     """
 
     kind: Literal["dtype", "memory_format", "layout", "number", "slice", "ellipsis"]
-    text: str = ""
+    text: Text = ""
 
 
 Argument: TypeAlias = bool | int | float | str | Reference | Items | Named | None
@@ -154,10 +154,10 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
     READS_RESULTS: ClassVar[bool] = True
 
     operator: str
-    call: str
-    operands: Mapping[str, Operand]
+    call: Call
+    operands: Mapping[Name, Operand]
     arguments: tuple[Argument, ...] = ()
-    options: Mapping[str, Argument] = {}
+    options: Mapping[Name, Argument] = {}
     form: Form = "function"
     rejects: bool = False
     undefined: str = ""
@@ -201,12 +201,12 @@ class Operator(Layer, frozen=True, kw_only=True, tag="operator"):
         return {}
 
     def contradiction(self) -> str:
-        """Operands have plain names and possible values, and references name operands."""
+        """Operands have possible values, and references name operands."""
         if len(self.operands) > MOST_OPERANDS:
             return f"{len(self.operands)} operands; allowed: {MOST_OPERANDS}"
         for name, operand in self.operands.items():
-            if not name.isidentifier() or name == "output":
-                return f"an operand called {name!r}; allowed: a name of letters and digits, except 'output'"
+            if name == "output":
+                return "an operand called 'output'; allowed: any other name"
             if reason := operand.contradiction():
                 return f"operand {name}: {reason}"
         unknown = sorted({one for one in self.references() if "." not in one} - {*self.operands})

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias, cast
 from difftest import plugins
 from difftest.cases.case import Case, Training
 from difftest.cases.options import Feature, FeatureOption
+from reports.reproducer.values import python
 
 Options: TypeAlias = Mapping[str, FeatureOption]
 
@@ -87,7 +88,7 @@ def constructed(case: Case) -> str:
     """The optimizer of torch over `model.parameters()`."""
     training, used = case.training, spelled(case.training_features, case.training)
     kind, own = OPTIMIZERS[training.optimizer]
-    arguments = {"lr": repr(training.learning_rate), **own}
+    arguments = {"lr": python(training.learning_rate), **own}
     for one in used:
         kind = one.kind or kind
         arguments = {**({} if one.kind else arguments), **one.arguments}

@@ -2,6 +2,7 @@
 
 from difftest.cases.case import Training
 from reports.reproducer.features import Options, Spelled
+from reports.reproducer.values import python
 
 SCALE = 256.0
 """As in `workers.training.features.gradient_scaler`."""
@@ -15,7 +16,7 @@ def spelled(options: Options, _training: Training) -> Spelled:
             f"scaler = torch.amp.GradScaler(device.type, init_scale={SCALE}, growth_interval=1000)",
         ),
         before=(
-            f"if step == {options['step']}:",
+            f"if step == {python(options['step'])}:",
             "    scaler.scale(model(feed(inputs)).float().sum() * torch.inf).backward()",
             "    scaler.step(optimizer)",
             "    scaler.update()",

@@ -6,4 +6,4 @@ from reports.reproducer.features import Options, Spelled
 
 def spelled(options: Options, _training: Training) -> Spelled:
     """As torch's argument of that name."""
-    return Spelled(arguments={str(options["kind"]): "True"})
+    return Spelled(arguments={"foreach" if options["kind"] == "foreach" else "fused": "True"})

@@ -2,6 +2,7 @@
 
 from difftest.cases.case import Training
 from reports.reproducer.features import Options, Spelled
+from reports.reproducer.values import python
 
 CLASSES = {
     "adadelta": "Adadelta",
@@ -17,5 +18,5 @@ CLASSES = {
 
 def spelled(options: Options, _training: Training) -> Spelled:
     """At its own learning rate, without the arguments of the optimizer that it replaces."""
-    arguments = {"lr": repr(float(options["rate"])), "foreach": repr(options["form"] == "foreach")}
+    arguments = {"lr": python(options["rate"]), "foreach": python(options["form"] == "foreach")}
     return Spelled(kind=CLASSES[str(options["kind"])], arguments=arguments)

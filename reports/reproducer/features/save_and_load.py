@@ -2,13 +2,14 @@
 
 from difftest.cases.case import Training
 from reports.reproducer.features import Options, Spelled
+from reports.reproducer.values import python
 
 
 def spelled(options: Options, _training: Training) -> Spelled:
     """What was saved is all there is: parameters are set to zero and the optimizer forgets its state."""
     return Spelled(
         before=(
-            f"if step == {options['step']}:",
+            f"if step == {python(options['step'])}:",
             "    torch.save([model.state_dict(), optimizer.state_dict()], file := io.BytesIO())",
             "    for parameter in model.parameters():",
             "        parameter.detach().zero_()",

@@ -1,0 +1,7 @@
+"""The AMSGrad variant of Adam."""
+
+from difftest.cases.schema import Schema
+
+
+class Options(Schema, frozen=True):
+    """None."""

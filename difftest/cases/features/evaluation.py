@@ -1,0 +1,7 @@
+"""Evaluation between steps."""
+
+from difftest.cases.schema import Schema
+
+
+class Options(Schema, frozen=True):
+    """None."""

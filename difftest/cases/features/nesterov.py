@@ -1,0 +1,7 @@
+"""Nesterov momentum."""
+
+from difftest.cases.schema import Schema
+
+
+class Options(Schema, frozen=True):
+    """None."""
