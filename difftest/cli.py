@@ -23,6 +23,9 @@ CONTINUES = "the same command continues"
 WHOLE = 300
 """More characters than the first sentence of any command's help has."""
 
+FILE = "difftest.defaults"
+"""Where click's context holds the name of the file of defaults."""
+
 EXTRAS = {"ray": "cluster", "torch": "xla", "torch_xla": "xla"}
 """By package, the extra of this package that installs it."""
 
@@ -45,14 +48,20 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called; wrong usage, with the nearest name, where there is none."""
+        """The command that is called; wrong usage, with the nearest name, where there is none.
+
+        Says which of its defaults come from a file.
+        """
         if (
             args
             and self.get_command(ctx, args[0]) is None
             and (near := plugins.like(args[0], plugins.names(COMMANDS)))
         ):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if given := (ctx.default_map or {}).get(name or ""):
+            click.echo(defaults.described(ctx.meta[FILE], given), err=True)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by what a user wants of them, each with its whole first sentence."""
@@ -68,6 +77,7 @@ class Commands(click.Group):
         if table:
             loaded = {name: commands.load(name) for name in self.list_commands(ctx)}
             ctx.default_map = defaults.of_commands(file, table, loaded)
+            ctx.meta[FILE] = file
         return super().invoke(ctx)
 
 

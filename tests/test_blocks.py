@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import json
+import re
 
 import msgspec
 import numpy as np
@@ -115,8 +117,6 @@ def test_tensor_parallelism_cuts_what_a_block_allows() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"block": "../x"}, "the name of a file in generators/blocks"),
-        ({"arguments": {"width": 10**7}}, "width 10000000; allowed: -1000000 to 1000000"),
         ({"counters": ("norm.steps",)}, "no buffer norm.steps to count in"),
         ({"positions": True}, "needs a sequence; the model's sequence is 0"),
     ],
@@ -127,6 +127,23 @@ def test_a_block_that_contradicts_itself_or_its_model_is_refused(
     norm = msgspec.structs.replace(blocks.layer("batch_norm", NORM), **changes)
     with pytest.raises(ValueError, match=message):
         Model(layers=(norm, Linear(inputs=4, outputs=2)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block": "../x"}, "unknown block '../x'; allowed: "),
+        ({"arguments": NORM | {"width": 10**7}}, "width: a whole number from 1 to 4096"),
+        ({"arguments": NORM | {"train": "id()"}}, "train: true or false"),
+        ({"arguments": NORM | {"x=id(), y": 1}}, "field `x=id"),
+        ({"arguments": {}}, "missing required field `width`"),
+    ],
+)
+def test_a_case_whose_block_has_other_arguments_is_refused(changes: dict[str, object], message: str) -> None:
+    text = json.loads(with_norm().to_json())
+    next(one for one in text["model"]["layers"] if one["type"] == "building_block").update(changes)
+    with pytest.raises(UsageError, match=re.escape(message)):
+        Case.from_json(json.dumps(text))
 
 
 def test_replicas_refuse_a_block_in_which_rows_influence_each_other() -> None:

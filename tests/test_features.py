@@ -61,8 +61,15 @@ def test_a_case_without_features_has_the_text_that_it_had() -> None:
     ("used", "message"),
     [
         (({"name": "schedule"}, {"name": "schedule"}), "each is allowed once"),
-        (({"name": "../schedule"},), "the name of a file in workers/training/features"),
-        (({"name": "schedule", "options": {"factor": 1e9}},), "allowed: -1000000 to 1000000"),
+        (({"name": "../schedule"},), "unknown feature '../schedule'; did you mean 'schedule'"),
+        (({"name": "schedule", "options": {"kind": "step", "factor": 1e9}},), "factor: a number above 0, to"),
+        (({"name": "schedule", "options": {"kind": "stairs", "factor": 0.5}},), "'stairs'.*'step'"),
+        (({"name": "schedule", "options": {"kind": "step"}},), "missing required field `factor`"),
+        (({"name": "schedule", "options": {"kind": "step", "factor": 0.5, "more": 1}},), "field `more`"),
+        (({"name": "save_and_load", "options": {"step": "id()"}},), "step: a whole number from 0 to 199"),
+        (({"name": "save_and_load", "options": {"step": True}},), "step: a whole number from 0 to 199"),
+        (({"name": "implementation", "options": {"kind": "x=id(), y"}},), "'foreach' or 'fused'"),
+        (({"name": "frozen", "options": {"name": "0.weight\n"}},), "the name of a parameter"),
     ],
 )
 def test_features_that_cannot_be_are_refused(used: tuple[dict[str, object], ...], message: str) -> None:

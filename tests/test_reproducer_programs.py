@@ -13,6 +13,7 @@ from difftest.cases.case import Case
 from difftest.cases.layers.operator import Items, Named, Operand, Reference
 from difftest.cases.layout import Replicate, Shard
 from difftest.cases.options import Spelling
+from difftest.errors import UsageError
 from difftest.judge.checks import ScriptKind
 from difftest.judge.stage import Stage
 from reports.reproducer.fault import Fault
@@ -114,13 +115,20 @@ def test_a_chain_is_written_as_a_user_writes_it() -> None:
     "odd",
     [
         an_operator(call="torch.add(exit())"),
+        an_operator(call="torch.load"),
+        an_operator(call="torch.ops.aten.from_file"),
+        an_operator(call="torch.os.system"),
+        an_operator(call="Tensor.__class__"),
+        an_operator(call="torch.add\n"),
         an_operator(options={"x=exit(), y": 1}),
         an_operator(arguments=(Reference("input"), Named(kind="dtype", text="x, exit()"))),
+        an_operator(operands={"input": Operand(shape=(4, 3)), "x = exit(); y": Operand(shape=(2,))}),
     ],
-    ids=["call", "option", "dtype"],
+    ids=["call", "load", "aten", "module", "dunder", "line", "option", "dtype", "operand"],
 )
-def test_a_text_that_is_no_name_is_not_written_into_a_script(odd: object) -> None:
-    assert "is no name and no number" in str(refusal(a_program(odd), "torch_dtensor"))  # type: ignore[arg-type]
+def test_a_case_with_a_text_that_is_no_name_is_refused(odd: object) -> None:
+    with pytest.raises(UsageError, match="matching regex"):
+        Case.from_json(a_program(odd).to_json())  # type: ignore[arg-type]
 
 
 def test_a_wrong_shape_is_shown_without_gathering_the_tensor() -> None:

@@ -63,6 +63,7 @@ class Campaign:
     `workers` is the number of runs at a time, and of cases. Without `execute_group`, every case runs alone.
     Where `capacity` is given, it returns that number as it is now, which may grow.
     `explanation` gives what explains a divergence of a case, such as the ledger's entry; None where nothing.
+    `foreign`: somebody else may have made the cases, as those of bundles.
     `set_aside` has the runs that killed what ran them `LETHAL_TIMES` times: they are not made again.
     """
 
@@ -71,6 +72,7 @@ class Campaign:
     execute: Execute
     corpus: Corpus
     execute_group: ExecuteGroup | None = None
+    foreign: bool = False
     workers: int = 1
     capacity: Callable[[], int] | None = None
     purpose: str = "campaign"

@@ -6,6 +6,7 @@ anywhere in between runs the cases once more, and nothing is counted twice.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,11 +20,13 @@ from difftest.campaign.new_finding import new_finding, operators_at_fault
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.clock import utc_now
+from difftest.errors import InfrastructureError
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
 from difftest.judge.outcome import Failure, Outcome
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation, in_short
+from difftest.records.own_cases import remember_finding
 from difftest.records.resume import CampaignRecord
 
 Complete: TypeAlias = tuple[CaseResult, Mapping[str, Finding]]
@@ -194,5 +197,12 @@ class _Findings:
         for name, finding in self._changed.items():
             if name in self._cases:
                 self._campaign.corpus.save(finding, self._cases[name])
+                self._remember(name)
             else:
                 self._campaign.corpus.put(finding)
+
+    def _remember(self, name: str) -> None:
+        """Makes a new finding the user's own; where the state cannot be written, its script needs consent."""
+        if not self._campaign.foreign:
+            with suppress(InfrastructureError):
+                remember_finding(name, self._cases[name])

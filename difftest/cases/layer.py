@@ -188,6 +188,9 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Which of its fields contradict each other, and what is allowed; empty if none do."""
         return ""
 
+    def require_declared(self) -> None:
+        """`UsageError` if it has arguments that are not declared; for layers that come from JSON."""
+
     def misplaced(self, path: str, sequence: int, first: "Layer") -> str:
         """Why it cannot stand at `path`, in a model of this sequence and first layer; empty if it can."""
         lacks = self.NEEDS_SEQUENCE and sequence < 1

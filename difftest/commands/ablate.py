@@ -8,7 +8,7 @@ from difftest.commands import Group
 from difftest.commands.service.ablation import Ablated, ablated
 from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.machine import machine
-from difftest.commands.service.options import json_option, workers_option
+from difftest.commands.service.options import json_option, trust_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.targets import FindingTarget, read_finding
@@ -22,15 +22,16 @@ GROUP = Group.UNDERSTAND
 @click.command("ablate")
 @click.argument("target", metavar="FINDING", type=FindingPath())
 @workers_option
+@trust_option
 @json_option
-def command(target: Path, workers: int | None, *, as_json: bool) -> int:
+def command(target: Path, workers: int | None, *, trust: bool, as_json: bool) -> int:
     """Run a finding's reduced case again, changing one thing at a time.
 
     Exit status 1 when the unchanged case does not show the finding. The answers are kept with it, for drafts
     and reports. Run `difftest minimize` first.
     """
     subject = read_finding(target)
-    check_runnable(subject.case)
+    check_runnable(subject.case, trust=trust)
     result = _run(subject, workers)
     if as_json:
         answers, located = (result.answers, list(result.located)) if result else (None, [])

@@ -11,16 +11,19 @@ from difftest.commands import Group
 from difftest.commands.service.bisection import ask_version, read_script
 from difftest.commands.service.environments import COMPANIONS, Environments
 from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.options import json_option
+from difftest.commands.service.options import Deciding, json_option, trust_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.scripts import SECONDS
 from difftest.commands.service.targets import read_finding
 from difftest.commands.service.working import Working
 from difftest.findings.bisect import Answer, Bisected, VersionResult, bisect
 from difftest.records.finding import State
+from difftest.state_folder import state_folder
 
 TIMES = 3
-HOME = Path("runs/environments")
+HOME = "bisect"
+"""The folder of the user's state in which the environments are: what lies in it is run."""
+
 WITH_DIFFTEST = "replaying"
 """The folder, inside that of the environments, of those that have difftest too."""
 
@@ -47,7 +50,7 @@ class Request:
     times: int
     every: bool
     companions: tuple[str, ...]
-    environments: Path
+    environments: Path | None
     python: Path | None
     seconds: float
     trust: bool
@@ -59,7 +62,9 @@ GROUP = Group.UNDERSTAND
 
 @click.command("bisect")
 @click.argument("target", metavar="FINDING|SCRIPT", type=FindingPath())
-@click.option("--package", default="torch_xla", show_default=True, help="The package to bisect.")
+@click.option(
+    "--package", cls=Deciding, default="torch_xla", show_default=True, help="The package to bisect."
+)
 @click.option("--versions", required=True, metavar="A,B,...", help="Its versions, oldest first.")
 @click.option(
     "--times",
@@ -72,28 +77,27 @@ GROUP = Group.UNDERSTAND
 @click.option(
     "--with",
     "companions",
+    cls=Deciding,
     multiple=True,
     metavar="REQUIREMENT",
     help="Another requirement to install, such as 'torch=={version}'.  [default: by package]",
 )
 @click.option(
     "--environments",
+    cls=Deciding,
     type=click.Path(path_type=Path),
-    default=HOME,
-    show_default=True,
-    help="The folder where the environments are kept.",
+    help="The folder where the environments are kept.  [default: bisect in difftest's state folder]",
 )
 @click.option(
     "--python",
+    cls=Deciding,
     type=click.Path(path_type=Path, exists=True),
     help="The Python that makes the environments.  [default: the one running difftest]",
 )
 @click.option(
     "--seconds", type=float, default=SECONDS, show_default=True, help="The longest that one run may take."
 )
-@click.option(
-    "--trust", is_flag=True, help="Run a finding's script although difftest did not write and run it here."
-)
+@trust_option
 @json_option
 def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the decorators declare
     """Find the versions between which a fault appeared or disappeared.
@@ -129,7 +133,9 @@ def command(target: Path, **options: Any) -> int:  # noqa: ANN401  what the deco
 def _environments(request: Request, extra: tuple[str, ...]) -> Environments:
     """The environments of the package's versions; those with `extra` requirements are kept apart."""
     companions = (*(request.companions or COMPANIONS.get(request.package, ())), *extra)
-    root = request.environments / WITH_DIFFTEST if extra else request.environments
+    home = request.environments or state_folder(HOME)
+    root = home / WITH_DIFFTEST if extra else home
+    click.echo(f"environments of {request.package}: {root}", err=True)
     if request.python is None:
         return Environments(root=root, package=request.package, companions=companions)
     return Environments(root=root, package=request.package, companions=companions, python=request.python)

@@ -67,7 +67,9 @@ def _compare(request: CompareRequest, output: Output) -> int:
     ledger, joined = read_ledger(request.ledger), Joined(request.bundles, ORACLE)
     corpus = output.prepared_corpus()
     name = _name(request.bundles)
-    campaign = Campaign(name=name, backends=joined.backends, execute=joined.execute, corpus=corpus)
+    campaign = Campaign(
+        name=name, backends=joined.backends, execute=joined.execute, corpus=corpus, foreign=True
+    )
     tally, began = Tally(campaign=name, ledger=ledger), time.monotonic()
     # The same bundles compared again are the same campaign and must not count as more runs, hence fresh.
     with resumed(corpus, name, fresh=True) as recorded, Working("compare") as working:

@@ -1,14 +1,21 @@
 """`difftest file`: from a finding to a draft that is ready to be read, in one command. Nothing is posted."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from difftest.commands import Group
-from difftest.commands.service.chain import Chain, HaltError
+from difftest.commands.service.chain import Chain, HaltError, agreed
 from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.machine import machine
-from difftest.commands.service.options import json_option, most_a_day_option, tracker_option, workers_option
+from difftest.commands.service.options import (
+    json_option,
+    most_a_day_option,
+    tracker_option,
+    trust_option,
+    workers_option,
+)
 from difftest.commands.service.output import print_json
 from difftest.commands.service.targets import read_finding
 from difftest.findings.ledger import read_ledger
@@ -30,9 +37,17 @@ GROUP = Group.REPORT
 )
 @most_a_day_option
 @workers_option
+@trust_option
 @json_option
 def command(  # noqa: PLR0913  click hands over what the decorators declare
-    target: Path, tracker: str | None, budget: int, most_a_day: int, workers: int | None, *, as_json: bool
+    target: Path,
+    tracker: str | None,
+    budget: int,
+    most_a_day: int,
+    workers: int | None,
+    *,
+    trust: bool,
+    as_json: bool,
 ) -> int:
     """Take a finding to a draft: minimize, ablate, reproducer and draft, as far as they are not done yet.
 
@@ -46,6 +61,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
         ledger=read_ledger(),
         tracker=tracker,
         most_a_day=most_a_day,
+        consent=partial(agreed, trust=trust),
     )
     try:
         issue = chain.advance(folder)

@@ -7,7 +7,7 @@ import click
 from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.options import Backends, json_option, workers_option
+from difftest.commands.service.options import Backends, json_option, trust_option, workers_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reduction import Task, keep, read_task, search, size_in_words
@@ -36,6 +36,7 @@ GROUP = Group.UNDERSTAND
     type=click.Path(path_type=Path),
     help="Where to write the reduced case.  [default: reduced.json beside the case]",
 )
+@trust_option
 @json_option
 def command(  # noqa: PLR0913  click hands over what the decorators declare
     target: Path,
@@ -44,6 +45,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     workers: int | None,
     out: Path | None,
     *,
+    trust: bool,
     as_json: bool,
 ) -> int:
     """Remove from a case what its fault does not need.
@@ -52,7 +54,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     until it is complete: the same command continues an interrupted search.
     """
     task = read_task(target, backend, out)
-    check_runnable(task.case)
+    check_runnable(task.case, trust=trust)
     result = _run(task, budget, workers)
     if result is None:
         _print_absent(task, as_json=as_json)

@@ -24,6 +24,7 @@ from difftest.commands.service.options import (
     own_model_options,
     paths_option,
     seed_option,
+    trust_option,
 )
 from difftest.commands.service.output import print_json
 from difftest.commands.service.own_model import take_model
@@ -51,6 +52,7 @@ class Request:
     least_compared: float
     most_inconclusive: float
     out: Path
+    trust: bool
     as_json: bool
 
 
@@ -89,6 +91,7 @@ GROUP = Group.FIND
 )
 @least_compared_option
 @most_inconclusive_option
+@trust_option
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Run cases on some backends and the oracle, and keep everything for `difftest compare`."""
@@ -111,7 +114,10 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
 
 def _cases(request: Request) -> Iterator[tuple[int, Case]]:
     if request.files:
-        return ((index, check_runnable(read_case(file))) for index, file in enumerate(request.files))
+        return (
+            (index, check_runnable(read_case(file), trust=request.trust))
+            for index, file in enumerate(request.files)
+        )
     drawing = Drawing(
         seed=request.seed, model=request.model, paths=request.paths, max_world_size=request.max_world_size
     )

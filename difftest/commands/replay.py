@@ -11,7 +11,7 @@ import click
 from difftest.commands import Group
 from difftest.commands.service.cpu_load import busy
 from difftest.commands.service.finding_path import FindingPath
-from difftest.commands.service.options import Backends, json_option, load_option
+from difftest.commands.service.options import Backends, json_option, load_option, trust_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.repeats import rates, repeats
@@ -32,15 +32,18 @@ GROUP = Group.UNDERSTAND
     "--times", type=click.IntRange(min=1), default=1, show_default=True, help="How often to run the case."
 )
 @load_option
+@trust_option
 @json_option
-def command(target: Path, backends: tuple[str, ...], times: int, load: int, *, as_json: bool) -> int:
+def command(  # noqa: PLR0913  click hands over what the decorators declare
+    target: Path, backends: tuple[str, ...], times: int, load: int, *, trust: bool, as_json: bool
+) -> int:
     """Run a case file, or the case of a finding's folder, again.
 
     Exit status 1 when it diverges, 3 when no run could be compared. With --times, the rate of every outcome
     is printed. --load makes races more likely.
     """
     subject = read_target(target)
-    check_runnable(subject.case)
+    check_runnable(subject.case, trust=trust)
     results = list[dict[str, Any]]()
     with busy(load), Working("replay") as working:
         for result in repeats(subject, backends, times, load):

@@ -6,9 +6,10 @@ from typing import Any
 import click
 
 from difftest.commands import Group
+from difftest.commands.service.consent import require_own_finding
 from difftest.commands.service.finding_path import FindingPath
 from difftest.commands.service.machine import executing, machine
-from difftest.commands.service.options import json_option
+from difftest.commands.service.options import Deciding, json_option, trust_option
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable
 from difftest.commands.service.reproduction import Reproduction, reproduce
@@ -35,19 +36,23 @@ GROUP = Group.REPORT
 )
 @click.option(
     "--jax-python",
+    cls=Deciding,
     type=click.Path(path_type=Path, exists=True),
     help="Recompile the graph of a crash with this Python's jaxlib.",
 )
+@trust_option
 @json_option
-def command(
-    target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, as_json: bool
+def command(  # noqa: PLR0913  click hands over what the decorators declare
+    target: Path, out: Path | None, jax_python: Path | None, *, artifacts: bool, trust: bool, as_json: bool
 ) -> int:
     """Write one self-contained script that shows a finding.
 
-    Exit status 1, and no script, when none shows it.
+    Exit status 1, and no script, when none shows it. It asks first about a
+    finding that difftest did not make for you.
     """
     subject = read_finding(target)
-    check_runnable(subject.case)
+    check_runnable(subject.case, trust=trust)
+    require_own_finding(subject, trust=trust)
     with executing(subject, machine("reproducer", None)) as execute, Working("reproducer"):
         made = reproduce(subject.finding, subject.case, execute)
     file = out or subject.folder / SCRIPT

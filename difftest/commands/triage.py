@@ -11,7 +11,13 @@ from difftest.clock import utc_today
 from difftest.commands import Group
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.finding_path import located
-from difftest.commands.service.options import json_option, ledger_option, workers_option
+from difftest.commands.service.options import (
+    Deciding,
+    json_option,
+    ledger_option,
+    trust_option,
+    workers_option,
+)
 from difftest.commands.service.output import print_json
 from difftest.commands.service.ranks import check_runnable, most_ranks
 from difftest.commands.service.targets import read_corpus
@@ -40,10 +46,12 @@ GROUP = Group.UNDERSTAND
 @click.option(
     "--acknowledge",
     is_flag=True,
+    cls=Deciding,
     help="Run nothing: the findings are no longer new, and fail no campaign with --fail-on new.",
 )
 @ledger_option
 @workers_option
+@trust_option
 @json_option
 def command(  # noqa: PLR0913  click hands over what the decorators declare
     folder: Path,
@@ -53,6 +61,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
     workers: int | None,
     *,
     acknowledge: bool,
+    trust: bool,
     as_json: bool,
 ) -> int:
     """Run the findings of a campaign again: those that are named, or all.
@@ -66,7 +75,7 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
         return _acknowledge(corpus, chosen, as_json=as_json)
     expired = known_faults.expired(utc_today())
     for finding in chosen:
-        check_runnable(corpus.simplest(finding.fingerprint))
+        check_runnable(corpus.simplest(finding.fingerprint), trust=trust)
     triaged = _triage(corpus, chosen, known_faults, times, workers, as_json=as_json) if chosen else []
     if triaged and all(one.finding.status == Status.ERROR for one in triaged):
         msg = f"no finding could be run again: {triaged[0].trouble}"

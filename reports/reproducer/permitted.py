@@ -38,7 +38,7 @@ BELOW = frozenset(
         *("Tensor", "ReduceOp", "_XLAC", "_pytree", "_world", "amp", "aten", "autograd", "default_generator"),
         *("distributed", "distributed_c10d", "fft", "func", "functional", "graph", "linalg", "lr_scheduler"),
         *("masked", "nn", "ops", "optim", "parallel", "random", "signal", "special", "swa_utils", "utils"),
-        "windows",
+        *("windows", "_op_dispatcher", "runtime", "core", "xla_model", "spmd", "experimental", "metrics"),
     }
 )
 """The names between that of a framework's module and the last one."""

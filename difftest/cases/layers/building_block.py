@@ -83,10 +83,13 @@ class BuildingBlock(Layer, frozen=True, kw_only=True, tag="building_block", omit
         return {"inputs": self.inputs, "outputs": self.outputs}
 
     def contradiction(self) -> str:
-        """Arguments are those that the block declares, and counters are buffers."""
-        schema.require(f"block {self.block}", self.arguments, blocks.load(self.block).Arguments)
+        """Counters are buffers."""
         unknown = sorted({*self.counters} - {*self.held_buffers})
         return f"no buffer {unknown[0]} to count in" if unknown else ""
+
+    def require_declared(self) -> None:
+        """There is such a block, and the arguments are those that it declares."""
+        schema.require(f"block {self.block}", self.arguments, blocks.load(self.block).Arguments)
 
     def misplaced(self, path: str, sequence: int, first: Layer) -> str:
         """It needs a sequence, or takes none; only layer 0 is given ids."""

@@ -1,11 +1,9 @@
 """What `difftest bisect` asks a version: a script, run a few times in an environment that has the version."""
 
-import sys
 from pathlib import Path
 
-import click
-
 from difftest.commands.service import case_script
+from difftest.commands.service.consent import require_consent
 from difftest.commands.service.environments import Environments
 from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import read_finding
@@ -31,8 +29,9 @@ def read_script(target: Path, *, trust: bool = False) -> tuple[str, tuple[str, .
     if target.is_dir() and not file.exists():
         return case_script.script(subject.finding, subject.case), case_script.requirement()
     text = _text(file)
-    if not (trust or own_scripts.is_own(subject.finding.fingerprint, text)):
-        _require_consent(file)
+    if not own_scripts.is_own(subject.finding.fingerprint, text):
+        whose = f"{str(file)!r} is not a script that difftest wrote and ran for you, or was changed since"
+        require_consent(whose, trust=trust, instead=", or write another with `difftest reproducer`")
     return text, ()
 
 
@@ -43,18 +42,6 @@ def _text(file: Path) -> str:
     except (OSError, UnicodeError) as error:
         msg = f"cannot read {str(file)!r}: {error}"
         raise UsageError(msg) from error
-
-
-def _require_consent(file: Path) -> None:
-    """Asks on a terminal whether to run a script; `UsageError` where the answer is no or nobody can answer.
-
-    Whoever made the corpus can have put any program there.
-    """
-    whose = f"{str(file)!r} is not a script that difftest wrote and ran for you, or was changed since"
-    if sys.stdin.isatty() and sys.stderr.isatty() and click.confirm(f"{whose}. Run it?", err=True):
-        return
-    msg = f"{whose}; read it, and give --trust to run it, or write another with `difftest reproducer`"
-    raise UsageError(msg)
 
 
 def ask_version(

@@ -13,20 +13,23 @@ from difftest import made_environments
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.ablation import ablated
+from difftest.commands.service.consent import require_own_finding
 from difftest.commands.service.issue import Issue, read_text, write_issue
 from difftest.commands.service.known_script import KnownScript, known_script
 from difftest.commands.service.machine import Machine, executing, python_of
-from difftest.commands.service.ranks import check_runnable
+from difftest.commands.service.ranks import check_runnable, is_runnable, require_possible
 from difftest.commands.service.reduction import keep, read_task, search, size_in_words
 from difftest.commands.service.reproduction import Reproduction, reproduce
 from difftest.commands.service.script_files import keep_script, replayed
 from difftest.commands.service.scripts import run_script
 from difftest.commands.service.targets import FindingTarget, read_finding
 from difftest.commands.service.working import Working
+from difftest.errors import UsageError
 from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts
 from difftest.records.corpus import OUTPUT, REDUCED, SCRIPT
+from difftest.records.own_cases import is_own_finding
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -34,6 +37,19 @@ Say: TypeAlias = Callable[[str], None]
 COMPILER_TRACKER = "openxla"
 NEWEST_XLA = "torchax"
 """The environment (`difftest environments make`) with the newest jaxlib."""
+
+
+def agreed(subject: FindingTarget, *, trust: bool) -> None:
+    """Asks before what somebody else may have made is run: a user's module, and a finding's script."""
+    check_runnable(subject.case, trust=trust)
+    require_own_finding(subject, trust=trust)
+
+
+def own_alone(subject: FindingTarget) -> None:
+    """`UsageError` for what `agreed` would ask about."""
+    if not (is_runnable(subject.case) and is_own_finding(subject.finding.fingerprint, subject.case)):
+        msg = f"difftest did not make {str(subject.folder)!r} for you; `difftest file` asks before it runs it"
+        raise UsageError(msg)
 
 
 class HaltError(Exception):
@@ -46,7 +62,8 @@ class Chain:
 
     `machine` runs cases, `say` gets a line when a stage begins or ends. A reduction runs at most `budget`
     cases. `ledger` names the scripts of known faults. `tracker` is chosen by the evidence where it is None,
-    and a corpus gets `most_a_day` drafts.
+    and a corpus gets `most_a_day` drafts. `consent` raises `UsageError` for a finding whose script, or user's
+    module, may not be run.
     """
 
     machine: Machine
@@ -55,6 +72,7 @@ class Chain:
     ledger: Ledger
     tracker: str | None = None
     most_a_day: int
+    consent: Callable[[FindingTarget], None]
 
     def advance(self, folder: Path) -> Issue:
         """Takes the finding in `folder` through the stages that it still needs.
@@ -69,6 +87,7 @@ class Chain:
         elif listed:
             self._run_listed(subject, listed)
         else:
+            self.consent(subject)
             self._reduce_and_ablate(subject)
             self._reproduce(read_finding(folder))
         issue = write_issue(read_finding(folder), self.tracker, self.most_a_day, None)
@@ -85,7 +104,7 @@ class Chain:
             msg = f"no draft: {reason}"
             raise HaltError(msg)
         if not known_script(subject.finding):
-            check_runnable(subject.case)
+            require_possible(subject.case)
 
     def _reduce_and_ablate(self, subject: FindingTarget) -> None:
         stages = [stage for done, stage in self._stages(subject) if not done]

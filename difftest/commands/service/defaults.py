@@ -10,7 +10,8 @@ has the option, those in a table with a command's name for that command alone:
     budget = "2h"
 
 What a command is given on its line comes first. A key of several meanings, as `out`, belongs into a command's
-table.
+table. Options that decide what runs or what counts (`service.options.Deciding`) are refused:
+the working directory may be somebody else's.
 """
 
 import tomllib
@@ -21,6 +22,7 @@ from typing import Any
 import click
 
 from difftest import plugins
+from difftest.commands.service.options import Deciding
 from difftest.errors import UsageError
 
 OWN, SHARED = "difftest.toml", "pyproject.toml"
@@ -44,8 +46,8 @@ def of_commands(
 ) -> dict[str, dict[str, Any]]:
     """The defaults in the table of a file, by command and parameter, as click takes them.
 
-    `UsageError` for a key that is neither an option nor a command, and for a default of an option that the
-    command does not have.
+    `UsageError` for a key that is neither an option nor a command, for one that the command does not have,
+    and for an option that is given on the line alone.
     """
     options = {name: _options(command) for name, command in commands.items()}
     every = {option for own in options.values() for option in own}
@@ -55,8 +57,10 @@ def of_commands(
             _require(file, "command", key, commands)
             for option in value:
                 _require(file, f"option of `difftest {key}`", option, options[key])
+                _refuse_deciding(file, option, [commands[key]])
             continue
         _require(file, "option", key, every)
+        _refuse_deciding(file, key, commands.values())
         holders = {name: own[key] for name, own in options.items() if key in own}
         _require_one_meaning(file, key, [commands[name] for name in holders])
         for name, parameter in holders.items():
@@ -72,7 +76,7 @@ def of_commands(
 def _toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         msg = f"cannot read {file.name}: {error}"
         raise UsageError(msg) from error
 
@@ -88,9 +92,9 @@ def _options(command: click.Command) -> dict[str, str]:
     }
 
 
-def _given(value: object) -> object:
-    """A value as the command line would give it: a list of names is one text."""
-    return ",".join(map(str, value)) if isinstance(value, list) else value
+def _given(value: object) -> str:
+    """A value as the command line would give it, where everything is a text: a list of names is one."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _require_one_meaning(file: str, key: str, commands: Iterable[click.Command]) -> None:
@@ -99,6 +103,23 @@ def _require_one_meaning(file: str, key: str, commands: Iterable[click.Command])
     if len({type(param.type) for param in params}) > 1:
         msg = f"{file}: option {key!r} differs from command to command; give it in the table of one"
         raise UsageError(msg)
+
+
+def _refuse_deciding(file: str, key: str, commands: Iterable[click.Command]) -> None:
+    """`UsageError` for an option that decides what runs or what counts."""
+    params = (param for command in commands for param in command.params if f"--{key}" in param.opts)
+    if any(isinstance(param, Deciding) for param in params):
+        msg = (
+            f"{file}: option {key!r} decides what runs or what counts, and a file in the working directory "
+            f"may be somebody else's; give it on the line: --{key}"
+        )
+        raise UsageError(msg)
+
+
+def described(file: str, defaults: Mapping[str, Any]) -> str:
+    """A line about the defaults of one command that come from a file."""
+    given = ", ".join(f"{name.replace('_', '-')} = {value!r}" for name, value in defaults.items())
+    return f"defaults of {str(Path(file).resolve())!r}: {given}"
 
 
 def _require(file: str, kind: str, key: str, allowed: Iterable[str]) -> None:

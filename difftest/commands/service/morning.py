@@ -8,7 +8,7 @@ import click
 
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
-from difftest.commands.service.chain import Chain, HaltError
+from difftest.commands.service.chain import Chain, HaltError, own_alone
 from difftest.commands.service.drafting import MOST_A_DAY
 from difftest.commands.service.targets import FindingTarget
 from difftest.errors import InfrastructureError, UsageError
@@ -51,6 +51,7 @@ def file_findings(
             budget=REDUCTION_BUDGET,
             ledger=ledger,
             most_a_day=MOST_A_DAY,
+            consent=own_alone,
         )
         try:
             chain.advance(campaign.corpus.root / name)

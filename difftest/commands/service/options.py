@@ -24,6 +24,13 @@ FAIL_ON = ("new", "any", "infra", "never")
 NEVER = "never"
 
 
+class Deciding(click.Option):
+    """An option that decides what runs or what counts.
+
+    It is given on the line alone: a file of defaults in the working directory may be somebody else's.
+    """
+
+
 class Names(click.ParamType[tuple[str, ...]]):
     """A comma-separated list of plug-ins of one package."""
 
@@ -126,6 +133,12 @@ class Duration(click.ParamType[float]):
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on standard output."
 )
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    cls=Deciding,
+    help="Run what somebody else may have made: a finding's script, or a module that you never ran.",
+)
 tracker_option = click.option(
     "--tracker", metavar="NAME", help="pytorch, xla or openxla.  [default: according to the evidence]"
 )
@@ -165,6 +178,7 @@ def own_model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 _OWN_MODEL = (
     click.option(
         "--model",
+        cls=Deciding,
         metavar="MODULE:FUNCTION",
         help="Run cases of your own model in the working directory: package.module:build or model.py:build.",
     ),
@@ -198,11 +212,13 @@ workers_option = click.option(
 )
 address_option = click.option(
     "--address",
+    cls=Deciding,
     help="The Ray cluster to join.  [default: that of RAY_ADDRESS, or one started on this machine]",
 )
 ledger_option = click.option(
     "--known",
     "ledger",
+    cls=Deciding,
     type=click.Path(path_type=Path),
     default=LEDGER_FILE,
     help="The ledger of known faults, a TOML file.  [default: the project's]",
@@ -216,6 +232,7 @@ load_option = click.option(
 )
 fail_on_option = click.option(
     "--fail-on",
+    cls=Deciding,
     type=FailOnWords(),
     default="new",
     show_default=True,
@@ -224,6 +241,7 @@ fail_on_option = click.option(
 )
 least_compared_option = click.option(
     "--least-compared",
+    cls=Deciding,
     type=click.FloatRange(0.0, 1.0),
     default=LEAST_COMPARED,
     show_default=True,
@@ -231,6 +249,7 @@ least_compared_option = click.option(
 )
 most_inconclusive_option = click.option(
     "--most-inconclusive",
+    cls=Deciding,
     type=click.FloatRange(0.0, 1.0),
     default=MOST_INCONCLUSIVE,
     show_default=True,

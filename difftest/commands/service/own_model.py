@@ -7,9 +7,11 @@ import msgspec
 
 from difftest.cases.case import MOST_STEPS
 from difftest.cases.described import Description
+from difftest.commands.service.consent import noted
 from difftest.commands.service.ranks import check_world_size
 from difftest.errors import UsageError
 from difftest.judge.checks.convergence import LEAST_STEPS
+from difftest.records.own_cases import remember_module
 
 LEARNING_STEPS = 50
 """How many steps `--convergence` has unless told."""
@@ -59,6 +61,7 @@ def _described(source: str, max_world_size: int) -> Description:
     click.echo(f"{source}: building it, and running it with four rows ...", err=True)
     description = described(source, meshes(max_world_size))
     layer = description.layer
+    noted(lambda: remember_module(layer))  # the user has named it
     click.echo(
         f"{source}: {layer.title}, {len(layer.parameters)} parameters, loss {description.loss}", err=True
     )

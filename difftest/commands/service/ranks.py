@@ -6,7 +6,9 @@ import click
 
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
+from difftest.commands.service.consent import require_own_module
 from difftest.errors import UsageError
+from difftest.records.own_cases import is_own_module
 from difftest.sources import require_unchanged
 
 RANKS_PER_CPU = 8
@@ -25,24 +27,32 @@ def check_world_size(max_world_size: int) -> None:
         raise click.UsageError(msg)
 
 
-def check_runnable(case: Case) -> Case:
+def check_runnable(case: Case, *, trust: bool = False) -> Case:
     """`case` itself; `UsageError` when its mesh has more ranks than this machine allows.
 
-    And where it is of a module of the user's, whose source is not here, or is another one.
+    And where it is of a module of the user's, whose source is not here, or is another one, or which this user
+    never ran and does not agree to run; with `trust` the user agrees.
     """
+    require_possible(case)
+    if case.model.own:
+        require_own_module(case.model.own, trust=trust)
+    return case
+
+
+def is_runnable(case: Case) -> bool:
+    """Whether `check_runnable` lets `case` pass without a question."""
+    try:
+        require_possible(case)
+    except UsageError:
+        return False
+    return case.model.own is None or is_own_module(case.model.own)
+
+
+def require_possible(case: Case) -> None:
+    """`UsageError` where this machine has too few ranks for a case, or not the source of a user's module."""
     if case.world_size > most_ranks():
         mesh = f"case {case.id} has a mesh of {case.world_size} ranks"
         msg = f"{mesh}; this machine allows at most {most_ranks()}"
         raise UsageError(msg)
     if case.model.own:
         require_unchanged(case.model.own.files)
-    return case
-
-
-def is_runnable(case: Case) -> bool:
-    """Whether `check_runnable` lets `case` pass."""
-    try:
-        check_runnable(case)
-    except UsageError:
-        return False
-    return True

@@ -8,11 +8,13 @@ import click
 from difftest.campaign.again import AGREES, UNDECIDED, first_fingerprint, rerun, shows
 from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
+from difftest.commands.service.consent import noted
 from difftest.commands.service.targets import read_target
 from difftest.errors import UsageError
 from difftest.findings.triage import steady
 from difftest.records.case_files import write_case
 from difftest.records.corpus import FINDING, REDUCED, Corpus
+from difftest.records.own_cases import is_own_finding, remember_finding
 from difftest.reduce.journal import Journal
 from difftest.reduce.search import Reduced, reduce
 
@@ -119,5 +121,7 @@ def keep(task: Task, reduced: Reduced) -> None:
     if task.in_corpus:
         corpus = Corpus(task.file.resolve().parent.parent)
         corpus.save_reduced(task.fingerprint, reduced.case, reduced.conditions)
+        if is_own_finding(task.fingerprint, task.case):
+            noted(lambda: remember_finding(task.fingerprint, reduced.case))
     else:
         write_case(task.file, reduced.case)

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import click
-
+from difftest.commands.service.consent import noted
 from difftest.commands.service.graphs import INCONCLUSIVE, recompile
 from difftest.commands.service.machine import python_of
 from difftest.commands.service.output import write_text
 from difftest.commands.service.reproduction import Reproduction
 from difftest.commands.service.scripts import keep_graphs
 from difftest.commands.service.targets import FindingTarget
-from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Symptom
 from difftest.records import own_scripts, reduced_run
 from difftest.records.corpus import ARTIFACTS, OUTPUT, SCRIPT
@@ -37,10 +35,7 @@ def keep_script(
         reduced_run.keep(subject.folder, made.run)
     write_text(file, script.text)
     write_text(file.with_name(OUTPUT), script.output)
-    try:
-        own_scripts.remember(subject.finding.fingerprint, script.text, script.output)
-    except InfrastructureError as error:
-        click.echo(f"difftest: {error}", err=True)
+    noted(lambda: own_scripts.remember(subject.finding.fingerprint, script.text, script.output))
     if graphs and profile(subject.finding.divergence.backend).on_pjrt:
         python = python_of(subject.finding.divergence.backend)
         return keep_graphs(script.text, subject.folder / ARTIFACTS, python=python)
