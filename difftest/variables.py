@@ -72,6 +72,17 @@ VARIABLES = (
         read_by=("workers.child",),
     ),
     Variable(
+        name="DIFFTEST_INHERIT",
+        default="none",
+        values="names of variables, separated by commas",
+        meaning=(
+            "Further environment variables that runs inherit, such as those that your own model reads. Runs "
+            "inherit only what Python, the frameworks and their libraries read, and no secrets."
+        ),
+        set_by="user",
+        read_by=("difftest.inherited",),
+    ),
+    Variable(
         name="DIFFTEST_MADE",
         default="`environments` in difftest's folder of the user's state",
         values="a folder",

@@ -78,7 +78,8 @@ def test_programs_come_first_and_those_of_as_many_ranks_beside_each_other() -> N
 def test_the_simplest_case_of_a_fault_is_collected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, block = tmp_path / "known.jsonl", whole_block
+    file, sizes = tmp_path / "known.jsonl", {"vocabulary": 8, "classes": 4, "smoothing": 0.0}
+    block = of_block("cross_entropy", **sizes, weighted=False, reduction="mean", ignored=True)
     corpus = Corpus(tmp_path / CORPUS)
     corpus.prepare()
     corpus.save(replace(FINDING, divergence=WRONG, fingerprint=WRONG.fingerprint), block)

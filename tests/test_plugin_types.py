@@ -56,6 +56,8 @@ BROKEN = {
         "def declared(sizes: int)",
     ),
     "built": ("workers.training.blocks", "swiglu", r"def module\(", "def modules("),
+    "arguments": ("difftest.cases.blocks", "swiglu", r"class Arguments\(Schema", "class Arguments(object"),
+    "options": ("difftest.cases.features", "schedule", r"class Options\(", "class Option("),
     "drawn": ("generators.features", "schedule", r"\(\*, case: Case\)", "(*, case: str)"),
     "hooks": ("workers.training.features", "schedule", r"def equal\(", "def equals("),
     "feature": ("reports.reproducer.features", "schedule", r"def spelled\(", "def written("),

@@ -19,6 +19,7 @@ from difftest.commands.service.generated_cases import campaign_on_cluster, defin
 from difftest.commands.service.night import run_night
 from difftest.commands.service.night_before import night_before
 from difftest.commands.service.options import (
+    Deciding,
     Duration,
     address_option,
     backends_option,
@@ -73,6 +74,7 @@ GROUP = Group.FIND
 @click.option(
     "--date",
     "day",
+    cls=Deciding,
     type=click.DateTime(["%Y-%m-%d"]),
     help="The date that the seed is made from.  [default: today, UTC]",
 )

@@ -1,10 +1,8 @@
-"""Environment variables: set for the time of a call, and passed on without secrets."""
+"""Environment variables that are set for the time of a call."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-
-from difftest.credentials import is_secret
 
 
 @contextmanager
@@ -23,11 +21,3 @@ def set_to(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def without_secrets(variables: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The variables whose names do not say that they are secret, and whose values are no URLs with passwords.
-
-    A framework that prints its environment then prints no secret.
-    """
-    return {name: value for name, value in variables if not is_secret(name, value)}

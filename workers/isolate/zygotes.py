@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from difftest.errors import InfrastructureError
+from difftest.inherited import inherited
 from difftest.own_folder import own_folder, short_parent
-from workers.isolate.environment_variables import without_secrets
 from workers.isolate.zygote_places import Place
 from workers.torch import process_groups
 
@@ -153,10 +153,10 @@ def _not_started(place: Place) -> InfrastructureError:
 def environment() -> dict[str, str]:
     """The environment variables that a zygote is started with.
 
-    They hold no secrets. Where this is a checkout and not an installed package, `PYTHONPATH` begins with the
-    checkout.
+    They hold no secrets (`difftest.inherited`). Where this is a checkout and not an installed package,
+    `PYTHONPATH` begins with the checkout.
     """
-    kept = without_secrets(os.environ.items())
+    kept = inherited(os.environ)
     return kept | {PATH_VARIABLE: os.pathsep.join(filter(None, (*checkout(), kept.get(PATH_VARIABLE))))}
 
 

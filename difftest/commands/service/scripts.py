@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from difftest.inherited import by_scripts
 from difftest.own_folder import own_folder
 
 SECONDS = 300.0
@@ -25,12 +26,6 @@ REPRODUCED, NOT_REPRODUCED = "BUG REPRODUCED", "not reproduced"
 """The lines by which a reproducer says whether the fault is there; other scripts say it by their status."""
 
 TRACEBACK = "Traceback (most recent call last)"
-KEPT_VARIABLES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR", "TPU_LIBRARY_PATH")
-"""The only variables of this process's environment that a script inherits; it sets any others that it needs.
-
-The last one names the library that torch_tpu loads in place of libtpu.
-"""
-
 DRIVER = """
 import runpy, sys
 from pathlib import Path
@@ -154,7 +149,7 @@ def _execute(
 
     All processes of the command's process group are killed at the end.
     """
-    environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ} | dict(more)
+    environment = by_scripts() | dict(more)
     with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command, cwd=folder, env=environment, start_new_session=True, stdout=out, stderr=log
