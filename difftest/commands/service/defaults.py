@@ -23,10 +23,14 @@ import click
 
 from difftest import plugins
 from difftest.commands.service.options import Deciding
-from difftest.errors import UsageError
+from difftest.errors import DamagedError, UsageError
+from difftest.records import read_limits
 
 OWN, SHARED = "difftest.toml", "pyproject.toml"
 """The file of defaults alone comes before the project's."""
+
+MOST_BYTES = 2**16
+"""The most of such a file: what is deeply nested takes time by the square of its size."""
 
 
 def read(folder: Path) -> tuple[str, Mapping[str, Any]]:
@@ -75,8 +79,8 @@ def of_commands(
 
 def _toml(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text())
-    except (OSError, UnicodeError, RecursionError, tomllib.TOMLDecodeError) as error:
+        return tomllib.loads(read_limits.read(file, MOST_BYTES).decode())
+    except (DamagedError, OSError, UnicodeError, RecursionError, tomllib.TOMLDecodeError) as error:
         msg = f"cannot read {file.name}: {error}"
         raise UsageError(msg) from error
 

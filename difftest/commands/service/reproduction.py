@@ -58,7 +58,7 @@ def reproduce(finding: Finding, case: Case, execute: Execute = here) -> Reproduc
     fault, run = observed
     last = None
     title = titles.upstream_title(msgspec.structs.replace(finding, divergence=run.divergence), called())
-    for text in _scripts(finding, case, fault, title):
+    for text in scripts(finding, case, fault, title):
         last = run_script(text, python=python)
         if last.shown:
             return Reproduction(reason=None, script=last, run=run)
@@ -106,7 +106,7 @@ def _no_script_shows(check: str) -> str:
     return f"no script can show a finding of the check {check!r}, which looks at more than a run's numbers"
 
 
-def _scripts(finding: Finding, case: Case, fault: "Fault", title: str) -> Iterator[str]:
+def scripts(finding: Finding, case: Case, fault: "Fault", title: str) -> Iterator[str]:
     """The scripts to try, shortest first: few faults need the case's own numbers."""
     from reports.reproducer import reproducer
     from workers.training import tp_plan
