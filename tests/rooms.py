@@ -11,6 +11,7 @@ FLOORS: tuple[Mapping[str, tuple[str, ...]], ...] = (
         "ground": (
             "difftest.clock",
             "difftest.credentials",
+            "difftest.inherited",
             "difftest.errors",
             "difftest.installed",
             "difftest.made_environments",

@@ -17,7 +17,7 @@ from difftest.campaign.run import run as run_campaign
 from difftest.cases.case import Case, Data, Training
 from difftest.cases.layers.operator import Operand
 from difftest.cases.layout import Shard
-from difftest.commands.service.chain import Chain
+from difftest.commands.service.chain import Chain, own_alone
 from difftest.commands.service.scripts import REPRODUCED, run_script
 from difftest.commands.service.targets import FindingTarget
 from difftest.findings.ledger import Ledger
@@ -90,7 +90,9 @@ def test_a_fault_becomes_a_draft_with_a_short_script(
     def machine(_subject: FindingTarget) -> Iterator[Campaign]:
         yield campaign
 
-    made = Chain(machine=machine, say=lambda _: None, budget=15, ledger=Ledger(), most_a_day=5)
+    made = Chain(
+        machine=machine, say=lambda _: None, budget=15, ledger=Ledger(), most_a_day=5, consent=own_alone
+    )
     issue = made.advance(folder)
     assert issue.reason is None
     script, text = (folder / SCRIPT).read_text(), (folder / DRAFT).read_text()

@@ -14,7 +14,7 @@ from samples import a_case
 from difftest import made_environments
 from difftest.campaign.campaign import Campaign
 from difftest.commands.service import chain, drafting, script_files
-from difftest.commands.service.chain import Chain, HaltError
+from difftest.commands.service.chain import Chain, HaltError, own_alone
 from difftest.commands.service.issue import Issue
 from difftest.commands.service.known_script import known_script
 from difftest.commands.service.reproduction import Reproduction
@@ -52,7 +52,9 @@ class Desk:
     def advance(self, budget: int = 40) -> Issue:
         """One chain for the finding."""
         say = self.lines.append
-        made = Chain(machine=self.opens, say=say, budget=budget, ledger=Ledger(), most_a_day=5)
+        made = Chain(
+            machine=self.opens, say=say, budget=budget, ledger=Ledger(), most_a_day=5, consent=own_alone
+        )
         return made.advance(self.folder)
 
 
@@ -184,7 +186,8 @@ def test_the_graph_of_a_compiler_crash_is_compiled_by_a_newer_xla_where_there_is
         detail="step 0, backward, rank 0: SIGABRT: F external/xla/x.h:1] Check failed: IsScalar(x)",
     )
     finding = corpus.amend(desk.folder.name, divergence=crash)
-    made = Chain(machine=desk.opens, say=desk.lines.append, budget=1, ledger=Ledger(), most_a_day=5)
+    say = desk.lines.append
+    made = Chain(machine=desk.opens, say=say, budget=1, ledger=Ledger(), most_a_day=5, consent=own_alone)
     text = 'os.environ.update(CPU_NUM_DEVICES="5")\n'
     shown = Reproduction(reason=None, script=ScriptRun(text=text, shown=True, output=""))
     made._keep(FindingTarget(finding=finding, case=a_case(), folder=desk.folder), shown)  # noqa: SLF001

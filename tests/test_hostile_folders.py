@@ -95,9 +95,6 @@ def test_nothing_of_a_hostile_folder_runs_or_decides(
 
 
 def test_the_defaults_of_a_file_are_said(folder: Path) -> None:
-    (folder / "difftest.toml").write_text("json = true\n[case]\nseed = 3\nindex = 1\n")
-    result = command("case")
-    assert result.status == 2, "`case` has no option --json"
     (folder / "difftest.toml").write_text("[case]\nseed = 3\nindex = 1\n")
     done = CliRunner().invoke(cli.difftest, ["case", "--index", "2"])
     assert done.stderr == f"defaults of '{folder}/difftest.toml': seed = '3', index = '1'\n"

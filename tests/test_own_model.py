@@ -22,6 +22,7 @@ from difftest.commands.service.ranks import check_runnable, is_runnable
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import UsageError
 from difftest.judge.stage import Stage
+from difftest.records import own_cases
 from difftest.records.case_files import read_case
 from difftest.records.resume import CampaignRecord
 from difftest.reduce.measure import measure
@@ -68,7 +69,7 @@ def test_a_changed_source_is_refused_with_both_digests_and_the_file(
 ) -> None:
     case = own_case(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert check_runnable(case) is case
+    assert check_runnable(case, trust=True) is case
     before = sources.digest(tmp_path / "model.py")
     after = sources.digest(written(tmp_path, "changed = True\n"))
     with pytest.raises(UsageError, match=rf"model.py has the SHA-256 {after}; the case was made of {before}"):
@@ -262,6 +263,7 @@ def test_cases_of_a_changed_source_are_left_out_of_a_night(
 ) -> None:
     case = own_case(tmp_path)
     monkeypatch.chdir(tmp_path)
+    own_cases.remember_module(case.model.layers[0])  # type: ignore[arg-type]
     assert is_runnable(case)
     written(tmp_path, "changed = True\n")
     assert not is_runnable(case)

@@ -126,7 +126,7 @@ def reproduced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     corpus = Corpus(folder.parent)
     finding = changed(FINDING, fingerprint=folder.name, backend="torch_ddp", case=a_case().id)
     corpus.save(finding, a_case())
-    return difftest("reproducer", folder, "--no-artifacts")
+    return difftest("reproducer", folder, "--no-artifacts", "--trust")
 
 
 def test_a_reproducer_is_known_to_the_later_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
