@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
+import mutated_cases
 import mutations
 import numpy as np
 
@@ -36,6 +37,16 @@ Attack: TypeAlias = Callable[[Random, Path, Path], object]
 ESCAPES = "\x1b[2J\x1b]0;title\x07\x9b31m\u202e\r\n::error::<script>alert(1)</script>`|@all\udcff"
 CANARY = "import pathlib\npathlib.Path({!r}).touch()\n"
 """A script that leaves a file."""
+
+FEATURES: dict[str, dict[str, object]] = {
+    "save_and_load": {"step": 1},
+    "gradient_scaler": {"step": 1},
+    "implementation": {"kind": "foreach"},
+    "schedule": {"kind": "step", "factor": 0.5},
+    "frozen": {"name": "0.weight"},
+    "evaluation": {},
+}
+"""Features with options that are right."""
 
 MODULES = ("numpy", "torch", "msgspec", "pip", "venv", "sitecustomize", "conftest", "difftest", "workers")
 NUMBERS = ("1e999", "-1e999", "NaN", "Infinity", "1" * 400, "-0.0", "1e-400", "9223372036854775808", "0x10")
@@ -195,6 +206,35 @@ def wrong_types(rng: Random, root: Path, away: Path) -> None:
     _json_changed(rng, root, lambda value: _replaced(rng, value, object, lambda: rng.choice(mutations.WEIRD)))
 
 
+def code_as_values(rng: Random, root: Path, away: Path) -> None:
+    """What would be code if it were pasted into a script, as a value or as a key of a case or a finding."""
+    _json_changed(
+        rng, root, lambda value: _replaced(rng, value, object, lambda: rng.choice(mutated_cases.PAYLOADS))
+    )
+
+
+def code_as_options(rng: Random, root: Path, away: Path) -> None:
+    """Features of training, in every case, whose options hold what would be code."""
+    for file in sorted(root.rglob("*.json")):
+        with suppress(ValueError, OSError, RecursionError):  # it was damaged before, or is no file
+            case = json.loads(file.read_bytes())
+            if isinstance(case, dict) and "training" in case:
+                used = rng.sample(tuple(FEATURES), 2)
+                case["features"] = [{"name": name, "options": _options(rng, name)} for name in used]
+                case["training"] |= {"steps": 3}
+                file.write_text(json.dumps(case))
+
+
+def _options(rng: Random, name: str) -> dict[str, object]:
+    """The options of a feature, of which one may hold code, or be called by it."""
+    options = dict(FEATURES[name])
+    if options and rng.random() < 0.8:
+        options[rng.choice(tuple(options))] = rng.choice(mutated_cases.PAYLOADS)
+    if rng.random() < 0.2:
+        options[rng.choice(mutated_cases.PAYLOADS)] = 1
+    return options
+
+
 def odd_numbers(rng: Random, root: Path, away: Path) -> None:
     """Numbers that JSON's readers disagree about, and that no type holds."""
     file = _files(rng, root)
@@ -274,6 +314,8 @@ ATTACKS: tuple[Attack, ...] = (
         terminal_commands,
         paths_as_names,
         wrong_types,
+        code_as_values,
+        code_as_options,
         odd_numbers,
         nesting,
         surrogates,

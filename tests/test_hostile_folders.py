@@ -151,17 +151,17 @@ def test_where_nothing_can_be_remembered_consent_still_holds_and_the_user_is_tol
 
 
 @pytest.mark.parametrize(
-    "called",
+    ("called", "variables"),
     [
-        ("--help",),
-        ("case", "--seed", "1"),
-        ("support",),
-        ("report", "corpus"),
-        ("show", FINDING),
-        ("coverage",),
+        (("--help",), {}),
+        (("--help",), {"PYTHONPATH": ""}),
+        (("case", "--seed", "1"), {"PYTHONSAFEPATH": ""}),
+        (("report", "corpus"), {}),
+        (("show", FINDING), {}),
+        (("coverage", "corpus"), {}),
     ],
+    ids=str,
 )
-@pytest.mark.parametrize("variables", [{}, {"PYTHONPATH": ""}, {"PYTHONSAFEPATH": ""}], ids=str)
 @pytest.mark.long
 def test_no_module_of_a_hostile_folder_is_imported(
     folder: Path, called: tuple[str, ...], variables: dict[str, str]

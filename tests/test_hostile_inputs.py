@@ -21,6 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import hostile_corpora
+import mutated_cases
 import mutations
 import pytest
 import sample_bundles
@@ -45,6 +46,12 @@ LONGEST_SECONDS = 600
 
 MOST_KIB = 2**20
 """How much more memory than before the process may ever have used."""
+
+
+def rendered(text: str, *_: object, **__: object) -> ScriptRun:
+    """Stands in for running a reproducer, in which nothing of a case may be code."""
+    assert not mutated_cases.has_code(text), text
+    return ScriptRun(text="pass", shown=True, output="shown\n")
 
 
 def ours(text: str, *_: object) -> ScriptRun:
@@ -78,9 +85,8 @@ def machine() -> Iterator[Machine]:
             f"{service}.generated_cases.generated_cases", lambda *_: (one for one in NUMBERED_CASES[:2])
         )
         patch.setattr(sandbox, "run", lambda case, name, **_: machine.execute(case, name, {}))
-        shown = ScriptRun(text="pass", shown=True, output="shown\n")
-        patch.setattr(f"{service}.reproduction.run_script", lambda *_, **__: shown)
-        patch.setattr(f"{service}.chain.run_script", lambda *_, **__: shown)
+        patch.setattr(f"{service}.reproduction.run_script", rendered)
+        patch.setattr(f"{service}.chain.run_script", rendered)
         patch.setattr(f"{service}.bisection.run_script", ours)
         patch.setattr(f"{service}.script_files.keep_graphs", lambda *_, **__: ())
         patch.setattr(f"{service}.drafting.collect_env", lambda _python: "")
@@ -117,9 +123,9 @@ def commands(rng: Random, root: Path, finding: Path) -> dict[str, tuple[object, 
         "show": (finding, *(["--json"] if rng.random() < 0.3 else [])),
         "minimize": (finding, "--budget", 2),
         "ablate": (finding,),
-        "reproducer": (finding,),
+        "reproducer": (finding, "--trust"),
         "draft": (finding,),
-        "file": (finding, "--budget", 2),
+        "file": (finding, "--budget", 2, "--trust"),
         "coverage": (out,),
         "bisect": (finding, "--package", "p", "--versions", "1,2", "--times", 1),
     }
