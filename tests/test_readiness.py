@@ -55,7 +55,12 @@ def test_a_machine_with_everything_is_ready(monkeypatch: pytest.MonkeyPatch) -> 
         ({"ray": "pip install x", "flax": "y"}, "not ready: ray is missing (pip install x)"),
         ({"numpy": ""}, "not ready: numpy is missing (pip install numpy)"),
         ({"torch_xla": "z"}, "ready, within limits: without torch_xla, the XLA side does not run (z)"),
-        ({"flax": "y"}, "ready: both sides run here"),
+        (
+            {"flax": "y"},
+            "ready, within limits: without flax, what torch_xla does by JAX (a GRU or a scan on XLA), and the "
+            "backends torchax and xla_splash are not supported (y)",
+        ),
+        ({"something": "y"}, "ready: both sides run here"),
     ],
 )
 def test_missing_packages_decide_what_runs(missing: dict[str, str], verdict: str) -> None:
