@@ -132,7 +132,7 @@ def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
-    with progress.Meter(4, 60.0, Ledger()) as meter:
+    with progress.Meter(4, time.monotonic() + 60.0, Ledger()) as meter:
         time.sleep(0.2)
         first = capsys.readouterr().err.splitlines()
         meter.count(Progress(result=CaseResult(index=0, case=a_case())))
@@ -148,7 +148,7 @@ def test_a_log_counts_the_runs_of_cases_that_have_not_ended(
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
     plain = Campaign(name="one", backends={}, execute=lambda *_: a_failure(), corpus=Corpus(tmp_path))
-    with progress.Meter(4, None, Ledger()) as meter:
+    with progress.Meter(4, float("inf"), Ledger()) as meter:
         watched = meter.watched(plain)
         for _ in range(3):
             watched.execute(a_case(), "torch_ddp", {})
@@ -161,7 +161,7 @@ def test_a_log_does_not_call_what_torch_leaves_open_a_new_finding(
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
     left_open = changed(FINDING, symptom=Symptom.UNDEFINED)
-    with progress.Meter(4, None, Ledger()) as meter:
+    with progress.Meter(4, float("inf"), Ledger()) as meter:
         meter.count(Progress(result=CaseResult(index=0, case=a_case()), new=(FINDING, left_open)))
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()
