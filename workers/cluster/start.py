@@ -59,7 +59,7 @@ On a busy machine its raylet ends itself because another of its processes is lat
 """
 
 
-REGISTERED_SECONDS = 60.0
+REGISTERED_SECONDS = 30.0
 """How long Ray's raylet may take to register with its other processes on a busy machine; idle, it takes 2."""
 
 LOOPBACK_SECONDS = 3.0
@@ -149,16 +149,19 @@ def _require_loopback() -> None:
 
 
 def _registered(gcs_address: str, node_id: str) -> Any:  # noqa: ANN401  what Ray knows of a node
-    """Replaces Ray's function, which waits half a minute for a raylet that has ended."""
+    """Replaces Ray's function, which is called for half a minute though the raylet has ended.
+
+    `ConnectionError` where it has ended, or is too late: Ray calls again after a `RuntimeError`.
+    """
     client, node = GcsClient(address=gcs_address), ray.NodeID.from_hex(node_id)
     end = time.monotonic() + REGISTERED_SECONDS
     while client.check_alive([node], timeout=health.ANSWER_SECONDS) != [True]:
-        if not health.is_child("raylet"):
+        if not health.is_child(ray_constants.PROCESS_TYPE_RAYLET):
             msg = "its raylet ended while it started"
-            raise InfrastructureError(msg)
+            raise ConnectionError(msg)
         if time.monotonic() > end:
             msg = f"its raylet did not register within {REGISTERED_SECONDS:g} s"
-            raise InfrastructureError(msg)
+            raise ConnectionError(msg)
         time.sleep(0.1)
     return _GET_NODE(gcs_address, node_id)
 
