@@ -31,8 +31,8 @@ ERRORS = ("ENOSPC", "EIO", "EDQUOT", "EROFS", "EMFILE")
 FAULTS = (*ERRORS, DIES_BEFORE, DIES_AFTER)
 
 DIED, WENT_ON, REFUSED, NOT_REACHED, ELSE = 77, 6, 3, 5, 9
-"""How the forked process ends: it died; it ended as if nothing had happened, by an error of ours, or before the
-k-th operation; or it ended in any other way, which is a fault.
+"""How the forked process ends: it died; it went on to its end; by an error of ours; before the k-th
+operation; or in any other way, which is a fault.
 """
 
 

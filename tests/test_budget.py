@@ -56,7 +56,7 @@ def stop() -> Exception:
 
 
 def attempt(root: Path, machine: Machine) -> tuple[list[Progress], StoppedError | None]:
-    """The campaign with the postponed evidence first, as a command runs it: its progress, and what stopped it."""
+    """The campaign as a command runs it, postponed evidence first: its progress, and what stopped it."""
     campaign = a_campaign(root, machine)
     progress = list[Progress]()
     with resumed(campaign.corpus, "one") as recorded:

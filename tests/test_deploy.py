@@ -217,7 +217,9 @@ def test_workflows_read_alone_and_name_actions_by_their_commits(file: Path) -> N
         assert re.match(r"v\d+\.\d+\.\d+", tag), f"the tag of {sha} helps whoever reads or updates it"
 
 
-@pytest.mark.parametrize("file", [*FILES, ROOT / ".ci" / "run", ROOT / "justfile"], ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", [*FILES, ROOT / ".ci" / "run", ROOT / "justfile"], ids=lambda file: file.name
+)
 def test_everything_that_is_installed_has_an_exact_version(file: Path) -> None:
     lines = list(shell(file)) if file.suffix in {".yml", ".yaml"} else file.read_text().splitlines()
     for line in (line for line in lines if not line.lstrip().startswith("#")):
@@ -249,6 +251,8 @@ def test_what_installs_everything_else_is_the_pinned_version_with_its_hashes() -
 def test_a_job_runs_the_night_in_exactly_the_environment_of_the_readme() -> None:
     first = (ROOT / "README.md").read_text().partition("uv pip install ")[2].partition(" && ")[0]
     job = yaml.safe_load((GITHUB / "workflows" / "ci.yml").read_text())["jobs"]["readme"]
-    installs = [one for step in job["steps"] for one in re.findall(r"uv pip install (.*)", step.get("run", ""))]
+    installs = [
+        one for step in job["steps"] for one in re.findall(r"uv pip install (.*)", step.get("run", ""))
+    ]
     assert installs == [first]
     assert any("difftest nightly --out nights --budget 3m" in step.get("run", "") for step in job["steps"])

@@ -1,4 +1,4 @@
-"""Campaigns survive a failure, or their own death, at any operation on files: they continue to the same tables."""
+"""A failure, or the process's death, at any operation on files: the campaign continues to the same tables."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 import io_faults
 import pytest
-from io_faults import DIED, DIES_AFTER, DIES_BEFORE, ERRORS, FAULTS, REFUSED, WENT_ON
+from io_faults import DIED, DIES_BEFORE, ERRORS, FAULTS, REFUSED, WENT_ON
 
 TESTS = Path(__file__).parent
 LEAST_OPERATIONS = 40

@@ -1,4 +1,4 @@
-"""What an optional package would bring is unsupported where it is missing; a broken installation is the machine's."""
+"""Where an optional package is missing, what it would bring is unsupported; a broken installation is not."""
 
 import pytest
 

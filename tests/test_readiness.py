@@ -57,8 +57,7 @@ def test_a_machine_with_everything_is_ready(monkeypatch: pytest.MonkeyPatch) -> 
         ({"torch_xla": "z"}, "ready, within limits: without torch_xla, the XLA side does not run (z)"),
         (
             {"flax": "y"},
-            "ready, within limits: without flax, what torch_xla does by JAX (a GRU or a scan on XLA), and the "
-            "backends torchax and xla_splash are not supported (y)",
+            f"ready, within limits: without flax, {readiness.BRINGS['flax']} are not supported (y)",
         ),
         ({"something": "y"}, "ready: both sides run here"),
     ],

@@ -29,7 +29,7 @@ _NAMED = (
     re.compile(rf"\b[Pp]lease install (?:the )?{_NAME}(?: package)?(?=\.|,|$| to | and )"),
     re.compile(rf"{_NAME} (?:package |module )?(?:to be|must be|is required but not) installed"),
 )
-"""How messages name a package that is to be installed, as `Please install tabulate` or `rich to be installed`."""
+"""How messages name a package that is to be installed: `Please install tabulate`, `rich to be installed`."""
 
 _PRONOUNS = ("it", "them")
 

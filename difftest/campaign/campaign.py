@@ -116,8 +116,9 @@ def run_backend(
     """Runs a case on a backend, with `options` as further environment variables.
 
     A run that the infrastructure spoiled is tried again, up to `TRIES` times; then the `InfrastructureError`
-    is raised. A `NoTimeError` and an `UnsupportedError` are raised at once. A run that raises a `LethalError` `LETHAL_TIMES` times
-    has a crash as its outcome, and is set aside: later calls return it without running anything.
+    is raised. A `NoTimeError` and an `UnsupportedError` are raised at once. A run that raises a `LethalError`
+    `LETHAL_TIMES` times has a crash as its outcome, and is set aside: later calls return it without running
+    anything.
     """
     options = options or {}
     key = run_key(case, backend, options)

@@ -78,7 +78,7 @@ _DTYPES = re.compile(
 
 
 LOG_BYTES = 2**16
-"""How much of a log is kept: its beginning and its end. A corpus of 100 findings is held in memory as a whole."""
+"""How much of a log is kept, of its beginning and its end: reports hold all findings in memory."""
 
 
 def shortened(log: str) -> str:

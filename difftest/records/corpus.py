@@ -23,7 +23,15 @@ from difftest.errors import DamagedError, UsageError
 from difftest.judge.fingerprint import Fingerprint
 from difftest.records import index, read_limits
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import append, cannot_write, open_plain, refuse_link, replace_file, require_plain, writing
+from difftest.records.disk import (
+    append,
+    cannot_write,
+    open_plain,
+    refuse_link,
+    replace_file,
+    require_plain,
+    writing,
+)
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
@@ -65,8 +73,8 @@ class Corpus:
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:
-            allowed = "give a folder that can be made and written"
-            raise cannot_write(f"to {str(self.root)!r}", error, allowed) from error
+            place, allowed = f"to {str(self.root)!r}", "give a folder that can be made and written"
+            raise cannot_write(place, error, allowed) from error
 
     def refuse_links(self) -> None:
         """`UsageError` where one of the corpus's own files or folders is a link or a special file.

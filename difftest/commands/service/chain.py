@@ -45,8 +45,8 @@ class Chain:
     """How findings are taken to their drafts.
 
     `machine` runs cases, `say` gets a line when a stage begins or ends. A reduction runs at most `budget`
-    cases. `machine` is used for all where it `is_open`. `ledger` names the scripts of known faults. `tracker` is chosen by the evidence where it is None,
-    and a corpus gets `most_a_day` drafts.
+    cases. A `machine` that `is_open` runs those of the reproducer too. `ledger` names the scripts of known
+    faults. `tracker` is chosen by the evidence where it is None, and a corpus gets `most_a_day` drafts.
     """
 
     machine: Machine

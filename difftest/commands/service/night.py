@@ -111,7 +111,7 @@ def _recheck(night: Night, campaign: Campaign, ledger: Ledger, request: Campaign
 
 
 def _follow_up(night: Night, campaign: Campaign, ledger: Ledger, request: CampaignRequest) -> None:
-    """Triages the findings that nobody knows, new ones and those that no night had time for, and drafts them."""
+    """Triages the findings that nobody knows, also those that no night had time for, and drafts them."""
     waiting = [one for one in _due(campaign) if _untriaged(campaign, ledger, one)]
     unknown = {one.fingerprint: one for one in waiting}
     with suppress(NoTimeError):

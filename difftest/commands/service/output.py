@@ -16,7 +16,7 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replaces `file` in one step, so that no reader sees half of it; raises as `cannot_write` when that fails."""
+    """Replaces `file` in one step, so that no reader sees half of it; fails with `cannot_write`."""
     try:
         replace_file(file, text.encode())
     except OSError as error:

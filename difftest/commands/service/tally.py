@@ -16,7 +16,6 @@ from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding, Uncovered
 
-
 IN_PART = "cases compared in part"
 NO_EVIDENCE = "findings without all evidence"
 NOT_TRIAGED = "findings not triaged"
@@ -34,7 +33,8 @@ class Tally:
     `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`: an unknown
     fault may have the fingerprint of a known one. `absent` says what was compared before and is no longer.
     `unfinished` counts what there was no time for, in words: cases of which some runs were compared, findings
-    without all evidence, and so on; the same command continues with it. `seconds` is wall time. `stopped` says why the command ended before its work was complete.
+    without all evidence, and so on; the same command continues with it. `seconds` is wall time. `stopped`
+    says why the command ended before its work was complete.
     """
 
     campaign: str = ""
