@@ -1,13 +1,11 @@
 """Notices that Ray is gone: a thread looks at the processes of an own instance, or asks a joined cluster."""
 
-import contextlib
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import psutil
 import ray
 from ray._private import ray_constants
 from ray._private import worker as ray_worker
@@ -47,15 +45,6 @@ def own_processes() -> dict[str, Any]:
     node = ray_worker._global_node  # noqa: SLF001  Ray tells nobody else
     started = node.all_processes if node is not None else {}
     return {kind: process.process for kind, processes in started.items() for process in processes}
-
-
-def is_child(name: str) -> bool:
-    """Whether this process has a child with this name that has not ended."""
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if child.name() == name and child.status() != psutil.STATUS_ZOMBIE:
-                return True
-    return False
 
 
 def _watch_own_instance(connection: Connection, done: threading.Event) -> None:

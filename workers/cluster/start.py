@@ -17,6 +17,7 @@ from ray._private import worker as ray_worker
 from ray._raylet import GcsClient
 from ray.job_config import JobConfig
 
+from difftest import processes
 from difftest.errors import InfrastructureError
 from workers.cluster import connection, guardian, health, instance, token
 from workers.isolate import environment_variables, zygotes
@@ -156,7 +157,7 @@ def _registered(gcs_address: str, node_id: str) -> Any:  # noqa: ANN401  what Ra
     client, node = GcsClient(address=gcs_address), ray.NodeID.from_hex(node_id)
     end = time.monotonic() + REGISTERED_SECONDS
     while client.check_alive([node], timeout=health.ANSWER_SECONDS) != [True]:
-        if not health.is_child(ray_constants.PROCESS_TYPE_RAYLET):
+        if not processes.has_child(ray_constants.PROCESS_TYPE_RAYLET):
             msg = "its raylet ended while it started"
             raise ConnectionError(msg)
         if time.monotonic() > end:
