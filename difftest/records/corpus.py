@@ -73,8 +73,8 @@ class Corpus:
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:
-            place, allowed = f"to {str(self.root)!r}", "give a folder that can be made and written"
-            raise cannot_write(place, error, allowed) from error
+            where, allowed = f"to {str(self.root)!r}", "give a folder that can be made and written"
+            raise cannot_write(where, error, allowed) from error
 
     def refuse_links(self) -> None:
         """`UsageError` where one of the corpus's own files or folders is a link or a special file.
