@@ -85,7 +85,7 @@ def run_cases(
     began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
-    meter = Meter(_left(request, recorded), last, ledger)
+    meter = Meter(_left(request, recorded), last, request.end + GRACE_SECONDS, ledger)
     with meter, closing(generated_cases(request, recorded)) as cases:
         try:
             gather_postponed(campaign)

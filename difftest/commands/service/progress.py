@@ -11,7 +11,6 @@ from typing import Self, TypeAlias
 import click
 from tqdm import tqdm
 
-from difftest.campaign.budget import GRACE_SECONDS
 from difftest.campaign.campaign import ORACLE, Campaign
 from difftest.campaign.recording import Progress
 from difftest.cases.case import Case
@@ -120,11 +119,12 @@ class FirstComparison:
 class Meter:
     """Counts cases and findings, new ones and those that the ledger knows; shows them all the while.
 
-    `cases` is None when only the time `end` (monotonic) ends the campaign.
+    `cases` is None when only time ends the campaign: no case begins after `end`, and no run goes on after
+    `cut` (both monotonic).
     """
 
-    def __init__(self, cases: int | None, end: float, ledger: Ledger) -> None:
-        self._cases, self._end, self._ledger = cases, end, ledger
+    def __init__(self, cases: int | None, end: float, cut: float, ledger: Ledger) -> None:
+        self._cases, self._end, self._cut, self._ledger = cases, end, cut, ledger
         self._start, self._ended = time.monotonic(), threading.Event()
         self._done = self._new = self._known = self._runs = 0
         self._lock = threading.Lock()
@@ -189,7 +189,7 @@ class Meter:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""
         now = time.monotonic()
         if now > self._end:
-            return f", the budget is spent: the last runs end within {GRACE_SECONDS:g} s"
+            return f", no new cases: the last runs end within {max(1.0, self._cut - now):.0f} s"
         elapsed = now - self._start
         left = [elapsed * (self._cases / self._done - 1)] if self._cases and self._done else []
         left += [self._end - now] if self._end < float("inf") else []
