@@ -15,7 +15,7 @@ from difftest.judge.outcome import Outcome
 GRACE_SECONDS = 20.0
 """How long a run that is in flight when the budget ends may take to end by itself."""
 
-OVER = "the budget ended before it"
+OVER = "the command ended before it"
 
 
 def until(campaign: Campaign, end: float) -> Campaign:

@@ -114,13 +114,14 @@ def _follow_up(night: Night, campaign: Campaign, ledger: Ledger, request: Campai
     """Triages the findings that nobody knows, also those that no night had time for, and drafts them."""
     waiting = [one for one in _due(campaign) if _untriaged(campaign, ledger, one)]
     unknown = {one.fingerprint: one for one in waiting}
+    night.tally.unfinished[NOT_TRIAGED] = len(waiting)  # before: a command that is stopped says it too
     with suppress(NoTimeError):
         for one in triage(campaign, ledger, utc_today(), findings=waiting, most_ranks=most_ranks()):
             night.triaged.append(one)
+            night.tally.unfinished[NOT_TRIAGED] -= 1
             unknown[one.finding.fingerprint] = one.finding
             click.echo(_line("new", one), err=request.as_json)
     night.tally.new |= {name: one for name, one in unknown.items() if name in night.tally.new}
-    night.tally.unfinished[NOT_TRIAGED] = len(waiting) - len(night.triaged)
     drafting = fileable(campaign, ledger, [one.finding for one in night.triaged])
     night.filed = file_findings(campaign, ledger, drafting, request.end, quiet=request.as_json)
     postponed = sum(reason == NO_TIME for reason in night.filed.values())
