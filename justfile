@@ -10,7 +10,7 @@ _default:
 # Make .venv with everything that the tests need.
 setup:
     python3 -m venv .venv
-    .venv/bin/pip install --quiet uv
+    .venv/bin/pip install --quiet --require-hashes -r tools.txt
     .venv/bin/uv pip install --python .venv/bin/python -c constraints.txt -e ".[xla,cluster,test]"
 
 # Let git run the hooks of .pre-commit-config.yaml; needs pre-commit.

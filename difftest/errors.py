@@ -35,6 +35,13 @@ class StoppedError(RuntimeError):
         self.status = status
 
 
+class NoTimeError(InfrastructureError):
+    """A run was not made, or was cut, because the command's time is over; the same command continues.
+
+    It is neither tried again nor counted as lost.
+    """
+
+
 class UnsupportedError(InfrastructureError):
     """A worker cannot run a case with its packages or on this backend; it is counted, not tried again."""
 

@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal["corpus", "graphs", "green", "out", "ray", "reproducer
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 SHORT_PARENT = Path("/tmp")  # noqa: S108  with a private folder in it
-"""The parent of folders with sockets where the temporary folder's name is too long."""
+"""The parent of folders with sockets where the temporary folder's name is too long or not plain ASCII."""
 
 REMOVAL_SECONDS = 2.0
 """How long a folder is removed again, while processes that are about to end still write to it."""
@@ -41,9 +41,12 @@ def own_folder(kind: Kind, parent: Path | None = None) -> Iterator[Path]:
 
 
 def short_parent(longest: int) -> Path:
-    """The temporary folder, or a shorter one where its name has more than `longest` bytes."""
+    """The temporary folder, or a plain one where its name has more than `longest` bytes or not only ASCII.
+
+    Ray (2.60) does not start in a folder with other characters.
+    """
     usual = Path(tempfile.gettempdir())
-    return usual if len(os.fsencode(usual)) <= longest else SHORT_PARENT
+    return usual if len(os.fsencode(usual)) <= longest and str(usual).isascii() else SHORT_PARENT
 
 
 def abandoned(parent: Path | None = None) -> Iterator[Path]:

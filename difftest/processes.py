@@ -35,6 +35,15 @@ def children_without(word: str) -> list[Process]:
     return others
 
 
+def has_child(name: str) -> bool:
+    """Whether this process has a child with this name that has not ended."""
+    for child in Process().children():
+        with contextlib.suppress(psutil.Error):
+            if child.name() == name and child.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
+
+
 def end(processes: Iterable[Process], patience: float) -> None:
     """Kills the processes that do not end by themselves within `patience` seconds."""
     _, alive = psutil.wait_procs(processes, timeout=patience)

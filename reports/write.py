@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from difftest.errors import UsageError
 from difftest.findings.ledger import Ledger
-from difftest.records.disk import replacing
+from difftest.records.disk import cannot_write, replacing
 from difftest.records.totals import UNKNOWN, Entries
 from reports.formats import Format, load
 from reports.report import Report, build
@@ -33,7 +32,7 @@ def write(  # noqa: PLR0913  commands alone know most of it
     default the project's.
 
     `UsageError` for an unknown format, a folder without a corpus, a corpus that cannot be read, or a folder
-    that cannot be written.
+    that cannot be written; `InfrastructureError` where the disk is full.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
     report = build(out, campaign, shortfalls, called, entries=entries, ledger=ledger)
@@ -45,6 +44,5 @@ def _write(file: Path, kind: Format, report: Report) -> Path:
         with replacing(file) as opened:
             kind.render(report, opened)
     except OSError as error:
-        msg = f"cannot write {str(file)!r}: {error.strerror}; give a folder that can be written"
-        raise UsageError(msg) from error
+        raise cannot_write(repr(str(file)), error, "give a folder that can be written") from error
     return file

@@ -52,7 +52,7 @@ INNER_FLOORS: Mapping[str, tuple[frozenset[str], ...]] = {
     ),
     "workers": (
         frozenset({"own"}),
-        frozenset({"deadlines", "gpus", "pjrt_clients", "sides", "training"}),
+        frozenset({"deadlines", "gpus", "missing_packages", "pjrt_clients", "sides", "training"}),
         frozenset({"exceptions", "torch"}),
         frozenset({"tpu", "xla"}),
         frozenset({"backends", "faults"}),

@@ -3,12 +3,15 @@
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from difftest import cli
 
@@ -20,6 +23,9 @@ FILES = sorted(file for folder in ("deploy", "workflows") for file in (GITHUB / 
 OURS = re.compile(r"\s*(?:\S*/|\S*python\d? -m )?difftest (.*)")
 CRON = re.compile(r"(\S+) (\S+) (\S+) (\S+) (\S+)")
 TODAY = "$(date -u +%Y%m%d)"
+OWN_ENVIRONMENTS = {"torch_tpu"}
+"""Extras whose packages exclude those of the others: `difftest environments make` pins them."""
+
 RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
@@ -80,6 +86,7 @@ def test_wrong_options_would_be_detected() -> None:
 
 def test_every_deployment_runs_the_nightly_command() -> None:
     assert {file for file, words in COMMANDS if words[0] == "nightly"} == {
+        "ci.yml",
         "crontab",
         "rayjob.yaml",
         "nightly.yml",
@@ -189,3 +196,63 @@ def test_the_job_keeps_its_files_where_the_claim_is_mounted() -> None:
     out = words[words.index("--out") + 1]
     head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     assert any(out.startswith(mount["mountPath"] + "/") for mount in head["containers"][0]["volumeMounts"])
+
+
+WORKFLOWS = [*sorted((GITHUB / "workflows").iterdir()), GITHUB / "deploy" / "two-machines.yml"]
+PINNED = re.compile(r"actions/[\w/-]+@[0-9a-f]{40}")
+INSTALLS = re.compile(r"\bpip install\b([^&|;]*)")
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
+def test_workflows_read_alone_and_name_actions_by_their_commits(file: Path) -> None:
+    workflow = yaml.safe_load(file.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        assert "permissions" not in job, f"{name} asks for more"
+    used = re.findall(r"uses: (.*)", file.read_text())
+    assert used
+    for action in used:
+        sha, _, tag = action.partition("  # ")
+        assert PINNED.fullmatch(sha), action
+        assert re.match(r"v\d+\.\d+\.\d+", tag), f"the tag of {sha} helps whoever reads or updates it"
+
+
+@pytest.mark.parametrize(
+    "file", [*FILES, ROOT / ".ci" / "run", ROOT / "justfile"], ids=lambda file: file.name
+)
+def test_everything_that_is_installed_has_an_exact_version(file: Path) -> None:
+    lines = list(shell(file)) if file.suffix in {".yml", ".yaml"} else file.read_text().splitlines()
+    for line in (line for line in lines if not line.lstrip().startswith("#")):
+        for words in INSTALLS.findall(line):
+            constrained = "constraints.txt" in words or re.search(r"-c \S*(newest|older)\.txt", words)
+            assert constrained or "--require-hashes -r" in words, line
+
+
+def test_the_constraints_cover_every_extra_that_needs_no_environment_of_its_own() -> None:
+    pins = dict(re.findall(r"^([\w.-]+)==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    names = {canonicalize_name(name) for name in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    for extra in extras.keys() - OWN_ENVIRONMENTS:
+        for line in (*project["project"]["dependencies"], *extras[extra]):
+            assert canonicalize_name(Requirement(line).name) in names, f"{extra} needs {line}"
+    assert project["build-system"]["requires"] == [f"setuptools=={pins['setuptools']}"]
+
+
+def test_what_installs_everything_else_is_the_pinned_version_with_its_hashes() -> None:
+    text = (ROOT / "tools.txt").read_text()
+    pins = dict(re.findall(r"^([\w.-]+)==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    tools = dict(re.findall(r"^([\w.-]+)==(\S+) \\$", text, re.MULTILINE))
+    assert tools == {name: pins[name] for name in ("pip", "setuptools", "uv")}
+    assert text.count("--hash=sha256:") > len(tools)
+    assert "://" not in text + (ROOT / "constraints.txt").read_text(), "no address of an index is kept"
+
+
+def test_a_job_runs_the_night_in_exactly_the_environment_of_the_readme() -> None:
+    first = (ROOT / "README.md").read_text().partition("uv pip install ")[2].partition(" && ")[0]
+    job = yaml.safe_load((GITHUB / "workflows" / "ci.yml").read_text())["jobs"]["readme"]
+    installs = [
+        one for step in job["steps"] for one in re.findall(r"uv pip install (.*)", step.get("run", ""))
+    ]
+    assert installs == [first]
+    assert any("difftest nightly --out nights --budget 3m" in step.get("run", "") for step in job["steps"])

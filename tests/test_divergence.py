@@ -11,7 +11,7 @@ from sample_findings import FINDING, MISMATCH, changed
 from samples import a_failure
 
 from difftest.errors import UsageError
-from difftest.judge.divergence import Divergence, identity, without_numbers
+from difftest.judge.divergence import LOG_BYTES, Divergence, identity, shortened, without_numbers
 from difftest.judge.fingerprint import Fingerprint, readable
 from difftest.judge.outcome import NO_MESSAGE, Symptom
 from difftest.judge.stage import Stage
@@ -386,3 +386,20 @@ def test_plain_tensors_that_meet_dtensors_in_different_operators_are_different_f
 )
 def test_people_read_no_check_in_the_fingerprint_of_a_failure(whole: str, short: str) -> None:
     assert readable(whole) == short
+
+
+def test_a_long_log_is_kept_with_its_beginning_and_its_end_when_made_and_when_read() -> None:
+    log = "first line\n" + "é" * 10**6 + "\nlast line"
+    made = changed(FINDING, log=log)
+    kept = made.divergence.log
+    assert len(kept.encode()) <= LOG_BYTES
+    assert kept.startswith("first line\n")
+    assert kept.endswith("\nlast line")
+    (said,) = [line for line in kept.splitlines() if "left out" in line]
+    lost = len(log.encode()) - len(kept.encode()) + len(said) + 2
+    assert abs(int(said.split()[1]) - lost) < 4, "whole characters are kept"
+    assert shortened(kept) == kept
+    older = json.loads(made.to_json())
+    older["divergence"]["log"] = log
+    assert Finding.from_json(json.dumps(older)).divergence.log == kept
+    assert changed(FINDING, log="short").divergence.log == "short"

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
+from difftest.errors import UnsupportedError
 from difftest.judge.outcome import Failure, Symptom
 from difftest.judge.stage import Stage
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
 
-from workers.exceptions import explain  # noqa: E402
+from workers.exceptions import explain, without_package  # noqa: E402
 
 OPERATOR = "Op(op=aten.convolution.default, args_schema=Spec(S(0) on (25, 6, 6)))"
 
@@ -72,3 +73,14 @@ def test_an_assertion_without_a_message_has_its_source_line() -> None:
 def test_only_the_first_line_of_another_message_is_kept() -> None:
     failure = explained(propagated(KeyError("x"), "first\nsecond"))
     assert (failure.symptom, failure.message) == (Symptom.EXCEPTION, "first")
+
+
+def test_a_missing_optional_package_is_a_refusal_and_a_required_one_a_broken_installation() -> None:
+    absent = ModuleNotFoundError("No module named 'no_flax'", name="no_flax")
+    refusal = without_package(absent, ("torch",))
+    assert isinstance(refusal, UnsupportedError)
+    assert str(refusal) == "no_flax is not installed here (pip install no_flax): No module named 'no_flax'"
+    with pytest.raises(OSError, match=r"the installation is broken: no_flax is not installed here"):
+        without_package(absent, ("no_flax.interop",))
+    other = RuntimeError("shapes differ")
+    assert without_package(other, ("torch",)) is other

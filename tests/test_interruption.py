@@ -1,5 +1,6 @@
 """A command that is interrupted stops its runs, writes its reports, and is continued by the same command."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -79,10 +80,12 @@ def recorded_cases(out: Path) -> set[int]:
 def test_a_stopped_run_writes_its_reports_and_the_same_command_continues(
     cluster: FakeCluster, tmp_path: Path, status: int
 ) -> None:
-    cluster.machine = Ending(runs=14, status=status)
+    cluster.machine = Ending(runs=6, status=status)
     stopped = run_again(tmp_path)
     assert isinstance(stopped.exception, StoppedError)
     assert stopped.exception.status == status
+    assert "0 runs in" not in stopped.stdout
+    assert re.search(r"unfinished: .*; the same command continues with them", stopped.stdout)
     assert (tmp_path / "summary.json").is_file()
     before = recorded_cases(tmp_path)
     assert len(before) < CASES_A_NIGHT

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from real_runs import DDP, small_case
 
 from difftest import processes
-from difftest.errors import StoppedError
+from difftest.errors import InfrastructureError, NoTimeError, StoppedError
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("torch", reason="needs torch: pip install 'difftest[xla]'")
@@ -18,7 +19,7 @@ pytest.importorskip("ray", reason="needs ray: pip install 'difftest[cluster]'")
 
 from ray._private import worker as ray_worker  # noqa: E402
 
-from workers.cluster import dispatch, health, instance, start  # noqa: E402
+from workers.cluster import connection, dispatch, health, instance, start  # noqa: E402
 from workers.cluster.connection import Connection  # noqa: E402
 from workers.faults import VARIABLE  # noqa: E402
 
@@ -42,13 +43,13 @@ def test_when_ray_ends_every_run_ends_at_once_and_nothing_stays(kind: str) -> No
 
 
 def test_the_first_reason_for_the_end_of_a_connection_counts() -> None:
-    connection = Connection(Path())
-    connection.require()
-    connection.end("interrupted", 130)
-    connection.end("Ray is gone", 3, lost=True)
+    one = Connection(Path())
+    one.require()
+    one.end("interrupted", 130)
+    one.end("Ray is gone", 3, lost=True)
     with pytest.raises(StoppedError, match="interrupted") as stopped:
-        connection.require()
-    assert (stopped.value.status, connection.lost) == (130, True)
+        one.require()
+    assert (stopped.value.status, one.lost) == (130, True)
 
 
 def test_a_process_of_an_instance_is_ended_though_its_parent_ended_first() -> None:
@@ -78,3 +79,55 @@ with guardian.watching(), instance.folder() as folder:
     guardian.wait(60)
     assert not left.is_running()
     assert not folder.exists()
+
+
+def test_a_raylet_that_ends_while_ray_starts_costs_one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed, real = list[int](), start._registered  # noqa: SLF001  what waits for the raylet
+
+    def registered(*arguments: str) -> object:
+        if not killed:
+            (raylet,) = [one for one in psutil.Process().children() if one.name() == "raylet"]
+            raylet.kill()
+            killed.append(raylet.pid)
+            with pytest.raises(ConnectionError, match="its raylet ended while it started"):
+                real(*arguments)
+            msg = "as Ray sees it"
+            raise ConnectionError(msg)
+        return real(*arguments)
+
+    monkeypatch.setattr(start, "_registered", registered)
+    with start.cluster(None, 1) as workers:
+        assert workers == 1
+    assert killed
+
+
+def test_without_a_loopback_interface_ray_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object, **__: object) -> object:
+        raise TimeoutError("timed out")  # noqa: EM101, TRY003  as the kernel says it
+
+    monkeypatch.setattr("socket.create_connection", unreachable)
+    monkeypatch.setattr(start, "_init", lambda *_, **__: pytest.fail("Ray is started"))
+    with (
+        pytest.raises(InfrastructureError, match=r"cannot connect to itself at 127\.0\.0\.1: timed out"),
+        start.cluster(None, 1),
+    ):
+        pass
+
+
+def test_a_call_that_waits_is_cut_at_the_end_of_the_time() -> None:
+    one = Connection(Path())
+    one.cut = time.monotonic() + 3600
+    one.require()
+    one.cut = 0.0
+    with pytest.raises(NoTimeError, match="cut"):
+        one.require()
+
+
+def test_a_run_in_flight_is_cut_and_its_worker_is_not_used_again() -> None:
+    with start.cluster(None, 1) as workers:
+        pool = dispatch.Pool(workers)
+        connection.current().cut = time.monotonic() + 3.0
+        with pytest.raises(NoTimeError):
+            pool.execute(small_case(), DDP, {VARIABLE: "hang"})
+        with pytest.raises(NoTimeError):
+            pool.execute(small_case(), DDP)

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,14 @@ from machines import (
 
 from difftest import cli, plugins
 from difftest.campaign.campaign import TRIES, Campaign
+from difftest.cases.case import Case
 from difftest.commands import nightly
-from difftest.commands.service import generated_cases, night
+from difftest.commands.service import generated_cases, night, request
 from difftest.commands.service.chain import Chain, HaltError
 from difftest.commands.service.morning import file_findings
-from difftest.errors import UsageError
+from difftest.errors import NoTimeError, UsageError
 from difftest.findings.ledger import Ledger, read_ledger
+from difftest.judge.outcome import Outcome
 from difftest.records.corpus import Corpus
 
 
@@ -236,6 +238,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from pathlib import Path
 from machines import FakeCluster, nightly_run
+from difftest.cases.case import Case
 from difftest.commands import nightly
 from difftest.commands.service import generated_cases
 cluster = FakeCluster()
@@ -359,3 +362,75 @@ def test_an_output_folder_that_ray_removes_after_its_job_is_refused(
             "is inside this Ray job's copy of its working directory, which Ray removes after the job"
             in done.stderr
         )
+
+
+@pytest.mark.long
+def test_a_known_new_finding_is_not_repeated(cluster: FakeCluster, tmp_path: Path) -> None:
+    nightly_run(tmp_path)
+    (finding,) = Corpus(tmp_path / "corpus").findings()
+    assert finding.returned == (3, 3)
+    known = tmp_path / "known.toml"
+    known.write_text(
+        '[[known]]\nfingerprint = "spmd-*"\nupstream = "an issue"\nreason = "it is"\nexpires = 2099-01-01\n'
+    )
+    other = tmp_path / "other"
+    assert summary_of(other, "--known", str(known))["triaged"] == {}
+    (untouched,) = Corpus(other / "corpus").findings()
+    assert (untouched.status, untouched.returned) == ("", (0, 0))
+
+
+@pytest.mark.long
+def test_what_a_night_has_no_time_for_is_said_and_the_same_command_continues_it(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = nightly_run(tmp_path / "whole")
+    (wanted,) = Corpus(tmp_path / "whole" / "corpus").findings()
+    machine = cluster.machine
+    for runs in (2, 4, 9, 14, 17):  # amid the first case, its evidence, later cases, and triage
+        out = tmp_path / str(runs)
+        monkeypatch.setattr(cluster, "machine", Ending(runs))
+        first = nightly_run(out)
+        assert "unfinished: " in first.stdout, runs
+        assert "the same command continues with them" in first.stdout
+        assert (out / "summary.json").is_file()
+        monkeypatch.setattr(cluster, "machine", machine)
+        again = nightly_run(out)
+        assert "unfinished: " not in again.stdout
+        assert again.return_value == whole.return_value == 1
+        (now,) = Corpus(out / "corpus").findings()
+        assert (now.hits, now.stable, now.blame, now.evidence) == (
+            wanted.hits,
+            wanted.stable,
+            wanted.blame,
+            wanted.evidence,
+        )
+        assert (now.status, now.returned) == ("REPRODUCED", (3, 3))
+
+
+class Ending(Machine):
+    """A machine with the usual fault whose time ends before the run with the number `left`."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(spmd=sharded)
+        self.left = left
+
+    def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
+        """The outcome of the run; raises NoTimeError where none is left."""
+        self.left -= 1
+        if self.left < 0:
+            msg = "the time is over"
+            raise NoTimeError(msg)
+        return super().execute(case, backend, options)
+
+
+@pytest.mark.long
+def test_a_night_whose_budget_is_spent_begins_nothing_and_says_so(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nightly_run(tmp_path)
+    before = sum(cluster.machine.requests.values())
+    monkeypatch.setattr(request.CampaignRequest, "end", 0.0)
+    spent = nightly_run(tmp_path, date="2026-11-22")
+    assert sum(cluster.machine.requests.values()) == before
+    assert "ran 0 earlier findings again: none; 1 left for the next night" in spent.stdout
+    assert "0 cases, 0 runs" in spent.stdout

@@ -3,11 +3,12 @@
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from difftest.own_folder import KINDS, Kind, own_folder, remove_abandoned
+from difftest.own_folder import KINDS, Kind, own_folder, remove_abandoned, short_parent
 
 HOLDER = """
 import sys, time
@@ -73,3 +74,14 @@ def test_an_abandoned_folder_is_removed_without_following_its_links(tmp_path: Pa
     (outside / "kept").write_text("x")
     remove_abandoned(tmp_path / "tmp")
     assert (left(tmp_path / "tmp"), left(outside)) == ([], ["kept"])
+
+
+@pytest.mark.parametrize(
+    ("temporary", "used"),
+    [("/short", "/short"), ("/much/longer/than/that", "/tmp"), ("/größe", "/tmp"), ("/临时", "/tmp")],  # noqa: S108
+)
+def test_sockets_are_below_a_short_name_of_plain_characters(
+    monkeypatch: pytest.MonkeyPatch, temporary: str, used: str
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", temporary)
+    assert short_parent(12) == Path(used)

@@ -25,6 +25,7 @@ from difftest.findings.ledger import Ledger
 from difftest.judge.outcome import Symptom
 from difftest.records.corpus import Corpus
 
+ENDLESS = float("inf")
 PACKAGES: dict[str, str | None] = {"torch": "2.9.0", "ray": "2.60"}
 
 
@@ -55,7 +56,11 @@ def test_a_machine_with_everything_is_ready(monkeypatch: pytest.MonkeyPatch) -> 
         ({"ray": "pip install x", "flax": "y"}, "not ready: ray is missing (pip install x)"),
         ({"numpy": ""}, "not ready: numpy is missing (pip install numpy)"),
         ({"torch_xla": "z"}, "ready, within limits: without torch_xla, the XLA side does not run (z)"),
-        ({"flax": "y"}, "ready: both sides run here"),
+        (
+            {"flax": "y"},
+            f"ready, within limits: without flax, {readiness.BRINGS['flax']} are not supported (y)",
+        ),
+        ({"something": "y"}, "ready: both sides run here"),
     ],
 )
 def test_missing_packages_decide_what_runs(missing: dict[str, str], verdict: str) -> None:
@@ -127,7 +132,7 @@ def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
-    with progress.Meter(4, 60.0, Ledger()) as meter:
+    with progress.Meter(4, time.monotonic() + 60.0, ENDLESS, Ledger()) as meter:
         time.sleep(0.2)
         first = capsys.readouterr().err.splitlines()
         meter.count(Progress(result=CaseResult(index=0, case=a_case())))
@@ -138,12 +143,23 @@ def test_a_campaign_s_log_has_lines_before_its_first_case_ends(
     assert not capsys.readouterr().err
 
 
+def test_a_log_never_says_that_no_time_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
+    with progress.Meter(None, time.monotonic() - 1.0, time.monotonic() + 3600.0, Ledger()):
+        time.sleep(0.2)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(r", no new cases: the last runs end within (3600|3599) s$", line)
+    assert "left" not in line
+
+
 def test_a_log_counts_the_runs_of_cases_that_have_not_ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.02)
     plain = Campaign(name="one", backends={}, execute=lambda *_: a_failure(), corpus=Corpus(tmp_path))
-    with progress.Meter(4, None, Ledger()) as meter:
+    with progress.Meter(4, ENDLESS, ENDLESS, Ledger()) as meter:
         watched = meter.watched(plain)
         for _ in range(3):
             watched.execute(a_case(), "torch_ddp", {})
@@ -156,7 +172,7 @@ def test_a_log_does_not_call_what_torch_leaves_open_a_new_finding(
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_SECONDS", 0.05)
     left_open = changed(FINDING, symptom=Symptom.UNDEFINED)
-    with progress.Meter(4, None, Ledger()) as meter:
+    with progress.Meter(4, ENDLESS, ENDLESS, Ledger()) as meter:
         meter.count(Progress(result=CaseResult(index=0, case=a_case()), new=(FINDING, left_open)))
         time.sleep(0.2)
     lines = capsys.readouterr().err.splitlines()

@@ -1,8 +1,10 @@
 """Reports: the long table, the tables derived from it, and every format, on small corpora."""
 
+import errno
 import io
 import json
 import math
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from sample_findings import (
 )
 
 from difftest import plugins
-from difftest.errors import UsageError
+from difftest.errors import InfrastructureError, UsageError
 from difftest.judge.measured import Measurement
 from difftest.records.observation import Observation
 from reports import cells, columns, frame, tables
@@ -309,6 +311,23 @@ def test_a_file_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "summary.json").mkdir()
     with pytest.raises(UsageError, match=r"cannot write .*summary\.json"):
         write(tmp_path, ["summary"])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_full_disk_while_reports_are_written_is_the_machine_s_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    a_corpus(tmp_path)
+
+    def full(_descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", full)
+    expected = rf"cannot write .*summary\.json': {os.strerror(number)}; make room"
+    with pytest.raises(InfrastructureError, match=expected) as raised:
+        write(tmp_path, ["summary"])
+    assert raised.value.status == 3
+    assert [file.name for file in tmp_path.iterdir()] == ["corpus"]
 
 
 def test_observations_of_a_newer_version_are_refused_by_name(tmp_path: Path) -> None:

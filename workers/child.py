@@ -160,7 +160,7 @@ def _attempt(  # noqa: PLR0913, PLR0917  what a rank has
     except Exception as error:  # noqa: BLE001  any exception of the framework is a result here
         at = time.time_ns()
         exceptions.raise_if_of_the_machine(error)
-        failure = exceptions.explain(error, *stages.last, rank)
+        failure = exceptions.explain(exceptions.without_package(error, backend.PRELOAD), *stages.last, rank)
         return dataclasses.replace(failure, operator=stages.operator, origin=origin), at
 
 

@@ -9,14 +9,17 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
-from difftest.errors import UsageError
+from difftest import installed
+from difftest.errors import UnsupportedError, UsageError
 from difftest.judge.outcome import NO_DETERMINISTIC, NO_MESSAGE, Failure, Symptom
 from difftest.judge.stage import Stage
 from workers.gpus import ON_GPUS, PLATFORMS
+from workers.missing_packages import is_required, missing_package
 
 OURS = Path(__file__).parent
 """The folder of our own code that runs in a rank: this module must lie directly in the package `workers`."""
@@ -92,6 +95,22 @@ def raise_if_of_the_machine(error: Exception) -> None:
         raise OSError(errno.ENOMEM, f"others hold the GPU's memory: {error}") from error
     if BROKEN.search(str(error)):
         raise OSError(errno.EIO, f"the machine cannot run this: {error}") from error
+
+
+def without_package(error: Exception, modules: Sequence[str]) -> Exception:
+    """`error`, or an `UnsupportedError` in its place where it means that an optional package is missing.
+
+    Raises `OSError` where one is missing without which difftest, or the backend that imports `modules`,
+    cannot run: the installation is broken.
+    """
+    package = missing_package(error)
+    if not package:
+        return error
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    words = f"{package} is not installed here ({installed.how_to_install(package)}): {first}"
+    if is_required(package, modules):
+        raise OSError(errno.ENOPKG, f"the installation is broken: {words}") from error
+    return UnsupportedError(words).with_traceback(error.__traceback__)
 
 
 def _others_hold_the_gpu() -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol, Self, TypeAlias
 
 from difftest.cases.case import Case
 from difftest.clock import utc_now
-from difftest.errors import InfrastructureError, LethalError, UnsupportedError
+from difftest.errors import InfrastructureError, LethalError, NoTimeError, UnsupportedError
 from difftest.judge.divergence import Divergence
 from difftest.judge.losses import Losses, losses
 from difftest.judge.outcome import Failure, Outcome, Symptom
@@ -118,8 +118,9 @@ def run_backend(
     """Runs a case on a backend, with `options` as further environment variables.
 
     A run that the infrastructure spoiled is tried again, up to `TRIES` times; then the `InfrastructureError`
-    is raised. An `UnsupportedError` is raised at once. A run that raises a `LethalError` `LETHAL_TIMES` times
-    has a crash as its outcome, and is set aside: later calls return it without running anything.
+    is raised. A `NoTimeError` and an `UnsupportedError` are raised at once. A run that raises a `LethalError`
+    `LETHAL_TIMES` times has a crash as its outcome, and is set aside: later calls return it without running
+    anything.
     """
     options = options or {}
     key = run_key(case, backend, options)
@@ -136,7 +137,7 @@ def run_backend(
                 run = _backend_run(backend, _crash(error), started, clock)
                 campaign.set_aside[key] = run
                 return run
-            if not left or isinstance(error, UnsupportedError):
+            if not left or isinstance(error, NoTimeError | UnsupportedError):
                 raise
         else:
             if reason := refused(outcome):

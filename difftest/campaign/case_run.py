@@ -8,7 +8,7 @@ from functools import partial
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
 from difftest.campaign.groups import run_each
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError, UnsupportedError
+from difftest.errors import InfrastructureError, NoTimeError, UnsupportedError
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.divergence import Divergence
 from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
@@ -17,6 +17,9 @@ from difftest.records.observation import LOST, REFUSED, UNSUPPORTED
 
 MORE_SAMPLES = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
 """The oracle's options for a better estimate of the rounding noise; a mismatch counts only if it persists."""
+
+POSTPONED = "postponed"
+"""The status of a comparison for which there was no time: its case has no line of it, and runs again."""
 
 FAR_BEYOND_NOISE = 100.0
 """In units of the rounding noise: more samples move the noise of a tensor a few times, not so far."""
@@ -27,7 +30,7 @@ class Missing:
     """A comparison that was not made.
 
     `status` is `lost` where the infrastructure failed, `unsupported` where the backend cannot express the
-    case, and `refused` where the worker's packages cannot run it.
+    case, `refused` where the worker's packages cannot run it, and `postponed` where there was no time.
     """
 
     status: str
@@ -60,6 +63,11 @@ class CaseResult:
     def lost(self) -> int:
         """How many comparisons the infrastructure lost."""
         return sum(one.status == LOST for one in self.missing.values())
+
+    @property
+    def postponed(self) -> bool:
+        """Whether there was no time for one of its comparisons."""
+        return any(one.status == POSTPONED for one in self.missing.values())
 
     def first_divergences(self) -> Iterator[Divergence]:
         """What each run showed first, which is what becomes a finding."""
@@ -101,9 +109,9 @@ class _Member:
 
     def lose(self, error: InfrastructureError) -> None:
         """Records that the oracle's run could not be had."""
-        self.lost = str(error)
-        missing = Missing(LOST, f"the oracle's run was lost: {error}")
-        self.missing |= dict.fromkeys(self.able, missing)
+        self.lost = "" if isinstance(error, NoTimeError) else str(error)
+        lost = Missing(LOST, f"the oracle's run was lost: {error}")
+        self.missing |= dict.fromkeys(self.able, lost if self.lost else _missing(error))
 
     def keep(self, name: str, run: BackendRun | InfrastructureError, *, again: bool = False) -> None:
         """Records a run on a backend, or that it is missing."""
@@ -126,7 +134,7 @@ def _runs(
 def _compared(campaign: Campaign, member: _Member) -> CaseResult:
     """The result of a case that ran."""
     result = CaseResult(index=member.index, case=member.case, missing=member.missing, trouble=member.lost)
-    if member.lost:
+    if ORACLE not in member.runs:
         return result
     comparisons = dict[str, Comparison]()
     precise = PreciseTruth(campaign, member.case)
@@ -140,6 +148,8 @@ def _compared(campaign: Campaign, member: _Member) -> CaseResult:
 
 
 def _missing(error: InfrastructureError) -> Missing:
+    if isinstance(error, NoTimeError):
+        return Missing(POSTPONED, str(error))
     return Missing(REFUSED if isinstance(error, UnsupportedError) else LOST, str(error))
 
 

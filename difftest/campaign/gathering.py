@@ -6,7 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.case_run import CaseResult
 from difftest.campaign.memo import oracle_once
-from difftest.campaign.new_finding import new_finding
+from difftest.campaign.postponed import gathered
 from difftest.records.finding import Finding
 
 
@@ -31,7 +31,7 @@ class Gathering:
             name = divergence.fingerprint
             if name not in self._started and not self._campaign.corpus.holds(name):
                 self._started.add(name)
-                futures[name] = self._threads.submit(new_finding, campaign, result, divergence)
+                futures[name] = self._threads.submit(gathered, campaign, result, divergence)
                 futures[name].add_done_callback(lambda _: self._ended())
         return futures
 

@@ -2,7 +2,8 @@
 
 Cases that are complete at the same time are recorded together, as a write takes milliseconds to reach the
 disk. Their findings are written before their runs, and may be written again: a campaign that was killed
-anywhere in between runs the cases once more, and nothing is counted twice.
+anywhere in between runs the cases once more, and nothing is counted twice. So does one whose time ended
+before all of a case was compared: the case has fewer lines than it names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import TypeAlias
 import msgspec
 
 from difftest.campaign.campaign import ORACLE, BackendRun, Campaign
-from difftest.campaign.case_run import CaseResult, Missing
+from difftest.campaign.case_run import POSTPONED, CaseResult, Missing
 from difftest.campaign.coverage import covered
 from difftest.campaign.memo import oracle_once
-from difftest.campaign.new_finding import new_finding, operators_at_fault
+from difftest.campaign.new_finding import operators_at_fault
+from difftest.campaign.postponed import gathered
 from difftest.cases.case import Case
 from difftest.cases.layers import walk
 from difftest.clock import utc_now
@@ -46,13 +48,15 @@ def record(campaign: Campaign, complete: Sequence[Complete], recorded: CampaignR
     """Writes divergences to their findings, then the cases' runs to the corpus; adds both to `recorded`."""
     progress = _record_findings(campaign, complete, recorded)
     observations = list[Observation]()
-    for result, _ in complete:
+    for result in (result for result, _ in complete if result.comparisons or not result.postponed):
         observations += [observation(campaign, result, run) for run in result.runs.values()]
-        observations += [_unmade(campaign, result, name, one) for name, one in result.missing.items()]
+        unmade = {name: one for name, one in result.missing.items() if one.status != POSTPONED}
+        observations += [_unmade(campaign, result, name, one) for name, one in unmade.items()]
     if observations:
         campaign.corpus.observe(*observations)
     for one in observations:
         recorded.add(one)
+    recorded.cases -= {(result.index, result.case.id) for result, _ in complete if result.postponed}
     return progress
 
 
@@ -168,7 +172,7 @@ class _Findings:
             finding = self._counted(there, divergence, result, len(indices))
         else:
             # There is no evidence if somebody removed the finding after the case was examined.
-            made = evidence.get(name) or new_finding(oracle_once(self._campaign), result, divergence)
+            made = evidence.get(name) or gathered(oracle_once(self._campaign), result, divergence)
             finding = msgspec.structs.replace(
                 made,
                 hits=len(indices),

@@ -46,7 +46,8 @@ def run(
 
     As many runs go on at a time as there are workers. Yields each case, recorded, in order.
 
-    Cases that are `recorded` already are skipped.
+    Cases that are `recorded` already are skipped. Of those for which there is no time, as where the command
+    is stopped, what was compared is recorded; they run again. A `StoppedError` is raised after that.
     """
     before = recorded or CampaignRecord()
     for name, backend in campaign.backends.items():
@@ -98,6 +99,8 @@ class _Loop:
             if self._draw():
                 continue
             if not (self._started or self._examined):
+                if self._turns.stopped:
+                    raise self._turns.stopped
                 return []
             self._running -= self._ended.get()
 
@@ -112,7 +115,7 @@ class _Loop:
         unrecorded = len(self._started) + len(self._examined)
         most = UNRECORDED_PER_WORKER * self._workers
         ends = bool(self._started) and self._started[0].done()
-        if ends or self._running >= _most_running(self._workers) or unrecorded >= most:
+        if self._turns.stopped or ends or self._running >= _most_running(self._workers) or unrecorded >= most:
             return False
         for group in self._groups:
             self._started.append(self._threads.submit(run_group, self._campaign, group))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from difftest.campaign.campaign import Execute, ExecuteGroup
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, NoTimeError, StoppedError
 from difftest.judge.outcome import Outcome
 
 
@@ -15,12 +15,14 @@ class Turns:
     """Executes at most `workers` runs at a time.
 
     A worker goes to the run that has waited longest, of those for evidence if there are any: every later case
-    waits for that evidence until it is recorded.
+    waits for that evidence until it is recorded. `stopped` is why the command ends before its work is
+    complete: for the runs that it stops there is no time.
     """
 
     def __init__(self, execute: Execute, workers: int, execute_group: ExecuteGroup | None = None) -> None:
         self._execute, self._free, self._lock = execute, workers, threading.Lock()
         self._execute_group = execute_group
+        self.stopped: StoppedError | None = None
         self._first, self._others = deque[threading.Event](), deque[threading.Event]()
 
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
@@ -56,6 +58,9 @@ class Turns:
         turn.wait()
         try:
             yield
+        except StoppedError as stop:
+            self.stopped = self.stopped or stop
+            raise NoTimeError(str(stop)) from stop
         finally:
             with self._lock:
                 self._free += 1

@@ -4,6 +4,7 @@ A scheduler starts it once a day. The seed is the date, so that anybody can run 
 two nights run the same ones. The same night started twice continues.
 """
 
+import time
 from dataclasses import replace
 from datetime import date, datetime
 from pathlib import Path
@@ -64,7 +65,7 @@ GROUP = Group.FIND
     type=Duration(),
     default=BUDGET_SECONDS,
     show_default="1h",
-    help="The time for earlier findings and new cases together.",
+    help="The time for everything: earlier findings, new cases, triage and drafts.",
 )
 @click.option(
     "--cases",
@@ -98,11 +99,11 @@ GROUP = Group.FIND
 @json_option
 def command(day: datetime | None, **options: Any) -> int:  # noqa: ANN401  see decorators
     """Run earlier findings again, run new cases until the budget is spent, triage what is new, and report."""
-    seed = seed_of(day or utc_today())
+    began, seed = time.monotonic(), seed_of(day or utc_today())
     options["model"] = take_model(options)
     if not options["model"] and not options["paths"]:
         options["paths"] = plugins.names("generators.paths")
-    request = CampaignRequest(seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)
+    request = CampaignRequest(began=began, seed=seed, twice_every=TWICE_EVERY, formats=("junit",), **options)
     announce(request)
     with opened(request.out) as output:
         return _run(request, output)

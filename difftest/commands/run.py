@@ -3,6 +3,7 @@
 The same command continues a campaign, or finds that it is complete.
 """
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -62,7 +63,11 @@ GROUP = Group.FIND
     type=click.IntRange(min=1),
     help=f"How many cases to run.  [default: {CASES}, or with --budget no limit]",
 )
-@click.option("--budget", type=Duration(), help="Start no case after this time, such as 10m.")
+@click.option(
+    "--budget",
+    type=Duration(),
+    help="End after this time, such as 10m: cases, evidence and all; the same command continues.",
+)
 @own_model_options
 @paths_option(USUAL_PATHS)
 @backends_option
@@ -104,8 +109,9 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     Cases that --out already has from the same campaign are not run again. A campaign is the same if seed,
     paths, backends, world size, --twice-every and versions are.
     """
+    began = time.monotonic()
     options["model"] = take_model(options)
-    request = CampaignRequest(**options)
+    request = CampaignRequest(began=began, **options)
     announce(request)
     with opened(request.out) as output:
         return run_campaign(request, output)
@@ -123,7 +129,7 @@ def run_campaign(request: CampaignRequest, output: Output, joined: Joined | None
     with resume.resumed(corpus, definition.name, fresh=request.fresh) as recorded:
         definition.keep(corpus)
         announced.expire(corpus, utc_today())
-        if is_complete(request, recorded):
+        if is_complete(request, recorded, corpus):
             click.echo(f"campaign {definition.name}: every case is recorded already", err=True)
             tally = recorded_tally(definition.name, candidates(request.backends), corpus, recorded, ledger)
         else:

@@ -12,7 +12,7 @@ from difftest.campaign.again import rerun
 from difftest.campaign.campaign import Campaign
 from difftest.campaign.memo import oracle_once
 from difftest.cases.case import Case
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, NoTimeError
 from difftest.findings.ablations import Ablation, Baseline, ablations
 from difftest.judge.comparator import Comparison
 from difftest.judge.divergence import Divergence
@@ -100,6 +100,8 @@ def _answer(campaign: Campaign, shown: _Shown, ablation: Ablation) -> str:
                 check=shown.divergence.check,
                 options=ablation.options,
             )
+        except NoTimeError:
+            raise  # to be continued, and no answer
         except InfrastructureError as error:
             return f"{UNDECIDED}: {error}"
         if comparison.elsewhere(shown.device):

@@ -17,7 +17,7 @@ from difftest.campaign.campaign import Campaign
 from difftest.cases.case import Case
 from difftest.cases.layout import MOST_RANKS
 from difftest.clock import utc_now
-from difftest.errors import InfrastructureError
+from difftest.errors import InfrastructureError, NoTimeError
 from difftest.findings.ledger import Entry, Ledger
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
@@ -96,6 +96,7 @@ def triage(  # noqa: PLR0913  a campaign, a ledger, and how much to run
     """Runs `findings`, by default all of the corpus, again, and writes what became of each to the corpus.
 
     A few run at a time; the results come in order. A case of more than `most_ranks` ranks does not run.
+    `NoTimeError` at the first finding for which there was no time: it stays as it was.
     """
     chosen = campaign.corpus.findings() if findings is None else findings
     rerun_case = partial(_rerun, campaign, times, most_ranks)
@@ -172,6 +173,8 @@ def _rerun(campaign: Campaign, times: int, most_ranks: int, finding: Finding, ca
     for _ in range(times):
         try:
             comparison = rerun(campaign, case, finding.divergence.backend, check=finding.divergence.check)
+        except NoTimeError:
+            raise
         except InfrastructureError as error:
             shows.append(UNDECIDED)
             trouble.append(str(error))

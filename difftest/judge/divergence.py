@@ -77,6 +77,21 @@ _DTYPES = re.compile(
 """The names of dtypes in messages."""
 
 
+LOG_BYTES = 2**16
+"""How much of a log is kept, of its beginning and its end: reports hold all findings in memory."""
+
+
+def shortened(log: str) -> str:
+    """A log of at most `LOG_BYTES`, with a line that says how much of its middle was left out."""
+    content = log.encode(errors="replace")
+    if len(content) <= LOG_BYTES:
+        return log
+    half = LOG_BYTES // 2 - 64
+    left_out = f"\n... {len(content) - 2 * half} bytes were left out here ...\n"
+    head, tail = (part.decode(errors="ignore") for part in (content[:half], content[-half:]))
+    return head + left_out + tail
+
+
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """One place where a candidate differs from the oracle.
 
@@ -101,6 +116,11 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     log: str = ""
     ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        """Shortens the log of a divergence that is made, or read from a file."""
+        if len(self.log) > LOG_BYTES // 4:  # a character has at most four bytes
+            msgspec.structs.force_setattr(self, "log", shortened(self.log))
 
     @property
     def fingerprint(self) -> str:

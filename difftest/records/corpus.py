@@ -23,7 +23,15 @@ from difftest.errors import DamagedError, UsageError
 from difftest.judge.fingerprint import Fingerprint
 from difftest.records import index, read_limits
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import append, open_plain, refuse_link, replace_file, require_plain, writing
+from difftest.records.disk import (
+    append,
+    cannot_write,
+    open_plain,
+    refuse_link,
+    replace_file,
+    require_plain,
+    writing,
+)
 from difftest.records.finding import Finding
 from difftest.records.observation import Observation, read_observations
 
@@ -54,7 +62,8 @@ class Corpus:
     def prepare(self) -> None:
         """Makes the folder and writes to it once.
 
-        `UsageError` where it cannot be made or written, or is a link. `difftest.records.damaged` looks for
+        `UsageError` where it cannot be made or written, or is a link, `InfrastructureError` where the disk is
+        full. `difftest.records.damaged` looks for
         links in it.
         """
         for place in (self.root, self.root / OBSERVATIONS):
@@ -64,9 +73,8 @@ class Corpus:
             with tempfile.TemporaryFile(dir=self.root):
                 pass
         except OSError as error:
-            problem = f"cannot write to {str(self.root)!r}: {error.strerror}"
-            msg = f"{problem}; give a folder that can be made and written"
-            raise UsageError(msg) from error
+            where, allowed = f"to {str(self.root)!r}", "give a folder that can be made and written"
+            raise cannot_write(where, error, allowed) from error
 
     def refuse_links(self) -> None:
         """`UsageError` where one of the corpus's own files or folders is a link or a special file.

@@ -14,6 +14,9 @@ from typing import BinaryIO
 from difftest.errors import DamagedError, InfrastructureError, UsageError
 from difftest.records import read_limits
 
+FULL_OR_BROKEN = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENFILE, errno.EMFILE})
+"""The errors of writing that say nothing about the place that the user gave."""
+
 _COPIED_BYTES = 2**20
 _LINKED = frozenset({errno.ELOOP, errno.ENXIO})
 """What opening a link without following it, or a pipe without waiting for its reader, fails with."""
@@ -199,6 +202,14 @@ def writing(file: Path) -> Iterator[None]:
     except OSError as error:
         msg = f"cannot write {str(file)!r}: {error.strerror}"
         raise InfrastructureError(msg) from error
+
+
+def cannot_write(place: str, error: OSError, allowed: str) -> InfrastructureError | UsageError:
+    """What to raise for `error`: the machine's failure where its disk is full or broken, else wrong usage."""
+    msg = f"cannot write {place}: {error.strerror}"
+    if error.errno in FULL_OR_BROKEN:
+        return InfrastructureError(f"{msg}; make room, and the same command continues")
+    return UsageError(f"{msg}; {allowed}")
 
 
 def append(file: Path, content: bytes) -> None:

@@ -32,6 +32,9 @@ WRONG_SIBLINGS = "wrong beside it"
 SET_ASIDE = "set aside"
 """The kind of the `LethalError` for which the case does not run again; only where there was one."""
 
+POSTPONED = "postponed"
+"""Why some of the evidence was not gathered, as for want of time; the same command gathers it."""
+
 REPLAYED = "replayed"
 """What a replay of the HLO on another XLA showed; begins with `diverges` where it is still wrong."""
 
@@ -44,6 +47,7 @@ _LABELS = {
     CORRECT_SIBLINGS: "computed correctly by",
     WRONG_SIBLINGS: "also wrong on",
     SET_ASIDE: "not run again, because of",
+    POSTPONED: "still to be gathered, because",
     REPLAYED: "replayed on another XLA",
 }
 

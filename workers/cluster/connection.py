@@ -11,7 +11,7 @@ from typing import Any
 
 import ray
 
-from difftest.errors import StoppedError
+from difftest.errors import NoTimeError, StoppedError
 
 POLL_SECONDS = 0.5
 """How often a call that waits looks whether the connection has ended."""
@@ -30,6 +30,8 @@ class Connection:
         self.folder = folder
         self.ended = threading.Event()
         self.lost = False
+        self.cut = float("inf")
+        """The time (monotonic) at which calls that still wait raise `NoTimeError`."""
         self._reason = ("", 0)
         self._lock = threading.Lock()
 
@@ -50,13 +52,16 @@ class Connection:
                 self.ended.set()
 
     def require(self) -> None:
-        """Raises `StoppedError` when the connection has ended."""
+        """Raises `StoppedError` when the connection has ended, `NoTimeError` when the time is over."""
         if self.ended.is_set():
             message, status = self._reason
             raise StoppedError(message, status=status)
+        if time.monotonic() > self.cut:
+            msg = "it was cut some time after the budget's end"
+            raise NoTimeError(msg)
 
     def result(self, reference: Any, seconds: float) -> Any:  # noqa: ANN401
-        """The result of a call, as of `ray.get`; raises `StoppedError` when the connection ends."""
+        """The result of a call, as of `ray.get`; raises as `require` does while it waits."""
         end = time.monotonic() + seconds
         while True:
             self.require()

@@ -18,7 +18,7 @@ import ray
 
 from difftest.campaign.campaign import ORACLE
 from difftest.cases.case import Case
-from difftest.errors import NODE_LOST, InfrastructureError, LethalError
+from difftest.errors import NODE_LOST, InfrastructureError, LethalError, NoTimeError
 from difftest.judge.outcome import Origin, Outcome
 from workers import backends, faults
 from workers.cluster import connection, environments, nodes
@@ -103,7 +103,8 @@ class Pool:
 
         Raises `InfrastructureError` when the actor or Ray fails, when the outcome is of another request, and
         when it was computed by other packages than those that define the campaign; `LethalError` when the
-        actor's node dies, and `StoppedError` when the connection to Ray ends.
+        actor's node dies, `NoTimeError` when the run is cut, and `StoppedError` when the connection to Ray
+        ends.
         """
         request = new_request(case, backend)
         arguments = (case.to_json(), backend, self._deadline, dict(options or {}), request.number)
@@ -146,6 +147,9 @@ class Pool:
         try:
             reference = getattr(actor, method).remote(*args)
             result = connection.current().result(reference, seconds + OVERHEAD_SECONDS)
+        except NoTimeError:
+            team.dismiss(actor)
+            raise
         except ray.exceptions.RayTaskError as error:
             team.give_back(actor)
             raise _cause(error) from error

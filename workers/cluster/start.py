@@ -1,7 +1,9 @@
 """Joins a Ray cluster, or starts one on this machine, without the defaults of Ray that disturb a campaign."""
 
 import os
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,11 +11,13 @@ from typing import Any
 from unittest.mock import patch
 
 import ray
-from ray._private import node, ray_constants
+from ray._private import node, ray_constants, services
 from ray._private import utils as ray_utils
 from ray._private import worker as ray_worker
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  of a compiled module
 from ray.job_config import JobConfig
 
+from difftest import processes
 from difftest.errors import InfrastructureError
 from workers.cluster import connection, guardian, health, instance, token
 from workers.isolate import environment_variables, zygotes
@@ -54,6 +58,13 @@ START_TRIES = 3
 
 On a busy machine its raylet ends itself because another of its processes is late (Ray 2.60).
 """
+
+
+REGISTERED_SECONDS = 30.0
+"""How long Ray's raylet may take to register with its other processes on a busy machine; idle, it takes 2."""
+
+LOOPBACK_SECONDS = 3.0
+"""How long this machine may take to connect to itself, without which Ray waits for minutes."""
 
 
 class _InstalledModules(JobConfig):  # type: ignore[misc]
@@ -112,6 +123,7 @@ def _own_instance(workers: int | None) -> Iterator[None]:
 
 
 def _start(folder: Path, workers: int | None) -> None:
+    _require_loopback()
     for left in reversed(range(START_TRIES)):
         try:
             _init("local", num_cpus=workers, _temp_dir=str(folder))
@@ -122,6 +134,41 @@ def _start(folder: Path, workers: int | None) -> None:
                 raise
         else:
             return
+
+
+def _require_loopback() -> None:
+    """Raises `InfrastructureError` where this machine cannot connect to itself."""
+    try:
+        with (
+            socket.create_server((LOOPBACK, 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=LOOPBACK_SECONDS),
+        ):
+            pass
+    except OSError as error:
+        msg = f"cannot start Ray on this machine: it cannot connect to itself at {LOOPBACK}: {error}"
+        raise InfrastructureError(msg) from error
+
+
+def _registered(gcs_address: str, node_id: str) -> Any:  # noqa: ANN401  what Ray knows of a node
+    """Replaces Ray's function, which is called for half a minute though the raylet has ended.
+
+    `ConnectionError` where it has ended, or is too late: Ray calls again after a `RuntimeError`.
+    """
+    client, node = GcsClient(address=gcs_address), ray.NodeID.from_hex(node_id)
+    end = time.monotonic() + REGISTERED_SECONDS
+    while client.check_alive([node], timeout=health.ANSWER_SECONDS) != [True]:
+        if not processes.has_child(ray_constants.PROCESS_TYPE_RAYLET):
+            msg = "its raylet ended while it started"
+            raise ConnectionError(msg)
+        if time.monotonic() > end:
+            msg = f"its raylet did not register within {REGISTERED_SECONDS:g} s"
+            raise ConnectionError(msg)
+        time.sleep(0.1)
+    return _GET_NODE(gcs_address, node_id)
+
+
+_GET_NODE = services.get_node
+LOOPBACK = "127.0.0.1"
 
 
 def _init(address: str, **own: object) -> None:
@@ -172,8 +219,9 @@ def _local_only() -> Iterator[None]:
     ray_constants.ENABLE_RAY_CLUSTER = False
     ray_utils.get_dashboard_dependency_error = lambda: ImportError("not used here")
     without: dict[str, Any] = dict.fromkeys(NOT_STARTED, lambda _node, **_: None)
+    waiting = patch.object(services, "get_node", _registered)
     try:
-        with environment_variables.set_to(LOCAL_ONLY), patch.multiple(node.Node, **without):
+        with environment_variables.set_to(LOCAL_ONLY), patch.multiple(node.Node, **without), waiting:
             yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters

@@ -40,7 +40,7 @@ class Team:
         """Waits for a free worker and returns it.
 
         Raises `InfrastructureError` when no worker has been alive for the time that the cluster may take to
-        place one, `StoppedError` when the connection to Ray ends.
+        place one, and as `Connection.require` does.
         """
         patience = self._environment.seconds_to_place
         end = time.monotonic() + patience
@@ -60,6 +60,14 @@ class Team:
     def give_back(self, actor: Any) -> None:  # noqa: ANN401
         """The worker is free again."""
         self._free.put(actor)
+
+    def dismiss(self, actor: Any) -> None:  # noqa: ANN401
+        """Ends a worker whose run was cut; no other takes its place."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(actor)
+        with self._lock:
+            self._standing -= 1
+            self._nodes.pop(actor, None)
 
     def lose(self, actor: Any) -> tuple[str, ...]:  # noqa: ANN401
         """The worker is dead or cannot be used any more; requests another. Returns the ids of its nodes."""

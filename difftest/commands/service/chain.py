@@ -61,9 +61,9 @@ class Chain:
     """How findings are taken to their drafts.
 
     `machine` runs cases, `say` gets a line when a stage begins or ends. A reduction runs at most `budget`
-    cases. `ledger` names the scripts of known faults. `tracker` is chosen by the evidence where it is None,
-    and a corpus gets `most_a_day` drafts. `consent` raises `UsageError` for a finding whose script, or user's
-    module, may not be run.
+    cases. A `machine` that `is_open` runs those of the reproducer too. `ledger` names the scripts of known
+    faults. `tracker` is chosen by the evidence where it is None, and a corpus gets `most_a_day` drafts.
+    `consent` raises `UsageError` for a finding whose script, or user's module, may not be run.
     """
 
     machine: Machine
@@ -73,6 +73,7 @@ class Chain:
     tracker: str | None = None
     most_a_day: int
     consent: Callable[[FindingTarget], None]
+    is_open: bool = False
 
     def advance(self, folder: Path) -> Issue:
         """Takes the finding in `folder` through the stages that it still needs.
@@ -144,7 +145,7 @@ class Chain:
 
     def _reproduce(self, subject: FindingTarget) -> None:
         self.say("reproducer: writes a script, and runs it")
-        with executing(subject, self.machine) as execute, Working("reproducer"):
+        with executing(subject, self.machine, is_open=self.is_open) as execute, Working("reproducer"):
             made = reproduce(subject.finding, subject.case, execute)
         self._keep(subject, made)
 

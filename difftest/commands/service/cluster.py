@@ -59,6 +59,12 @@ class Cluster:
             twice_every=twice_every,
         )
 
+    def cut_at(self, end: float) -> None:
+        """Cuts every run that has not ended at the time `end` (monotonic), by a `NoTimeError`."""
+        from workers.cluster import connection
+
+        connection.current().cut = end
+
     def execute_within(self, deadline: float) -> Execute:
         """As `execute`, but each run ends after `deadline` seconds."""
         return self.pool.within(deadline).execute

@@ -108,6 +108,7 @@ def _summary(request: Request, output: Output, tally: Tally, upstream: Mapping[s
         "comparisons": described(tally.comparisons),
         "new": sorted(tally.new),
         "known": sorted(tally.recurring),
+        "unfinished": {what: number for what, number in tally.unfinished.items() if number},
         "trouble": tally.trouble,
         "damaged": sum(output.damaged),
         "stopped": str(tally.stopped or ""),

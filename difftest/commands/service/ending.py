@@ -28,6 +28,8 @@ def print_ending(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entr
     click.echo(f"{head}: {_counted(tally, current)}")
     for line in lines(tally.comparisons):
         click.echo(f"  {line}")
+    if unfinished := tally.unfinished_in_words:
+        click.echo(f"  unfinished: {unfinished}; the same command continues with them")
     for absent in tally.absent:
         click.echo(f"  missing {absent}")
     if tally.findings:

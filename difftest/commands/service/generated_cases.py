@@ -11,14 +11,16 @@ from functools import partial
 import click
 import msgspec
 
+from difftest.campaign.budget import GRACE_SECONDS, until
 from difftest.campaign.campaign import BackendTraits, Campaign
+from difftest.campaign.postponed import gather_postponed, postponed
 from difftest.campaign.run import run
 from difftest.cases.case import Case
 from difftest.clock import utc_today
 from difftest.commands.service.cluster import on_cluster
 from difftest.commands.service.progress import FirstComparison, Meter
 from difftest.commands.service.request import CampaignRequest
-from difftest.commands.service.tally import Tally
+from difftest.commands.service.tally import NO_EVIDENCE, Tally
 from difftest.errors import StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
@@ -61,31 +63,45 @@ def campaign_on_cluster(request: CampaignRequest, corpus: Corpus, ledger: Ledger
             backends=with_quarantine(backends, ledger, utc_today()),
             twice_every=request.twice_every,
         )
+        cluster.cut_at(request.end + GRACE_SECONDS)
         yield FirstComparison(campaign).watched()
 
 
 def run_cases(
-    campaign: Campaign, request: CampaignRequest, recorded: CampaignRecord, ledger: Ledger
+    campaign: Campaign,
+    request: CampaignRequest,
+    recorded: CampaignRecord,
+    ledger: Ledger,
+    last: float | None = None,
 ) -> Tally:
     """Runs the requested cases that are not `recorded`, and shows the progress on standard error.
 
-    Where the command is stopped, the tally says so.
+    No case is begun after the time `last` (monotonic), by default the end of the request's budget. Evidence
+    that an earlier command had no time for comes first. Where the command is stopped, the tally says so.
     """
+    campaign, last = until(campaign, request.end), request.end if last is None else last
     campaign = dataclasses.replace(campaign, explanation=partial(ledger.entry, today=utc_today()))
     tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
     began = time.monotonic()
     if recorded.cases:
         click.echo(f"campaign {campaign.name}: continues after {tally.resumed} recorded cases", err=True)
-    meter = Meter(_left(request, recorded), request.budget, ledger)
+    meter = Meter(_left(request, recorded), last, request.end + GRACE_SECONDS, ledger)
     with meter, closing(generated_cases(request, recorded)) as cases:
         try:
-            for progress in run(meter.watched(campaign), cases, recorded):
+            gather_postponed(campaign)
+            for progress in run(meter.watched(campaign), begun_before(cases, last), recorded):
                 tally.count(progress)
                 meter.count(progress)
         except StoppedError as stop:
             tally.stopped = stop
+    tally.unfinished[NO_EVIDENCE] = len(postponed(campaign.corpus, campaign.backends))
     tally.seconds = time.monotonic() - began
     return tally
+
+
+def begun_before(cases: Iterator[tuple[int, Case]], last: float) -> Iterator[tuple[int, Case]]:
+    """The cases that are drawn before the time `last` (monotonic)."""
+    return itertools.takewhile(lambda _: time.monotonic() <= last, cases)
 
 
 def recorded_tally(
@@ -104,9 +120,13 @@ def recorded_tally(
     return tally
 
 
-def is_complete(request: CampaignRequest, recorded: CampaignRecord) -> bool:
-    """Whether every requested case is recorded, as it is drawn now, so that nothing is left to run."""
-    return _left(request, recorded) == 0 and _are_of_seed(request, recorded)
+def is_complete(request: CampaignRequest, recorded: CampaignRecord, corpus: Corpus | None = None) -> bool:
+    """Whether every requested case is recorded, as it is drawn now, so that nothing is left to run.
+
+    In `corpus`, no evidence may be left to gather either.
+    """
+    left = corpus is not None and postponed(corpus, define(request).backends)
+    return not left and _left(request, recorded) == 0 and _are_of_seed(request, recorded)
 
 
 def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
@@ -121,14 +141,13 @@ def _left(request: CampaignRequest, recorded: CampaignRecord) -> int | None:
 def generated_cases(
     request: CampaignRequest, recorded: CampaignRecord
 ) -> Generator[tuple[int, Case], None, None]:
-    """The requested cases with their indices, until their number or the budget is reached.
+    """The requested cases with their indices, until their number is reached.
 
     Each is drawn when it is needed, or a little before. Those that are `recorded` are not even drawn, unless
     they are no longer the cases of the seed.
     """
     from generators.ahead import cases_ahead
 
-    end = time.monotonic() + request.budget if request.budget else float("inf")
     done, drawing = set[int](), request.drawing
     if _are_of_seed(request, recorded):
         done = {index for index, _ in recorded.cases}
@@ -141,10 +160,7 @@ def generated_cases(
         else cases_ahead(request.seed, indices, paths=paths, max_world_size=most_ranks)
     )
     # A generator, which its caller closes: left open, it would end its processes too late, with an error.
-    for one in itertools.chain(first, drawn):
-        if time.monotonic() > end:
-            return
-        yield one
+    yield from itertools.chain(first, drawn)
 
 
 def _are_of_seed(request: CampaignRequest, recorded: CampaignRecord) -> bool:

@@ -10,10 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from difftest.errors import StoppedError
+
 STATUS = 130
 """The exit status of a command that was interrupted, as of a shell."""
 
+INTERRUPTED = "interrupted"
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_interrupted = threading.Event()
+"""Set while a command that was interrupted goes on to its reports."""
 
 STOPS = "\ndifftest: interrupted; stops the runs and writes the reports (interrupt again to leave at once)\n"
 
@@ -34,8 +41,9 @@ def interruptible(end: Callable[[str, int], None]) -> Iterator[None]:
         if received:
             os._exit(STATUS)
         received.append(number)
+        _interrupted.set()
         os.write(2, STOPS.encode())  # print and click may be in the middle of a line of their own
-        end("interrupted", STATUS)
+        end(INTERRUPTED, STATUS)
 
     before = {number: signal.signal(number, receive) for number in SIGNALS}
     try:
@@ -43,6 +51,13 @@ def interruptible(end: Callable[[str, int], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _interrupted.clear()
+
+
+def require_uninterrupted() -> None:
+    """Raises `StoppedError` where the command was interrupted: what it waits for ends at once."""
+    if _interrupted.is_set():
+        raise StoppedError(INTERRUPTED, status=STATUS)
 
 
 def interrupt(_number: int, _frame: FrameType | None) -> None:

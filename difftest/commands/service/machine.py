@@ -38,9 +38,12 @@ def machine(name: str, workers: int | None) -> Machine:
 
 
 @contextmanager
-def executing(subject: FindingTarget, opened: Machine) -> Iterator[Execute]:
-    """What runs a case of the finding: this process, or `opened` for a backend of another environment."""
-    if IN not in subject.finding.divergence.backend:
+def executing(subject: FindingTarget, opened: Machine, *, is_open: bool = False) -> Iterator[Execute]:
+    """What runs a case of the finding: this process, or `opened` for a backend of another environment.
+
+    Where that `is_open` already, it runs all: its runs end with the command's time.
+    """
+    if IN not in subject.finding.divergence.backend and not is_open:
         yield here
         return
     with opened(subject) as campaign:

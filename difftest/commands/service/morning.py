@@ -6,12 +6,14 @@ from contextlib import contextmanager
 
 import click
 
+from difftest.campaign.budget import GRACE_SECONDS
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.chain import Chain, HaltError, own_alone
 from difftest.commands.service.drafting import MOST_A_DAY
+from difftest.commands.service.scripts import ending_at
 from difftest.commands.service.targets import FindingTarget
-from difftest.errors import InfrastructureError, UsageError
+from difftest.errors import InfrastructureError, NoTimeError, UsageError
 from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status
 from difftest.judge.fingerprint import readable
@@ -21,6 +23,17 @@ REDUCTION_BUDGET = 30
 """How many cases a night runs to reduce one finding; `difftest file` continues the reduction."""
 
 DRAFTED = "drafted"
+NO_TIME = "no time was left; `difftest file` continues"
+
+
+def fileable(campaign: Campaign, ledger: Ledger, findings: Iterable[Finding]) -> list[Finding]:
+    """Those of the findings that came back and that `ledger` does not know."""
+    return [
+        finding
+        for finding in findings
+        if finding.status == Status.REPRODUCED
+        and not ledger.entry(finding.divergence, campaign.corpus.case(finding.fingerprint), utc_today())
+    ]
 
 
 def file_findings(
@@ -28,8 +41,8 @@ def file_findings(
 ) -> dict[str, str]:
     """What became of each finding, by fingerprint: `DRAFTED`, or why it could not go on.
 
-    Those that `ledger` knows, or that did not come back, are left out. After the time `end` (monotonic) no
-    further one is begun. `quiet`: standard output is kept for a JSON object.
+    Those that are not `fileable` are left out. After the time `end` (monotonic) no further one is begun, and
+    `GRACE_SECONDS` later a script that still runs is cut. `quiet`: standard output is kept for a JSON object.
     """
 
     @contextmanager
@@ -37,14 +50,10 @@ def file_findings(
         yield campaign
 
     results = dict[str, str]()
-    for finding in findings:
+    for finding in fileable(campaign, ledger, findings):
         if time.monotonic() > end:
             break
         name = finding.fingerprint
-        case = campaign.corpus.case(name)
-        entry = ledger.entry(finding.divergence, case, utc_today())
-        if entry or finding.status != Status.REPRODUCED:
-            continue
         chain = Chain(
             machine=machine,
             say=lambda line, name=name: click.echo(f"  {readable(name)}: {line}", err=True),  # type: ignore[misc]
@@ -52,10 +61,14 @@ def file_findings(
             ledger=ledger,
             most_a_day=MOST_A_DAY,
             consent=own_alone,
+            is_open=True,
         )
         try:
-            chain.advance(campaign.corpus.root / name)
+            with ending_at(end + GRACE_SECONDS):
+                chain.advance(campaign.corpus.root / name)
             results[name] = DRAFTED
+        except NoTimeError:
+            results[name] = NO_TIME
         except (HaltError, UsageError, InfrastructureError) as error:
             results[name] = str(error).partition("\n")[0]
         click.echo(f"  file  {readable(name)}: {results[name]}", err=quiet)

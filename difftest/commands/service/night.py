@@ -3,20 +3,22 @@
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
+from difftest.campaign.budget import until
 from difftest.campaign.campaign import Campaign
 from difftest.clock import utc_today
 from difftest.commands.service.generated_cases import recorded_tally, run_cases
-from difftest.commands.service.morning import file_findings
+from difftest.commands.service.morning import NO_TIME, file_findings, fileable
 from difftest.commands.service.night_before import absent, night_before
 from difftest.commands.service.ranks import is_runnable, most_ranks
 from difftest.commands.service.request import CampaignRequest
-from difftest.commands.service.tally import Tally
-from difftest.errors import NODE_LOST, StoppedError
+from difftest.commands.service.tally import NOT_DRAFTED, NOT_TRIAGED, Tally
+from difftest.errors import NODE_LOST, NoTimeError, StoppedError
 from difftest.findings.ledger import Ledger
 from difftest.findings.triage import Status, Triaged, triage
 from difftest.judge.fingerprint import readable
@@ -33,7 +35,9 @@ FILE_SHARE = 0.15
 """The share of the budget that is kept for drafts of new findings that the ledger does not know."""
 
 RECHECKS = 1
-"""How often an earlier finding is run again; a new one is run as often as by `difftest triage`."""
+"""How often an earlier finding is run again; one that nobody knows is first run as often as by
+`difftest triage`, by the first night that has time for it.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,9 +79,14 @@ def run_night(
 
     Where the command is stopped, the night's tally says so.
     """
-    night = Night()
+    night = Night(tally=recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger))
+    campaign = until(campaign, request.end)
     try:
-        _run(night, campaign, ledger, request, recorded)
+        _recheck(night, campaign, ledger, request)
+        last = request.end - FILE_SHARE * (request.budget or 0.0)
+        night.tally = run_cases(campaign, request, recorded, ledger, last)
+        if not night.tally.stopped:
+            _follow_up(night, campaign, ledger, request)
     except StoppedError as stop:
         night.tally.stopped = stop
     again = (*night.rechecked, *night.triaged)
@@ -87,30 +96,37 @@ def run_night(
     return night
 
 
-def _run(
-    night: Night, campaign: Campaign, ledger: Ledger, request: CampaignRequest, recorded: CampaignRecord
-) -> None:
-    budget, began = request.budget or 0.0, time.monotonic()
-    night.tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
-    due = _due(campaign)
-    for one in triage(campaign, ledger, utc_today(), RECHECKS, due, most_ranks=most_ranks()):
-        night.rechecked.append(one)
-        click.echo(_line("again", one), err=request.as_json)
-        if time.monotonic() - began > RECHECK_SHARE * budget:
-            break
-    night.left = len(due) - len(night.rechecked)
-    rest = max(1.0, (1 - FILE_SHARE) * budget - (time.monotonic() - began))
-    night.tally = run_cases(campaign, replace(request, budget=rest), recorded, ledger)
-    if night.tally.stopped:
-        return
-    new = night.tally.new.values()
-    for one in triage(campaign, ledger, utc_today(), findings=new, most_ranks=most_ranks()):
-        night.triaged.append(one)
-        night.tally.new[one.finding.fingerprint] = one.finding
-        click.echo(_line("new", one), err=request.as_json)
-    unknown = list(night.tally.new.values())
-    night.filed = file_findings(campaign, ledger, unknown, began + budget, quiet=request.as_json)
-    for name in night.filed:
+def _recheck(night: Night, campaign: Campaign, ledger: Ledger, request: CampaignRequest) -> None:
+    """Runs earlier findings again, within their share of the budget."""
+    due = [one for one in _due(campaign) if not _untriaged(campaign, ledger, one)]
+    night.left = len(due)
+    last = request.began + RECHECK_SHARE * (request.budget or 0.0)
+    with suppress(NoTimeError):
+        for one in triage(campaign, ledger, utc_today(), RECHECKS, due, most_ranks=most_ranks()):
+            night.rechecked.append(one)
+            night.left -= 1
+            click.echo(_line("again", one), err=request.as_json)
+            if time.monotonic() > last:
+                break
+
+
+def _follow_up(night: Night, campaign: Campaign, ledger: Ledger, request: CampaignRequest) -> None:
+    """Triages the findings that nobody knows, also those that no night had time for, and drafts them."""
+    waiting = [one for one in _due(campaign) if _untriaged(campaign, ledger, one)]
+    unknown = {one.fingerprint: one for one in waiting}
+    night.tally.unfinished[NOT_TRIAGED] = len(waiting)  # before: a command that is stopped says it too
+    with suppress(NoTimeError):
+        for one in triage(campaign, ledger, utc_today(), findings=waiting, most_ranks=most_ranks()):
+            night.triaged.append(one)
+            night.tally.unfinished[NOT_TRIAGED] -= 1
+            unknown[one.finding.fingerprint] = one.finding
+            click.echo(_line("new", one), err=request.as_json)
+    night.tally.new |= {name: one for name, one in unknown.items() if name in night.tally.new}
+    drafting = fileable(campaign, ledger, [one.finding for one in night.triaged])
+    night.filed = file_findings(campaign, ledger, drafting, request.end, quiet=request.as_json)
+    postponed = sum(reason == NO_TIME for reason in night.filed.values())
+    night.tally.unfinished[NOT_DRAFTED] = len(drafting) - len(night.filed) + postponed
+    for name in night.filed.keys() & night.tally.new.keys():
         night.tally.new[name] = campaign.corpus.finding(name)
 
 
@@ -118,6 +134,15 @@ def _due(campaign: Campaign) -> list[Finding]:
     """The findings that can be run again here, those whose last check is the oldest first."""
     findings = (finding for finding in campaign.corpus.findings() if _runs_here(campaign, finding))
     return sorted(findings, key=lambda finding: (finding.checked, finding.fingerprint))
+
+
+def _untriaged(campaign: Campaign, ledger: Ledger, finding: Finding) -> bool:
+    """Whether no night has triaged a finding that the ledger does not know.
+
+    One that it knows was repeated when it was new, and is rechecked by later nights: that is enough.
+    """
+    case = campaign.corpus.case(finding.fingerprint)
+    return not finding.checked and ledger.entry(finding.divergence, case, utc_today()) is None
 
 
 def _runs_here(campaign: Campaign, finding: Finding) -> bool:

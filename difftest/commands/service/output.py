@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from difftest.errors import UsageError
-from difftest.records.disk import replace_file
+from difftest.records.disk import cannot_write, replace_file
 
 
 def print_json(result: Mapping[str, Any]) -> None:
@@ -17,9 +16,8 @@ def print_json(result: Mapping[str, Any]) -> None:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replaces `file` in one step, so that no reader sees half of it; `UsageError` when that fails."""
+    """Replaces `file` in one step, so that no reader sees half of it; fails with `cannot_write`."""
     try:
         replace_file(file, text.encode())
     except OSError as error:
-        msg = f"cannot write {str(file)!r}: {error.strerror}; give a file in a folder that can be written"
-        raise UsageError(msg) from error
+        raise cannot_write(repr(str(file)), error, "give a file in a folder that can be written") from error

@@ -119,11 +119,12 @@ class FirstComparison:
 class Meter:
     """Counts cases and findings, new ones and those that the ledger knows; shows them all the while.
 
-    `cases` is None when only the budget, in seconds, ends the campaign.
+    `cases` is None when only time ends the campaign: no case begins after `end`, and no run goes on after
+    `cut` (both monotonic).
     """
 
-    def __init__(self, cases: int | None, budget: float | None, ledger: Ledger) -> None:
-        self._cases, self._budget, self._ledger = cases, budget, ledger
+    def __init__(self, cases: int | None, end: float, cut: float, ledger: Ledger) -> None:
+        self._cases, self._end, self._cut, self._ledger = cases, end, cut, ledger
         self._start, self._ended = time.monotonic(), threading.Event()
         self._done = self._new = self._known = self._runs = 0
         self._lock = threading.Lock()
@@ -150,11 +151,13 @@ class Meter:
 
     def count(self, progress: Progress) -> None:
         """Counts one more case and shows it. What torch leaves open is no finding to count."""
-        self._done += 1
+        self._done += not progress.result.postponed
         shown = [self._line_of(finding, progress) for finding in progress.new]
         self._known += sum(line.startswith(KNOWN) for line in shown)
         self._new += sum(line.startswith(NEW) for line in shown)
-        left = self._left() if self._budget else ""  # tqdm itself estimates the time for a number of cases
+        left = (
+            self._left() if self._end < float("inf") else ""
+        )  # tqdm itself estimates the time for a number of cases
         self._bar.set_postfix_str(f"{self._findings()}{left}")
         self._bar.update()
         for line in shown:
@@ -184,7 +187,10 @@ class Meter:
 
     def _left(self) -> str:
         """The time until the cases are done or the budget is spent; empty if there is neither limit."""
-        elapsed = time.monotonic() - self._start
+        now = time.monotonic()
+        if now > self._end:
+            return f", no new cases: the last runs end within {max(1.0, self._cut - now):.0f} s"
+        elapsed = now - self._start
         left = [elapsed * (self._cases / self._done - 1)] if self._cases and self._done else []
-        left += [self._budget - elapsed] if self._budget else []
+        left += [self._end - now] if self._end < float("inf") else []
         return f", {max(0.0, min(left)):.0f} s left" if left else ""

@@ -25,6 +25,13 @@ REQUIRED = ("numpy", "pandas", "pyarrow", "hypothesis", "ray", "torch")
 SIDE = {"torch_xla": "the XLA side"}
 """What does not run without a package that is not required."""
 
+BRINGS = {
+    "jax": "Pallas kernels (flash attention on XLA)",
+    "torchax": "what torch_xla does by JAX (a GRU or a scan on XLA), and the backends torchax and xla_splash",
+    "flax": "what torch_xla does by JAX (a GRU or a scan on XLA), and the backends torchax and xla_splash",
+}
+"""What an optional package brings; without it a case that needs that is refused, which is no finding."""
+
 
 class State(StrEnum):
     """What a check came to."""
@@ -66,6 +73,8 @@ def _packages(packages: Mapping[str, str | None], missing: Mapping[str, str]) ->
             yield Check(name, State.BAD, f"{name} is missing ({how})")
         elif name in SIDE:
             yield Check(name, State.LIMITED, f"without {name}, {SIDE[name]} does not run ({how})")
+        elif name in BRINGS:
+            yield Check(name, State.LIMITED, f"without {name}, {BRINGS[name]} are not supported ({how})")
     if not missing:
         yield Check("packages", State.GOOD, f"{len(packages)} packages are installed")
 

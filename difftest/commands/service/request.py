@@ -4,7 +4,8 @@ The fields have the names of click's parameters, so that a command makes its req
 command with other options has a request of its own in its file.
 """
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -45,7 +46,7 @@ class Request:
 class CampaignRequest(Request):
     """A campaign of generated cases, of a module of the user's if `model` describes one.
 
-    `budget` is in seconds; empty `paths` and `backends` mean all of them.
+    `budget` is in seconds, from `began` (monotonic) on; empty `paths` and `backends` mean all of them.
 
     `workers` is None for all CPUs of the cluster, `address` for the cluster whose Ray job this is, or one
     started on this machine. So many `programs` come before every 20 other cases, and a case
@@ -57,6 +58,7 @@ class CampaignRequest(Request):
     model: Description | None = None
     cases: int | None = None
     budget: float | None = None
+    began: float = field(default_factory=time.monotonic)
     paths: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     max_world_size: int
@@ -67,6 +69,11 @@ class CampaignRequest(Request):
     twice_every: int
     fresh: bool = False
     known_cases: bool | None = False
+
+    @property
+    def end(self) -> float:
+        """When the budget ends (monotonic); never without one."""
+        return self.began + self.budget if self.budget else float("inf")
 
     @property
     def drawing(self) -> Drawing:

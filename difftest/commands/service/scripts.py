@@ -9,15 +9,25 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
+from difftest.commands.service.interruption import require_uninterrupted
+from difftest.errors import NoTimeError
 from difftest.inherited import by_scripts
 from difftest.own_folder import own_folder
 
 SECONDS = 300.0
 """How long a script may take, imports and the wait for a hang included."""
+
+POLL_SECONDS = 0.2
+"""How often a script that runs is looked at: a command that is interrupted ends it."""
+
+_END = ContextVar("_END", default=float("inf"))
 
 MOST_OUTPUT = 20_000
 """Characters kept of what a script prints, its last ones."""
@@ -85,6 +95,16 @@ class ScriptRun:
     shown: bool
     output: str
     absent: bool = False
+
+
+@contextmanager
+def ending_at(end: float) -> Iterator[None]:
+    """Cuts every script that still runs at the time `end` (monotonic), by a `NoTimeError`."""
+    token = _END.set(end)
+    try:
+        yield
+    finally:
+        _END.reset(token)
 
 
 def run_script(
@@ -155,13 +175,25 @@ def _execute(
             command, cwd=folder, env=environment, start_new_session=True, stdout=out, stderr=log
         )
         try:
-            status: int | None = process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            status = None
+            status = _wait(process, seconds)
         finally:
             _kill(process)
     printed, logged = (_without_gloo((folder / name).read_text(errors="replace")) for name in ("out", "log"))
     return status, printed, logged
+
+
+def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
+    """The exit status; None when the script's own time ran out."""
+    end = time.monotonic() + seconds
+    while process.poll() is None:
+        require_uninterrupted()
+        if time.monotonic() > _END.get():
+            msg = "the script was cut at the budget's end"
+            raise NoTimeError(msg)
+        if time.monotonic() > end:
+            return None
+        time.sleep(POLL_SECONDS)
+    return process.returncode
 
 
 def _without_gloo(text: str) -> str:

@@ -1,5 +1,6 @@
 """What a campaign came to: counts, findings, trouble, and which of the findings the ledger knows."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
@@ -15,6 +16,11 @@ from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding, Uncovered
 
+IN_PART = "cases compared in part"
+NO_EVIDENCE = "findings without all evidence"
+NOT_TRIAGED = "findings not triaged"
+NOT_DRAFTED = "findings not taken to a draft"
+
 
 @dataclass(slots=True)
 class Tally:
@@ -26,7 +32,9 @@ class Tally:
     earlier. `new` and `recurring` are the findings by fingerprint; the latter were in the corpus before.
     `uncovered` is by fingerprint the first divergence that showed it without an entry of `ledger`: an unknown
     fault may have the fingerprint of a known one. `absent` says what was compared before and is no longer.
-    `seconds` is wall time. `stopped` says why the command ended before its work was complete.
+    `unfinished` counts what there was no time for, in words: cases of which some runs were compared, findings
+    without all evidence, and so on; the same command continues with it. `seconds` is wall time. `stopped`
+    says why the command ended before its work was complete.
     """
 
     campaign: str = ""
@@ -40,9 +48,15 @@ class Tally:
     recurring: dict[str, Finding] = field(default_factory=dict)
     absent: list[str] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
+    unfinished: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     uncovered: dict[str, Uncovered] = field(default_factory=dict)
     stopped: StoppedError | None = None
+
+    @property
+    def unfinished_in_words(self) -> str:
+        """What there was no time for, such as `3 cases compared in part`; empty for nothing."""
+        return ", ".join(f"{number} {what}" for what, number in self.unfinished.items() if number)
 
     @property
     def findings(self) -> dict[str, Finding]:
@@ -59,8 +73,11 @@ class Tally:
 
     def count(self, progress: Progress) -> None:
         """Adds one case."""
-        self.cases += 1
-        self.programs += progress.result.case.model.is_program
+        if progress.result.postponed:
+            self.unfinished[IN_PART] += 1
+        else:
+            self.cases += 1
+            self.programs += progress.result.case.model.is_program
         self.runs += len(progress.result.runs)
         self.new |= {finding.fingerprint: finding for finding in progress.new}
         self.recurring |= {
