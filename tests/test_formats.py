@@ -24,6 +24,7 @@ from sample_findings import (
 
 from difftest.findings.causes import causes
 from difftest.judge.outcome import Symptom
+from difftest.records.conclusion import Conclusion
 from difftest.records.corpus import Corpus
 from difftest.records.observation import Ending
 from reports import frame, tables
@@ -161,7 +162,9 @@ def test_findings_with_a_ledger_entry_are_in_the_verdict_and_in_every_format(tmp
             a_finding(fingerprint="xla_spmd-loss-mismatch-00000000", new_in=("first", 1)),
         ),
     )
-    assert build(tmp_path, shortfalls=()).verdict.startswith("2 findings (2 new, 1 known upstream) in 2")
+    assert build(tmp_path, conclusion=Conclusion()).verdict.startswith(
+        "2 findings (2 new, 1 known upstream) in 2"
+    )
     page, summary_text, content = (
         file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"])
     )

@@ -11,6 +11,7 @@ from sample_findings import HOSTILE_TEXT, ParsedPage, a_corpus, an_observation
 
 from difftest.judge.capability import Lack
 from difftest.records.columns import Columns
+from difftest.records.conclusion import Conclusion
 from difftest.records.lacks import SupportTable
 from difftest.records.observation import Ending, Observation
 from reports.report import build
@@ -169,7 +170,10 @@ def test_a_report_is_about_its_last_campaign_and_not_about_healthier_ones_before
 def test_a_command_may_say_itself_what_is_missing(tmp_path: Path) -> None:
     a_corpus(tmp_path, *healthy())
     missing = "backend xla_ddp: compared 12 times on 20261121, and not once now"
-    page, suites = (file.read_text() for file in write(tmp_path, ("html", "junit"), "first", (missing,)))
+    page, suites = (
+        file.read_text()
+        for file in write(tmp_path, ("html", "junit"), "first", Conclusion(incomplete=(missing,)))
+    )
     assert missing in ParsedPage(page).text
     root = ET.fromstring(suites)  # noqa: S314
     assert [case.get("name") for case in root.iter("testcase") if case.find("error") is not None] == [

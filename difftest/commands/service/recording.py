@@ -60,6 +60,8 @@ class Recording:
 
     def _count(self, result: CaseResult) -> None:
         """Counts a case that ran on the backends supporting it, but for runs that infrastructure failed."""
+        absent = {name: (one.status, one.reason) for name, one in result.missing.items()}
+        self._recorder.miss(result.index, result.case, absent)
         if result.trouble:
             self.trouble.append(f"case {result.case.id}: {result.trouble}")
         if result.runs:
