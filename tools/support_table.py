@@ -1,10 +1,10 @@
-"""Writes `difftest/records/support.json`: what backends refuse in a run, and how much of each path they can express.
+"""Writes `difftest/records/support.json`: what backends refuse in a run, and their share of each path.
 
     difftest run --paths operators --cases 700 --out runs/support
     python tools/support_table.py runs/support ...
 
-The refusals are those of all campaigns in the folders, without those that `reachable.json` explains. The shares are of
-the first cases of seed 0, as `difftest support` counts them.
+The refusals are those of all campaigns in the folders, without those that `reachable.json` explains. The shares
+are of the first cases of seed 0, as `difftest support` counts them.
 """
 
 import sys

@@ -140,8 +140,8 @@ def _bounded(counter: Counter[str], reason: str) -> str:
 class Comparisons:
     """The counts of every side, backend and path.
 
-    `ratios` are the greatest errors of the runs that agree, in units of the rounding noise; none of runs in
-    which nothing rounds.
+    `ratios` are the greatest errors of the runs that agree, in units of the rounding noise, where there is an
+    error.
     """
 
     places: dict[Place, Counts] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Comparisons:
             self.places.setdefault(place, Counts()).add(observation.backend, ended)
             rounded = [one.ratio for one in observation.measurements if not one.exact]
             watched = verdict == AGREE and observation.schema >= CANARIES_SINCE
-            self.ratios += [max(rounded)] if watched and rounded else []
+            self.ratios += [ratio for ratio in [max(rounded, default=0.0)] if watched and ratio > 0.0]
 
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_], by: str = "path") -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`.
@@ -223,13 +223,13 @@ class Comparisons:
 
 
 def _greatest(columns: Columns, chosen: npt.NDArray[np.bool_]) -> list[float]:
-    """The greatest ratio of each chosen line, of the lines with a tensor that rounds."""
+    """The greatest ratio of each chosen line, of the lines with an error."""
     counts = columns.numbers(MEASUREMENTS)
     of_line = np.repeat(np.arange(len(counts)), counts)
     rounds = chosen[of_line] & ~columns.numbers(f"{MEASUREMENTS}.exact")
-    greatest = np.full(len(counts), -1.0)
+    greatest = np.zeros(len(counts))
     np.maximum.at(greatest, of_line[rounds], columns.numbers(f"{MEASUREMENTS}.ratio")[rounds])
-    return [float(ratio) for ratio in greatest[greatest >= 0.0]]
+    return [float(ratio) for ratio in greatest[greatest > 0.0]]
 
 
 def missing(counts: Counts) -> list[tuple[str, str, int]]:

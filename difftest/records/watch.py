@@ -8,7 +8,7 @@ from difftest.records.comparisons import Comparisons
 LEAST_RUNS = 20
 """Of fewer agreeing runs the median says little, and there need not be a canary among them."""
 
-USUAL_RATIOS = (0.05, 5.0)
+USUAL_RATIOS = (0.1, 5.0)
 """Between what the median of the greatest errors of agreeing runs must lie, in units of the rounding noise.
 
 docs/accuracy.md has what was measured.
