@@ -132,7 +132,7 @@ FAULTS = {
     "xla is lost": Fault(words="side xla: 0 of 24 comparisons were made", answer=on("xla", LOST)),
     "xla refuses": Fault(words="12 refused (the package is too old)", answer=on("xla", REFUSED)),
     "xla has no deterministic kernel": Fault(
-        words="refused (OP does not have a deterministic",
+        words="12 refused (",
         answer=sometimes(failing(NO_KERNEL, symptom=Symptom.CAPABILITY), every=1),
     ),
     "xla has one in few cases": Fault(

@@ -1,7 +1,7 @@
 """Campaigns on made-up machines after which a green result would prove nothing, and how they end.
 
-A campaign has `CASES` cases of two paths on two backends of each side, unless a fault says otherwise. It runs by
-the code of `difftest run` down to exit status and reports.
+A campaign has `CASES` cases of two paths on two backends of each side, unless a fault says otherwise. It runs
+by the code of `difftest run` down to exit status and reports.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from click.testing import CliRunner
 from machines import Machine, a_campaign, backend
-from samples import a_case, a_failure, candidate, oracle, tensor_parallel_case
+from samples import Floats, Key, a_case, a_failure, candidate, oracle, tensor_parallel_case
 
 from difftest import cli
 from difftest.campaign.campaign import Campaign
@@ -26,6 +26,7 @@ from difftest.commands.service.generated_cases import define
 from difftest.commands.service.request import CampaignRequest
 from difftest.errors import InfrastructureError, UsageError
 from difftest.findings.ledger import Ledger
+from difftest.judge.events import Events
 from difftest.judge.outcome import Outcome, Sharded, Trace
 from difftest.records.corpus import Corpus
 
@@ -54,7 +55,12 @@ def right(case: Case, name: str) -> Outcome:
 def rounded(case: Case) -> Trace:
     """A right candidate's trace, whose tensors are off by about the rounding noise."""
     noise = iter(np.random.default_rng(case.seed).choice((-1.0, 1.0), 1000))
-    return candidate(case, lambda _step, _key, value: value + 1e-7 * next(noise) * np.sqrt(np.mean(value**2)))
+
+    def spoil(_step: int, _key: Key, value: Floats) -> Floats:
+        return value + 1e-7 * next(noise) * float(np.sqrt(np.mean(value**2)))
+
+    trace = candidate(case, spoil)
+    return dataclasses.replace(trace, events=Events(device="cpu"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +97,7 @@ class Answering(Machine):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a campaign ended: status, error, standard output, the JSON summary, and the texts of its reports."""
+    """How a campaign ended: status, error, standard output, the summary, and the texts of its reports."""
 
     status: int
     error: str

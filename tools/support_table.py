@@ -3,8 +3,8 @@
     difftest run --paths operators --cases 700 --out runs/support
     python tools/support_table.py runs/support ...
 
-The refusals are those of all campaigns in the folders, without those that `reachable.json` explains. The shares
-are of the first cases of seed 0, as `difftest support` counts them.
+The refusals are those of all campaigns in the folders, without those that `reachable.json` explains. The
+shares are of the first cases of seed 0, as `difftest support` counts them.
 """
 
 import sys
