@@ -57,7 +57,8 @@ def rounded(case: Case) -> Trace:
     noise = iter(np.random.default_rng(case.seed).choice((-1.0, 1.0), 1000))
 
     def spoil(_step: int, _key: Key, value: Floats) -> Floats:
-        return value + 1e-7 * next(noise) * float(np.sqrt(np.mean(value**2)))
+        off: float = 1e-7 * next(noise) * float(np.sqrt(np.mean(value**2)))
+        return value + off
 
     trace = candidate(case, spoil)
     return dataclasses.replace(trace, events=Events(device="cpu"))

@@ -130,11 +130,11 @@ def errors(case: Case, truth: Trace, actual: Trace, turn: int) -> list[Error]:
 
 def _error(key: Key, truth: Trace, actual: Trace, mesh: Mesh, sign: float) -> Error | None:
     """An element of a tensor whose own noise is that of the whole tensor; None where nothing rounds."""
-    step, *at = key
-    exact, own = truth.steps[step][at[0], at[1]], actual.steps[step].get((at[0], at[1]))
+    step, at = key[0], key[1:]
+    exact, own = truth.steps[step][at], actual.steps[step].get(at)
     if exact.is_discrete or own is None or own.misfits(mesh) or own.shape != exact.shape:
         return None
-    deviation = truth.noise[step][at[0], at[1]].full(ALONE)
+    deviation = truth.noise[step][at].full(ALONE)
     kept = np.isfinite(deviation) & (deviation > 0.0) & np.isfinite(exact.full(ALONE))
     if not kept.any() or any(piece.dtype.kind != "f" for piece in own.pieces.values()):
         return None
@@ -222,7 +222,8 @@ def _held(actual: Trace, key: Key) -> int | None:
     tensor = actual.steps[key[0]].get(key[1:])
     pieces = tensor.pieces if tensor else {}
     return next(
-        (rank for rank, piece in reversed(pieces.items()) if piece.size and piece.dtype.kind == "f"), None
+        (rank for rank, piece in reversed(list(pieces.items())) if piece.size and piece.dtype.kind == "f"),
+        None,
     )
 
 

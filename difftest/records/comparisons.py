@@ -20,7 +20,7 @@ from difftest.records.columns import MEASUREMENTS, Columns
 from difftest.records.observation import CANARIES_SINCE, LOST, REFUSED, UNSUPPORTED, Observation, in_short
 from difftest.records.support import is_usual
 
-AGREE, DIVERGE = "agree", "diverge"
+COMPLETED = AGREE, DIVERGE = "agree", "diverge"
 INCONCLUSIVE = "inconclusive"
 MOST_COUNTED = 50
 """How many reasons are counted apart; a long campaign must not grow by an error message for each case."""

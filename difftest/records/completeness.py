@@ -103,12 +103,17 @@ def described(comparisons: Comparisons) -> dict[str, Any]:
 
 
 def shortfalls(
-    comparisons: Comparisons, limits: Limits, never_worked: Mapping[str, str] = NEVER_WORKED
+    comparisons: Comparisons,
+    limits: Limits,
+    never_worked: Mapping[str, str] = NEVER_WORKED,
+    *,
+    must_agree: bool = True,
 ) -> list[str]:
     """What is missing, why, and what to do, for each side, backend and path of which too little was compared.
 
     A path is not named where its backend is, nor a backend where nothing of its side was compared.
-    `never_worked` has by fingerprint the issues of faults that explain every run of a backend.
+    `never_worked` has by fingerprint the issues of faults that explain every run of a backend. A recording
+    keeps runs that no backend need agree in (not `must_agree`).
     """
     messages = [
         message
@@ -117,7 +122,8 @@ def shortfalls(
     ]
     cells = comparisons.cells
     for backend, counts in comparisons.backends().items():
-        if limits.least_compared and _agrees_never(counts) and not _excuses(counts, never_worked):
+        agrees = not must_agree or not limits.least_compared or not _agrees_never(counts)
+        if not agrees and not _excuses(counts, never_worked):
             zero = f"0 of {counts.requested} comparisons agreed"
             messages.append(f"{backend}: {zero} ({_endings(counts)}). {DISAGREES}")
         elif message := _of_few(f"backend {backend}", backend, counts, limits):

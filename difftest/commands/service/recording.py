@@ -11,7 +11,8 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 from difftest.own_folder import own_folder
-from difftest.records.bundle import EVIDENCE, Recorder, Who
+from difftest.records.bundle import Recorder
+from difftest.records.bundle_lines import EVIDENCE, Who
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.resume import CampaignRecord
