@@ -4,6 +4,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -416,7 +417,7 @@ def test_a_fault_that_ends_every_run_needs_a_backend_and_an_exact_cause() -> Non
         "cause": "AttributeError\nno mesh\nmesh.py:get",
         "always": True,
     }
-    rest = {"upstream": "x", "reason": "y", "expires": TODAY}
+    rest: dict[str, Any] = {"upstream": "x", "reason": "y", "expires": TODAY}
     assert Entry(**exact, **rest).always
     for changes in ({"fingerprint": "xla_*-completion-*"}, {"cause": "*"}, {"where": {"mesh": "dp=2"}}):
         with pytest.raises(ValueError, match="must name one backend and an exact cause"):

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -26,8 +27,12 @@ from difftest.records.observation import Ending, Observation
 from difftest.records.support import is_usual, support
 from reports.write import write
 
-LOST = {"verdict": "lost", "outcome": Ending(status="lost"), "reason": "a node was lost"}
-CANNOT = {"verdict": "unsupported", "outcome": Ending(status="unsupported"), "reason": "it cannot"}
+LOST: dict[str, Any] = {"verdict": "lost", "outcome": Ending(status="lost"), "reason": "a node was lost"}
+CANNOT: dict[str, Any] = {
+    "verdict": "unsupported",
+    "outcome": Ending(status="unsupported"),
+    "reason": "it cannot",
+}
 
 
 def lines(number: int, backend: str, *, first: int = 0, **changes: object) -> list[Observation]:
@@ -99,7 +104,7 @@ def test_every_report_of_vacuous_lines_says_why(tmp_path: Path, name: str) -> No
 
 
 def test_healthy_lines_have_no_words(tmp_path: Path) -> None:
-    measured = {"measurements": (a_measurement(1.0),), "canary": NOTICED}
+    measured: dict[str, Any] = {"measurements": (a_measurement(1.0),), "canary": NOTICED}
     a_corpus(tmp_path, *(replace(one, **measured) for one in healthy()))
     assert json.loads(write(tmp_path, ["summary"])[0].read_text())["incomplete"] == []
 
@@ -153,7 +158,11 @@ def test_one_refusal_of_an_unknown_operator_makes_no_night_red() -> None:
 
 def test_a_known_fault_that_jumps_against_earlier_nights_is_named(tmp_path: Path) -> None:
     known = a_finding()
-    shown = {"verdict": "diverge", "fingerprints": (known.fingerprint,), "path": "tensor_parallel"}
+    shown: dict[str, Any] = {
+        "verdict": "diverge",
+        "fingerprints": (known.fingerprint,),
+        "path": "tensor_parallel",
+    }
 
     def night(day: str, hits: int) -> list[Observation]:
         return [
