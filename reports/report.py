@@ -10,16 +10,16 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from difftest.clock import utc_now
+from difftest.clock import utc_now, utc_today
 from difftest.errors import UsageError
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
 from difftest.findings.ledger import Ledger, read_ledger
-from difftest.findings.standing import Standing, grouped
+from difftest.findings.standing import Standing, grouped, headline
 from difftest.judge.losses import LEAST_STEPS
 from difftest.judge.outcome import Symptom
-from difftest.records import completeness
 from difftest.records.comparisons import ORACLE, Comparisons, Counts
+from difftest.records.conclusion import Conclusion, concluded
 from difftest.records.corpus import CORPUS, Corpus
 from difftest.records.curves import Curve, curves
 from difftest.records.finding import Finding
@@ -39,8 +39,9 @@ class Report:
     """An output folder at one moment.
 
     New `findings` come first, then the hardest symptom, then the most cases. `campaign` is the one that the
-    report is about; empty for the one that began last. `shortfalls` are what it did not compare enough of, in
-    words; None where the usual limits decide that. `kept` is what lies in the findings' folders, by
+    report is about; empty for the one that began last. `given` is how far its result can be believed; None
+    where the usual limits and `never_worked` decide that, which has by fingerprint the issues of faults that
+    end every run of a backend. `kept` is what lies in the findings' folders, by
     fingerprint, `folder` the output folder as commands name it, and `called` what users call each backend.
     `entries` are what cases are generated from, so that the coverage has a number to stand beside.
     `curves` are the losses of the cases that findings of wrong numbers are about, and of those in `longest`,
@@ -54,7 +55,8 @@ class Report:
     frame: Table
     findings: tuple[Finding, ...]
     campaign: str = ""
-    shortfalls: tuple[str, ...] | None = None
+    given: Conclusion | None = None
+    never_worked: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, Kept] = field(default_factory=dict)
     folder: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
@@ -107,11 +109,19 @@ class Report:
         return self.frame.comparisons.get(self.last_campaign, Comparisons())
 
     @cached_property
+    def conclusion(self) -> Conclusion:
+        """How far the result of the last campaign can be believed."""
+        return self.given or concluded(self.comparisons, never_worked=self.never_worked)
+
+    @property
     def incomplete(self) -> tuple[str, ...]:
         """What the last campaign did not compare enough of, as `subject: why`; empty for a whole result."""
-        if self.shortfalls is None:
-            return tuple(completeness.shortfalls(self.comparisons, completeness.UsualLimits()))
-        return self.shortfalls
+        return self.conclusion.incomplete
+
+    @cached_property
+    def headline(self) -> str:
+        """What to do in a few words; a report of too little says that first."""
+        return self.conclusion.headline(headline(self.groups, alone=not self.conclusion.opening))
 
     @cached_property
     def environment(self) -> Mapping[str, Mapping[str, str]]:
@@ -133,8 +143,7 @@ class Report:
         ended = Counts()
         for side in self.comparisons.sides.values():
             ended.include(side)
-        if self.incomplete:
-            head = f"Too little was compared. {head}"
+        head = " ".join(filter(None, (self.conclusion.opening, head)))
         if compared.empty:
             return f"{head}; nothing was compared{f': {ended.not_judged}' if ended.not_judged else ' yet'}."
         cases, backends = compared["case"].nunique(), compared["backend"].nunique()
@@ -159,7 +168,7 @@ class Report:
 def build(  # noqa: PLR0913  as `reports.write.write`
     out: Path,
     campaign: str = "",
-    shortfalls: tuple[str, ...] | None = None,
+    conclusion: Conclusion | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
     *,
     entries: Entries = UNKNOWN,
@@ -167,7 +176,8 @@ def build(  # noqa: PLR0913  as `reports.write.write`
 ) -> Report:
     """The report of the output folder `out` about `campaign`, by default the one that began last.
 
-    `shortfalls`, `called` and `entries` are as in `Report`, `ledger` as in `reports.write.write`.
+    `conclusion` is `given` of `Report`, `called` and `entries` are as there, `ledger` as in
+    `reports.write.write`.
 
     `UsageError` when it holds no corpus or one that cannot be read.
     """
@@ -177,15 +187,16 @@ def build(  # noqa: PLR0913  as `reports.write.write`
         msg = f"{str(out)!r} holds no corpus; {expected}"
         raise UsageError(msg)
     corpus = Corpus(root)
-    findings = tuple(corpus.findings())
+    findings, known_faults = tuple(corpus.findings()), ledger or read_ledger()
     report = Report(
         title=f"difftest: {out.resolve().name}",
         generated=utc_now(),
         frame=load(corpus),
         findings=findings,
         campaign=campaign,
-        shortfalls=shortfalls,
-        kept=kept(corpus, findings, called, ledger or read_ledger()),
+        given=conclusion,
+        never_worked=known_faults.never_worked({f.fingerprint: f.divergence for f in findings}, utc_today()),
+        kept=kept(corpus, findings, called, known_faults),
         folder=str(out),
         called=called,
         entries=entries,

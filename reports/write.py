@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from difftest.findings.ledger import Ledger
+from difftest.records.conclusion import Conclusion
 from difftest.records.disk import cannot_write, replacing
 from difftest.records.totals import UNKNOWN, Entries
 from reports.formats import Format, load
@@ -18,7 +19,7 @@ def write(  # noqa: PLR0913  commands alone know most of it
     out: Path,
     formats: Iterable[str] = DEFAULT_FORMATS,
     campaign: str = "",
-    shortfalls: tuple[str, ...] | None = None,
+    conclusion: Conclusion | None = None,
     called: Mapping[str, str] = MappingProxyType({}),
     *,
     entries: Entries = UNKNOWN,
@@ -26,8 +27,8 @@ def write(  # noqa: PLR0913  commands alone know most of it
 ) -> list[Path]:
     """Writes the report of the output folder `out` in each of `formats`; returns the files, in that order.
 
-    It is about `campaign`, by default the one that began last. `shortfalls` are what that did not compare
-    enough of, in words; None where the usual limits decide it. `called` is what users call each backend, and
+    It is about `campaign`, by default the one that began last. `conclusion` is how far its result can be
+    believed; None where the usual limits decide it. `called` is what users call each backend, and
     `entries` are what cases are generated from. The titles of known findings are those of `ledger`, by
     default the project's.
 
@@ -35,7 +36,7 @@ def write(  # noqa: PLR0913  commands alone know most of it
     that cannot be written; `InfrastructureError` where the disk is full.
     """
     chosen = [load(name) for name in dict.fromkeys(formats)]
-    report = build(out, campaign, shortfalls, called, entries=entries, ledger=ledger)
+    report = build(out, campaign, conclusion, called, entries=entries, ledger=ledger)
     return [_write(out / kind.FILENAME, kind, report) for kind in chosen]
 
 

@@ -7,7 +7,8 @@ from samples import a_case, candidate, oracle
 
 from difftest.cases.case import Case
 from difftest.judge.outcome import Outcome
-from difftest.records.bundle import EVIDENCE, Recorder
+from difftest.records.bundle import Recorder
+from difftest.records.bundle_lines import EVIDENCE
 
 CASES = tuple(a_case(seed=seed) for seed in range(3))
 SIDES = {"oracle": "oracle", "ddp": "torch", "spmd": "xla", "second": "xla"}

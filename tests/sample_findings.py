@@ -13,6 +13,7 @@ from difftest.judge.divergence import Divergence
 from difftest.judge.measured import Measurement
 from difftest.judge.outcome import Symptom
 from difftest.judge.stage import Stage
+from difftest.records.conclusion import Conclusion
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 from difftest.records.observation import Ending, Observation
@@ -155,7 +156,7 @@ def several_observations() -> tuple[Observation, ...]:
 
 
 def a_report(t: Table, *findings: Finding, title: str = "difftest: first") -> Report:
-    return Report(title=title, generated=BEGAN, frame=t, findings=findings, shortfalls=())
+    return Report(title=title, generated=BEGAN, frame=t, findings=findings, given=Conclusion())
 
 
 def rendered(kind: Format, report: Report) -> bytes:

@@ -100,7 +100,16 @@ def test_bundles_give_the_same_layer_at_fault_as_a_joint_run(
     bundles = [str(recorded(tmp_path / name, name, wrong=wrong)) for name in ("spmd", "second")]
     done = CliRunner().invoke(
         compare.command,
-        [*bundles, "--out", str(tmp_path / "out"), "--fail-on", "never"],
+        [
+            *bundles,
+            "--out",
+            str(tmp_path / "out"),
+            "--fail-on",
+            "never",
+            "--one-side",
+            "--least-compared",
+            "0",
+        ],
         standalone_mode=False,
     )
     assert not done.exception, done.output
@@ -132,7 +141,9 @@ def test_the_same_bundles_compared_again_count_nothing_twice(tmp_path: Path) -> 
     counts = []
     for _ in range(2):
         done = CliRunner().invoke(
-            compare.command, [*bundles, "--out", str(tmp_path / "out")], standalone_mode=False
+            compare.command,
+            [*bundles, "--out", str(tmp_path / "out"), "--least-compared", "0"],
+            standalone_mode=False,
         )
         assert (done.exception, done.return_value) == (None, 1), "the same command has the same status"
         corpus = Corpus(tmp_path / "out" / "corpus")
@@ -167,9 +178,9 @@ def test_cases_that_share_an_index_stay_apart(tmp_path: Path) -> None:
 
 
 def test_reports_at_an_address_are_announced_and_titled_by_it(tmp_path: Path) -> None:
-    bundle, address = str(recorded(tmp_path / "xla", "spmd")), f"file://{tmp_path}/there/joined"
+    bundle, address = str(recorded(tmp_path / "xla", "spmd", wrong=())), f"file://{tmp_path}/there/joined"
     done = CliRunner().invoke(
-        compare.command, [bundle, "--out", address, "--fail-on", "never"], standalone_mode=False
+        compare.command, [bundle, "--out", address, "--one-side"], standalone_mode=False
     )
     assert not done.exception, done.output
     assert f"{address}/report.html" in done.stdout

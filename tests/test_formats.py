@@ -24,6 +24,7 @@ from sample_findings import (
 
 from difftest.findings.causes import causes
 from difftest.judge.outcome import Symptom
+from difftest.records.conclusion import Conclusion
 from difftest.records.corpus import Corpus
 from difftest.records.observation import Ending
 from reports import frame, tables
@@ -161,7 +162,9 @@ def test_findings_with_a_ledger_entry_are_in_the_verdict_and_in_every_format(tmp
             a_finding(fingerprint="xla_spmd-loss-mismatch-00000000", new_in=("first", 1)),
         ),
     )
-    assert build(tmp_path, shortfalls=()).verdict.startswith("2 findings (2 new, 1 known upstream) in 2")
+    assert build(tmp_path, conclusion=Conclusion()).verdict.startswith(
+        "2 findings (2 new, 1 known upstream) in 2"
+    )
     page, summary_text, content = (
         file.read_text() for file in write(tmp_path, ["html", "summary", "markdown"])
     )
@@ -193,7 +196,8 @@ def test_markdown_says_what_to_do_in_the_words_of_the_page(tmp_path: Path) -> No
     known = a_finding(upstream="https://github.com/pytorch/xla/issues/9735")
     unknown = a_finding(fingerprint="xla_spmd-loss-mismatch-00000000", stable=(2, 2))
     a_corpus(tmp_path, *several_observations(), findings=(known, unknown))
-    content = write(tmp_path, ["markdown"], called={"xla_spmd": "XLA SPMD"})[0].read_text()
+    whole, called = Conclusion(), {"xla_spmd": "XLA SPMD"}
+    content = write(tmp_path, ["markdown"], conclusion=whole, called=called)[0].read_text()
     assert "**1 finding needs you. 1 is known.**" in content
     rows = content.partition("## Findings\n")[2].partition("\n## ")[0].strip().splitlines()[2:]
     assert ["| unknown |" in row for row in rows] == [True, False], "what needs somebody comes first"

@@ -11,7 +11,8 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from machines import CASES_A_NIGHT, FakeCluster, Machine, backend, never, nightly_run, sharded
+from machines import CASES_A_NIGHT, FakeCluster, Machine, backend, never, nightly_run
+from machines import sharded_after_the_first as sharded
 from sample_findings import an_observation
 from samples import a_case, a_failure
 
@@ -111,8 +112,9 @@ def test_a_campaign_that_compared_everything_is_green_and_says_how_much(
     assert f"  torch: {XLA} of {XLA} comparisons completed\n" in done.stdout
     assert f"  xla:   {XLA} of {XLA} comparisons completed\n" in done.stdout
     result = json.loads(campaign(tmp_path, "--json").stdout)
-    expected = {"requested": XLA, "completed": XLA, **{ended: {} for ended in ENDINGS}}
-    assert result["comparisons"]["xla"] == {**expected, "backends": {"spmd": expected}}
+    expected = {"requested": XLA, "completed": XLA, "agreed": XLA, **{ended: {} for ended in ENDINGS}}
+    of_backend = {**expected, "paths": {"tensor_parallel": expected}}
+    assert result["comparisons"]["xla"] == {**expected, "backends": {"spmd": of_backend}}
     assert result["incomplete"] == []
 
 
@@ -197,7 +199,7 @@ def test_unsupported_comparisons_are_shown_apart_and_lower_no_share(
     assert "  torch: 3 of 3 comparisons completed; 3 more not supported\n" in done.stdout
 
 
-@pytest.mark.parametrize(("limit", "expected"), [("0.95", 3), ("0.5", 0)])
+@pytest.mark.parametrize(("limit", "expected"), [("0.95", 3), ("0.5", 3), ("0", 0)])
 def test_the_threshold_of_compared_ones_is_an_option(
     cluster: FakeCluster, tmp_path: Path, limit: str, expected: int
 ) -> None:
@@ -309,7 +311,7 @@ def test_fail_on_takes_several_words(
 ) -> None:
     cluster.machine.wrong = {"ddp": sharded}
     cluster.machine.spoiled = {"spmd": 3 * lost}
-    done = campaign(tmp_path, "--fail-on", words, "--least-compared", "0.5")
+    done = campaign(tmp_path, "--fail-on", words, "--least-compared", "0")
     assert status(done) == expected
 
 
@@ -331,7 +333,7 @@ def test_a_night_reports_a_backend_that_was_compared_the_night_before_and_is_mis
     with_backends(cluster, **backends)
     assert status(nightly_run(tmp_path, date="2026-11-20")) == 0
     cluster.machine = Broken(UnsupportedError, "fsdp")
-    words = ("--least-compared", "0.5")
+    words = ("--least-compared", "0")
     done = nightly_run(tmp_path, *words, date="2026-11-21")
     assert status(done) == 3
     missing = "backend fsdp: compared 3 times on 20261120, and not once now; 3 refused (rank # of case"

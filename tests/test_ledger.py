@@ -4,6 +4,7 @@ from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -408,3 +409,16 @@ def test_integers_are_rounded_by_collectives_alone() -> None:
     spelled = a_case(fed=Data(batch=4, regime="exact"), spelling=Spelling(integers=True))
     wrong = shown("xla_replica", "loss", detail="step 0, forward, output: x")
     assert read_ledger().entry(wrong, spelled, TODAY) is None
+
+
+def test_a_fault_that_ends_every_run_needs_a_backend_and_an_exact_cause() -> None:
+    exact = {
+        "fingerprint": "xla_tp-completion-*",
+        "cause": "AttributeError\nno mesh\nmesh.py:get",
+        "always": True,
+    }
+    rest: dict[str, Any] = {"upstream": "x", "reason": "y", "expires": TODAY}
+    assert Entry(**exact, **rest).always
+    for changes in ({"fingerprint": "xla_*-completion-*"}, {"cause": "*"}, {"where": {"mesh": "dp=2"}}):
+        with pytest.raises(ValueError, match="must name one backend and an exact cause"):
+            Entry(**{**exact, **changes}, **rest)

@@ -11,6 +11,7 @@ from chromium import BROWSER, Browser, started
 from sample_findings import BEGAN, ParsedPage
 
 from difftest.commands.service.entries import reachable_entries
+from difftest.records.conclusion import Conclusion
 from reports.formats import html
 from reports.tables import LACKING
 from reports.write import write
@@ -48,7 +49,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for night in range(NIGHTS):
         began = BEGAN + timedelta(days=night)
         night_corpus.make(out, CASES, f"night-{began:%Y-%m-%d}", began, salt=night)
-    return write(out, ["html"], shortfalls=(), called=titles(), entries=reachable_entries())[0]
+    return write(out, ["html"], conclusion=Conclusion(), called=titles(), entries=reachable_entries())[0]
 
 
 @pytest.mark.long

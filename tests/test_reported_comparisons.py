@@ -11,12 +11,14 @@ from sample_findings import HOSTILE_TEXT, ParsedPage, a_corpus, an_observation
 
 from difftest.judge.capability import Lack
 from difftest.records.columns import Columns
+from difftest.records.conclusion import Conclusion
 from difftest.records.lacks import SupportTable
 from difftest.records.observation import Ending, Observation
 from reports.report import build
 from reports.write import write
 
 CASES = 4
+BACKENDS = {"torch": "torch_ddp", "xla": "xla_spmd"}
 REASON = f"a node was lost {HOSTILE_TEXT}"
 
 
@@ -76,17 +78,20 @@ def test_every_format_names_the_sides_of_which_too_little_was_compared(
 ) -> None:
     files = reported(tmp_path, observations)
     summary = json.loads(files["summary.json"])
-    assert [message.partition(":")[0] for message in summary["incomplete"]] == [
-        f"side {one}" for one in sides
-    ]
-    assert summary["verdict"].startswith("Too little was compared. No findings")
+    subjects = [message.partition(":")[0] for message in summary["incomplete"]]
+    assert [one for one in subjects if one.startswith("side ")] == [f"side {one}" for one in sides]
+    assert {one for one in subjects if not one.startswith("side ")} == {BACKENDS[one] for one in sides}
+    opening = "Nothing was compared." if len(sides) == 2 else "Too little was compared."
+    assert summary["headline"] == summary["opening"] == opening
+    assert summary["verdict"].startswith(f"{opening} No findings")
     page = ParsedPage(files["report.html"])
-    assert "No findings" not in page.text.replace("Too little was compared. No findings", "")
+    assert "No findings" not in page.text.replace(f"{opening} No findings", "")
+    assert "No findings need you" not in "".join(files.values())
     assert "None, but too little was compared" in page.text
     root = ET.fromstring(files["junit.xml"])  # noqa: S314  we wrote it
     errors = [case.get("name") for case in root.iter("testcase") if case.find("error") is not None]
-    assert errors == [f"side {one}" for one in sides]
-    assert root.get("errors") == str(len(sides))
+    assert errors == [*(f"side {one}" for one in sides), *(BACKENDS[one] for one in sides)]
+    assert root.get("errors") == str(2 * len(sides))
     for one in sides:
         assert f"side {one}: " in page.text
         assert f"* side {one}: " in files["summary.md"]
@@ -169,7 +174,10 @@ def test_a_report_is_about_its_last_campaign_and_not_about_healthier_ones_before
 def test_a_command_may_say_itself_what_is_missing(tmp_path: Path) -> None:
     a_corpus(tmp_path, *healthy())
     missing = "backend xla_ddp: compared 12 times on 20261121, and not once now"
-    page, suites = (file.read_text() for file in write(tmp_path, ("html", "junit"), "first", (missing,)))
+    page, suites = (
+        file.read_text()
+        for file in write(tmp_path, ("html", "junit"), "first", Conclusion(incomplete=(missing,)))
+    )
     assert missing in ParsedPage(page).text
     root = ET.fromstring(suites)  # noqa: S314
     assert [case.get("name") for case in root.iter("testcase") if case.find("error") is not None] == [
@@ -179,7 +187,7 @@ def test_a_command_may_say_itself_what_is_missing(tmp_path: Path) -> None:
 
 
 def lacking(index: int, **changes: object) -> Observation:
-    lack = Lack(operator="cumsum", overload="cumsum.default", reason="no sharding strategy")
+    lack = Lack(operator="cummax", overload="cummax.default", reason="no sharding strategy")
     run = an_observation(index, "torch_dtensor", "unsupported", reason=lack.reason, lacks=(lack,))
     return replace(run, outcome=Ending(status="capability"), **changes)
 
@@ -187,9 +195,9 @@ def lacking(index: int, **changes: object) -> Observation:
 def test_what_a_backend_lacks_is_a_row_and_neither_missing_nor_a_finding(tmp_path: Path) -> None:
     runs = [an_observation(0, "torch_dtensor"), lacking(1), lacking(2, dtype="float16"), lacking(3)]
     texts = reported(tmp_path, runs)
-    row = "| cumsum | torch_dtensor | no sharding strategy | cumsum.default | float16, float32 | 3 |"
+    row = "| cummax | torch_dtensor | no sharding strategy | cummax.default | float16, float32 | 3 |"
     assert row.replace("_", r"_") in texts["summary.md"]
-    assert "cumsum.default" in texts["report.html"]
+    assert "cummax.default" in texts["report.html"]
     summary = json.loads(texts["summary.json"])
     assert summary["incomplete"] == []
     assert summary["sides"]["torch"]["requested"] == summary["sides"]["torch"]["completed"] == 1

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sample_findings import HOSTILE_TEXT, a_corpus, a_finding, several_observations
 
 from difftest.judge.outcome import Symptom
+from difftest.records.conclusion import Conclusion
 from difftest.records.finding import Finding
 from reports.write import write
 
@@ -50,7 +51,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("campaign") / "out"
     a_corpus(out, *several_observations(), findings=findings())
-    return write(out, ["html"], shortfalls=(), called={"xla_spmd": "XLA SPMD"})[0]
+    return write(out, ["html"], conclusion=Conclusion(), called={"xla_spmd": "XLA SPMD"})[0]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from difftest.errors import UsageError
 from difftest.findings.ledger import Entry
 from difftest.judge.outcome import Symptom
 from difftest.judge.pieces import Piece
+from difftest.records.conclusion import Conclusion
 from difftest.records.corpus import SCRIPT
 
 DIGEST = "0a1b2c3d"
@@ -118,7 +119,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch, tally: Tally, upstream: dict[st
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("COLUMNS", "60")
-    ending.print_ending(tally, ["report.html"], upstream)
+    ending.print_ending(tally, ["report.html"], upstream, Conclusion())
     return screen.getvalue()
 
 
@@ -143,7 +144,7 @@ def of_a_campaign() -> tuple[Tally, dict[str, Entry]]:
 def test_a_campaign_ends_with_what_needs_somebody_and_counts_the_rest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ending.print_ending(of_a_campaign()[0], ["report.html"], of_a_campaign()[1])
+    ending.print_ending(of_a_campaign()[0], ["report.html"], of_a_campaign()[1], Conclusion())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "4 cases, 8 runs in 0 s: 4 findings with 3 causes, 1 recorded before"
     assert lines[1] == "2 findings need you. 1 is known."
@@ -163,7 +164,7 @@ def test_where_all_is_known_the_ending_names_one_that_is_not_reported(
 ) -> None:
     tally, _ = of_a_campaign()
     script = Entry(fingerprint="*", upstream="tests/upstream/a.py", reason="it is", expires="2999-01-01")  # type: ignore[arg-type]
-    ending.print_ending(tally, ["report.html"], dict.fromkeys(tally.findings, script))
+    ending.print_ending(tally, ["report.html"], dict.fromkeys(tally.findings, script), Conclusion())
     lines = capsys.readouterr().out.splitlines()
     assert "  difftest show 00000000  has the evidence of the first that is not reported" in lines
 

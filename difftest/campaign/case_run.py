@@ -9,10 +9,11 @@ from difftest.campaign.campaign import ORACLE, BackendRun, Campaign, run_backend
 from difftest.campaign.groups import run_each
 from difftest.cases.case import Case
 from difftest.errors import InfrastructureError, NoTimeError, UnsupportedError
+from difftest.judge import canary
 from difftest.judge.comparator import Comparison, compare, with_arbiter
 from difftest.judge.divergence import Divergence
 from difftest.judge.noise import SAMPLES_VARIABLE, SAMPLES_WHEN_IN_DOUBT
-from difftest.judge.outcome import Outcome
+from difftest.judge.outcome import Outcome, Trace
 from difftest.records.observation import LOST, REFUSED, UNSUPPORTED
 
 MORE_SAMPLES = {SAMPLES_VARIABLE: str(SAMPLES_WHEN_IN_DOUBT)}
@@ -141,10 +142,23 @@ def _compared(campaign: Campaign, member: _Member) -> CaseResult:
     compared = comparing(campaign, member.case, member.runs, member.repeated, precise)
     for name in (name for name in member.able if name not in member.missing):
         try:
-            comparisons[name] = compared(name)
+            comparisons[name] = _watched(campaign, member, name, compared(name))
         except InfrastructureError as error:
             member.missing[name] = _missing(error)
     return _result(campaign, dataclasses.replace(result, precise=precise.made), member.runs, comparisons)
+
+
+def _watched(campaign: Campaign, member: _Member, name: str, comparison: Comparison) -> Comparison:
+    """The comparison with what the canary of the run showed, if it has one: it agrees, and it is its turn."""
+    truth, actual = member.runs[ORACLE].outcome, member.runs[name].outcome
+    if not (isinstance(truth, Trace) and isinstance(actual, Trace)):
+        return comparison
+    if comparison.verdict != "agree" or not canary.sings(member.index):
+        return comparison
+    side = campaign.backends[name].SIDE
+    return dataclasses.replace(
+        comparison, canary=canary.heard(member.case, name, side, truth, actual, member.index)
+    )
 
 
 def _missing(error: InfrastructureError) -> Missing:

@@ -87,6 +87,7 @@ def observation(campaign: Campaign, result: CaseResult, run: BackendRun) -> Obse
         fingerprints=tuple(d.fingerprint for d in comparison.divergences[:1]),
         measurements=comparison.measurements,
         lacks=comparison.lacks,
+        canary=comparison.canary,
         losses=run.losses,
         environment=dict(run.outcome.environment),
         covered=covered(

@@ -28,8 +28,12 @@ from difftest.commands.service.working import Working
 from difftest.findings.ledger import read_ledger
 from difftest.records import announced
 from difftest.records.bundle import Joined
+from difftest.records.comparisons import Comparisons
 from difftest.records.definition import DIGEST_LENGTH
 from difftest.records.resume import resumed
+
+SIDES = ("torch", "xla")
+"""The sides that are compared where bundles say nothing else."""
 
 MOST_NAME = 60
 """Characters of the folders' names in the campaign's name, which is part of file names."""
@@ -52,6 +56,11 @@ GROUP = Group.FIND
 @fail_on_option
 @least_compared_option
 @most_inconclusive_option
+@click.option(
+    "--one-side",
+    is_flag=True,
+    help="Runs of one side, such as torch, are enough: nothing is held against another.",
+)
 @json_option
 def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the decorators declare
     """Compare recorded runs with the oracle and with one another, and report what diverges.
@@ -75,12 +84,21 @@ def _compare(request: CompareRequest, output: Output) -> int:
     with resumed(corpus, name, fresh=True) as recorded, Working("compare") as working:
         announced.expire(corpus, utc_today())
         tally.comparisons = recorded.comparisons
+        if not request.one_side:
+            _expect_sides(joined, recorded.comparisons)
         for progress in run(campaign, joined.cases, recorded):
             tally.count(progress)
             working.step()
         tally.count_as_new(announced.new_findings(corpus, name))
     tally.seconds = time.monotonic() - began
     return conclude(request, output, tally)
+
+
+def _expect_sides(joined: Joined, comparisons: Comparisons) -> None:
+    """Makes both sides ones that are counted, where the bundles have runs of less than two."""
+    if len({backend.SIDE for backend in joined.backends.values()}) < len(SIDES):
+        for side in SIDES:
+            comparisons.expect(side, "")
 
 
 def _name(bundles: Sequence[Path]) -> str:

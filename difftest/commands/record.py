@@ -100,12 +100,13 @@ def command(**options: Any) -> int:  # noqa: ANN401  click hands over what the d
     options["model"] = take_model(options)
     request = Request(**options)
     backends = candidates(request.backends)
-    recording = Recording(Recorder(request.out), backends, request.workers)
+    who = [(name, one.SIDE, one.FRAMEWORK) for name, one in backends.items()]
+    recording = Recording(Recorder(request.out, who), backends, request.workers)
     recording.record(_cases(request))
     if recording.trouble and not recording.cases:
         msg = f"no case could be recorded: {recording.trouble[0]}"
         raise InfrastructureError(msg)
-    incomplete = shortfalls(recording.comparisons, request)
+    incomplete = shortfalls(recording.comparisons, request, must_agree=False)
     _print(request, recording, incomplete)
     if incomplete:
         raise InfrastructureError("; ".join(incomplete))

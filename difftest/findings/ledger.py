@@ -4,6 +4,7 @@ An entry is a claim with a date. Until it expires, the findings that it matches 
 After that it must be looked at again, and `difftest triage` shows an entry whose fault is gone.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from datetime import date
@@ -22,6 +23,9 @@ from difftest.judge.fingerprint import backend_pattern
 from difftest.plugins import IN, plain
 from difftest.records import read_limits
 
+_PATTERN = re.compile(r"[*?[]")
+"""What makes a pattern of a text."""
+
 LEDGER_FILE = Path(__file__).with_name("ledger.toml")
 """The project's own ledger."""
 
@@ -38,6 +42,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     whatever showed the finding. `upstream` is the issue, or the script that shows a fault which nobody has
     reported yet. `expires` is the last day on which the entry counts. With `quarantine`, cases that `where`
     matches are not launched on the fingerprint's backend; this is for faults that take a machine down.
+    With `always`, the fault ends every run of its backend, so that it need not agree in a campaign.
     """
 
     fingerprint: str
@@ -50,6 +55,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     where: Mapping[str, str] = {}
     operators: tuple[str, ...] = ()
     quarantine: bool = False
+    always: bool = False
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.where) - set(FACTS)):
@@ -57,6 +63,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(msg)
         if self.quarantine and not (self.where or self.operators):
             msg = f"entry {self.fingerprint!r} is a quarantine of every case; `where` must say of which"
+            raise ValueError(msg)
+        inexact = _PATTERN.search(self.backend) or _PATTERN.search(self.cause) or self.where or self.operators
+        if self.always and inexact:
+            given = f"entry {self.fingerprint!r} is always the fault, with cause {self.cause!r}"
+            msg = f"{given}; it must name one backend and an exact cause, without `where` and `operators`"
             raise ValueError(msg)
 
     @property
@@ -70,6 +81,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def matches(self, shown: Divergence, case: Case) -> bool:
         """Whether it is about what `case` showed, in any environment of its backend unless it names one."""
+        return self.resembles(shown) and self.covers(case, shown.operator)
+
+    def resembles(self, shown: Divergence) -> bool:
+        """Whether it is about what was shown, whatever the case."""
         texts = (
             (
                 msgspec.structs.replace(shown, backend=self.written(shown.backend)).fingerprint,
@@ -79,7 +94,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             (shown.cause, self.cause),
             (shown.nature, self.nature),
         )
-        return all(fnmatchcase(*pair) for pair in texts) and self.covers(case, shown.operator)
+        return all(fnmatchcase(*pair) for pair in texts)
 
     def covers(self, case: Case, operator: str = "") -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.
@@ -112,6 +127,12 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             if entry.quarantine and fnmatchcase(entry.written(backend), entry.backend)
         )
         return next((entry for entry in quarantines if entry.covers(case)), None)
+
+    def never_worked(self, shown: Mapping[str, Divergence], today: date) -> dict[str, str]:
+        """The issues of faults that end every run of their backend, by the fingerprints of what was shown."""
+        always = [entry for entry in self._counting(today) if entry.always]
+        pairs = ((name, entry) for name, one in shown.items() for entry in always if entry.resembles(one))
+        return {name: entry.upstream for name, entry in pairs}
 
     def expired(self, today: date) -> tuple[Entry, ...]:
         """The entries that no longer count."""

@@ -73,9 +73,14 @@ def grouped(causes: Iterable[Cause]) -> Mapping[Standing, tuple[Cause, ...]]:
     return {each: tuple(cause for its, cause in shown if its is each) for each in Standing}
 
 
-def headline(groups: Mapping[Standing, tuple[Cause, ...]]) -> str:
-    """What to do in a few words, such as `5 findings need you. 17 are known.` and no more."""
+def headline(groups: Mapping[Standing, tuple[Cause, ...]], *, alone: bool = True) -> str:
+    """What to do in a few words, such as `5 findings need you. 17 are known.` and no more.
+
+    It is empty where there is nothing, and something else says why that means little (not `alone`).
+    """
     need = len(groups[Standing.UNKNOWN])
     explained = len(groups[Standing.UNDERSTOOD]) + len(groups[Standing.REPORTED])
-    first = f"{need or 'No'} finding{'s need' if need != 1 else ' needs'} you."
-    return first + (f" {explained} {'are' if explained != 1 else 'is'} known." if explained else "")
+    first = f"{need or 'No'} finding{'s need' if need != 1 else ' needs'} you." if need or alone else ""
+    subject = "" if first else "finding " if explained == 1 else "findings "
+    known = f"{explained} {subject}{'are' if explained != 1 else 'is'} known." if explained else ""
+    return " ".join(filter(None, (first, known)))

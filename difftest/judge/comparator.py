@@ -32,7 +32,8 @@ class Comparison:
     order of the run: the first is the cause, the rest may be its consequences. `measurements` hold every
     tensor at the step where it was farthest off. `pieces` say where the tensor of the first divergence is
     wrong. `device` is what the run was on; empty where it ended before
-    it recorded that.
+    it recorded that. `canary` is what the judge made of damaged copies of the run (`difftest.judge.canary`);
+    empty where there were none.
     """
 
     verdict: str
@@ -43,6 +44,7 @@ class Comparison:
     device: str = ""
     lacks: tuple[Lack, ...] = ()
     pieces: tuple[Piece, ...] = ()
+    canary: str = ""
 
     @property
     def decides(self) -> bool:

@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from difftest.cases import numbers
+from difftest.cases.layout import ALONE
 from difftest.judge.measured import MeasuredRun, Measurement
 from difftest.judge.noise import NATIVE_MOST, THRESHOLD
-from difftest.judge.outcome import Array, Trace
+from difftest.judge.outcome import Array, Tensors, Trace
 from difftest.judge.stage import STAGES, Stage
 
 VAGUE = 0.25
@@ -39,6 +41,7 @@ def doubt(run: MeasuredRun, farthest: tuple[Measurement, ...]) -> Doubt | None:
     return (
         _nothing_compared(farthest)
         or _nothing_varies(run)
+        or _nothing_moves(run)
         or _wide_band(run)
         or _untrusted(run.expected, run.case.dtype)
     )
@@ -85,6 +88,32 @@ def _nothing_varies(run: MeasuredRun) -> Doubt | None:
             what = "every tensor of the oracle is constant or nearly all zero"
             return Doubt("constant tensors", f"{stage}: {what}")
     return None
+
+
+def _nothing_moves(run: MeasuredRun) -> Doubt | None:
+    """The doubt where no update changes any parameter of the oracle, although there are gradients."""
+    steps, buffers = run.expected.steps, run.case.model.statistics()
+    before = [numbers.weights(run.case)] if len(steps) == 1 else [_parameters(step) for step in steps[:-1]]
+    pairs = [
+        (earlier[name], value)
+        for earlier, step in zip(before, steps[-len(before) :], strict=True)
+        for name, value in _parameters(step).items()
+        if name in earlier and name not in buffers and _has_gradient(step, name)
+    ]
+    if not pairs or any(not np.array_equal(*pair) for pair in pairs):
+        return None
+    return Doubt(
+        "the oracle's parameters do not move", "no update moves a parameter, and there are gradients"
+    )
+
+
+def _parameters(step: Tensors) -> dict[str, Array]:
+    return {name: tensor.full(ALONE) for (stage, name), tensor in step.items() if stage is Stage.UPDATE}
+
+
+def _has_gradient(step: Tensors, name: str) -> bool:
+    gradient = step.get((Stage.BACKWARD, name))
+    return gradient is not None and any(piece.any() for piece in gradient.pieces.values())
 
 
 def _varies(values: Array) -> bool:

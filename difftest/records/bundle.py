@@ -1,82 +1,48 @@
 """Bundles: runs recorded on one machine, compared on another that may have neither torch nor the devices.
 
 A bundle is a folder with `cases/<id>.json`, `runs/<number>.{json,npz}` and one line a run in `runs.jsonl`,
-written as the runs end: a recording that was killed leaves a bundle too. A bundle is data from elsewhere:
-names, sizes and digests are checked before anything in it is used.
+written as the runs end: a recording that was killed leaves a bundle too. `requested.json` says which backends
+it was to run, and `missing.jsonl` which of their runs were not made, with the reason
+(`difftest.records.bundle_lines`). A bundle is data from elsewhere: names, sizes and digests are checked
+before anything in it is used.
 """
 
 import hashlib
 import math
-import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layout import Mesh
-from difftest.errors import InfrastructureError, UsageError
-from difftest.judge.divergence import Whole
+from difftest.errors import InfrastructureError, UnsupportedError, UsageError
 from difftest.judge.outcome import Outcome, Sharded, Trace
-from difftest.plugins import ENVIRONMENT, IN
-from difftest.records import traces
+from difftest.records import bundle_lines, traces
+from difftest.records.bundle_lines import EVIDENCE, LINES, MISSING, REQUESTED, Absent, Run, Who
 from difftest.records.case_files import read_case, write_case
-from difftest.records.disk import append, refuse_links_below, sync_file, sync_folder, whole_lines
+from difftest.records.disk import append, replace_file, sync_file, sync_folder
+from difftest.records.observation import REFUSED, UNSUPPORTED
 
-SCHEMA = 1
-RUNS, CASES, LINES = "runs", "cases", "runs.jsonl"
-EVIDENCE = -1
-"""The index of a case that was run as evidence for a finding, and is not one of the campaign's own."""
-
-_ID = re.compile(r"[0-9a-f]{12}")
-_NAME = re.compile(rf"[a-z0-9_]{{1,60}}({IN}{ENVIRONMENT})?")
-"""The name of a backend, a side or a framework, which findings' folders and evidence contain."""
-
-_FILES = frozenset({"json", "npz"})
-
-Who: TypeAlias = tuple[str, str, str]
-"""A backend, its side and its framework, from which a comparison concludes the layer at fault.
-
-The oracle's framework is empty.
-"""
-
-
-class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line: what ran, and the SHA-256 of its files by suffix. Lines have the order in which runs ended.
-
-    `framework` is the one that the backend uses; empty for the oracle, and in bundles from before it was
-    recorded.
-    """
-
-    index: Whole
-    case: str
-    backend: str
-    side: str
-    number: Whole
-    digests: dict[str, str]
-    options: dict[str, str] = {}
-    framework: str = ""
-    schema: int = SCHEMA
-
-    @property
-    def key(self) -> tuple[str, str, frozenset[tuple[str, str]]]:
-        """The case, the backend and the options of the run."""
-        return self.case, self.backend, frozenset(self.options.items())
+RUNS, CASES = "runs", "cases"
 
 
 class Recorder:
-    """Writes a bundle; several threads may record at once. `UsageError` when the folder is not empty."""
+    """Writes a bundle; several threads may record at once. `UsageError` when the folder is not empty.
 
-    def __init__(self, root: Path) -> None:
+    `backends` are those that are to run.
+    """
+
+    def __init__(self, root: Path, backends: Iterable[Who] = ()) -> None:
         if root.exists() and any(root.iterdir()):
             msg = f"{str(root)!r} is not empty; a bundle is recorded into a folder of its own"
             raise UsageError(msg)
         for folder in (RUNS, CASES):
             (root / folder).mkdir(parents=True, exist_ok=True)
         self._root, self._lock, self._count = root, threading.Lock(), 0
+        replace_file(root / REQUESTED, msgspec.json.encode(sorted(backends)) + b"\n")
 
     def keep(self, index: int, case: Case, ran: Who, options: Mapping[str, str], outcome: Outcome) -> None:
         """Adds one run of `case` on the backend `ran`, with its outcome."""
@@ -105,18 +71,29 @@ class Recorder:
                 write_case(file, case)
             append(self._root / LINES, msgspec.json.encode(line) + b"\n")
 
+    def miss(self, index: int, case: Case, absent: Mapping[str, tuple[str, str]]) -> None:
+        """Adds how the runs of `case` ended that were not made: by backend, the status and the reason."""
+        lines = [
+            Absent(index=index, case=case.id, backend=backend, status=status, reason=reason)
+            for backend, (status, reason) in absent.items()
+        ]
+        with self._lock:
+            if lines and not (file := self._root / CASES / f"{case.id}.json").exists():
+                write_case(file, case)
+            append(self._root / MISSING, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+
 
 @dataclass(slots=True, kw_only=True)
 class Recorded:
-    """A backend of a bundle: it supports the cases that it ran."""
+    """A backend of a bundle. It expresses every case but those of which the bundle says otherwise."""
 
     SIDE: str
     FRAMEWORK: str
-    cases: set[str] = field(default_factory=set)
+    refusals: dict[str, str] = field(default_factory=dict)
 
     def unsupported(self, case: Case) -> str | None:
-        """Why there is nothing to compare, or None."""
-        return None if case.id in self.cases else "not recorded"
+        """Why the backend could not express the case, or None."""
+        return self.refusals.get(case.id)
 
 
 class Joined:
@@ -127,6 +104,7 @@ class Joined:
         self._cases: dict[str, Case] = {}
         self._indices: dict[str, int] = {}
         self._runs: dict[tuple[str, str, frozenset[tuple[str, str]]], list[tuple[Path, Run]]] = {}
+        self._absent: dict[tuple[str, str], Absent] = {}
         self._oracle, self._lock = oracle, threading.Lock()
         for root in roots:
             self._add(root)
@@ -146,11 +124,15 @@ class Joined:
     def execute(self, case: Case, backend: str, options: Mapping[str, str]) -> Outcome:
         """The next recorded run of `case` on `backend`; `InfrastructureError` when there is none left.
 
+        It is an `UnsupportedError` where the worker refused the run when it was recorded.
+
         The oracle's runs are alike, so that one is returned each time. A run made as evidence serves every
         finding that needs it.
         """
         with self._lock:
             left = self._runs.get((case.id, backend, frozenset(options.items())), [])
+            if not left and not options:
+                raise self._missing(case, backend)
             if not left:
                 msg = f"case {case.id} was not recorded on {backend} (again) with options {dict(options)}"
                 raise InfrastructureError(msg)
@@ -163,8 +145,21 @@ class Joined:
             raise UsageError(msg)
         return _fitting(outcome, case, what, whole=backend == self._oracle)
 
+    def _missing(self, case: Case, backend: str) -> InfrastructureError:
+        """Why there is no run, as it was recorded; without a record, the bundle lacks it."""
+        if absent := self._absent.get((case.id, backend)):
+            return (UnsupportedError if absent.status == REFUSED else InfrastructureError)(absent.reason)
+        return InfrastructureError(f"case {case.id} was not recorded on {backend} (again)")
+
     def _add(self, root: Path) -> None:
-        for run in _lines(root):
+        for name, side, framework in bundle_lines.requested(root):
+            self.backends.setdefault(name, Recorded(SIDE=side, FRAMEWORK=framework))
+        for absent in bundle_lines.absent(root):
+            self._indices.setdefault(self._case(root, absent.case).id, absent.index)
+            self._absent[absent.case, absent.backend] = absent
+            if absent.status == UNSUPPORTED and absent.backend in self.backends:
+                self.backends[absent.backend].refusals[absent.case] = absent.reason
+        for run in bundle_lines.lines(root):
             case = self._case(root, run.case)
             recorded = self._runs.setdefault(run.key, [])
             if recorded and recorded[0][0] != root:
@@ -179,9 +174,7 @@ class Joined:
             if run.index != EVIDENCE:
                 self._indices[case.id] = run.index
             if run.backend != self._oracle:
-                self.backends.setdefault(
-                    run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework)
-                ).cases.add(case.id)
+                self.backends.setdefault(run.backend, Recorded(SIDE=run.side, FRAMEWORK=run.framework))
 
     def _case(self, root: Path, name: str) -> Case:
         if name not in self._cases:
@@ -192,39 +185,6 @@ class Joined:
                 raise UsageError(msg)
             self._cases[name] = case
         return self._cases[name]
-
-
-def _lines(root: Path) -> Iterator[Run]:
-    """The lines of a bundle, without a last one that is incomplete because the recording was killed."""
-    file = root / LINES
-    if not file.is_file():
-        msg = f"{str(root)!r} is no bundle; expected {LINES} as `difftest record --out {root}` makes it"
-        raise UsageError(msg)
-    refuse_links_below(root)
-    for number, line in enumerate(whole_lines(file), start=1):
-        yield _run(line, f"{file}, line {number}")
-
-
-def _run(line: bytes, where: str) -> Run:
-    try:
-        run = msgspec.json.decode(line, type=Run)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        msg = f"{where}: {error}"
-        raise UsageError(msg) from error
-    if run.schema > SCHEMA or not _ID.fullmatch(run.case) or run.number < 0 or run.index < EVIDENCE:
-        given = f"schema {run.schema}, case {run.case!r}, run {run.number}, index {run.index}"
-        allowed = f"schema to {SCHEMA}, a case's id, runs from 0, indices from {EVIDENCE}"
-        msg = f"{where}: {given}; allowed: {allowed}"
-        raise UsageError(msg)
-    names = (run.backend, run.side, *filter(None, [run.framework]))
-    if not all(map(_NAME.fullmatch, names)) or not set(run.digests) <= _FILES:
-        given = (
-            f"backend {run.backend!r}, side {run.side!r}, framework {run.framework!r}, "
-            f"files {sorted(run.digests)}"
-        )
-        msg = f"{where}: {given}; allowed: names of a-z, 0-9 and _, files json and npz"
-        raise UsageError(msg)
-    return run
 
 
 def _outcome(root: Path, run: Run) -> Outcome:

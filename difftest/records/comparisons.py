@@ -1,8 +1,9 @@
 """How the comparisons of campaigns ended, counted by side, backend and path.
 
-A comparison is requested for every case on every backend of a campaign. It was completed, or inconclusive, or
-lost, or refused by the worker, or the backend cannot express the case. The last are counted apart: no
-campaign can run them.
+A comparison is requested for every case on every backend of a campaign. It agrees or diverges, and is
+completed; or it is inconclusive, or lost, or refused by the worker, or not supported. The last are counted
+apart: the backend says before the run that it cannot express the case, or it refuses in the run what the
+recorded support table (`difftest.records.support`) has.
 """
 
 from collections import Counter
@@ -10,20 +11,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from difftest.records.columns import Columns
-from difftest.records.observation import LOST, REFUSED, UNSUPPORTED, Observation, in_short
+from difftest.judge.capability import Lack
+from difftest.records.columns import MEASUREMENTS, Columns
+from difftest.records.observation import CANARIES_SINCE, LOST, REFUSED, UNSUPPORTED, Observation, in_short
+from difftest.records.support import is_usual
 
-COMPLETED = ("agree", "diverge")
+COMPLETED = AGREE, DIVERGE = "agree", "diverge"
 INCONCLUSIVE = "inconclusive"
 MOST_COUNTED = 50
 """How many reasons are counted apart; a long campaign must not grow by an error message for each case."""
 
 OTHER_REASONS = "other reasons"
 ORACLE = "oracle"
-COUNTED = ("side", "backend", "path", "verdict", "outcome.status", "reason", "reason_kind")
+GROUPED = (
+    *("side", "backend", "path", "verdict", "outcome.status", "reason", "reason_kind"),
+    *("fingerprints", "lacks", "canary"),
+)
+COUNTED = (*GROUPED, "schema", MEASUREMENTS, f"{MEASUREMENTS}.ratio", f"{MEASUREMENTS}.exact")
 """The columns of lines that `Comparisons.add_columns` needs."""
 
 
@@ -35,19 +43,39 @@ class Place(NamedTuple):
     path: str = ""
 
 
+class Ended(NamedTuple):
+    """What of a line says how its comparison ended. `reason` is in short, `canary` as in `Observation`."""
+
+    verdict: str
+    status: str = ""
+    reason: str = ""
+    fingerprints: tuple[str, ...] = ()
+    lacks: tuple[Lack, ...] = ()
+    canary: str = ""
+
+
 @dataclass(slots=True)
 class Counts:
-    """How some comparisons ended. All but `completed` are by reason, in words without numbers.
+    """How some comparisons ended: this is what these words mean everywhere.
 
-    `refused` ones are what a worker's packages could not run; `unsupported` ones are what a backend cannot
-    express, and programs for which its framework lacks something.
+    `diverged` is by fingerprint, and what did not complete by reason, in words without numbers. `refused`
+    ones are what a worker could not run although the support table does not say so; `unsupported` ones are
+    what a backend cannot express, and what it refuses in a run as the table says. `canaries` are by what the
+    canary showed (`difftest.judge.canary`), in the runs in which there was one.
     """
 
-    completed: int = 0
+    agreed: int = 0
+    diverged: Counter[str] = field(default_factory=Counter)
     inconclusive: Counter[str] = field(default_factory=Counter)
     lost: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     unsupported: Counter[str] = field(default_factory=Counter)
+    canaries: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def completed(self) -> int:
+        """How many agree or diverge."""
+        return self.agreed + self.diverged.total()
 
     @property
     def judged(self) -> int:
@@ -75,30 +103,49 @@ class Counts:
         numbers = {"lost": self.lost.total(), "refused": self.refused.total()}
         return ", ".join(f"{number:,} {ended}" for ended, number in numbers.items() if number)
 
-    def add(self, verdict: str, status: str, reason: str, lines: int = 1) -> None:
-        """Counts some lines with one verdict, status of the ending, and reason in short."""
-        if verdict in COMPLETED:
-            self.completed += lines
-            return
-        kind = verdict if verdict != UNSUPPORTED or status != REFUSED else REFUSED
-        reasons = {INCONCLUSIVE: self.inconclusive, REFUSED: self.refused, UNSUPPORTED: self.unsupported}
-        counter = reasons.get(kind, self.lost)
-        counter[reason if reason in counter or len(counter) < MOST_COUNTED else OTHER_REASONS] += lines
+    def add(self, backend: str, ended: Ended, lines: int = 1) -> None:
+        """Counts some lines of a backend that ended alike."""
+        if ended.canary:
+            self.canaries[_bounded(self.canaries, ended.canary)] += lines
+        if ended.verdict == AGREE:
+            self.agreed += lines
+        elif ended.verdict == DIVERGE:
+            self.diverged[next(iter(ended.fingerprints), "")] += lines
+        else:
+            counter = self._counter(backend, ended)
+            counter[_bounded(counter, ended.reason)] += lines
+
+    def _counter(self, backend: str, ended: Ended) -> Counter[str]:
+        if ended.verdict == INCONCLUSIVE:
+            return self.inconclusive
+        if ended.verdict == REFUSED:
+            return self.refused
+        if ended.verdict != UNSUPPORTED:
+            return self.lost
+        usual = ended.status == UNSUPPORTED or is_usual(backend, ended.reason, ended.lacks)
+        return self.unsupported if usual else self.refused
 
     def include(self, other: "Counts") -> None:
         """Adds the counts of other comparisons."""
-        self.completed += other.completed
-        self.inconclusive += other.inconclusive
-        self.lost += other.lost
-        self.refused += other.refused
-        self.unsupported += other.unsupported
+        for name in Counts.__dataclass_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def _bounded(counter: Counter[str], reason: str) -> str:
+    """The reason, or the word for all others where a counter has many."""
+    return reason if reason in counter or len(counter) < MOST_COUNTED else OTHER_REASONS
 
 
 @dataclass(slots=True)
 class Comparisons:
-    """The counts of every side, backend and path."""
+    """The counts of every side, backend and path.
+
+    `ratios` are the greatest errors of the runs that agree, in units of the rounding noise, where there is an
+    error.
+    """
 
     places: dict[Place, Counts] = field(default_factory=dict)
+    ratios: list[float] = field(default_factory=list)
 
     def expect(self, side: str, backend: str) -> None:
         """Makes a backend one of those that are counted, so that it is there even if it has no line."""
@@ -108,24 +155,40 @@ class Comparisons:
         """Counts one line of a campaign; the oracle's are no comparisons."""
         if (verdict := observation.verdict) != ORACLE:
             place = Place(observation.side, observation.backend, observation.path)
-            counts = self.places.setdefault(place, Counts())
-            counts.add(verdict, observation.outcome.status, observation.reason_in_short)
+            ended = Ended(
+                verdict,
+                observation.outcome.status,
+                observation.reason_in_short,
+                observation.fingerprints,
+                observation.lacks,
+                observation.canary,
+            )
+            self.places.setdefault(place, Counts()).add(observation.backend, ended)
+            rounded = [one.ratio for one in observation.measurements if not one.exact]
+            watched = verdict == AGREE and observation.schema >= CANARIES_SINCE
+            self.ratios += [ratio for ratio in [max(rounded, default=0.0)] if watched and ratio > 0.0]
 
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_], by: str = "path") -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`.
 
         `by` is the column that counts as the path.
         """
-        for values, lines in columns.grouped(chosen, *(by if name == "path" else name for name in COUNTED)):
-            side, backend, path, verdict, status, reason, kind = values
+        names = (by if name == "path" else name for name in GROUPED)
+        for values, lines in columns.grouped(chosen, *names):
+            side, backend, path, verdict, status, reason, kind, fingerprints, lacks, canary = values
             if verdict != ORACLE:
-                counts = self.places.setdefault(Place(side, backend, path), Counts())
-                counts.add(verdict, status, kind or in_short(reason), lines)
+                shown = msgspec.json.decode(fingerprints, type=tuple[str, ...])
+                lacking = msgspec.json.decode(lacks, type=tuple[Lack, ...])
+                ended = Ended(verdict, status, kind or in_short(reason), shown, lacking, canary)
+                self.places.setdefault(Place(side, backend, path), Counts()).add(backend, ended, lines)
+        watched = columns.texts("verdict").among({AGREE}) & (columns.numbers("schema") >= CANARIES_SINCE)
+        self.ratios += _greatest(columns, chosen & watched)
 
     def include(self, other: "Comparisons") -> None:
         """Adds the counts of other comparisons."""
         for place, counts in other.places.items():
             self.places.setdefault(place, Counts()).include(counts)
+        self.ratios += other.ratios
 
     @property
     def sides(self) -> dict[str, Counts]:
@@ -136,6 +199,15 @@ class Comparisons:
     def paths(self) -> dict[str, Counts]:
         """The counts by path."""
         return self._by(lambda place: place.path)
+
+    @property
+    def cells(self) -> dict[tuple[str, str], Counts]:
+        """The counts by backend and path."""
+        cells: dict[tuple[str, str], Counts] = {}
+        for place in sorted(self.places):
+            if place.backend and place.path:
+                cells.setdefault((place.backend, place.path), Counts()).include(self.places[place])
+        return cells
 
     def backends(self, side: str | None = None) -> dict[str, Counts]:
         """The counts by backend, of one side or of all."""
@@ -148,6 +220,16 @@ class Comparisons:
             if name := key(place):
                 totals.setdefault(name, Counts()).include(self.places[place])
         return totals
+
+
+def _greatest(columns: Columns, chosen: npt.NDArray[np.bool_]) -> list[float]:
+    """The greatest ratio of each chosen line, of the lines with an error."""
+    counts = columns.numbers(MEASUREMENTS)
+    of_line = np.repeat(np.arange(len(counts)), counts)
+    rounds = chosen[of_line] & ~columns.numbers(f"{MEASUREMENTS}.exact")
+    greatest = np.zeros(len(counts))
+    np.maximum.at(greatest, of_line[rounds], columns.numbers(f"{MEASUREMENTS}.ratio")[rounds])
+    return [float(ratio) for ratio in greatest[greatest > 0.0]]
 
 
 def missing(counts: Counts) -> list[tuple[str, str, int]]:

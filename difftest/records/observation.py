@@ -15,8 +15,8 @@ from difftest.judge.measured import Measurement
 from difftest.records.covered import Covered
 from difftest.records.disk import lines_that_fit, too_long
 
-SCHEMA = 2
-"""Schema 1 had no lines without a run, and no `reason_kind`."""
+SCHEMA = CANARIES_SINCE = 3
+"""Schema 1 had no lines without a run, and no `reason_kind`; schema 2 no `canary`."""
 
 LOST = "lost"
 """The verdict, and the ending's status, where infrastructure failed."""
@@ -61,7 +61,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     `losses` are those of a run of several steps.
     `runs` is the number of lines that the case has in the file: a case with fewer was cut off when its
     campaign was killed. `covered` says what was compared; lines from before it was recorded have nothing
-    there.
+    there. `canary` is what the canary showed (`difftest.judge.canary`): empty where there was none.
     """
 
     campaign: str
@@ -92,6 +92,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     covered: Covered = Covered()
     losses: Losses = Losses()
+    canary: str = ""
     runs: Whole = 1
     schema: Whole = SCHEMA
 

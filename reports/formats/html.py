@@ -39,10 +39,12 @@ def render(report: Report, file: BinaryIO) -> None:
     script = (files("reports") / "templates" / "report.js").read_text()
     page = template(FILENAME).render(
         report=report,
-        headline=head.headline(report),
+        headline=report.headline,
         counts=head.counts(report),
         when=head.when(report),
+        opening=report.conclusion.opening,
         incomplete=[spoken.sentence(report, one) for one in report.incomplete],
+        never_worked=[spoken.sentence(report, one) for one in report.conclusion.excused],
         versions=head.versions(report),
         generated=f"{report.generated:%Y-%m-%d %H:%M} UTC",
         environment=surroundings(report),

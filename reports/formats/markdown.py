@@ -49,10 +49,11 @@ def render(report: Report, file: BinaryIO) -> None:
     head = [
         f"# {cell(report.title)}",
         "",
-        f"**{cell(standing.headline(report.groups))}** {cell(report.verdict)}",
+        f"**{sentence(report.headline)}** {cell(report.verdict)}",
         "",
     ]
-    head += [f"* {cell(shortfall)}" for shortfall in report.incomplete] + [""] * bool(report.incomplete)
+    points = [*report.incomplete, *report.conclusion.excused]
+    head += [f"* {sentence(point)}" for point in points] + [""] * bool(points)
     head += [generated]
     blocks = (
         _fitting("head", head),
@@ -77,8 +78,13 @@ def render(report: Report, file: BinaryIO) -> None:
 
 def cell(value: object) -> str:
     """`value` as the text of one table cell: one line in which nothing is markup."""
+    return sentence(value, GREATEST_CELL)
+
+
+def sentence(value: object, greatest: int = GREATEST_DETAIL) -> str:
+    """`value` as one line of at most so many characters, in which nothing is markup."""
     text = " ".join(cells.shown(value).split())
-    text = text if len(text) <= GREATEST_CELL else text[: GREATEST_CELL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    text = text if len(text) <= greatest else text[: greatest - 1] + "\N{HORIZONTAL ELLIPSIS}"
     return _SPECIAL.sub(lambda match: f"\\{match[0]}", text.translate(_HTML))
 
 

@@ -24,7 +24,7 @@ def render(report: Report, file: BinaryIO) -> None:
 
     `seeds` are those in the names of its campaigns. `runs` counts every run, the other numbers only
     comparisons of campaigns. `sides` tells how those of the last campaign ended, and `incomplete` of what
-    it did not compare enough. `coverage` is how much all campaigns reached.
+    it did not compare enough. `headline` is that of the page. `coverage` is how much all campaigns reached.
     """
     t = report.frame
     compared = t.compared
@@ -33,7 +33,8 @@ def render(report: Report, file: BinaryIO) -> None:
         "title": report.title,
         "generated": report.generated.isoformat(timespec="seconds"),
         "verdict": report.verdict,
-        "incomplete": report.incomplete,
+        "headline": report.headline,
+        **report.conclusion.described(),
         "sides": described(report.comparisons),
         "campaigns": _campaigns(t),
         "seeds": sorted({seed for name in t.comparisons if (seed := named_seed(name)) is not None}),

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from difftest.findings import standing
 from difftest.findings.standing import Standing
 from difftest.records.comparisons import ORACLE
 from reports import cells
@@ -32,11 +31,6 @@ class Count(NamedTuple):
     label: str
     kind: str = ""
     link: str = ""
-
-
-def headline(report: Report) -> str:
-    """What to do in a few words; a report of too little says that first."""
-    return ("Too little was compared. " if report.incomplete else "") + standing.headline(report.groups)
 
 
 def counts(report: Report) -> list[Count]:
@@ -68,7 +62,7 @@ def _compared(report: Report) -> list[Count]:
         Count(f"{side.completed:,} / {side.requested:,}", f"completed, {name} side", "", "#compared")
         for name, side in report.comparisons.sides.items()
     ]
-    kind = "agree" if agree and not report.incomplete else ""
+    kind = "agree" if agree and not report.conclusion.opening else ""
     return [Count(f"{agree:,} / {len(compared):,}", "comparisons agree", kind, "#where"), *sides]
 
 

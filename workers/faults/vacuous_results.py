@@ -79,20 +79,64 @@ def oracle_wrong(session: Session, _case: Case, _rank: int) -> Session:
 @vacuous(about="linear layers and activations run on the host", sides=(XLA,))
 def host_execution(session: Session, _case: Case, _rank: int) -> Session:
     """Each takes its tensors from the device and sends its result back: the numbers are right."""
-
-    def on_host(operator: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def run(first: Tensor, *rest: Any, **named: Any) -> Tensor:  # noqa: ANN401  an operator's own
-            # Times 1, so that neither the result nor a gradient is what was copied: SPMD cannot read such.
-            hosts = ((given * 1.0).cpu() if isinstance(given, Tensor) else given for given in (first, *rest))
-            return operator(*hosts, **named).to(first.device) * 1.0
-
-        return run
-
     for name in ("linear", *ACTIVATIONS):
-        setattr(functional, name, on_host(getattr(functional, name)))
+        setattr(functional, name, _on_host(getattr(functional, name)))
     for name in ACTIVATIONS[::3]:
-        setattr(torch, name, on_host(getattr(torch, name)))
+        setattr(torch, name, _on_host(getattr(torch, name)))
     return session
+
+
+def _on_host(operator: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The operator, computed on the host."""
+
+    def run(first: Tensor, *rest: Any, **named: Any) -> Tensor:  # noqa: ANN401  an operator's own
+        # Times 1, so that neither the result nor a gradient is what was copied: SPMD cannot read such.
+        hosts = ((given * 1.0).cpu() if isinstance(given, Tensor) else given for given in (first, *rest))
+        return operator(*hosts, **named).to(first.device) * 1.0
+
+    return run
+
+
+@vacuous(about="layer norms run on the host", sides=(XLA,))
+def norms_on_host(session: Session, _case: Case, _rank: int) -> Session:
+    """As `host_execution`, for one operator that few cases have."""
+    functional.layer_norm = _on_host(functional.layer_norm)
+    return session
+
+
+@vacuous(about="the optimizer runs on the host", sides=(XLA,))
+def optimizer_on_host(session: Session, _case: Case, _rank: int) -> Session:
+    """Adam updates copies of the parameters, which are sent back: the numbers are right."""
+    right, copies = torch.optim.Adam.step, dict[int, torch.optim.Adam]()
+
+    def step(optimizer: torch.optim.Adam, _closure: object = None) -> None:
+        device = [one for group in optimizer.param_groups for one in group["params"]]
+        if id(optimizer) not in copies:
+            hosts = [nn.Parameter((one.detach() * 1.0).cpu()) for one in device]
+            copies[id(optimizer)] = torch.optim.Adam(hosts, lr=optimizer.param_groups[0]["lr"])
+        on_host = copies[id(optimizer)]
+        for host, one in zip(on_host.param_groups[0]["params"], device, strict=True):
+            host.grad = None if one.grad is None else (one.grad.detach() * 1.0).cpu()
+        right(on_host)
+        with torch.no_grad():
+            for host, one in zip(on_host.param_groups[0]["params"], device, strict=True):
+                one.copy_(host.detach().to(one.device))
+
+    torch.optim.Adam.step = step  # type: ignore[method-assign, assignment]
+    return session
+
+
+@vacuous(about="the learning rate is 0 everywhere", sides=(EVERY_SIDE,))
+def nothing_learned(session: Session, _case: Case, _rank: int) -> Session:
+    """No update moves a parameter, on the oracle neither."""
+
+    def after(stage: Stage, step: int, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        session.after(stage, step, module, optimizer)
+        if stage is Stage.BACKWARD:
+            for group in optimizer.param_groups:
+                group["lr"] = 0.0
+
+    return replace(session, after=after)
 
 
 @vacuous(about="an operator falls back to the host", sides=(XLA,))

@@ -1,20 +1,24 @@
 """How a campaign's command ends: the reports, the printed result or JSON object, and the exit status."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from difftest.clock import utc_today
 from difftest.commands.service.ending import print_ending
 from difftest.commands.service.entries import reachable_entries
+from difftest.commands.service.night_before import nights_before
 from difftest.commands.service.output import print_json
 from difftest.commands.service.request import Request
 from difftest.commands.service.storage import Output
 from difftest.commands.service.tally import Tally, known_upstream
+from difftest.commands.service.unusual import unusual
 from difftest.errors import InfrastructureError, UsageError
+from difftest.findings.jumps import jumps
 from difftest.findings.ledger import Entry
 from difftest.judge.outcome import Symptom
 from difftest.records import announced
-from difftest.records.completeness import described, shortfalls
+from difftest.records.completeness import described
+from difftest.records.conclusion import Conclusion, concluded
 from difftest.records.corpus import Corpus
 from difftest.records.finding import Finding
 
@@ -28,13 +32,14 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
     """
     upstream = known_upstream(output.corpus, tally)
     unknown = _keep_upstream(output.corpus, tally, upstream)
-    incomplete = shortfalls(tally.comparisons, request) + tally.absent
-    files = _write_reports(request, output, tally, incomplete)
+    conclusion = _conclusion(request, output.corpus, tally, upstream)
+    incomplete = conclusion.incomplete
+    files = _write_reports(request, output, tally, conclusion)
     if request.as_json:
         summary = _summary(request, output, tally, upstream) | dict(entries or {})
-        print_json(summary | {"incomplete": incomplete})
+        print_json(summary | conclusion.described())
     else:
-        print_ending(tally, files, upstream)
+        print_ending(tally, files, upstream, conclusion)
     if tally.stopped:
         raise tally.stopped
     _require_support(tally)
@@ -43,6 +48,21 @@ def conclude(request: Request, output: Output, tally: Tally, entries: Mapping[st
     announced.mark_announced(output.corpus, tally.new, utc_today())
     failures = {"new": unknown, "any": tally.findings, "infra": tally.trouble, "never": ()}
     return int(any(failures[word] for word in request.fail_on))
+
+
+def _conclusion(request: Request, corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> Conclusion:
+    """What the campaign's comparisons mean, by the request's limits, the ledger and earlier nights."""
+    shown = {name: finding.divergence for name, finding in tally.findings.items()}
+    never_worked = tally.ledger.never_worked(shown, utc_today())
+    known = {name: entry.upstream for name, entry in upstream.items()}
+    before = nights_before(corpus, tally.campaign)
+    return concluded(
+        tally.comparisons,
+        request,
+        never_worked,
+        more=(*jumps(tally.comparisons, before, known, never_worked), *tally.absent),
+        unusual=unusual(request, tally.ledger),
+    )
 
 
 def _keep_upstream(corpus: Corpus, tally: Tally, upstream: Mapping[str, Entry]) -> set[str]:
@@ -68,7 +88,7 @@ def _is_no_fault(finding: Finding) -> bool:
     return hung_once or finding.divergence.symptom is Symptom.UNDEFINED
 
 
-def _write_reports(request: Request, output: Output, tally: Tally, incomplete: Iterable[str]) -> list[str]:
+def _write_reports(request: Request, output: Output, tally: Tally, conclusion: Conclusion) -> list[str]:
     """Writes the reports; returns their names for the user."""
     from reports.write import DEFAULT_FORMATS, write
     from workers.backends import titles
@@ -78,7 +98,7 @@ def _write_reports(request: Request, output: Output, tally: Tally, incomplete: I
         output.folder,
         formats,
         tally.campaign,
-        tuple(incomplete),
+        conclusion,
         titles(),
         entries=reachable_entries(),
         ledger=tally.ledger,

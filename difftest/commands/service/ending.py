@@ -14,14 +14,19 @@ from difftest.findings.ledger import Entry
 from difftest.findings.standing import Standing, grouped, headline
 from difftest.judge.fingerprint import DIGEST_LENGTH
 from difftest.records.completeness import lines
+from difftest.records.conclusion import Conclusion
 from difftest.records.finding import Finding
 
 MOST_SHOWN = 20
 """How many of the findings that need somebody are printed; the page has all."""
 
 
-def print_ending(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry]) -> None:
+def print_ending(
+    tally: Tally, files: Iterable[str], upstream: Mapping[str, Entry], conclusion: Conclusion
+) -> None:
     """Prints what a campaign came to; `upstream` are the ledger's entries by fingerprint."""
+    if before_all := conclusion.headline(""):
+        print_line((Style.ALARM, before_all))
     before = f", after {tally.resumed} cases recorded earlier" if tally.resumed else ""
     current = _listed(tally, upstream)
     head = f"{tally.cases_in_words}, {tally.runs} runs in {tally.seconds:.0f} s{before}"
@@ -30,10 +35,12 @@ def print_ending(tally: Tally, files: Iterable[str], upstream: Mapping[str, Entr
         click.echo(f"  {line}")
     if unfinished := tally.unfinished_in_words:
         click.echo(f"  unfinished: {unfinished}; the same command continues with them")
-    for absent in tally.absent:
-        click.echo(f"  missing {absent}")
+    for sentence in conclusion.excused:
+        click.echo(f"  {sentence}")
+    for reason in conclusion.incomplete:
+        click.echo(f"  {'missing' if reason in tally.absent else 'not enough:'} {reason}")
     if tally.findings:
-        _print_findings(tally, current)
+        _print_findings(tally, current, conclusion)
     for problem in dict.fromkeys(tally.trouble):
         click.echo(f"  infrastructure: {problem}")
     click.echo(f"reports: {', '.join(files)}")
@@ -61,11 +68,12 @@ def _counted(tally: Tally, current: Sequence[Finding]) -> str:
     return f"{total}{with_causes}" + (f", {before} recorded before" if before else "")
 
 
-def _print_findings(tally: Tally, current: Sequence[Finding]) -> None:
+def _print_findings(tally: Tally, current: Sequence[Finding], conclusion: Conclusion) -> None:
     """What to do, a line for each cause that needs somebody, and a summary of the others."""
     groups = grouped(causes(current))
     unknown = groups[Standing.UNKNOWN]
-    print_line((Style.ALARM if unknown else Style.GOOD, headline(groups)))
+    good = not (unknown or conclusion.opening)
+    print_line((Style.GOOD if good else Style.ALARM, headline(groups, alone=not conclusion.opening)))
     for cause in unknown[:MOST_SHOWN]:
         _print_cause(cause, new=any(finding.fingerprint in tally.new for finding in cause.findings))
     if len(unknown) > MOST_SHOWN:

@@ -21,6 +21,10 @@ This only counts where no generated case asked for any.
 """
 
 
+MOST_NIGHTS = 7
+"""How many nights say what is usual."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Before:
     """What an earlier night compared: its day as a seed, the number of its cases, and the counts."""
@@ -32,8 +36,7 @@ class Before:
 
 def night_before(corpus: Corpus, seed: int) -> Before | None:
     """The last night in the corpus before that of `seed`; None where there is none."""
-    files = {file: named_seed(file.stem) for file in corpus.files_of_lines()}
-    nights = {file: night for file, night in files.items() if night is not None and _is_day(night)}
+    nights = _nights(corpus)
     earlier = [night for night in nights.values() if night < seed]
     if not earlier:
         return None
@@ -41,6 +44,27 @@ def night_before(corpus: Corpus, seed: int) -> Before | None:
     for file in (file for file, night in nights.items() if night == before.seed):
         _add(before, file)
     return before
+
+
+def nights_before(corpus: Corpus, campaign: str) -> Comparisons:
+    """What the last nights of the corpus compared, those before the campaign's own if it is a night."""
+    own, nights = named_seed(campaign), _nights(corpus)
+    is_night = own is not None and _is_day(own)
+    earlier = (
+        {file: night for file, night in nights.items() if night < own or not is_night} if own else nights
+    )
+    earlier.pop(corpus.lines(campaign), None)
+    last = set(sorted(set(earlier.values()))[-MOST_NIGHTS:])
+    before = Before(seed=max(last, default=0))
+    for file in (file for file, night in earlier.items() if night in last):
+        _add(before, file)
+    return before.comparisons
+
+
+def _nights(corpus: Corpus) -> dict[Path, int]:
+    """The files of the nights' lines with their days as seeds."""
+    files = {file: named_seed(file.stem) for file in corpus.files_of_lines()}
+    return {file: night for file, night in files.items() if night is not None and _is_day(night)}
 
 
 def absent(before: Before, tally: Tally, request: CampaignRequest) -> list[str]:

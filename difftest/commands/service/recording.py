@@ -11,7 +11,8 @@ from difftest.cases.case import Case
 from difftest.errors import InfrastructureError
 from difftest.judge.outcome import Outcome
 from difftest.own_folder import own_folder
-from difftest.records.bundle import EVIDENCE, Recorder, Who
+from difftest.records.bundle import Recorder
+from difftest.records.bundle_lines import EVIDENCE, Who
 from difftest.records.comparisons import Comparisons
 from difftest.records.corpus import Corpus
 from difftest.records.resume import CampaignRecord
@@ -60,6 +61,8 @@ class Recording:
 
     def _count(self, result: CaseResult) -> None:
         """Counts a case that ran on the backends supporting it, but for runs that infrastructure failed."""
+        absent = {name: (one.status, one.reason) for name, one in result.missing.items()}
+        self._recorder.miss(result.index, result.case, absent)
         if result.trouble:
             self.trouble.append(f"case {result.case.id}: {result.trouble}")
         if result.runs:

@@ -26,10 +26,10 @@ FailOn: TypeAlias = Literal["new", "any", "infra", "never"]
 class Request:
     """A campaign with reports: where they go, which faults are known, and what makes the exit status 1 or 3.
 
-    `fail_on` is what makes it 1. `least_compared` and `most_inconclusive` are shares of each side's
-    comparisons; beyond them it is 3 (`difftest.records.completeness`). `out` is a folder or an
-    address (`difftest.commands.service.storage`). `formats` are written in addition to the usual ones. `seed`
-    is None for runs that were not generated here.
+    `fail_on` is what makes it 1. `least_compared` and `most_inconclusive` are shares of the comparisons
+    of each side, backend and path; beyond them it is 3 (`difftest.records.completeness`). `out` is a folder
+    or an address (`difftest.commands.service.storage`). `formats` are written in addition to the usual ones.
+    `seed` is None for runs that were not generated here. With `one_side`, runs of one side are enough.
     """
 
     out: Path | str
@@ -40,6 +40,7 @@ class Request:
     as_json: bool = False
     formats: tuple[str, ...] = ()
     seed: int | None = None
+    one_side: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
