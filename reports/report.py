@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from difftest.clock import utc_now
+from difftest.clock import utc_now, utc_today
 from difftest.errors import UsageError
 from difftest.findings import titles
 from difftest.findings.causes import Cause, causes
@@ -43,6 +43,7 @@ class Report:
     words; None where the usual limits decide that. `kept` is what lies in the findings' folders, by
     fingerprint, `folder` the output folder as commands name it, and `called` what users call each backend.
     `entries` are what cases are generated from, so that the coverage has a number to stand beside.
+    `warning` says which entries of the ledger expire soon; empty where none does.
     `curves` are the losses of the cases that findings of wrong numbers are about, and of those in `longest`,
     the last campaign's cases of the most steps.
 
@@ -59,6 +60,7 @@ class Report:
     folder: str = ""
     called: Mapping[str, str] = field(default_factory=dict)
     entries: Entries = UNKNOWN
+    warning: str = ""
     longest: tuple[str, ...] = ()
     curves: Mapping[str, tuple[Curve, ...]] = field(default_factory=dict)
 
@@ -177,7 +179,7 @@ def build(  # noqa: PLR0913  as `reports.write.write`
         msg = f"{str(out)!r} holds no corpus; {expected}"
         raise UsageError(msg)
     corpus = Corpus(root)
-    findings = tuple(corpus.findings())
+    findings, ledger = tuple(corpus.findings()), ledger or read_ledger()
     report = Report(
         title=f"difftest: {out.resolve().name}",
         generated=utc_now(),
@@ -185,10 +187,11 @@ def build(  # noqa: PLR0913  as `reports.write.write`
         findings=findings,
         campaign=campaign,
         shortfalls=shortfalls,
-        kept=kept(corpus, findings, called, ledger or read_ledger()),
+        kept=kept(corpus, findings, called, ledger),
         folder=str(out),
         called=called,
         entries=entries,
+        warning=ledger.warning(utc_today()),
     )
     longest = _longest(report)
     shown = {finding.case for finding in findings if finding.divergence.ratio is not None}

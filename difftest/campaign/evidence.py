@@ -46,7 +46,7 @@ def deciding_options(campaign: Campaign, case: Case, divergence: Divergence) -> 
 
     A case may take several usual forms. Where it shows the fault without all of them, none is tried alone.
     """
-    options, forms = dict(case.option_resets()), dict(case.form_resets())
+    options, forms = dict(case.resets()), dict(case.form_resets())
     if len(forms) > 1:
         plain = msgspec.structs.replace(case, spelling=msgspec.UNSET)
         if _diverges(campaign, plain, divergence.backend, divergence) is not False:

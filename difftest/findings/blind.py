@@ -2,13 +2,12 @@
 
 An entry of the ledger that asks for nothing but facts of the case hides every other fault that shows in the
 same place. So for each place of a case (a step, a stage, a tensor) and each check, mismatches of every nature
-and of very different sizes are made up. The place is blind where entries match them all. A share is that of
-the blind places, averaged over the cases with any, in the stage in which it is greatest.
+and of very different sizes are made up. The place is blind where entries match them all. A case's share is
+that of its blind places, in the stage in which it is greatest, and that of many cases is their mean.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date
 from fnmatch import fnmatchcase
 from itertools import product
@@ -23,7 +22,8 @@ from difftest.judge import checks, damage
 from difftest.judge.divergence import Divergence
 from difftest.judge.fingerprint import DIGEST_LENGTH, Fingerprint
 from difftest.judge.outcome import Symptom
-from difftest.judge.stage import STAGES, Stage
+from difftest.judge.stage import Stage
+from difftest.records.blind import BlindShares
 
 MOST = 0.02
 """The greatest blind share that the project's own ledger may have."""
@@ -44,51 +44,40 @@ class Pair(NamedTuple):
     check: str
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """How many of `cases` cases are blind; one of whose places some are blind counts as their share."""
-
-    blind: float
-    cases: int
-
-    @property
-    def share(self) -> float:
-        """From 0 to 1; 0 without cases."""
-        return self.blind / self.cases if self.cases else 0.0
-
-
-def blind_shares(
-    ledger: Ledger, cases: Iterable[tuple[Case, Collection[str]]], today: date
-) -> dict[Pair, Share]:
-    """The share of every backend and check, over `cases` with the names of the backends that can run each.
-
-    Programs of operators are left out: an entry about them names the operator at fault.
-    """
-    wide = [entry for entry in ledger.counting(today) if _hides_anything(entry)]
-    blind: dict[tuple[Pair, Stage], float] = defaultdict(float)
-    counts: dict[Pair, int] = defaultdict(int)
-    compared = {name: one.TRAITS.places for name, one in checks.load_all().items() if one.TRAITS.places}
+def blind_shares(ledger: Ledger, cases: Iterable[tuple[Case, Collection[str]]], today: date) -> BlindShares:
+    """The shares over `cases` with the names of the backends that can run each."""
+    shares = BlindShares()
     for case, backends in cases:
-        if case.model.is_program:
-            continue
-        actual = facts(case)
-        about = [entry for entry in wide if entry.covers(case, actual=actual)]
-        for check, places in compared.items():
-            by_stage = _grouped(places(case))
-            for pair in (Pair(backend, check) for backend in backends if by_stage):
-                counts[pair] += 1
-                for stage, tensors in by_stage.items():
-                    blind[pair, stage] += _share(about, case, pair, stage, tensors)
-    return {
-        pair: Share(max(blind[pair, stage] for stage in STAGES), count) for pair, count in counts.items()
+        for backend, by_check in blind_places(ledger, case, backends, today).items():
+            shares.add(backend, by_check)
+    return shares
+
+
+def blind_places(
+    ledger: Ledger, case: Case, backends: Iterable[str], today: date
+) -> dict[str, dict[str, float]]:
+    """The share of a case's places that are blind, by backend and check; empty for programs of operators.
+
+    It is that of the stage in which it is greatest. An entry about a program names the operator at fault.
+    """
+    if case.model.is_program:
+        return {}
+    actual = facts(case)
+    wide = (entry for entry in ledger.counting(today) if _hides_anything(entry))
+    about = [entry for entry in wide if entry.covers(case, actual=actual)]
+    compared = {
+        name: _grouped(one.TRAITS.places(case))
+        for name, one in checks.load_all().items()
+        if one.TRAITS.places
     }
-
-
-def lines(shares: Mapping[Pair, Share]) -> Iterator[str]:
-    """A line for each backend and check that is blind anywhere, the greatest share first."""
-    for pair, share in sorted(shares.items(), key=lambda item: (-item[1].share, item[0])):
-        if share.blind:
-            yield f"{share.share:6.1%} of {share.cases:,} cases: {pair.backend}, {pair.check}"
+    return {
+        backend: {
+            check: max(_share(about, case, Pair(backend, check), *stage) for stage in by_stage.items())
+            for check, by_stage in compared.items()
+            if by_stage
+        }
+        for backend in backends
+    }
 
 
 def _hides_anything(entry: Entry) -> bool:
@@ -117,9 +106,7 @@ def _share(entries: Iterable[Entry], case: Case, pair: Pair, stage: Stage, tenso
     if not ours:
         return 0.0
     steps = range(case.training.steps)
-    places = [
-        replace(shown, step=step, tensor=tensor) for step, tensor in product(steps, tensors)
-    ]
+    places = [replace(shown, step=step, tensor=tensor) for step, tensor in product(steps, tensors)]
     return sum(all(_is_hidden(ours, one) for one in _mismatches(place)) for place in places) / len(places)
 
 

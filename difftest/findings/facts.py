@@ -31,6 +31,7 @@ FACTS = (
     "program",
     "options",
     "tied",
+    "before_spmd",
 )
 
 
@@ -48,7 +49,8 @@ def facts(case: Case) -> Mapping[str, str]:
     `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
     of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list. A module stands
     as the function that it calls, with the named arguments of its class. `tied` is `yes` where a layer has
-    the weight of another.
+    the weight of another. `before_spmd` are what an SPMD program on XLA does before it enables SPMD, such as
+    `mesh` and `device`, each between spaces.
     """
     parameters = case.layout.parameters
     kernels = [
@@ -78,6 +80,7 @@ def facts(case: Case) -> Mapping[str, str]:
         ),
         "options": "".join(f" {one} " for layer in case.model.operators.values() for one in _options(layer)),
         "tied": "yes" if any(layer.borrows() for _, layer in walk(case.model.layers)) else "no",
+        "before_spmd": "".join(f" {act} " for act in case.start.acts[: case.start.acts.index("spmd")]),
     }
 
 

@@ -110,7 +110,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def _is_decided(self, case: Case, evidence: Mapping[str, str]) -> bool:
         """Whether the case takes the option of `decided_by`, without which the finding's own run agrees."""
         deciding = evidence.get(DECIDED_BY, "").split(", ")
-        return self.decided_by in deciding and self.decided_by in dict(case.option_resets())
+        return self.decided_by in deciding and self.decided_by in dict(case.resets())
 
     def covers(self, case: Case, operator: str = "", actual: Mapping[str, str] | None = None) -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.
@@ -163,8 +163,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         soon = self.expiring(today)
         if not soon:
             return ""
-        count = f"{len(soon)} {'entries' if len(soon) > 1 else 'entry'}"
-        return f"{count} of the ledger of known faults will expire by {soon[-1].expires}, the first on {soon[0].expires}"
+        count = f"{len(soon)} {'entries' if len(soon) > 1 else 'entry'} of the ledger of known faults"
+        return f"{count} will expire by {soon[-1].expires}, the first on {soon[0].expires}"
 
     def counting(self, today: date) -> tuple[Entry, ...]:
         """The entries that have not expired."""

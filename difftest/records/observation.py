@@ -61,7 +61,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     `losses` are those of a run of several steps.
     `runs` is the number of lines that the case has in the file: a case with fewer was cut off when its
     campaign was killed. `covered` says what was compared; lines from before it was recorded have nothing
-    there.
+    there. `blind` is the case's blind share by check (`difftest.records.blind`); empty for programs.
     """
 
     campaign: str
@@ -92,6 +92,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = {}
     covered: Covered = Covered()
     losses: Losses = Losses()
+    blind: Mapping[str, float] = {}
     runs: Whole = 1
     schema: Whole = SCHEMA
 

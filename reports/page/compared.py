@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from difftest.records.blind import BlindShares
 from difftest.records.comparisons import Counts, missing
 from difftest.records.completeness import MOST_REASONS
 from reports.page import spoken
@@ -12,6 +13,9 @@ NOTE = (
     "A case on a backend is one comparison. What a backend cannot express was not requested. "
     "These are the numbers of the last campaign."
 )
+
+
+ALL_SHOWN = "No known fault hides every other: of no check would all that it may report count as known."
 
 
 class Row(NamedTuple):
@@ -35,6 +39,19 @@ def rows(report: Report) -> list[Row]:
         for one, total in report.comparisons.sides.items()
         for backend, counts in (("", total), *report.comparisons.backends(one).items())
     ]
+
+
+def blind(report: Report) -> str:
+    """How much the known faults hide from the last campaign, in a sentence; empty where nothing says it."""
+    rows = report.frame.blind.get(report.last_campaign, BlindShares()).rows()
+    if not rows:
+        return ""
+    most = rows[0]
+    if not most.share:
+        return ALL_SHOWN
+    where = f"{report.spoken(most.backend)}, {most.check}"
+    share = f"{100 * most.share:.1f} % of {most.cases:,} cases ({where})"
+    return f"Whatever is wrong counts as a known fault in at most {share}; the other shares are below."
 
 
 def _row(report: Report, title: str, backend: str, counts: Counts) -> Row:

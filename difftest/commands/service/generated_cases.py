@@ -20,6 +20,7 @@ from difftest.commands.service.progress import FirstComparison, Meter
 from difftest.commands.service.request import CampaignRequest
 from difftest.commands.service.tally import Tally
 from difftest.errors import StoppedError
+from difftest.findings.blind import blind_places
 from difftest.findings.ledger import Ledger
 from difftest.findings.quarantine import with_quarantine
 from difftest.records.corpus import Corpus
@@ -71,7 +72,12 @@ def run_cases(
 
     Where the command is stopped, the tally says so.
     """
-    campaign = dataclasses.replace(campaign, explanation=partial(ledger.entry, today=utc_today()))
+    today = utc_today()
+    campaign = dataclasses.replace(
+        campaign,
+        explanation=partial(ledger.entry, today=today),
+        blind=partial(blind_places, ledger, today=today),
+    )
     tally = recorded_tally(campaign.name, campaign.backends, campaign.corpus, recorded, ledger)
     began = time.monotonic()
     if recorded.cases:

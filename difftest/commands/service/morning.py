@@ -42,7 +42,7 @@ def file_findings(
             break
         name = finding.fingerprint
         case = campaign.corpus.case(name)
-        entry = ledger.entry(finding.divergence, case, utc_today())
+        entry = ledger.entry(finding.divergence, case, utc_today(), finding.evidence)
         if entry or finding.status != Status.REPRODUCED:
             continue
         chain = Chain(
