@@ -5,7 +5,6 @@ and the tensors are read again in slices. Everything else in a report is a pure 
 the findings.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -16,8 +15,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from difftest.records import columns as recorded
-from difftest.records.blind import COUNTED as BLIND
-from difftest.records.blind import BlindShares
 from difftest.records.columns import MEASUREMENTS, Texts
 from difftest.records.comparisons import COUNTED, Comparisons
 from difftest.records.corpus import Corpus
@@ -39,7 +36,7 @@ _ORDER = ["campaign", "index", "case", "backend", "purpose", "started"]
 _BEGINNING = tuple(column for column in RUN if column.name in {"campaign", "purpose", "started"})
 _TENSOR_TEXTS = tuple(column for column in TENSOR if column.dtype == "category")
 _TENSOR_SOURCES = frozenset(column.source for column in TENSOR)
-_COUNTED = frozenset({*COUNTED, *COVERED, *LACKS, *BLIND, MEASUREMENTS})
+_COUNTED = frozenset({*COUNTED, *COVERED, *LACKS, MEASUREMENTS})
 _FIRST_READ = frozenset(column.source for column in (*RUN, *_TENSOR_TEXTS)) | _COUNTED
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -55,7 +52,7 @@ class Table:
     campaign how its comparisons ended, also those without a run, and `on_meshes` tells it of all campaigns
     with meshes in place of paths. `began` tells when each campaign began, the
     last one last. `lacks` is what backends lack for operators of programs. `coverage` is what was reached, by
-    campaign, and `blind` how much the known faults hide.
+    campaign.
     """
 
     runs: pd.DataFrame
@@ -65,7 +62,6 @@ class Table:
     lacks: SupportTable
     coverage: Mapping[str, Coverage]
     on_meshes: Comparisons = field(default_factory=Comparisons)
-    blind: Mapping[str, BlindShares] = field(default_factory=dict)
 
     def slices(self, names: Iterable[str] = (), chosen: Mask | None = None) -> Iterator[pd.DataFrame]:
         """The table in slices of whole runs, and at least one; all columns, or those with some `names`.
@@ -253,7 +249,6 @@ def load(corpus: Corpus | None) -> Table:
     """The long table of `corpus`, None for no runs; `UsageError` where a newer version wrote a line."""
     gathered, beginning, sources = _Gathered(RUN), _Gathered(_BEGINNING), _Sources()
     comparisons, lacks, coverage = dict[str, Comparisons](), SupportTable(), dict[str, Coverage]()
-    blind = defaultdict[str, BlindShares](BlindShares)
     on_meshes, files = Comparisons(), corpus.files_of_lines() if corpus else ()
     for part in (part for file in files for part in parts(file)):
         columns = part.columns(_FIRST_READ if part.index else recorded.NAMES)
@@ -261,7 +256,7 @@ def load(corpus: Corpus | None) -> Table:
         gathered.add(columns, ran)
         beginning.add(columns, np.ones_like(ran))
         sources.add(part, columns, ran)
-        _count(comparisons, coverage, blind, columns)
+        _count(comparisons, coverage, columns)
         own = columns.texts("purpose").among({"campaign"})
         lacks.add_columns(columns, own)
         on_meshes.add_columns(columns, own, by="mesh")
@@ -279,23 +274,18 @@ def load(corpus: Corpus | None) -> Table:
         lacks=lacks,
         coverage=coverage,
         on_meshes=on_meshes,
-        blind=blind,
     )
 
 
 def _count(
-    comparisons: dict[str, Comparisons],
-    coverage: dict[str, Coverage],
-    blind: dict[str, BlindShares],
-    columns: recorded.Columns,
+    comparisons: dict[str, Comparisons], coverage: dict[str, Coverage], columns: recorded.Columns
 ) -> None:
-    """Counts how the comparisons of each campaign in a part ended, what they covered, and what is blind."""
+    """Counts how the comparisons of each campaign in a part ended, and what they covered."""
     own = columns.texts("purpose").among({"campaign"})
     for name in columns.texts("campaign").distinct:
         chosen = own & columns.texts("campaign").among({name})
         comparisons.setdefault(name, Comparisons()).add_columns(columns, chosen)
         coverage.setdefault(name, Coverage()).add_columns(columns, chosen)
-        blind[name].add_columns(columns, chosen)
 
 
 def _began(t: pd.DataFrame) -> "pd.Series[pd.Timestamp]":

@@ -28,10 +28,6 @@ GREATEST_ERROR = "Greatest error in units of the rounding noise"
 COMPARED = "What was compared"
 """The title of `completeness`."""
 
-BLIND = "Blind shares"
-BLIND_NOTE = "in which part of a backend's cases all that a check may report would be called known"
-"""The title of `blind`, and what it means."""
-
 LACKING = "What backends lack for operators of programs"
 """The title of `support`."""
 
@@ -209,23 +205,6 @@ def support(lacks: SupportTable) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(Row._fields)).astype({"programs": "int64"})
 
 
-def blind(t: Table) -> pd.DataFrame:
-    """The blind shares of every campaign, where there are any."""
-    rows = [
-        {
-            "campaign": name,
-            "backend": row.backend,
-            "check": row.check,
-            "blind %": 100 * row.share,
-            "cases": row.cases,
-        }
-        for name, shares in t.blind.items()
-        for row in shares.rows()
-        if row.share
-    ]
-    return pd.DataFrame(rows)
-
-
 def sections(t: Table) -> tuple[Section, ...]:
     """Every table of the long table with its title, as pages show them; empty ones are left out."""
     counted = (
@@ -242,7 +221,6 @@ def sections(t: Table) -> tuple[Section, ...]:
             "Diverging cases by path, backend and world size", "only where a case diverges", diverging(t)
         ),
         Section(LACKING, _support_note(t.lacks), support(t.lacks)),
-        Section(BLIND, BLIND_NOTE, blind(t)),
         Section("Failures by symptom", "campaign runs that did not finish", failures(t)),
         Section(
             GREATEST_ERROR,

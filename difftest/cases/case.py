@@ -259,13 +259,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if self.sdpa is not msgspec.UNSET:
             yield f"sdpa={self.sdpa}", msgspec.structs.replace(self, sdpa=msgspec.UNSET)
 
-    def resets(self) -> Iterator[tuple[str, Self]]:
-        """As `option_resets`, and the case without clipping as `training.clipping`."""
-        yield from self.option_resets()
-        if self.training.clip_norm is not None:
-            training = msgspec.structs.replace(self.training, clip_norm=None)
-            yield "training.clipping", msgspec.structs.replace(self, training=training)
-
     def form_resets(self) -> Iterator[tuple[str, Self]]:
         """Every usual form that the case takes, such as `spelling.unequal=True`, and the case without it."""
         for name, spelling in option_resets(self.forms):

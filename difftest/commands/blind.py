@@ -38,8 +38,8 @@ def command(  # noqa: PLR0913  click hands over what the decorators declare
 ) -> int:
     """Print how much the known faults hide: nothing runs, and no framework is needed.
 
-    A share says in which part of a backend's cases any mismatch of a check would be called known, whatever its
-    size, tensor and nature. Exit status 1 where one is above 2 %.
+    A share says in which part of a backend's cases any mismatch of a check would be called known, whatever
+    its size, tensor and nature. Exit status 1 where one is above 2 %.
     """
     from workers.backends import candidates
 

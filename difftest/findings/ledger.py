@@ -16,6 +16,7 @@ import msgspec
 
 from difftest.cases.case import Case
 from difftest.cases.layers.module import function_called
+from difftest.cases.resets import resets
 from difftest.errors import UsageError
 from difftest.findings.facts import FACTS, facts
 from difftest.judge import predictions
@@ -110,7 +111,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def _is_decided(self, case: Case, evidence: Mapping[str, str]) -> bool:
         """Whether the case takes the option of `decided_by`, without which the finding's own run agrees."""
         deciding = evidence.get(DECIDED_BY, "").split(", ")
-        return self.decided_by in deciding and self.decided_by in dict(case.resets())
+        return self.decided_by in deciding and self.decided_by in dict(resets(case))
 
     def covers(self, case: Case, operator: str = "", actual: Mapping[str, str] | None = None) -> bool:
         """Whether `where` matches the case's facts, and `operators` matches `operator`.

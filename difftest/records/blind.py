@@ -1,4 +1,4 @@
-"""Blind shares, counted over the lines of campaigns: in which part of the cases a check could show nothing new.
+"""Blind shares over the lines of campaigns: in which part of the cases a check could show nothing new.
 
 `difftest.findings.blind` computes them for a case.
 """
@@ -44,6 +44,12 @@ class BlindShares:
         for check, share in shares.items():
             self.sums[backend, check] += share * cases
             self.cases[backend, check] += cases
+
+    def include(self, other: "BlindShares") -> None:
+        """Adds the shares of other cases."""
+        for key, count in other.cases.items():
+            self.sums[key] += other.sums[key]
+            self.cases[key] += count
 
     def add_columns(self, columns: Columns, chosen: npt.NDArray[np.bool_]) -> None:
         """Counts the chosen lines of some columns, among which are `COUNTED`."""

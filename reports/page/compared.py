@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from difftest.records.blind import BlindShares
 from difftest.records.comparisons import Counts, missing
 from difftest.records.completeness import MOST_REASONS
 from reports.page import spoken
@@ -43,7 +42,8 @@ def rows(report: Report) -> list[Row]:
 
 def blind(report: Report) -> str:
     """How much the known faults hide from the last campaign, in a sentence; empty where nothing says it."""
-    rows = report.frame.blind.get(report.last_campaign, BlindShares()).rows()
+    coverage = report.frame.coverage.get(report.last_campaign)
+    rows = coverage.blind.rows() if coverage else ()
     if not rows:
         return ""
     most = rows[0]
@@ -51,7 +51,7 @@ def blind(report: Report) -> str:
         return ALL_SHOWN
     where = f"{report.spoken(most.backend)}, {most.check}"
     share = f"{100 * most.share:.1f} % of {most.cases:,} cases ({where})"
-    return f"Whatever is wrong counts as a known fault in at most {share}; the other shares are below."
+    return f"Whatever is wrong counts as a known fault in at most {share}."
 
 
 def _row(report: Report, title: str, backend: str, counts: Counts) -> Row:

@@ -22,7 +22,7 @@ Gradients = Sequence[Mapping[str, Floats]]
 
 
 def gradients(run: MeasuredRun, last: int) -> Gradients | None:
-    """The oracle's gradients of the steps up to `last`, before clipping; None where they are not all there."""
+    """The oracle's gradients of the steps up to `last`, before clipping; None where one is missing."""
     names = list(numbers.weights(run.case))
     keys = [[(step, Stage.BACKWARD, name) for name in names] for step in range(last + 1)]
     if not names or not run.measured.keys() >= {key for step in keys for key in step}:
