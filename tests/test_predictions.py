@@ -145,3 +145,37 @@ def test_a_run_that_trains_nothing_keeps_all_initial_values() -> None:
     assert "untrained" not in predicted(LATER, nothing_trained(LATER, but="0.bias"))
     late = candidate(LATER, wrong_at(Stage.FORWARD, "output", step=1))
     assert "untrained" not in predicted(LATER, late)
+
+
+def shares_applied(factors: tuple[float, float], off: float = 0.0) -> Trace:
+    """A run whose two ranks update with their own share of the gradient, clipped by these factors."""
+    case, right = CLIPPED, candidate(CLIPPED)
+    for name, initial in numbers.weights(case).items():
+        key = (Stage.UPDATE, name)
+        gradient = np.asarray(right.steps[0][Stage.BACKWARD, name].pieces[0], np.float64)
+        own = np.random.default_rng(len(name)).normal(size=gradient.shape)
+        pieces = {
+            rank: (
+                initial - case.training.learning_rate * factor * (gradient + sign * own) + rank * off
+            ).astype(np.float32)
+            for rank, factor, sign in zip((0, 1), factors, (1.0, -1.0), strict=True)
+        }
+        right = with_pieces(right, 0, key, pieces)
+    return right
+
+
+@pytest.mark.parametrize(
+    ("factors", "off", "fits"),
+    [
+        ((0.5, 0.25), 0.0, True),
+        ((1.0, 0.1), 0.0, True),
+        ((1.0, 1.0), 0.0, True),
+        ((0.5, 0.25), 1e-3, False),
+        ((-0.5, 0.5), 0.0, False),
+        ((4.0, 0.5), 0.0, False),
+    ],
+)
+def test_ranks_that_clip_their_own_shares_have_updates_that_add_up_to_the_right_one(
+    factors: tuple[float, float], off: float, *, fits: bool
+) -> None:
+    assert ("clipped_apart" in predicted(CLIPPED, shares_applied(factors, off))) is fits

@@ -29,12 +29,15 @@ MOST = 0.02
 """The greatest blind share that the project's own ledger may have."""
 
 NATURES = ("", "ranks part", "not finite", *damage.WORDS)
-DETAILS = (
+SIZES = (
     "1 / 6 elements (16.7%) differ; greatest 1.3e-09, 12 x the rounding noise 1e-10; values are about 1",
     "6 / 6 elements (100.0%) differ; greatest 7e+20, 1e+30 x the rounding noise 1e-10; values are about 1",
-    "ranks [1] differ from rank 0 by up to 1.3e-09; ranks [0, 1] must hold the same bits",
 )
-"""What details of a small and of a great mismatch say after the tensor, and of ranks that differ."""
+APART = (
+    "ranks [1] differ from rank 0 by up to 1.3e-09; ranks [0, 1] must hold the same bits",
+    "ranks [1, 2, 3] differ from rank 0 by up to 7e+20; ranks [0, 1, 2, 3] must hold the same bits",
+)
+"""What details of a small and of a great mismatch say after the tensor, and those of ranks that differ."""
 
 
 class Pair(NamedTuple):
@@ -119,7 +122,8 @@ def _is_of(entry: Entry, pair: Pair) -> bool:
 
 def _mismatches(place: Divergence) -> Iterator[Divergence]:
     """Mismatches of every nature and size at one place."""
-    for nature, detail in product(NATURES, DETAILS):
+    details = APART if checks.load(place.check).TRAITS.compares_ranks else SIZES
+    for nature, detail in product(NATURES, details):
         words = ", ".join(filter(None, (nature, "after the first step" if place.step else "")))
         where = f"step {place.step}, {place.stage}, {place.tensor}"
         text = f"{where}: {detail}" + (f"; {nature}" if nature else "")
