@@ -233,14 +233,14 @@ def test_a_forgotten_epsilon_may_show_only_in_one_element_of_a_gradient() -> Non
 def test_a_wrong_output_of_an_rms_norm_does_not_match_the_mean_over_uneven_shards() -> None:
     assert facts(NORMED)["cuts"] == "uneven"
     wrong = [
-        shown("torch_dtensor", "loss", detail=f"step 0, forward, {tensor}: x; greatest 9e-08, 11 x", **model)
-        for tensor, model in (("output", {}), ("loss", {"predicted": ("mean_of_shards",)}))
+        shown("torch_dtensor", "loss", detail=f"step 0, forward, {tensor}: x", predicted=(model,))
+        for tensor, model in (("output", "lost_epsilon"), ("loss", "mean_of_shards"))
     ]
     entries = [read_ledger().entry(one, NORMED, TODAY) for one in wrong]
     assert ["rms_norm" in (entry.upstream if entry else "") for entry in entries] == [True, False]
     assert entries[1]
     assert entries[1].upstream.endswith("162692")
-    assert read_ledger().entry(replace(wrong[1], predicted=()), NORMED, TODAY) is None
+    assert [read_ledger().entry(replace(one, predicted=()), NORMED, TODAY) for one in wrong] == [None, None]
 
 
 def concluded(out: Path, tally: Tally, fail_on: FailOn = "new") -> int:

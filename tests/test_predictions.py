@@ -16,10 +16,13 @@ from samples import (
 )
 
 from difftest.cases import numbers
-from difftest.cases.case import Case, Data, Training
+from difftest.cases.case import Case, Data, Regime, Training
+from difftest.cases.layers.building_block import BuildingBlock
+from difftest.cases.layout import Replicate
 from difftest.judge.comparator import compare
-from difftest.judge.outcome import Trace
-from difftest.judge.predictions import names
+from difftest.judge.measured import measure_run
+from difftest.judge.outcome import Sharded, Trace
+from difftest.judge.predictions import load, names
 from difftest.judge.stage import Stage
 
 CLIPPED = a_case(training=Training(steps=2, clip_norm=1e6))
@@ -179,3 +182,55 @@ def test_ranks_that_clip_their_own_shares_have_updates_that_add_up_to_the_right_
     factors: tuple[float, float], off: float, *, fits: bool
 ) -> None:
     assert ("clipped_apart" in predicted(CLIPPED, shares_applied(factors, off))) is fits
+
+
+@pytest.mark.parametrize(
+    ("regime", "by", "fits"),
+    [("normal", 1e-5, True), ("normal", 0.1, False), ("tiny", 1e-5, True), ("tiny", 1e3, False)],
+)
+def test_a_lost_epsilon_changes_an_output_by_little(regime: Regime, by: float, *, fits: bool) -> None:
+    case = a_case(fed=Data(batch=4, regime=regime))
+    wrong = candidate(case, wrong_at(Stage.FORWARD, "output", by=by))
+    assert ("lost_epsilon" in predicted(case, wrong)) is fits
+
+
+NORMED = a_case(
+    (
+        BuildingBlock(
+            block="batch_norm",
+            arguments={},
+            parameters={},
+            inputs=4,
+            outputs=4,
+            held_buffers={"norm.running_var": (4,)},
+        ),
+    ),
+    training=Training(accumulation=2),
+    sharded={"0.norm.running_var": (Replicate(),)},
+)
+
+
+@pytest.mark.parametrize(
+    ("factor", "off", "fits"),
+    [(7 / 8, 0.0, True), (1 / 2, 0.0, True), (0.83, 0.0, False), (9 / 8, 0.0, False), (7 / 8, 1e-3, False)],
+)
+def test_a_biased_variance_lacks_one_part_of_the_number_of_values(
+    factor: float, off: float, *, fits: bool
+) -> None:
+    added, name = np.array([1.0, 2.0, 0.5, 3.0]), "0.norm.running_var"
+    kept = 0.9**NORMED.training.accumulation
+    value = kept + factor * added + np.array([off, 0.0, 0.0, 0.0])
+    expected, actual = (one_buffer(name, whole) for whole in (kept + added, value))
+    run = measure_run(NORMED, "backend", "side", expected, actual)
+    assert load("biased_variance").predicts(run, (0, Stage.UPDATE, name)) is fits
+
+
+def one_buffer(name: str, value: Floats) -> Trace:
+    """A trace of one step that has one buffer alone."""
+    key = (Stage.UPDATE, name)
+
+    def held(whole: Floats) -> Sharded:
+        pieces = dict.fromkeys(range(NORMED.world_size), whole)
+        return Sharded(shape=(4,), dtype="float64", placements=(Replicate(),), pieces=pieces)
+
+    return Trace(steps=({key: held(value)},), noise=({key: held(np.full(4, 1e-9))},))
