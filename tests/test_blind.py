@@ -7,6 +7,7 @@ import pytest
 from command_line import command
 from generated_cases import GeneratedCases
 from msgspec.structs import replace
+from sample_findings import a_corpus, an_observation
 from sample_programs import a_program, an_operator
 from samples import DEEP, a_case
 
@@ -14,6 +15,8 @@ from difftest.cases.case import Training
 from difftest.findings.blind import MOST, blind_places, blind_shares
 from difftest.findings.ledger import Entry, Ledger, read_ledger
 from difftest.judge.damage import NOT_UPDATED
+from reports.page import compared
+from reports.report import build
 from workers.backends import candidates
 
 TODAY = date(2026, 11, 27)
@@ -107,3 +110,20 @@ def test_the_command_prints_the_shares_and_fails_where_one_is_too_great(
     ledger.write_text("")
     narrow = command(*wanted, "--known", ledger)
     assert (narrow.status, narrow.output.partition(" pairs")[0]) == (0, "0 of 28")
+
+
+def test_a_page_says_how_much_the_known_faults_hide_from_its_own_cases(tmp_path: Path) -> None:
+    blind = {"gradients": 0.0, "loss": 0.5}
+    lines = (an_observation(0, blind=blind), an_observation(1, blind={"gradients": 0.0, "loss": 0.0}))
+    a_corpus(tmp_path, *lines)
+    report = build(tmp_path)
+    name = report.spoken(lines[0].backend)
+    assert compared.blind(report) == (
+        f"Whatever is wrong counts as a known fault in at most 25.0 % of 2 cases ({name}, loss)."
+    )
+    listed = command("coverage", tmp_path)
+    assert f"25.0 % of 2 cases on {lines[0].backend}, loss" in listed.output
+    a_corpus(tmp_path / "none", an_observation(0, blind={"loss": 0.0}))
+    assert compared.blind(build(tmp_path / "none")) == compared.ALL_SHOWN
+    a_corpus(tmp_path / "before", an_observation(0))
+    assert not compared.blind(build(tmp_path / "before"))

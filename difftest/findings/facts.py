@@ -44,13 +44,11 @@ def facts(case: Case) -> Mapping[str, str]:
     convolutions are `whole` or `cut`. `lone_tensor` is `yes` where the model has a single parameter, or a
     single buffer, as an attention's mask is. `forms` are the usual forms of the case's spelling, separated
     by a space. `features` are its features of training and their options (`optimizer.kind=asgd`), each
-    between spaces. `shards` are `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor,
-    `empty`.
-    `program` are a program's operators, and `options` their named arguments (`dim=0`), each between spaces;
-    of an argument that JSON lacks its text stands there (`p=inf`), and none that is a list. A module stands
-    as the function that it calls, with the named arguments of its class. `tied` is `yes` where a layer has
-    the weight of another. `before_spmd` are what an SPMD program on XLA does before it enables SPMD, such as
-    `mesh` and `device`, each between spaces.
+    between spaces, as is what an SPMD program does before it enables SPMD (`before_spmd`). `shards` are
+    `whole`, `even`, `uneven` or, where a rank holds nothing of a tensor, `empty`. `program` are a program's
+    operators, and `options` their named arguments (`dim=0`), each between spaces; of an argument that JSON
+    lacks its text stands there (`p=inf`), and none that is a list. A module stands as the function that it
+    calls, with the named arguments of its class. `tied` is `yes` where a layer has the weight of another.
     """
     parameters = case.layout.parameters
     kernels = [
