@@ -114,7 +114,7 @@ def test_a_missing_reduction_leaves_the_mean_over_the_ranks_right(
 
 def with_loss(case: Case, loss: float) -> Trace:
     right = candidate(case)
-    pieces = {rank: np.float32(loss) for rank in range(case.world_size)}
+    pieces = {rank: np.array(loss) for rank in range(case.world_size)}
     return with_pieces(right, 0, (Stage.FORWARD, "loss"), pieces)
 
 
@@ -158,9 +158,7 @@ def shares_applied(factors: tuple[float, float], off: float = 0.0) -> Trace:
         gradient = np.asarray(right.steps[0][Stage.BACKWARD, name].pieces[0], np.float64)
         own = np.random.default_rng(len(name)).normal(size=gradient.shape)
         pieces = {
-            rank: (
-                initial - case.training.learning_rate * factor * (gradient + sign * own) + rank * off
-            ).astype(np.float32)
+            rank: (initial - case.training.learning_rate * factor * (gradient + sign * own) + rank * off)
             for rank, factor, sign in zip((0, 1), factors, (1.0, -1.0), strict=True)
         }
         right = with_pieces(right, 0, key, pieces)

@@ -25,6 +25,9 @@ ROUNDS = 20
 SLIGHTLY = 1e-6
 """The change of a factor's logarithm by which its effect is measured."""
 
+CLOSE = 1e-3
+"""How far above 0 a factor's logarithm may come out for rounding: clipping makes no gradient greater."""
+
 MOST_CHANGE = 2.0
 """Of a factor's logarithm in one round."""
 
@@ -65,7 +68,7 @@ def predicts(run: MeasuredRun, at: Key) -> bool:
     right = np.log(np.maximum(_updates.clipping(run, given), TINY))
     fitted = _fitted(errors, right)
     explained, wrong = np.abs(errors(fitted)) <= THRESHOLD, np.abs(errors(right)) > THRESHOLD
-    return bool(explained.all() and wrong.any() and (fitted <= SLIGHTLY).all())
+    return bool(explained.all() and wrong.any() and (fitted <= CLOSE).all())
 
 
 def _fitted(errors: Callable[[Floats], Floats], start: Floats) -> Floats:
